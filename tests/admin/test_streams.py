@@ -43,7 +43,7 @@ class Api:
         await asyncio.Event().wait()
 
 
-class House:
+class AdminConnections:
     def __init__(self, server: AdminServer, api: Api) -> None:
         self.server = server
         self.api = api
@@ -69,11 +69,11 @@ class House:
 
 
 @asynccontextmanager
-async def house() -> AsyncIterator[House]:
+async def admin_connections() -> AsyncIterator[AdminConnections]:
     server = AdminServer("127.0.0.1", 0, TOKEN, Config())
     server.bind()
     await server.start(lambda: None)  # type: ignore[arg-type, return-value]
-    made = House(server, Api())
+    made = AdminConnections(server, Api())
     made.door.api = made.api
     try:
         async with asyncio.timeout(BOUND):
@@ -83,9 +83,9 @@ async def house() -> AsyncIterator[House]:
         await server.close()
 
 
-def run(work: Callable[[House], Awaitable[Any]]) -> Any:
+def run(work: Callable[[AdminConnections], Awaitable[Any]]) -> Any:
     async def within() -> Any:
-        async with house() as made:
+        async with admin_connections() as made:
             return await work(made)
 
     return asyncio.run(within())
@@ -94,13 +94,13 @@ def run(work: Callable[[House], Awaitable[Any]]) -> Any:
 BEARER = f"Authorization: Bearer {TOKEN}"
 
 
-def session_of(made: House) -> tuple[str, Any]:
+def session_of(made: AdminConnections) -> tuple[str, Any]:
     id, session = made.door.keys.sessions.begin()
     return f"Cookie: mcpx-admin-{made.server.url.rpartition(':')[2]}={id}", session
 
 
 def test_a_session_that_ends_takes_its_streams_along_and_no_others() -> None:
-    async def work(made: House) -> int:
+    async def work(made: AdminConnections) -> int:
         cookie, session = session_of(made)
         mine, by_token = await made.stream(cookie), await made.stream(BEARER)
         assert session.open == 1
@@ -114,7 +114,7 @@ def test_a_session_that_ends_takes_its_streams_along_and_no_others() -> None:
 
 
 def test_another_token_ends_every_stream() -> None:
-    async def work(made: House) -> int:
+    async def work(made: AdminConnections) -> int:
         cookie, _ = session_of(made)
         streams = [await made.stream(cookie), await made.stream(BEARER)]
         made.door.keys.take_up("another-token-that-cannot-be-guessed")
@@ -127,7 +127,7 @@ def test_another_token_ends_every_stream() -> None:
 
 
 def test_a_client_that_leaves_ends_its_stream() -> None:
-    async def work(made: House) -> int:
+    async def work(made: AdminConnections) -> int:
         await made.stream(BEARER)
         made.close()
         await until(lambda: not made.api.open)
@@ -139,7 +139,7 @@ def test_a_client_that_leaves_ends_its_stream() -> None:
 def test_the_end_of_the_gateway_ends_streams_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcpx.admin.server.ENDING", 600.0)  # those that do not hear are not waited for
 
-    async def work(made: House) -> None:
+    async def work(made: AdminConnections) -> None:
         streams = [await made.stream(BEARER) for _ in range(20)]
         await made.server.close()
         for reader in streams:
@@ -154,7 +154,7 @@ def post(*more: str) -> tuple[str, ...]:
 
 
 def test_a_body_of_four_mebibytes_is_taken_and_one_byte_more_is_not() -> None:
-    async def work(made: House) -> list[bytes]:
+    async def work(made: AdminConnections) -> list[bytes]:
         told: list[bytes] = []
         for size in (bodies.LARGEST, bodies.LARGEST + 1):
             text = b'"' + b"x" * (size - 2) + b'"'
@@ -168,7 +168,7 @@ def test_a_body_of_four_mebibytes_is_taken_and_one_byte_more_is_not() -> None:
 
 
 def test_a_body_that_does_not_say_how_large_it_is_is_bounded_too() -> None:
-    async def work(made: House) -> bytes:
+    async def work(made: AdminConnections) -> bytes:
         chunk = b"100000\r\n" + b" " * 2**20 + b"\r\n"
         reader, _ = await made.send(*post("Transfer-Encoding: chunked"), body=chunk * 5 + b"0\r\n\r\n")
         return await reader.read()
@@ -177,7 +177,7 @@ def test_a_body_that_does_not_say_how_large_it_is_is_bounded_too() -> None:
 
 
 def test_somebody_unknown_is_refused_before_the_body_is_read() -> None:
-    async def work(made: House) -> bytes:
+    async def work(made: AdminConnections) -> bytes:
         reader, _ = await made.send("POST /api/x HTTP/1.1", "Content-Length: 4000000", "Expect: 100-continue")
         return await reader.readuntil(b"\r\n\r\n")
 
@@ -187,7 +187,7 @@ def test_somebody_unknown_is_refused_before_the_body_is_read() -> None:
 def test_a_body_that_does_not_come_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "SECONDS", 0.2)
 
-    async def work(made: House) -> bytes:
+    async def work(made: AdminConnections) -> bytes:
         reader, _ = await made.send(*post("Content-Length: 10"), body=b"12")
         return await reader.read()
 
@@ -197,7 +197,7 @@ def test_a_body_that_does_not_come_is_told_so(monkeypatch: pytest.MonkeyPatch) -
 def test_bodies_of_all_together_are_bounded_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "ALL", 10_000)
 
-    async def work(made: House) -> tuple[bytes, bytes]:
+    async def work(made: AdminConnections) -> tuple[bytes, bytes]:
         first, writer = await made.send(*post("Content-Length: 9000"), body=b'"' + b"x" * 5000)
         await until(lambda: vars(vars(made.door)["_bodies"])["_held"] > 5000)
         second, _ = await made.send(*post("Content-Length: 9000"), body=b'"' + b"x" * 8998 + b'"')

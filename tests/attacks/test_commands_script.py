@@ -56,7 +56,7 @@ def command(name: str, script: Json, *parameters: str, **keys: Any) -> Json:
     return {"name": name, "type": "script", "script": script, "parameters": declared}
 
 
-class House:
+class ScriptGateway:
     """One gateway, with the scripts that a test gives it in the folder of its config."""
 
     def __init__(self, program: Program) -> None:
@@ -73,13 +73,15 @@ class House:
 
 
 @contextlib.contextmanager
-def house(commands: list[Json], scripts: dict[str, str], *args: str, **settings: Any) -> Iterator[House]:
+def script_gateway(
+    commands: list[Json], scripts: dict[str, str], *args: str, **settings: Any
+) -> Iterator[ScriptGateway]:
     with Program({"commands": commands, "global": settings}, *args) as program:
         for name, code in scripts.items():
             file = program.folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(code)
-        yield House(program)
+        yield ScriptGateway(program)
 
 
 # ---- arguments
@@ -92,7 +94,7 @@ def test_values_reach_a_script_as_they_are_and_never_as_options() -> None:
     free = {**script, "args": ["-v", "--", "{text}", "--t={text}"]}
     bare = {"interpreter": sys.executable, "path": "show.py", "args": ["{text}"]}
     commands = [command("free", free, "text"), command("bare", bare, "text")]
-    with house(commands, {"show.py": show}) as it:
+    with script_gateway(commands, {"show.py": show}) as it:
         for text in (*HOSTILE, *OPTIONS):
             seen = it.call("free", text=text)["structuredContent"]["result"]
             assert seen == [["-v", "--", text, f"--t={text}"], text, text]
@@ -124,7 +126,7 @@ def test_scripts_outside_of_the_allowed_folders_are_refused() -> None:
     }
     commands = [command(name, {"interpreter": "bash", "path": path}) for name, path in paths.items()]
     scripts = dict.fromkeys(("scripts/good.sh", "outside.sh", "scripts-evil/evil.sh"), "echo ran")
-    with house(commands, scripts, script_paths=["scripts"]) as it:
+    with script_gateway(commands, scripts, script_paths=["scripts"]) as it:
         folder = it.program.folder
         (folder / "linked").symlink_to("scripts")
         (folder / "scripts/link.sh").symlink_to("../outside.sh")
@@ -142,7 +144,7 @@ def test_a_link_that_changes_all_the_time_never_leads_out() -> None:
     """SEC-3: what was looked at is what is run."""
     commands = [command("turning", {"interpreter": "bash", "path": "scripts/link.sh"})]
     scripts = {"scripts/good.sh": "echo inside", "outside.sh": "echo outside"}
-    with house(commands, scripts, script_paths=["scripts"]) as it:
+    with script_gateway(commands, scripts, script_paths=["scripts"]) as it:
         link, over = it.program.folder / "scripts/link.sh", threading.Event()
 
         def turn() -> None:
@@ -188,7 +190,7 @@ print("done")
 def test_a_flood_costs_little_memory_and_holds_nobody_up(pipe: int, line: str, outcome: str) -> None:
     """SEC-3: a hundred megabytes on either stream."""
     flood = {"interpreter": sys.executable, "path": "flood.py", "args": [str(pipe), "{line}"], "timeout": 60}
-    with house([command("flood", flood, "line")], {"flood.py": FLOOD}) as it, it.program.peak() as peak:
+    with script_gateway([command("flood", flood, "line")], {"flood.py": FLOOD}) as it, it.program.peak() as peak:
         said: list[str] = []
         calling = threading.Thread(target=lambda: said.append(it.text("flood", line=line)))
         calling.start()
@@ -240,7 +242,7 @@ print("done")
 
 def test_what_a_script_leaves_in_the_background_goes_with_it() -> None:
     """SEC-3, LIF-7: `sleep & disown`, a session of its own, closed streams, an empty environment."""
-    with house(
+    with script_gateway(
         [command("daemons", {"interpreter": sys.executable, "path": "daemons.py"})], {"daemons.py": DAEMONS}
     ) as it:
         began = time.monotonic()
@@ -267,7 +269,7 @@ while True:
 def test_a_script_that_runs_away_from_its_own_end_is_ended() -> None:
     """SEC-3, LIF-7: each process lives for two milliseconds, in a session of its own."""
     runaway = {"interpreter": sys.executable, "path": "runaway.py", "timeout": 2}
-    with house([command("runaway", runaway)], {"runaway.py": RESPAWNS}) as it:
+    with script_gateway([command("runaway", runaway)], {"runaway.py": RESPAWNS}) as it:
         it.call("runaway")
         alive = it.program.folder / "alive"
 
@@ -287,7 +289,7 @@ def test_two_hundred_runs_leave_nothing() -> None:
         command("absent", {"interpreter": "no-such-program", "path": "ends.sh"}),
     ]
     code = 'case "$1" in fail) exit 3 ;; flood) exec yes ;; hang) sleep 60 & wait ;; esac; echo fine'
-    with house(commands, {"ends.sh": code}) as it:
+    with script_gateway(commands, {"ends.sh": code}) as it:
         it.text("ends", how="well")
         it.text("held", how="well")
         pid = it.program.process.pid

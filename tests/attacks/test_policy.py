@@ -98,16 +98,16 @@ def test_a_yes_to_a_tool_that_is_held_back_by_now_is_worth_nothing(tmp_path: Pat
         GatewayProcess({**config(ASK), "mcp_servers": [box.entry()]}) as gateway,
         AnsweringClient(gateway.port) as client,
     ):
-        client = Session(gateway.port)
-        lists(client, "box_echo", "box_other")
+        session = Session(gateway.port)
+        lists(session, "box_echo", "box_other")
         client.call(1, "box_echo", text="a")
         question = client.question()
         box.offer(tools=[tool("echo", "Does it, and more"), tool("other")])
-        lists(client, "box_other")
+        lists(session, "box_other")
         client.says_yes(question)
         assert "Unknown tool" in client.reply(1)["error"]["message"]
         box.offer(tools=[tool("echo"), tool("other")])
-        lists(client, "box_echo", "box_other")
+        lists(session, "box_echo", "box_other")
         client.call(2, "box_echo", text="a")
         client.says_yes(client.question())
         assert client.reply(2)["result"]["content"][0]["text"] == "called echo"

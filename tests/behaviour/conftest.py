@@ -21,7 +21,7 @@ CHILDREN = ("stdio_older", "stdio_modern")
 RAW = ("raw_older", "raw_modern")
 
 
-class House:
+class Matrix:
     """All upstreams, the gateway before all of them, and the doors that lead in."""
 
     def __init__(self, servers: dict[str, Json], gateway: Gateway) -> None:
@@ -90,10 +90,10 @@ def upstreams(folder: Path) -> Iterator[dict[str, Json]]:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def matrix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Matrix]:
     with (
         upstreams(tmp_path_factory.mktemp("upstreams")) as servers,
         Gateway(matrix_config(list(servers.values()))) as gateway,
     ):
-        yield House(servers, gateway)
+        yield Matrix(servers, gateway)
         assert "Traceback" not in gateway.stderr(), gateway.stderr()

@@ -340,7 +340,7 @@ def not_back(session: Session, name: str, seconds: float) -> Any:
 
 
 @contextmanager
-def house() -> Iterator[tuple[GatewayProcess, Remote]]:
+def chaos_gateway() -> Iterator[tuple[GatewayProcess, Remote]]:
     with ExitStack() as stack:
         remote = Remote()
         stack.callback(remote.close)
@@ -365,7 +365,7 @@ def test_chaos_harms_nobody_who_is_not_hit_and_leaves_nothing_behind() -> None:
     """SRC-8, LIF-3, LIF-4, LIF-6, LIF-7: no wrong answer, no error on servers that were not touched, no call beyond
     its deadline, every server back at the end, and neither processes nor descriptors nor memory left over."""
     sys.stdout.write(f"MCPX_CHAOS_SEED={SEED}\n")
-    with house() as (gateway, remote):
+    with chaos_gateway() as (gateway, remote):
         pid = gateway.process.pid
         first = Session(gateway.port)
         names = tuple(sorted(health(gateway.port)["servers"]))

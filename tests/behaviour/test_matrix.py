@@ -37,7 +37,7 @@ from behaviour.clients import (
     connected,
     raw_client,
 )
-from behaviour.conftest import House
+from behaviour.conftest import Matrix
 from fixtures.everything import IDS, NAMES, QUESTIONS, STATIC, URL, Everything
 from fixtures.raw_server import UNKNOWN
 from mcpx.catalog.naming import wrap_uri
@@ -372,12 +372,12 @@ async def a_change_of_the_tools_is_announced_and_listed(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)
-def test_a_client_finds_the_same_behaviour(cell: Cell, house: House, subtests: pytest.Subtests) -> None:
+def test_a_client_finds_the_same_behaviour(cell: Cell, matrix: Matrix, subtests: pytest.Subtests) -> None:
     """SRC-1, SRC-2, PRO-1, PRO-2, PRO-3, PRO-4, PRO-5, PRO-6: every behaviour above, in this cell."""
 
     async def check() -> None:
         user = AnsweringUser(cell.client)
-        with house.door(cell.front, cell.server) as door:
+        with matrix.door(cell.front, cell.server) as door:
             async with AsyncExitStack() as stack:
                 client = second = await stack.enter_async_context(connected(cell.client, door, user))
                 if cell.front != "stdio":
@@ -394,7 +394,7 @@ def test_a_client_finds_the_same_behaviour(cell: Cell, house: House, subtests: p
 
 
 @pytest.mark.parametrize("server", sorted({cell.server for cell in CELLS}))
-def test_a_change_of_the_tools_reaches_every_client(server: str, house: House, subtests: pytest.Subtests) -> None:
+def test_a_change_of_the_tools_reaches_every_client(server: str, matrix: Matrix, subtests: pytest.Subtests) -> None:
     """PRO-4, SUR-1: `extra` comes and goes, or the other way round; what is listed can be called, and nothing else."""
 
     async def check() -> None:
@@ -402,13 +402,13 @@ def test_a_change_of_the_tools_reaches_every_client(server: str, house: House, s
             clients: dict[Cell, Client] = {}
             for cell in CELLS:
                 if cell.server == server and cell.front != "stdio":
-                    door = stack.enter_context(house.door(cell.front))
+                    door = stack.enter_context(matrix.door(cell.front))
                     clients[cell] = await stack.enter_async_context(
                         connected(cell.client, door, AnsweringUser(str(cell)))
                     )
                     await stack.enter_async_context(clients[cell].watching())
             # Can be asked nothing, so it speaks to the process that the lists come from, not to one of its own.
-            door = stack.enter_context(house.door("http"))
+            door = stack.enter_context(matrix.door("http"))
             toggler = await stack.enter_async_context(
                 connected("raw-older", door, AnsweringUser("toggler", quiet=True))
             )
@@ -437,7 +437,7 @@ RAW_CELLS = [cell for cell in CELLS if cell.client.startswith("raw") and cell.up
 
 
 @pytest.mark.parametrize("cell", RAW_CELLS, ids=lambda cell: f"{cell.client}-over-{cell.front}-to-raw-{cell.era}")
-def test_unknown_fields_survive_both_ways(cell: Cell, house: House) -> None:
+def test_unknown_fields_survive_both_ways(cell: Cell, matrix: Matrix) -> None:
     """PRO-6, SUR-1, NAM-3, PRO-3: in definitions, arguments, results, errors and `_meta`; numbers of any size too."""
     server = f"raw_{cell.era}"
     marks = {"x-unknown": MARK, "_meta": {"example.com/unknown": MARK}}
@@ -445,7 +445,7 @@ def test_unknown_fields_survive_both_ways(cell: Cell, house: House) -> None:
 
     async def check() -> None:
         user = AnsweringUser(cell.client)
-        with house.door(cell.front, server) as door:
+        with matrix.door(cell.front, server) as door:
             async with raw_client(door, user, cell.client.endswith("modern")) as client:
                 (echo,) = [tool for tool in await client.listed("tools/list") if tool["name"] == f"{server}_echo"]
                 properties = {"text": {"type": "string", "x-unknown": MARK}}
@@ -494,11 +494,11 @@ def test_unknown_fields_survive_both_ways(cell: Cell, house: House) -> None:
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-def test_each_older_revision_is_answered_in_its_own_words(version: str, house: House) -> None:
+def test_each_older_revision_is_answered_in_its_own_words(version: str, matrix: Matrix) -> None:
     """SRC-2: a client of any age; an older server is greeted with its revision or a later, a modern one is bridged."""
 
     async def check() -> None:
-        with house.door("http") as door:
+        with matrix.door("http") as door:
             async with raw_client(door, AnsweringUser(version), False, version) as client:
                 assert client.told["protocolVersion"] == version
                 told = (await client.call("raw_older_whoami"))["structuredContent"]
@@ -515,7 +515,7 @@ def test_each_older_revision_is_answered_in_its_own_words(version: str, house: H
 CROWD = ("stdio_older", "http_older", "sse_older", "websocket_modern", "http_modern")
 
 
-def test_two_hundred_calls_at_once_get_their_own_answers(house: House) -> None:
+def test_two_hundred_calls_at_once_get_their_own_answers(matrix: Matrix) -> None:
     """PRO-1, PRO-6, SRC-1, SRC-2: twenty clients of all kinds on the links they share, ids and tokens alike."""
 
     async def check() -> None:
@@ -550,7 +550,7 @@ def test_two_hundred_calls_at_once_get_their_own_answers(house: House) -> None:
             assert answers == [True] * 200
             assert [client.user.complaints for client in clients if client.user.complaints] == []
 
-    with house.door("http") as door:
+    with matrix.door("http") as door:
         run(check)
 
 
@@ -558,7 +558,7 @@ ASKED_BY = ("stdio_older", "http_older", "http_modern")
 ASK_ROUNDS = 5
 
 
-def test_each_question_reaches_the_client_that_caused_it_and_nobody_else(house: House) -> None:
+def test_each_question_reaches_the_client_that_caused_it_and_nobody_else(matrix: Matrix) -> None:
     """PRO-5, PRO-3: eight clients of both eras, asked by older and modern servers at once, answer as themselves."""
 
     async def ask(client: Client, server: str, tool: str, number: int) -> None:
@@ -618,5 +618,5 @@ def test_each_question_reaches_the_client_that_caused_it_and_nobody_else(house: 
                 assert len(set(ids)) == len(ids)
                 assert user.complaints == []
 
-    with house.door("http") as door:
+    with matrix.door("http") as door:
         run(check)

@@ -40,7 +40,7 @@ def policed(folder: Path, *rules: Json, **more: Any) -> Json:
     return config(*servers, policy={"rules": list(rules)}, **more)
 
 
-class House:
+class RecordedGateway:
     """A gateway whose servers write down every message they get."""
 
     def __init__(self, gateway: Gateway, folder: Path) -> None:
@@ -65,10 +65,10 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordedGateway]:
     folder = tmp_path_factory.mktemp("policy")
     with GatewayProcess(policed(folder, *RULES)) as gateway:
-        yield House(gateway, folder)
+        yield RecordedGateway(gateway, folder)
 
 
 async def refusal(client: Client, method: str, **params: Any) -> Json:
@@ -92,7 +92,7 @@ def bounded(check: Any) -> None:
     anyio.run(run)
 
 
-async def check_refusals(house: House, client: Client, text: str) -> None:
+async def check_refusals(recorded: RecordedGateway, client: Client, text: str) -> None:
     error = await refusal(client, "tools/call", name="files_die", arguments={})
     assert (error["code"], error["message"]) == (DENIED, "files.die is not allowed: it would end the server")
     error = await refusal(client, "tools/call", name="files_echo", arguments={"text": text})
@@ -108,55 +108,59 @@ async def check_refusals(house: House, client: Client, text: str) -> None:
 @pytest.mark.parametrize("front", [front for front in FRONTS if front != "stdio"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_denied_call_is_refused_with_the_reason_and_never_reaches_the_server(
-    house: House, kind: Kind, front: Front
+    recorded: RecordedGateway, kind: Kind, front: Front
 ) -> None:
     """SEC-7"""
     text = f"a secret of {kind} {front}"
 
     async def check() -> None:
-        async with connected(kind, house.door(front), AnsweringUser("ada")) as client:
-            await check_refusals(house, client, text)
+        async with connected(kind, recorded.door(front), AnsweringUser("ada")) as client:
+            await check_refusals(recorded, client, text)
 
     if (kind, front) == ("raw-modern", "sse"):
         pytest.skip("the transport of 2024-11-05 is older than the modern era")
     bounded(check)
-    assert house.calls("die") == house.calls("echo", text=text) == house.calls("wait", seconds=6) == 0
-    assert house.calls("touch") == 0
+    assert recorded.calls("die") == recorded.calls("echo", text=text) == recorded.calls("wait", seconds=6) == 0
+    assert recorded.calls("touch") == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rules_hold_over_stdio(tmp_path: Path, kind: Kind) -> None:
     """SEC-7"""
     with GatewayProcess(policed(tmp_path, *RULES), transport="stdio") as gateway:
-        house = House(gateway, tmp_path)
+        recorded = RecordedGateway(gateway, tmp_path)
 
         async def check() -> None:
             door = Door("stdio", command=gateway.stdio_command, env=gateway.env, stderr=tmp_path / "stderr.txt")
             async with connected(kind, door, AnsweringUser("ada")) as client:
-                await check_refusals(house, client, "a secret")
+                await check_refusals(recorded, client, "a secret")
 
         bounded(check)
-        assert house.calls("die") == house.calls("echo", text="a secret") == house.calls("wait", seconds=6) == 0
+        assert (
+            recorded.calls("die") == recorded.calls("echo", text="a secret") == recorded.calls("wait", seconds=6) == 0
+        )
 
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("mode", MODES)
-def test_a_model_is_told_the_reason_and_the_real_tool_is_what_counts(house: House, mode: Compact, era: str) -> None:
+def test_a_model_is_told_the_reason_and_the_real_tool_is_what_counts(
+    recorded: RecordedGateway, mode: Compact, era: str
+) -> None:
     """SEC-7, SUR-9: a tool error with the reason, not an error of the protocol."""
-    visitor = Visitor(house.gateway.port, mode, era)
+    visitor = Visitor(recorded.gateway.port, mode, era)
     text = f"a secret in {mode} {era}"
     assert visitor.error(visitor.run("files", "die")) == "files.die is not allowed: it would end the server"
     assert visitor.error(visitor.run("files", "echo", {"text": text})).endswith("no secrets")
     assert not visitor.run("files", "echo", {"text": "plain"}).get("isError")
     # Arguments that came as a text are judged as they are sent.
     assert visitor.error(visitor.run("files", "echo", json.dumps({"text": text}))).endswith("no secrets")
-    assert house.calls("die") == house.calls("echo", text=text) == 0
+    assert recorded.calls("die") == recorded.calls("echo", text=text) == 0
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_each_of_several_calls_is_judged_on_its_own(house: House, mode: Compact) -> None:
+def test_each_of_several_calls_is_judged_on_its_own(recorded: RecordedGateway, mode: Compact) -> None:
     """SEC-7, SUR-12"""
-    visitor = Visitor(house.gateway.port, mode)
+    visitor = Visitor(recorded.gateway.port, mode)
     named = {
         "inspect": {"server_name": "files", "tool_name": "echo"},
         "describe": {"method": "files.echo"},
@@ -168,15 +172,15 @@ def test_each_of_several_calls_is_judged_on_its_own(house: House, mode: Compact)
     result = visitor.use(tool, calls=calls, **{"continue": True})
     told = "\n".join(texts(result))
     assert "files.echo is not allowed: no secrets" in told and "2 of 3 calls ok" in told
-    assert [house.calls("echo", text=text) for text in said] == [1, 0, 1]
+    assert [recorded.calls("echo", text=text) for text in said] == [1, 0, 1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_resources_and_subscriptions_of_a_closed_server_are_refused(house: House, kind: Kind) -> None:
+def test_resources_and_subscriptions_of_a_closed_server_are_refused(recorded: RecordedGateway, kind: Kind) -> None:
     """SEC-7: a rule without tools concerns all that a server offers, also what a modern client listens for."""
 
     async def check() -> None:
-        async with connected(kind, house.door("http"), AnsweringUser("ada")) as client:
+        async with connected(kind, recorded.door("http"), AnsweringUser("ada")) as client:
             opened, closed = await uris(client)
             error = await refusal(client, "resources/read", uri=closed)
             assert error["code"] == DENIED and error["message"].endswith("closed for today")
@@ -188,12 +192,12 @@ def test_resources_and_subscriptions_of_a_closed_server_are_refused(house: House
                     pass
 
     bounded(check)
-    assert house.heard("resources/read", "closed") == house.heard("resources/subscribe", "closed") == []
+    assert recorded.heard("resources/read", "closed") == recorded.heard("resources/subscribe", "closed") == []
 
 
-def test_a_modern_client_does_not_listen_past_the_rules(house: House) -> None:
+def test_a_modern_client_does_not_listen_past_the_rules(recorded: RecordedGateway) -> None:
     """SEC-7: what is denied is not acknowledged, and the server is not asked for it."""
-    port = house.gateway.port
+    port = recorded.gateway.port
     listed = post_modern(port, modern_request("resources/list")).message["result"]["resources"]
     by_server = {its["_meta"]["proxy"]["server"]: its["uri"] for its in listed}
     wanted = {"resourceSubscriptions": [by_server["files"], by_server["closed"]]}
@@ -203,7 +207,7 @@ def test_a_modern_client_does_not_listen_past_the_rules(house: House) -> None:
         event = stream.event()
         assert event is not None and "acknowledged" in event["data"]["method"]
         assert event["data"]["params"]["notifications"]["resourceSubscriptions"] == [by_server["files"]]
-    assert house.heard("resources/subscribe", "closed") == house.heard("subscriptions/listen", "closed") == []
+    assert recorded.heard("resources/subscribe", "closed") == recorded.heard("subscriptions/listen", "closed") == []
 
 
 def test_an_answer_that_was_kept_is_given_only_to_whom_the_rules_allow_it(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ ABLE: Json = {"elicitation": {}}
 RULE: Json = {"effect": "ask", "tools": ["files.echo"], "reason": "it says things"}
 
 
-class House:
+class ApprovingReplicas:
     def __init__(self, store: Store, replicas: Replicas, record: Path) -> None:
         self.store = store
         self.replicas = replicas
@@ -62,69 +62,71 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApprovingReplicas]:
     record = tmp_path_factory.mktemp("approving") / "files.jsonl"
     script = str(Path(__file__).with_name("asking_server.py"))
     files = stdio_server("files", [sys.executable, "-I", "-S", script, str(record)])
     settings = config(files, policy={"rules": [RULE]}, server={"metrics": True})
     with Store() as store, Replicas(store, settings, 3, admin=True, balanced=False) as replicas:
-        yield House(store, replicas, record)
+        yield ApprovingReplicas(store, replicas, record)
         for replica in replicas:
             assert "Traceback" not in replica.stderr(), replica.stderr()
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_call_waits_at_one_replica_is_approved_at_another_and_made_at_a_third_once(house: House, era: str) -> None:
+def test_a_call_waits_at_one_replica_is_approved_at_another_and_made_at_a_third_once(
+    cluster: ApprovingReplicas, era: str
+) -> None:
     """SEC-7, SCA-1: by `mcpx approve` at any replica; of many at once, over all of them, exactly one passes."""
     text = f"approved elsewhere {era}"
-    id = house.waits(0, text, era)
-    assert house.waits(2, text, era) == id
-    code, told = house.approve(1, id)
+    id = cluster.waits(0, text, era)
+    assert cluster.waits(2, text, era) == id
+    code, told = cluster.approve(1, id)
     assert code == 6 and "files.echo" in told and text in told
-    assert house.approve(1, id, "--yes") == (0, f"{told.partition('nothing was')[0]}{id}: may be made once\n")
-    assert house.calls(text) == 0
+    assert cluster.approve(1, id, "--yes") == (0, f"{told.partition('nothing was')[0]}{id}: may be made once\n")
+    assert cluster.calls(text) == 0
     with ThreadPoolExecutor(12) as pool:
-        answers = list(pool.map(lambda number: house.call(number % 3, text, era), range(2, 26)))
-    assert sum("result" in answer for answer in answers) == 1 == house.calls(text)
+        answers = list(pool.map(lambda number: cluster.call(number % 3, text, era), range(2, 26)))
+    assert sum("result" in answer for answer in answers) == 1 == cluster.calls(text)
     others = [answer["error"] for answer in answers if "error" in answer]
     assert {error["code"] for error in others} == {NEEDS_APPROVAL}
     [again] = {error["data"]["approval"] for error in others}
-    assert again != id and house.approve(2, again, "--deny")[0] == 0
+    assert again != id and cluster.approve(2, again, "--deny")[0] == 0
     for number in range(3):
-        error = house.call(number, text, era)["error"]
+        error = cluster.call(number, text, era)["error"]
         assert error["code"] == DENIED and "was refused" in error["message"], error
-    assert house.calls(text) == 1
+    assert cluster.calls(text) == 1
 
 
-def test_the_admin_api_of_every_replica_tells_of_it_and_decides(house: House) -> None:
+def test_the_admin_api_of_every_replica_tells_of_it_and_decides(cluster: ApprovingReplicas) -> None:
     """SEC-7, SCA-1, ADM-2: events and figures of each move, and what one has decided no other decides."""
-    apis = [Api(replica) for replica in house.replicas]
-    with Events(house.replicas[2]) as events:
+    apis = [Api(replica) for replica in cluster.replicas]
+    with Events(cluster.replicas[2]) as events:
         events.wait_for("hello", lambda _: True)
-        before = house.figure(2)
-        first, second = house.waits(0, "one more"), house.waits(1, "and another")
+        before = cluster.figure(2)
+        first, second = cluster.waits(0, "one more"), cluster.waits(1, "and another")
         events.wait_for("approvals", lambda data: data["pending"] == before + 2)
         for api in apis:
             told = {call["id"]: call for call in api.get("/api/approvals")["calls"]}
             assert "one more" in told[first]["arguments"] and "and another" in told[second]["arguments"]
         for number in range(3):
-            wait_until(lambda number=number: house.figure(number) == before + 2, what="its figure has moved")
+            wait_until(lambda number=number: cluster.figure(number) == before + 2, what="its figure has moved")
         assert apis[2].post(f"/api/approvals/calls/{first}", {"allow": True})["ok"]
         assert apis[0].refused("POST", f"/api/approvals/calls/{first}", {"allow": True}) == (404, "not_found")
         assert apis[1].post(f"/api/approvals/calls/{second}", {"allow": False})["ok"]
         events.wait_for("approvals", lambda data: data["pending"] == before)
-    assert "result" in house.call(1, "one more")
-    assert house.call(0, "and another")["error"]["code"] == DENIED
-    assert (house.calls("one more"), house.calls("and another")) == (1, 0)
+    assert "result" in cluster.call(1, "one more")
+    assert cluster.call(0, "and another")["error"]["code"] == DENIED
+    assert (cluster.calls("one more"), cluster.calls("and another")) == (1, 0)
 
 
-def test_a_modern_clients_question_is_answered_through_another_replica_once(house: House) -> None:
+def test_a_modern_clients_question_is_answered_through_another_replica_once(cluster: ApprovingReplicas) -> None:
     """SEC-7, SCA-1: the state that one replica gave out is taken by whichever gets it, once over all."""
 
     def call(number: int, text: str, **more: Any) -> Json:
         params = {"name": "files_echo", "arguments": {"text": text}, **more}
         answer = post_modern(
-            house.replicas[number].port, modern_request("tools/call", params, capabilities=ABLE)
+            cluster.replicas[number].port, modern_request("tools/call", params, capabilities=ABLE)
         ).message
         return answer["result"]
 
@@ -138,53 +140,53 @@ def test_a_modern_clients_question_is_answered_through_another_replica_once(hous
         answers = list(
             pool.map(lambda number: call(number % 3, "sealed", requestState=state, inputResponses=yes), range(1, 25))
         )
-    assert sum(answer["resultType"] == "complete" for answer in answers) == 1 == house.calls("sealed")
-    assert house.calls("other") == 0
+    assert sum(answer["resultType"] == "complete" for answer in answers) == 1 == cluster.calls("sealed")
+    assert cluster.calls("other") == 0
 
 
-def test_a_replica_that_ends_leaves_what_waits_to_the_others(house: House, tmp_path: Path) -> None:
+def test_a_replica_that_ends_leaves_what_waits_to_the_others(cluster: ApprovingReplicas, tmp_path: Path) -> None:
     """SEC-7, SCA-1: whoever asked may be gone when it is decided."""
-    with Replicas(house.store, house.replicas[0].config, 1, balanced=False) as short:
+    with Replicas(cluster.store, cluster.replicas[0].config, 1, balanced=False) as short:
         answer = Visitor(short[0].port).ask("tools/call", {"name": "files_echo", "arguments": {"text": "left behind"}})
         id = answer["error"]["data"]["approval"]
         short[0].process.kill()
         short[0].process.wait()
-    assert house.waits(1, "left behind") == id
-    assert house.approve(2, id, "--yes")[0] == 0
-    assert "result" in house.call(0, "left behind") and house.calls("left behind") == 1
+    assert cluster.waits(1, "left behind") == id
+    assert cluster.approve(2, id, "--yes")[0] == 0
+    assert "result" in cluster.call(0, "left behind") and cluster.calls("left behind") == 1
 
 
 def listed(replica: Gateway) -> set[str]:
     return {call["id"] for call in Api(replica).get("/api/approvals")["calls"]}
 
 
-def test_the_store_dies_and_comes_back_empty(house: House) -> None:
+def test_the_store_dies_and_comes_back_empty(cluster: ApprovingReplicas) -> None:
     """SEC-7, SCA-1: nothing passes meanwhile, what waits is there again, what was used is not."""
-    used, approved, waits = (house.waits(0, text) for text in ("used up", "approved", "waits"))
-    assert house.approve(1, used, "--yes")[0] == house.approve(1, approved, "--yes")[0] == 0
-    assert "result" in house.call(2, "used up")
+    used, approved, waits = (cluster.waits(0, text) for text in ("used up", "approved", "waits"))
+    assert cluster.approve(1, used, "--yes")[0] == cluster.approve(1, approved, "--yes")[0] == 0
+    assert "result" in cluster.call(2, "used up")
     for number in range(3):
-        wait_until(lambda number=number: {approved, used}.isdisjoint(listed(house.replicas[number])), what="all know")
-    house.store.kill()
+        wait_until(lambda number=number: {approved, used}.isdisjoint(listed(cluster.replicas[number])), what="all know")
+    cluster.store.kill()
     try:
         for number in range(3):
-            away = house.call(number, "approved")["error"]
+            away = cluster.call(number, "approved")["error"]
             assert away["code"] == OVERLOADED and "store" in away["message"] and away["data"]["retry_after"]
-            assert house.waits(number, "waits") == waits
-            code, said = house.approve(number, waits, "--yes")
+            assert cluster.waits(number, "waits") == waits
+            code, said = cluster.approve(number, waits, "--yes")
             assert code == 1 and "store" in said
-            refused = Api(house.replicas[number]).ask("POST", f"/api/approvals/calls/{waits}", {"allow": True})
+            refused = Api(cluster.replicas[number]).ask("POST", f"/api/approvals/calls/{waits}", {"allow": True})
             assert refused.status == 503 and refused.code == "unavailable"
     finally:
-        house.store.start()
-    for replica in house.replicas:
+        cluster.store.start()
+    for replica in cluster.replicas:
         wait_until(lambda replica=replica: {waits, approved} <= listed(replica), what="all have written what they know")
-    assert house.waits(2, "waits") == waits
-    assert house.waits(1, "approved") == approved, "it is approved again: nobody knows whether it was used"
-    wait_until(lambda: house.waits(0, "used up") != used, what="what was used is not there")
+    assert cluster.waits(2, "waits") == waits
+    assert cluster.waits(1, "approved") == approved, "it is approved again: nobody knows whether it was used"
+    wait_until(lambda: cluster.waits(0, "used up") != used, what="what was used is not there")
     for id, text in ((waits, "waits"), (approved, "approved")):
-        assert house.approve(0, id, "--yes")[0] == 0
-        assert "result" in house.call(1, text)
-        assert house.waits(2, text) != id
-        assert house.calls(text) == 1
-    assert house.calls("used up") == 1
+        assert cluster.approve(0, id, "--yes")[0] == 0
+        assert "result" in cluster.call(1, text)
+        assert cluster.waits(2, text) != id
+        assert cluster.calls(text) == 1
+    assert cluster.calls("used up") == 1

@@ -49,7 +49,7 @@ auth_configs:
 """
 
 
-class House:
+class EditedConfig:
     """A configuration in a folder, edited on disk."""
 
     def __init__(self, path: Path, env: str | None = None) -> None:
@@ -72,16 +72,16 @@ class House:
         return None if entry is None else entry.value
 
 
-def house(tmp_path: Path, text: str, name: str = "mcpx.yaml", **more: str) -> House:
+def edited_config(tmp_path: Path, text: str, name: str = "mcpx.yaml", **more: str) -> EditedConfig:
     for file, said in {name: text, **{key.replace("_", "."): value for key, value in more.items()}}.items():
         (tmp_path / file).write_text(dedent(said))
         (tmp_path / file).chmod(0o600)
-    return House(tmp_path / name)
+    return EditedConfig(tmp_path / name)
 
 
 def test_an_entry_is_told_as_it_is_written_with_its_place_and_without_its_secrets(tmp_path: Path) -> None:
     """ADM-2: references stay, secrets are masked, what is text is text."""
-    written = house(tmp_path, NATIVE).look()
+    written = edited_config(tmp_path, NATIVE).look()
     files = written.entry("mcp_servers", "files")
     assert files is not None and (files.file, files.line) == (tmp_path / "mcpx.yaml", 4)
     assert files.value["connection"]["env"] == {"TOKEN": MASK, "PORT": "8080"}
@@ -93,14 +93,14 @@ def test_an_entry_is_told_as_it_is_written_with_its_place_and_without_its_secret
 
 def test_saving_what_was_told_changes_nothing(tmp_path: Path) -> None:
     """ADM-2: a masked secret keeps the stored value."""
-    it = house(tmp_path, NATIVE)
+    it = edited_config(tmp_path, NATIVE)
     for section, name in (("mcp_servers", "files"), ("mcp_servers", "web"), ("auth_configs", "key")):
         assert set(it.edit(PutEntry(section, name, it.value(section, name))).values()) <= {NATIVE}  # type: ignore[arg-type]
     assert it.edit(NewText(it.look().text())) == {"mcpx.yaml": NATIVE}
 
 
 def test_a_masked_text_that_was_edited_keeps_its_secrets(tmp_path: Path) -> None:
-    it = house(tmp_path, NATIVE)
+    it = edited_config(tmp_path, NATIVE)
     text = it.look().text().replace("name: files", "name: documents").replace("enabled: false", "enabled: true")
     new = it.edit(NewText(text))["mcpx.yaml"]
     assert new == NATIVE.replace("name: files", "name: documents").replace("enabled: false", "enabled: true")
@@ -120,7 +120,7 @@ mcp_servers:
 
 def test_what_is_commented_out_is_as_secret_as_it_was_and_is_kept(tmp_path: Path) -> None:
     """ADM-2: secrets in comments are shown to nobody; saving the text keeps them, wherever they are moved to."""
-    it = house(tmp_path, COMMENTED)
+    it = edited_config(tmp_path, COMMENTED)
     shown = it.look().text()
     assert [each for each in ("1234567890", "one-1", "two-2", "three-3", "four-4") if each in shown] == []
     assert "from last year" in shown and "LOG: info" in shown and "#    password: ${PASSWORD}" in shown
@@ -138,7 +138,7 @@ def test_what_is_commented_out_is_as_secret_as_it_was_and_is_kept(tmp_path: Path
 
 def test_a_mask_in_a_comment_that_stands_for_nothing_or_for_one_of_several_is_a_mistake(tmp_path: Path) -> None:
     text = "# token: abc-1\n# token: abc-2\nmcp_servers: []\n"
-    it = house(tmp_path, text)
+    it = edited_config(tmp_path, text)
     shown = it.look().text()
     assert it.edit(NewText(shown.replace("[]", "[ ]"))) == {"mcpx.yaml": text.replace("[]", "[ ]")}
     for wrong in (shown.partition("\n")[2], f"# password: {MASK}\nmcp_servers: []\n"):
@@ -148,7 +148,7 @@ def test_a_mask_in_a_comment_that_stands_for_nothing_or_for_one_of_several_is_a_
 
 
 def test_a_mask_for_which_nothing_is_stored_is_a_mistake_with_its_path(tmp_path: Path) -> None:
-    it = house(tmp_path, NATIVE)
+    it = edited_config(tmp_path, NATIVE)
     entry = {"name": "new", "connection": {"type": "stdio", "command": "x", "env": {"KEY": MASK}}}
     with pytest.raises(EditError) as caught:
         it.edit(PutEntry("mcp_servers", "new", entry))
@@ -159,7 +159,7 @@ def test_a_mask_for_which_nothing_is_stored_is_a_mistake_with_its_path(tmp_path:
 
 def test_an_entry_comes_changes_its_name_and_goes(tmp_path: Path) -> None:
     """CFG-6: what is not concerned stays byte for byte."""
-    it = house(tmp_path, NATIVE)
+    it = edited_config(tmp_path, NATIVE)
     new = it.edit(PutEntry("mcp_servers", "x", {"connection": {"type": "stdio", "command": "y"}}, create=True))
     added = "  - name: x\n    connection:\n      type: stdio\n      command: y\n"
     assert new["mcpx.yaml"] == NATIVE.replace("\nauth_configs", f"{added}\nauth_configs")
@@ -169,7 +169,7 @@ def test_an_entry_comes_changes_its_name_and_goes(tmp_path: Path) -> None:
 
 
 def test_single_fields_are_set_and_taken_out(tmp_path: Path) -> None:
-    it = house(tmp_path, NATIVE)
+    it = edited_config(tmp_path, NATIVE)
     new = it.edit(SetFields("mcp_servers", "web", {"enabled": True, "connection.headers.X": "1"}))["mcpx.yaml"]
     assert "enabled: true   # for now" in new and "headers: {X: '1'}}" in new
     assert it.edit(SetFields("mcp_servers", "web", {"enabled": False, "connection.headers": None})) == {
@@ -178,7 +178,7 @@ def test_single_fields_are_set_and_taken_out(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_and_what_is_there_already_is_said(tmp_path: Path) -> None:
-    it = house(tmp_path, NATIVE)
+    it = edited_config(tmp_path, NATIVE)
     refusals: list[tuple[Change, str]] = [
         (RemoveEntry("mcp_servers", "nope"), "not_found"),
         (SetFields("commands", "nope", {"enabled": True}), "not_found"),
@@ -198,14 +198,14 @@ def test_what_is_not_there_and_what_is_there_already_is_said(tmp_path: Path) -> 
 
 
 def test_entries_are_put_in_another_order(tmp_path: Path) -> None:
-    it = house(tmp_path, NATIVE)
+    it = edited_config(tmp_path, NATIVE)
     it.edit(OrderEntries("mcp_servers", ["web", "files"]))
     assert [entry.name for entry in it.look().entries("mcp_servers")] == ["web", "files"]
     assert it.edit(OrderEntries("mcp_servers", ["files", "web"])) == {"mcpx.yaml": NATIVE}
 
 
 def test_sections_come_change_and_go(tmp_path: Path) -> None:
-    it = house(tmp_path, NATIVE)
+    it = edited_config(tmp_path, NATIVE)
     it.edit(SetSection("policy", {"default": "deny", "rules": [{"effect": "allow", "tools": ["a*"]}]}))
     it.edit(SetSection("mode", "search"))
     assert it.load().mode == "search" and it.load().policy.default == "deny"
@@ -217,7 +217,7 @@ def test_sections_come_change_and_go(tmp_path: Path) -> None:
 
 def test_tokens_of_the_front_keep_their_secrets_when_one_goes(tmp_path: Path) -> None:
     text = "server:\n  auth:\n    tokens:\n      - {name: a, token: first-1}\n      - {name: b, token: second-2}\n"
-    it = house(tmp_path, text + "mcp_servers: []\n")
+    it = edited_config(tmp_path, text + "mcp_servers: []\n")
     section = it.look().section("server")
     assert [token["token"] for token in section["auth"]["tokens"]] == [MASK, MASK]
     section["auth"]["tokens"] = section["auth"]["tokens"][1:]
@@ -233,7 +233,7 @@ def test_an_edit_goes_to_the_file_in_which_it_stands(tmp_path: Path) -> None:
     (folder / "a.yaml").write_text("# a\nmcp_servers:\n  - name: one\n    connection: {type: stdio, command: x}\n")
     (folder / "b.yaml").write_text("# b\nmcp_servers:\n  - name: two\n    connection: {type: stdio, command: y}\n")
     (folder / "b.prod.yaml").write_text("# prod\nmcp_servers:\n  - name: two\n    timeout: 5\n")
-    it = House(folder, "prod")
+    it = EditedConfig(folder, "prod")
     assert [entry.file.name for entry in it.look().entries("mcp_servers")] == ["a.yaml", "b.yaml"]
     assert it.value("mcp_servers", "two")["timeout"] == 5
     new = {"connection": {"type": "stdio", "command": "z"}}
@@ -268,7 +268,7 @@ SHAPES = {
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_file_of_another_shape_is_edited_in_its_own_words(name: str, tmp_path: Path) -> None:
     """CFG-2, CFG-6: it stays a file of that shape, and means what was wanted."""
-    it = house(tmp_path, SHAPES[name], name)
+    it = edited_config(tmp_path, SHAPES[name], name)
     dialect = it.load().dialect
     it.edit(SetFields("mcp_servers", "a", {"enabled": False}))
     assert [(server.name, server.enabled) for server in it.load().mcp_servers] == [("a", False)]
@@ -297,7 +297,7 @@ def test_a_file_of_another_shape_is_edited_in_its_own_words(name: str, tmp_path:
 @pytest.mark.parametrize("name", SHAPES)
 def test_many_new_entries_are_one_change_of_the_file(name: str, tmp_path: Path) -> None:
     """A hundred of them would else be a hundred times the whole file, minutes in a large one."""
-    it = house(tmp_path, SHAPES[name], name)
+    it = edited_config(tmp_path, SHAPES[name], name)
     read: list[Mapping[Path, str]] = []
 
     def reading(texts: Mapping[Path, str]) -> Written:
@@ -317,24 +317,24 @@ def test_many_new_entries_are_one_change_of_the_file(name: str, tmp_path: Path) 
 
 
 def test_a_clients_file_keeps_its_comments_and_the_keys_of_others(tmp_path: Path) -> None:
-    it = house(tmp_path, CLIENT, "client.json")
+    it = edited_config(tmp_path, CLIENT, "client.json")
     new = it.edit(PutEntry("mcp_servers", "b", {"connection": {"type": "stdio", "command": "y", "args": ["-y"]}}))
     assert new["client.json"] == CLIENT.replace("false}\n", 'false},\n    "b": {"command": "y", "args": ["-y"]}\n')
 
 
 def test_our_own_sections_stand_beside_a_clients_servers(tmp_path: Path) -> None:
-    it = house(tmp_path, CLIENT, "client.json")
+    it = edited_config(tmp_path, CLIENT, "client.json")
     it.edit(PutEntry("profiles", "p", {"servers": ["a"]}))
     assert [profile.name for profile in it.load().profiles] == ["p"]
 
 
 @pytest.mark.parametrize("fields", [{"trust": "pin"}, {"auth": {"ref": "k"}, "trust": "quarantine"}])
 def test_what_a_shape_cannot_say_is_refused_with_what_to_do(fields: Mapping[str, Any], tmp_path: Path) -> None:
-    it = house(tmp_path, CLIENT, "client.json")
+    it = edited_config(tmp_path, CLIENT, "client.json")
     with pytest.raises(EditError) as caught:
         it.edit(SetFields("mcp_servers", "a", fields))
     assert caught.value.code == "not_possible" and "trust" in caught.value.message and "native" in caught.value.hint
-    zed = house(tmp_path, SHAPES["zed.json"], "zed.json")
+    zed = edited_config(tmp_path, SHAPES["zed.json"], "zed.json")
     with pytest.raises(EditError) as caught:
         zed.edit(SetSection("mode", "search"))
     assert caught.value.code == "not_possible"
@@ -343,7 +343,7 @@ def test_what_a_shape_cannot_say_is_refused_with_what_to_do(fields: Mapping[str,
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_file_is_converted_to_the_native_shape(name: str, tmp_path: Path) -> None:
     """CFG-8: what runs on it is the same; then everything can be said."""
-    it = house(tmp_path, SHAPES[name], name)
+    it = edited_config(tmp_path, SHAPES[name], name)
     before = it.load()
     it.edit(Convert())
     after = it.load()
@@ -354,7 +354,7 @@ def test_a_file_is_converted_to_the_native_shape(name: str, tmp_path: Path) -> N
 
 
 def test_a_toml_file_is_read_and_not_written(tmp_path: Path) -> None:
-    it = house(tmp_path, (EXAMPLES / "clients" / "codex.toml").read_text(), "codex.toml")
+    it = edited_config(tmp_path, (EXAMPLES / "clients" / "codex.toml").read_text(), "codex.toml")
     name = it.look().entries("mcp_servers")[0].name
     for change in (
         RemoveEntry("mcp_servers", name),
@@ -367,7 +367,7 @@ def test_a_toml_file_is_read_and_not_written(tmp_path: Path) -> None:
 
 
 def test_a_broken_file_is_shown_without_its_secrets_and_can_be_mended(tmp_path: Path) -> None:
-    it = house(tmp_path, "server: {admin_token: abc-secret-9}\nmcp_servers: [\n  token: 'geheim-77'\n")
+    it = edited_config(tmp_path, "server: {admin_token: abc-secret-9}\nmcp_servers: [\n  token: 'geheim-77'\n")
     written = it.look()
     assert written.told and written.told[0].line and not written.entries("mcp_servers")
     assert "geheim" not in written.text() and "abc-secret" not in written.text()
@@ -378,7 +378,7 @@ def test_a_broken_file_is_shown_without_its_secrets_and_can_be_mended(tmp_path: 
 
 
 def test_the_etag_tells_one_state_from_another(tmp_path: Path) -> None:
-    it = house(tmp_path, NATIVE)
+    it = edited_config(tmp_path, NATIVE)
     first = it.look().etag
     assert it.look().etag == first and len(first) == 32
     (tmp_path / "mcpx.yaml").write_text(NATIVE + "\n")
@@ -394,7 +394,7 @@ def test_fifty_edits_at_random_leave_every_example_as_the_model_has_it(source: P
     """CFG-6: entries come, change, are renamed, go; comments of what stays stay."""
     path = tmp_path / source.name
     path.write_text(source.read_text())
-    it = House(path)
+    it = EditedConfig(path)
     chance = random.Random(source.name)
     model = {entry.name: copy.deepcopy(entry.value) for entry in it.look().entries("mcp_servers")}
     kept = [line.strip() for line in source.read_text().splitlines() if line.startswith(("#", "//"))]

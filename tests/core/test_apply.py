@@ -2,18 +2,18 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from kit.callers import older_caller
+from kit.core_gateway import CoreGateway
 from kit.loop import run
 from kit.server import ScriptedConnection, ScriptedServer
 from kit.waiting import until
 from mcpx.config import Config, Global, Server
 from mcpx.core import announcements
 from mcpx.core import gateway as module
-from mcpx.core.gateway import Gateway
 from mcpx.model.call import Call, Json
 from mcpx.model.errors import INTERNAL_ERROR, NotFound, RpcError, Unavailable
 from mcpx.model.events import OffersChanged
@@ -23,9 +23,11 @@ def config(*servers: Server, **fields: Any) -> Config:
     return Config(mcp_servers=servers, global_=Global(startup_wait=2.0), **fields)
 
 
-class House:
+class ReloadedGateway(CoreGateway):
+    """A gateway that records which lists its changes announce."""
+
     def __init__(self, *servers: Server, state: Path | None = None) -> None:
-        self.gateway = Gateway(config(*servers), {}, state)
+        super().__init__(config(*servers), state)
         self.announced: list[set[str]] = []
         self.gateway.bus.subscribe(self._hear, OffersChanged)
 
@@ -33,16 +35,10 @@ class House:
         if isinstance(event, OffersChanged):
             self.announced.append(set(event.kinds))
 
-    async def __aenter__(self) -> "House":
-        self.gateway.start()
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
         await self.names()
         return self
-
-    async def __aexit__(self, *_: Any) -> None:
-        await self.gateway.close()
-
-    async def names(self) -> list[str]:
-        return [tool["name"] for tool in (await self.gateway.handle(Call("tools/list", {}, older_caller())))["tools"]]
 
     async def call(self, tool: str) -> Json:
         return await self.gateway.handle(Call("tools/call", {"name": tool, "arguments": {}}, older_caller()))
@@ -53,10 +49,10 @@ def test_nothing_changed_is_nothing_done() -> None:
 
     async def main() -> None:
         toy = ScriptedServer()
-        async with House(toy.server("a")) as house:
-            before = house.gateway.generation
-            plan = await house.gateway.apply(config(toy.server("a")))
-            assert plan.empty and house.gateway.generation is before
+        async with ReloadedGateway(toy.server("a")) as core:
+            before = core.gateway.generation
+            plan = await core.gateway.apply(config(toy.server("a")))
+            assert plan.empty and core.gateway.generation is before
 
     run(main())
 
@@ -66,14 +62,14 @@ def test_what_did_not_change_is_the_same_object_and_what_did_is_announced_once()
 
     async def main() -> None:
         a, b, c = ScriptedServer(tools=("a",)), ScriptedServer(tools=("b",)), ScriptedServer(tools=("c",))
-        async with House(a.server("a"), b.server("b")) as house:
-            kept = house.gateway.generation.upstreams["a"]
-            plan = await house.gateway.apply(config(a.server("a"), c.server("c")))
+        async with ReloadedGateway(a.server("a"), b.server("b")) as core:
+            kept = core.gateway.generation.upstreams["a"]
+            plan = await core.gateway.apply(config(a.server("a"), c.server("c")))
             assert (plan.kept, plan.started, plan.stopped) == (("a",), ("c",), ("b",))
-            assert house.gateway.generation.upstreams["a"] is kept
-            assert await house.names() == ["a", "c"]
-            await until(lambda: house.announced)
-            assert house.announced == [{"tools"}]
+            assert core.gateway.generation.upstreams["a"] is kept
+            assert await core.names() == ["a", "c"]
+            await until(lambda: core.announced)
+            assert core.announced == [{"tools"}]
             await until(lambda: not b.alive)
             assert len(a.alive) == len(c.alive) == 1
 
@@ -86,14 +82,14 @@ def test_the_new_state_is_shown_when_servers_have_listed_and_not_before() -> Non
     async def main() -> None:
         a, b = ScriptedServer(tools=("a",)), ScriptedServer(tools=("b",))
         b.opening.clear()
-        async with House(a.server("a")) as house:
-            applying = asyncio.create_task(house.gateway.apply(config(b.server("b"))))
+        async with ReloadedGateway(a.server("a")) as core:
+            applying = asyncio.create_task(core.gateway.apply(config(b.server("b"))))
             await until(lambda: b.attempts)
-            assert await house.names() == ["a"]
+            assert await core.names() == ["a"]
             assert not applying.done()
             b.opening.set()
             await applying
-            assert await house.names() == ["b"]
+            assert await core.names() == ["b"]
 
     run(main())
 
@@ -106,12 +102,12 @@ def test_a_server_that_takes_too_long_does_not_hold_up_the_new_state(monkeypatch
     async def main() -> None:
         a, slow = ScriptedServer(tools=("a",)), ScriptedServer(tools=("slow",))
         slow.opening.clear()
-        async with House(a.server("a")) as house:
-            await house.gateway.apply(config(a.server("a", prefix="x"), slow.server("slow")))
-            await until(lambda: len(house.announced) == 1)
+        async with ReloadedGateway(a.server("a")) as core:
+            await core.gateway.apply(config(a.server("a", prefix="x"), slow.server("slow")))
+            await until(lambda: len(core.announced) == 1)
             slow.opening.set()
-            await until(lambda: len(house.announced) == 2)
-            assert await house.names() == ["x_a", "slow"]
+            await until(lambda: len(core.announced) == 2)
+            assert await core.names() == ["x_a", "slow"]
 
     run(main())
 
@@ -122,15 +118,15 @@ def test_a_failed_start_is_no_reason_to_show_the_new_state() -> None:
     async def main() -> None:
         old, new = ScriptedServer(tools=("old",)), ScriptedServer(tools=("new",))
         new.down = "not yet"
-        async with House(old.server("a")) as house:
+        async with ReloadedGateway(old.server("a")) as core:
             applying = asyncio.create_task(
-                house.gateway.apply(config(new.server("a", retry_delay=0.01, max_retries=99)))
+                core.gateway.apply(config(new.server("a", retry_delay=0.01, max_retries=99)))
             )
             await until(lambda: new.attempts > 2)
-            assert not applying.done() and await house.call("old")
+            assert not applying.done() and await core.call("old")
             new.down = None
             await applying
-            assert await house.names() == ["new"]
+            assert await core.names() == ["new"]
 
     run(main())
 
@@ -151,18 +147,18 @@ def test_what_the_predecessor_offered_stays_until_the_new_one_says_what_it_offer
             ScriptedServer(answers={"tools/list": fails}),
         )
         worse.down = other.down = "exited with code 1"
-        async with House(old.server("a")) as house:
+        async with ReloadedGateway(old.server("a")) as core:
             for toy in (worse, other):
-                await house.gateway.apply(config(toy.server("a", retry_delay=60)))
-                assert await house.names() == ["old"]
+                await core.gateway.apply(config(toy.server("a", retry_delay=60)))
+                assert await core.names() == ["old"]
                 with pytest.raises(Unavailable, match=r"^a: exited with code 1$"):
-                    await house.call("old")
-            assert house.announced == []
+                    await core.call("old")
+            assert core.announced == []
             await until(lambda: not old.alive)
             other.down = None
             with pytest.raises(RpcError, match="no such tool"):
-                await house.call("old")
-            assert await house.names() == []
+                await core.call("old")
+            assert await core.names() == []
 
     run(main())
 
@@ -177,12 +173,12 @@ def test_a_snapshot_of_the_new_server_is_better_than_what_the_old_one_offered(
         old, new = ScriptedServer(tools=("old",)), ScriptedServer(tools=("new",))
         # Toys have no address; in a config that is what makes one server another.
         old.url, new.url = "old", "new"  # pyright: ignore[reportAttributeAccessIssue]
-        async with House(new.server("a"), state=tmp_path):
+        async with ReloadedGateway(new.server("a"), state=tmp_path):
             pass
         new.down = "exited with code 1"
-        async with House(old.server("a"), state=tmp_path) as house:
-            await house.gateway.apply(config(new.server("a")))
-            assert await house.names() == ["new"]
+        async with ReloadedGateway(old.server("a"), state=tmp_path) as core:
+            await core.gateway.apply(config(new.server("a")))
+            assert await core.names() == ["new"]
 
     run(main())
 
@@ -196,12 +192,12 @@ def test_nobody_waits_for_a_lazy_server_or_one_that_is_switched_off_and_the_latt
     async def main() -> None:
         old, new = ScriptedServer(tools=("old",)), ScriptedServer(tools=("new",))
         new.opening.clear()
-        async with House(old.server("a")) as house:
-            await house.gateway.apply(config(new.server("a", lazy=True)))
-            assert not new.lines and list(house.gateway.catalog.names().values()) == ["old"]
-            await house.gateway.apply(config(new.server("a", enabled=False)))
-            await house.gateway.apply(config(new.server("a", lazy=True)))
-            assert house.gateway.catalog.count("a", "tools") == 0
+        async with ReloadedGateway(old.server("a")) as core:
+            await core.gateway.apply(config(new.server("a", lazy=True)))
+            assert not new.lines and list(core.gateway.catalog.names().values()) == ["old"]
+            await core.gateway.apply(config(new.server("a", enabled=False)))
+            await core.gateway.apply(config(new.server("a", lazy=True)))
+            assert core.gateway.catalog.count("a", "tools") == 0
 
     run(main())
 
@@ -218,12 +214,12 @@ def test_a_running_call_of_a_server_that_goes_finishes_and_new_ones_find_nothing
             return {"content": []}
 
         a = ScriptedServer(tools={"slow": slow})
-        async with House(a.server("a")) as house:
-            call = asyncio.create_task(house.call("slow"))
+        async with ReloadedGateway(a.server("a")) as core:
+            call = asyncio.create_task(core.call("slow"))
             await arrived.wait()
-            await house.gateway.apply(config())
+            await core.gateway.apply(config())
             with pytest.raises(NotFound):
-                await house.call("slow")
+                await core.call("slow")
             assert a.alive
             go.set()
             assert await call == {"content": []}
@@ -237,9 +233,9 @@ def test_two_changes_at_once_come_one_after_the_other_and_the_last_stays() -> No
 
     async def main() -> None:
         toys = {f"t{number}": ScriptedServer(tools=(f"t{number}",)) for number in range(5)}
-        async with House() as house:
-            await asyncio.gather(*(house.gateway.apply(config(toy.server(name))) for name, toy in toys.items()))
-            assert await house.names() == ["t4"]
+        async with ReloadedGateway() as core:
+            await asyncio.gather(*(core.gateway.apply(config(toy.server(name))) for name, toy in toys.items()))
+            assert await core.names() == ["t4"]
             await until(lambda: sum(len(toy.alive) for toy in toys.values()) == 1)
 
     run(main())
@@ -258,11 +254,11 @@ def test_an_end_in_the_middle_closes_what_comes_and_what_goes(when: str) -> None
 
         a, b, hanging = ScriptedServer(tools={"slow": slow}), ScriptedServer(tools=("b",)), ScriptedServer()
         hanging.opening.clear()
-        async with House(a.server("a")) as house:
-            call = asyncio.create_task(house.call("slow"))
+        async with ReloadedGateway(a.server("a")) as core:
+            call = asyncio.create_task(core.call("slow"))
             await arrived.wait()
             servers = [b.server("b"), *([hanging.server("hanging")] if when == "starting" else [])]
-            applying = asyncio.create_task(house.gateway.apply(config(*servers)))
+            applying = asyncio.create_task(core.gateway.apply(config(*servers)))
             if when == "starting":
                 await until(lambda: b.lines and hanging.attempts)
                 applying.cancel()

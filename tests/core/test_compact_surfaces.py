@@ -103,7 +103,7 @@ def told(result: Json, *, failed: bool = False) -> str:
 
 
 @asynccontextmanager
-async def house(**settings: Any) -> AsyncIterator[Gateway]:
+async def running_gateway(**settings: Any) -> AsyncIterator[Gateway]:
     servers = (
         files().server("files", prefix="fs"),
         ScriptedServer(tools=("ping",)).server("other", description="Answers."),
@@ -122,7 +122,7 @@ def test_a_model_finds_a_tool_learns_it_and_calls_it(mode: str) -> None:
     """SUR-2, SUR-3, SUR-4"""
 
     async def main() -> None:
-        async with house() as gateway:
+        async with running_gateway() as gateway:
             model = Model(gateway, mode)
             menu = await model.menu()
             if mode == "search":
@@ -156,7 +156,7 @@ def test_a_mistake_is_explained_and_a_near_miss_is_repaired(mode: str) -> None:
     """SUR-7, SUR-9"""
 
     async def main() -> None:
-        async with house() as gateway:
+        async with running_gateway() as gateway:
             model = Model(gateway, mode)
             wrong = await model.mistake("files", "read", {"paht": "a"})
             assert "path: required and missing" in wrong and "read({path: string" in wrong
@@ -182,7 +182,7 @@ def test_a_large_result_is_read_on_by_the_one_who_got_it(mode: str) -> None:
     """SUR-11"""
 
     async def main() -> None:
-        async with house() as gateway:
+        async with running_gateway() as gateway:
             model = Model(gateway, mode)
             kept = model.structured(await model.run("files", "read", {"path": "rows"}))
             assert kept.keys() == {"handle", "total_bytes", "shape", "preview"}
@@ -201,7 +201,7 @@ def test_resources_are_listed_and_read() -> None:
     """SUR-3: text as text, binary as an embedded resource."""
 
     async def main() -> None:
-        async with house() as gateway:
+        async with running_gateway() as gateway:
             model = Model(gateway, "describe")
             assert "file:///a - a (text/plain)" in told(await model.use("resources"))
             assert "files: " not in told(await model.use("resources", server_name="files"))
@@ -222,7 +222,7 @@ def test_each_tool_of_search_can_be_switched_off() -> None:
     """SUR-4: and nobody is sent to one that is off."""
 
     async def main() -> None:
-        async with house(tool_proxy=ToolProxy(enable_list_services=False, search_limit=1)) as gateway:
+        async with running_gateway(tool_proxy=ToolProxy(enable_list_services=False, search_limit=1)) as gateway:
             model = Model(gateway, "search")
             assert [tool["name"] for tool in await model.menu()] == ["mcp_search_tools", "mcp_execute_tool"]
             assert "mcp_list_services" not in told(await model.use("mcp_search_tools", query="zebra"))
@@ -238,7 +238,7 @@ def test_auto_goes_by_the_client_and_the_size_of_the_list(client: str, mode: str
     """SUR-5"""
 
     async def main() -> None:
-        async with house(auto_budget=1 if client == "big" else 10_000) as gateway:
+        async with running_gateway(auto_budget=1 if client == "big" else 10_000) as gateway:
             model = Model(gateway, mode, Caller(mode="auto", session="s", client={"name": client}))
             names = [tool["name"] for tool in await model.menu()]
             assert ("fs_read" in names) == (mode == "direct")

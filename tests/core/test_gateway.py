@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from kit.callers import modern_caller, older_caller
+from kit.core_gateway import CoreGateway
 from kit.loop import never_return, run, yield_to_loop
 from kit.server import ScriptedConnection, ScriptedServer, echo
 from kit.waiting import until
 from mcpx.config import Config, Global, Naming
 from mcpx.core import announcements
-from mcpx.core.gateway import Gateway
-from mcpx.model.call import Call, Caller, Json
+from mcpx.model.call import Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
 from mcpx.model.events import CallFinished, Event, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.model.offer import Kind
@@ -23,8 +23,8 @@ from mcpx.upstreams.recovery import BARREN_LIVES
 KINDS_OF_EVENTS = (OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged, CallFinished)
 
 
-class House:
-    """A gateway in front of toys, in the order given."""
+class ScriptedGateway(CoreGateway):
+    """A gateway with scripted servers, in the order given, that records its events."""
 
     def __init__(
         self, *, first_start_wait: float = 0.0, naming: Naming | None = None, **toys: ScriptedServer | Any
@@ -38,28 +38,9 @@ class House:
             global_=Global(startup_wait=0.0, first_start_wait=first_start_wait),
             naming=naming or Naming(),
         )
-        self.gateway = Gateway(config, {})
+        super().__init__(config)
         self.events: list[Event] = []
         self.gateway.bus.subscribe(self.events.append, *KINDS_OF_EVENTS)
-
-    async def __aenter__(self) -> "House":
-        self.gateway.start()
-        return self
-
-    async def __aexit__(self, *_: Any) -> None:
-        await self.gateway.close()
-
-    async def settled(self, *names: str) -> None:
-        for name, upstream in self.gateway.generation.upstreams.items():
-            if not names or name in names:
-                await upstream.settled.wait()
-        await yield_to_loop()
-
-    async def ask(self, method: str, caller: Caller | None = None, **params: Any) -> Json:
-        return await self.gateway.handle(Call(method, params, caller or older_caller()))
-
-    async def names(self, caller: Caller | None = None, **params: Any) -> list[str]:
-        return [tool["name"] for tool in (await self.ask("tools/list", caller, **params))["tools"]]
 
     @property
     def announced(self) -> list[frozenset[Kind]]:
@@ -81,7 +62,7 @@ def test_lists_come_in_the_order_of_the_config_whoever_connected_first() -> None
 
     async def main() -> None:
         slow, quick = held(tools=("s1", "s2")), ScriptedServer(tools=("q2", "q1"))
-        async with House(slow=slow, quick=quick) as on:
+        async with ScriptedGateway(slow=slow, quick=quick) as on:
             await on.settled("quick")
             assert await on.names() == ["q2", "q1"]
             slow.opening.set()
@@ -96,7 +77,7 @@ def test_a_name_that_was_given_stays_with_its_owner(caplog: pytest.LogCaptureFix
 
     async def main() -> None:
         first, second = held(tools=("search", "other")), ScriptedServer(tools=("search",))
-        async with House(first=first, second=second) as on:
+        async with ScriptedGateway(first=first, second=second) as on:
             await on.settled("second")
             assert await on.names() == ["search"]
             first.opening.set()
@@ -118,7 +99,7 @@ def test_names_that_nobody_was_shown_follow_the_order_of_the_config() -> None:
 
     async def main() -> None:
         first, second = held(tools=("search",)), ScriptedServer(tools=("search",))
-        async with House(first=first, second=second) as on:
+        async with ScriptedGateway(first=first, second=second) as on:
             await on.settled("second")
             first.opening.set()
             await on.settled()
@@ -132,7 +113,7 @@ def test_a_server_that_is_gone_and_comes_back_finds_its_names_again() -> None:
 
     async def main() -> None:
         a, b = ScriptedServer("older", tools=("search",)), ScriptedServer("older", tools=("search",))
-        async with House(a=a, b=b) as on:
+        async with ScriptedGateway(a=a, b=b) as on:
             await on.settled()
             before = await on.names()
             a.lines[0].die()
@@ -149,7 +130,7 @@ def test_pages_put_together_are_the_list() -> None:
     """NAM-6."""
 
     async def main() -> None:
-        async with House(a=ScriptedServer(tools=[f"t{n}" for n in range(7)])) as on:
+        async with ScriptedGateway(a=ScriptedServer(tools=[f"t{n}" for n in range(7)])) as on:
             await on.settled()
             found: list[str] = []
             params: Json = {"limit": 3}
@@ -170,10 +151,10 @@ def test_pages_put_together_are_the_list() -> None:
 def test_a_disabled_server_is_neither_listed_nor_waited_for() -> None:
     async def main() -> None:
         off = ScriptedServer(tools=("off",))
-        async with House(
+        async with ScriptedGateway(
             first_start_wait=600.0, off=(off, {"enabled": False}), on=ScriptedServer(tools=("on",))
-        ) as house:
-            assert await house.names() == ["on"]
+        ) as core:
+            assert await core.names() == ["on"]
             assert off.attempts == 0
 
     run(main())
@@ -187,7 +168,7 @@ def test_a_list_waits_for_starting_servers_and_answers_as_soon_as_they_are_there
 
     async def main() -> None:
         toy = held(tools=("late",))
-        async with House(first_start_wait=600.0, toy=toy) as on:
+        async with ScriptedGateway(first_start_wait=600.0, toy=toy) as on:
             asking = asyncio.create_task(on.names())
             await yield_to_loop()
             assert not asking.done()
@@ -202,7 +183,7 @@ def test_a_list_waits_no_longer_than_first_start_wait_after_the_clients_first_me
 
     async def main() -> None:
         hangs = held(), {"timeout": 600.0}
-        async with House(first_start_wait=0.2, hangs=hangs, quick=ScriptedServer(tools=("q",))) as on:
+        async with ScriptedGateway(first_start_wait=0.2, hangs=hangs, quick=ScriptedServer(tools=("q",))) as on:
             await on.settled("quick")
             caller = older_caller()
             began = time.monotonic()
@@ -222,7 +203,7 @@ def test_a_server_that_fails_to_start_is_not_waited_for_any_longer() -> None:
     async def main() -> None:
         broken = ScriptedServer()
         broken.down = "no"
-        async with House(first_start_wait=600.0, broken=broken, good=ScriptedServer(tools=("good",))) as on:
+        async with ScriptedGateway(first_start_wait=600.0, broken=broken, good=ScriptedServer(tools=("good",))) as on:
             assert await on.names() == ["good"]
 
     run(main())
@@ -233,7 +214,7 @@ def test_a_call_to_a_tool_of_a_server_that_is_still_starting_waits_for_it() -> N
 
     async def main() -> None:
         late, hangs = held(tools=("late",)), held()
-        async with House(first_start_wait=60.0, late=late, hangs=hangs) as on:
+        async with ScriptedGateway(first_start_wait=60.0, late=late, hangs=hangs) as on:
             calling = asyncio.create_task(on.ask("tools/call", name="late", arguments={"text": "hi"}))
             await yield_to_loop()
             late.opening.set()
@@ -245,7 +226,7 @@ def test_a_call_to_a_tool_of_a_server_that_is_still_starting_waits_for_it() -> N
 def test_a_name_that_nobody_offers_is_unknown_once_every_server_has_settled() -> None:
     async def main() -> None:
         late = held()
-        async with House(first_start_wait=60.0, late=late) as on:
+        async with ScriptedGateway(first_start_wait=60.0, late=late) as on:
             calls = [
                 asyncio.create_task(on.ask("tools/call", name="nobody's")),
                 asyncio.create_task(on.ask("resources/read", uri="nobody:s")),
@@ -267,7 +248,7 @@ def test_a_server_that_never_came_up_is_tried_by_names_with_its_prefix_only_and_
         absent, bare = ScriptedServer(tools=("echo",)), ScriptedServer()
         absent.down = bare.down = "not there"
         quiet = {"max_retries": 0}
-        async with House(
+        async with ScriptedGateway(
             absent=(absent, {"prefix": "x", **quiet}), bare=(bare, quiet), good=ScriptedServer(tools=("x_own",))
         ) as on:
             await on.settled()
@@ -300,7 +281,7 @@ def test_a_call_to_a_server_that_is_still_starting_waits_for_that_attempt_and_st
     async def main() -> None:
         late = held()
         late.down = "not there"
-        async with House(late=(late, {"prefix": "late", "max_retries": 0})) as on:
+        async with ScriptedGateway(late=(late, {"prefix": "late", "max_retries": 0})) as on:
             picking = asyncio.create_task(on.gateway.view(older_caller()).pick("late", "echo"))
             calling = asyncio.create_task(on.ask("tools/call", name="late_echo"))
             await yield_to_loop()
@@ -321,7 +302,7 @@ def test_a_resource_of_a_server_that_is_still_starting_is_found_when_it_is_there
             return {"contents": [{"uri": params["uri"]}]}
 
         late = held(capabilities={"resources": {}}, answers={"resources/list": resources, "resources/read": read})
-        async with House(first_start_wait=60.0, late=late) as on:
+        async with ScriptedGateway(first_start_wait=60.0, late=late) as on:
             reading = asyncio.create_task(on.ask("resources/read", uri="x:1"))
             await yield_to_loop()
             late.opening.set()
@@ -333,7 +314,7 @@ def test_a_resource_of_a_server_that_is_still_starting_is_found_when_it_is_there
 @pytest.mark.parametrize("name", [None, 5, [], {}])
 def test_a_name_that_is_no_string_is_a_mistake_in_the_params(name: Any) -> None:
     async def main() -> None:
-        async with House(a=ScriptedServer()) as on:
+        async with ScriptedGateway(a=ScriptedServer()) as on:
             with pytest.raises(RpcError) as caught:
                 await on.ask("tools/call", name=name)
             assert caught.value.code == INVALID_PARAMS
@@ -350,7 +331,7 @@ def test_servers_that_come_after_the_first_list_are_announced(monkeypatch: pytes
 
     async def main() -> None:
         late = held(tools=("late",), capabilities={"tools": {}, "prompts": {}})
-        async with House(late=late, other=ScriptedServer()) as on:
+        async with ScriptedGateway(late=late, other=ScriptedServer()) as on:
             await on.settled("other")
             await on.names()
             assert on.announced == []
@@ -365,7 +346,7 @@ def test_servers_that_come_after_the_first_list_are_announced(monkeypatch: pytes
 
 def test_nothing_is_announced_before_anybody_has_listed() -> None:
     async def main() -> None:
-        async with House(a=ScriptedServer(), b=ScriptedServer()) as on:
+        async with ScriptedGateway(a=ScriptedServer(), b=ScriptedServer()) as on:
             await on.settled()
             assert on.announced == []
 
@@ -377,7 +358,7 @@ def test_a_server_that_comes_back_with_the_same_tools_is_not_announced(monkeypat
 
     async def main() -> None:
         toy = ScriptedServer("older")
-        async with House(toy=toy) as on:
+        async with ScriptedGateway(toy=toy) as on:
             await on.settled()
             await on.names()
             toy.lines[0].die()
@@ -395,7 +376,7 @@ def test_what_a_server_says_has_changed_is_announced_even_if_it_looks_the_same()
 
     async def main() -> None:
         toy = ScriptedServer("older")
-        async with House(toy=toy) as on:
+        async with ScriptedGateway(toy=toy) as on:
             await on.settled()
             await on.names()
             toy.lines[0].say("notifications/tools/list_changed")
@@ -411,7 +392,7 @@ def test_fifty_servers_that_start_together_are_not_fifty_announcements(monkeypat
 
     async def main() -> None:
         toys = {f"s{n}": held(tools=(f"t{n}",)) for n in range(50)}
-        async with House(**toys) as on:
+        async with ScriptedGateway(**toys) as on:
             await on.names()
             began = time.monotonic()
             for toy in toys.values():
@@ -432,7 +413,7 @@ def test_the_last_of_several_quick_changes_is_announced_too(monkeypatch: pytest.
 
     async def main() -> None:
         one, two = held(tools=("one",)), held(tools=("two",))
-        async with House(one=one, two=two) as on:
+        async with ScriptedGateway(one=one, two=two) as on:
             await on.names()
             one.opening.set()
             await until(lambda: len(on.announced) == 1)
@@ -456,7 +437,7 @@ def test_one_broken_server_does_not_affect_another() -> None:
 
         hangs = ScriptedServer(tools={"hang": never_return})
         crashes = ScriptedServer(tools={"crash": dies})
-        async with House(hangs=hangs, crashes=crashes, good=ScriptedServer(tools={"good": echo})) as on:
+        async with ScriptedGateway(hangs=hangs, crashes=crashes, good=ScriptedServer(tools={"good": echo})) as on:
             await on.settled()
             hanging = asyncio.create_task(on.ask("tools/call", name="hang"))
             with pytest.raises(Unavailable, match=r"^crashes: "):
@@ -473,7 +454,7 @@ def test_health_tells_each_servers_state_and_reason() -> None:
     async def main() -> None:
         broken = ScriptedServer()
         broken.down = "no such file"
-        async with House(
+        async with ScriptedGateway(
             broken=broken, good=ScriptedServer(), off=(ScriptedServer(), {"enabled": False}), hangs=held()
         ) as on:
             await on.settled("broken", "good")
@@ -483,7 +464,7 @@ def test_health_tells_each_servers_state_and_reason() -> None:
             assert states == {"broken": "disconnected", "good": "connected", "off": "disabled", "hangs": "connecting"}
             assert health["servers"]["broken"]["last_error"] == "broken: no such file"
             assert health["servers"]["good"]["since"].endswith("Z")
-        async with House(good=ScriptedServer(), off=(ScriptedServer(), {"enabled": False})) as on:
+        async with ScriptedGateway(good=ScriptedServer(), off=(ScriptedServer(), {"enabled": False})) as on:
             await on.settled()
             assert on.gateway.health()["status"] == "ok"
 
@@ -499,7 +480,7 @@ def test_what_servers_say_is_published_with_their_name() -> None:
 
         answers = {"resources/list": resources, "resources/subscribe": fine}
         toy = ScriptedServer("older", capabilities={"resources": {"subscribe": True}}, answers=answers)
-        async with House(toy=toy) as on:
+        async with ScriptedGateway(toy=toy) as on:
             await on.settled()
             await on.ask("resources/subscribe", older_caller("one"), uri="x:1")
             toy.lines[0].say("notifications/message", {"level": "info", "data": "hi"})
@@ -514,7 +495,7 @@ def test_what_servers_say_is_published_with_their_name() -> None:
 
 def test_a_listener_that_fails_costs_the_others_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        async with House(toy=ScriptedServer()) as on:
+        async with ScriptedGateway(toy=ScriptedServer()) as on:
 
             def fails(event: Event) -> None:
                 raise KeyError("bug")
@@ -539,7 +520,7 @@ def test_servers_are_asked_for_the_lowest_level_anybody_wants() -> None:
 
     async def main() -> None:
         toy = ScriptedServer("older", capabilities={"logging": {}}, answers={"logging/setLevel": fine})
-        async with House(toy=toy) as on:
+        async with ScriptedGateway(toy=toy) as on:
             await on.settled()
 
             def levels() -> list[str]:
@@ -559,7 +540,7 @@ def test_servers_are_asked_for_the_lowest_level_anybody_wants() -> None:
 def test_a_server_slow_to_take_a_level_holds_no_client_up() -> None:
     async def main() -> None:
         toy = ScriptedServer("older", capabilities={"logging": {}}, answers={"logging/setLevel": never_return})
-        async with House(toy=toy) as on:
+        async with ScriptedGateway(toy=toy) as on:
             await on.settled()
             setting = asyncio.create_task(on.gateway.set_level(older_caller(), "debug"))
             await yield_to_loop()
@@ -577,7 +558,7 @@ def test_subscriptions_are_the_sessions_own_and_end_with_it() -> None:
 
         answers = {"resources/list": resources, "resources/subscribe": fine, "resources/unsubscribe": fine}
         toy = ScriptedServer("older", capabilities={"resources": {"subscribe": True}}, answers=answers)
-        async with House(toy=toy) as on:
+        async with ScriptedGateway(toy=toy) as on:
             await on.settled()
             [resource] = (await on.ask("resources/list"))["resources"]
             for session in ("a", "b"):
@@ -598,7 +579,7 @@ def test_which_arguments_travel_as_headers_is_known_for_the_public_name() -> Non
             return {"tools": [{"name": "t", "inputSchema": schema}, {"name": "plain"}]}
 
         toy = ScriptedServer(answers={"tools/list": tools})
-        async with House(naming=Naming(prefix="always"), toy=toy) as on:
+        async with ScriptedGateway(naming=Naming(prefix="always"), toy=toy) as on:
             await on.settled()
             for _ in range(2):
                 assert on.gateway.param_headers("toy_t", modern_caller()) == {("a",): ("A", "string")}
@@ -621,7 +602,7 @@ def test_two_hundred_calls_at_once_get_their_own_answers() -> None:
             "a": (ScriptedServer("older", tools={"x": slow}), patient),
             "b": (ScriptedServer("modern", tools={"y": slow}), patient),
         }
-        async with House(**toys) as on:
+        async with ScriptedGateway(**toys) as on:
             await on.settled()
 
             async def one(n: int) -> None:
@@ -644,8 +625,8 @@ def test_closing_while_servers_start_leaves_nothing_behind() -> None:
             ScriptedServer(answers={"tools/list": never_return}),
             ScriptedServer(),
         ]
-        house = House(**{f"s{n}": toy for n, toy in enumerate(toys)})
-        async with house:
+        core = ScriptedGateway(**{f"s{n}": toy for n, toy in enumerate(toys)})
+        async with core:
             await yield_to_loop()
         assert [toy.alive for toy in toys] == [[]] * 4
         await yield_to_loop()

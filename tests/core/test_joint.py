@@ -35,7 +35,7 @@ def server() -> Iterator[fixture.Store]:
         yield store
 
 
-class House:
+class ReplicaStore:
     """One replica: a gateway on a file, its store, and the store of all."""
 
     def __init__(
@@ -64,10 +64,10 @@ class House:
 
 
 @asynccontextmanager
-async def house(
+async def replica_store(
     server: fixture.Store, folder: Path, name: str, text: str = TEXT, file: str = "mcpx.yaml", **environ: str
-) -> AsyncIterator[House]:
-    made = House(server, folder / name, name, text, file, environ)
+) -> AsyncIterator[ReplicaStore]:
+    made = ReplicaStore(server, folder / name, name, text, file, environ)
     made.gateway.start()
     made.replicas.start()
     made.store.follow()
@@ -84,10 +84,10 @@ async def house(
 
 
 @asynccontextmanager
-async def both(server: fixture.Store, folder: Path) -> AsyncIterator[tuple[House, House]]:
+async def both(server: fixture.Store, folder: Path) -> AsyncIterator[tuple[ReplicaStore, ReplicaStore]]:
     async with AsyncExitStack() as stack:
-        one = await stack.enter_async_context(house(server, folder, "one"))
-        two = await stack.enter_async_context(house(server, folder, "two"))
+        one = await stack.enter_async_context(replica_store(server, folder, "one"))
+        two = await stack.enter_async_context(replica_store(server, folder, "two"))
         await until(lambda: one.shared == two.shared == [True, True])
         yield one, two
 
@@ -146,7 +146,10 @@ def test_a_replica_with_other_files_refuses(server: fixture.Store, tmp_path: Pat
     """SCA-1: it is named, and says why; nothing is written."""
 
     async def main() -> None:
-        async with house(server, tmp_path, "one") as one, house(server, tmp_path, "two", file="other.yaml") as two:
+        async with (
+            replica_store(server, tmp_path, "one") as one,
+            replica_store(server, tmp_path, "two", file="other.yaml") as two,
+        ):
             await until(lambda: len(one.shared) == 2)
             with pytest.raises(Refused, match=r"replica two refuses it: .*other\.yaml"):
                 await one.commit("new")
@@ -162,14 +165,14 @@ def test_what_a_file_says_at_the_start_counts_unless_it_is_an_older_revision(
     that is said once."""
 
     async def main() -> None:
-        async with house(server, tmp_path, "one") as one:
+        async with replica_store(server, tmp_path, "one") as one:
             await one.commit("new")
-            async with house(server, tmp_path, "old") as old:
+            async with replica_store(server, tmp_path, "old") as old:
                 assert old.path.read_text() == one.path.read_text()
                 await until(lambda: one.shared == old.shared == [True, True])
                 assert {row["revision"] for row in one.store.replicas()} == {one.store.revision}
             with caplog.at_level(logging.WARNING):
-                async with house(server, tmp_path, "odd", TEXT.replace("idle", "own")) as odd:
+                async with replica_store(server, tmp_path, "odd", TEXT.replace("idle", "own")) as odd:
                     await until(lambda: one.shared == [False, True])  # odd, one
                     assert "own" in odd.path.read_text() and "own" not in one.path.read_text()
                     assert sum("is not that of the others" in line for line in caplog.messages) == 1
@@ -205,8 +208,8 @@ def test_a_replica_that_starts_first_on_an_empty_store_undoes_nothing_that_it_mi
     """SCA-1: everything was switched off; the one that comes first was away when the last change was made."""
 
     async def main() -> None:
-        async with house(server, tmp_path, "one") as one:
-            async with house(server, tmp_path, "two") as two:
+        async with replica_store(server, tmp_path, "one") as one:
+            async with replica_store(server, tmp_path, "two") as two:
                 await until(lambda: one.shared == two.shared == [True, True])
                 await one.commit("seen")
                 await until(lambda: two.path.read_text() == one.path.read_text() and two.shared == [True, True])
@@ -215,8 +218,8 @@ def test_a_replica_that_starts_first_on_an_empty_store_undoes_nothing_that_it_mi
         assert "name: missed" in texts[one] and "name: missed" not in texts[two]
         server.cli("FLUSHALL")
         async with (
-            house(server, tmp_path, "two", texts[two]) as second,
-            house(server, tmp_path, "one", texts[one]) as first,
+            replica_store(server, tmp_path, "two", texts[two]) as second,
+            replica_store(server, tmp_path, "one", texts[one]) as first,
         ):
             await until(lambda: second.path.read_text() == first.path.read_text() == texts[one])
             await until(lambda: first.shared == second.shared == [True, True])
@@ -344,8 +347,8 @@ def test_a_replica_that_is_left_alone_with_what_it_cannot_take_up_can_be_changed
     """SCA-2: there is no other at which it could be done."""
 
     async def main() -> None:
-        async with house(server, tmp_path, "two") as two:
-            async with house(server, tmp_path, "one") as one:
+        async with replica_store(server, tmp_path, "two") as two:
+            async with replica_store(server, tmp_path, "one") as one:
                 await until(lambda: one.shared == two.shared == [True, True])
                 write, tries = joint.write_all, asyncio.Event()
 
@@ -373,14 +376,14 @@ def test_two_keys_in_one_store_do_not_write_over_each_other(
     monkeypatch.setattr("mcpx.replicas.replicas.UNCLAIMED", 0.0)
 
     async def main() -> None:
-        async with house(server, tmp_path, "old", MCPX_KEY="old") as old:
+        async with replica_store(server, tmp_path, "old", MCPX_KEY="old") as old:
             heard: list[int] = []
             old.replicas.members.watch("key", heard.append)
             await until(lambda: bool(heard))  # of its own claim; it looks once more then, and would claim it again
             await yield_to_loop()
             await old.replicas.store.ask("PING")  # answered behind that look
             server.cli("DEL", "{mcpx}:fingerprint")
-            async with house(server, tmp_path, "new", TEXT.replace("idle", "own"), MCPX_KEY="new") as new:
+            async with replica_store(server, tmp_path, "new", TEXT.replace("idle", "own"), MCPX_KEY="new") as new:
                 await until(old.replicas.parted.is_set)
                 assert new.replicas.joined.is_set()
                 with pytest.raises(EditError, match="store"):

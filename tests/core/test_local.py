@@ -3,18 +3,18 @@
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import pytest
 
 from kit.callers import older_caller
+from kit.core_gateway import CoreGateway
 from kit.loop import run
 from kit.server import ScriptedServer
 from kit.waiting import until
 from mcpx.catalog.naming import Naming
 from mcpx.commands.work import Bench, CommandFailed, Progress, Work
 from mcpx.config import Command, Config, Global, Parameter, Server
-from mcpx.core.gateway import Gateway
 from mcpx.model.call import Call, Json
 from mcpx.model.errors import NotFound, RpcError
 from mcpx.model.events import CallFinished
@@ -75,23 +75,16 @@ def command(
     )
 
 
-class House:
-    def __init__(self, *commands: Command, servers: tuple[Server, ...] = (), **fields: Any) -> None:
-        self.gateway = Gateway(config(*commands, servers=servers, **fields), {})
+class CommandGateway(CoreGateway):
+    """A gateway with commands."""
 
-    async def __aenter__(self) -> "House":
-        self.gateway.start()
+    def __init__(self, *commands: Command, servers: tuple[Server, ...] = (), **fields: Any) -> None:
+        super().__init__(config(*commands, servers=servers, **fields))
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
         await self.tools()
         return self
-
-    async def __aexit__(self, *_: Any) -> None:
-        await self.gateway.close()
-
-    async def tools(self) -> list[Json]:
-        return (await self.gateway.handle(Call("tools/list", {}, older_caller())))["tools"]
-
-    async def names(self) -> list[str]:
-        return [tool["name"] for tool in await self.tools()]
 
     async def call(self, tool: str, arguments: Any = None, mode: str | None = None) -> Json:
         return await self.gateway.handle(
@@ -108,8 +101,8 @@ def test_a_command_is_a_tool_without_the_mark_of_a_server() -> None:
 
     async def main() -> None:
         stage = Stage()
-        async with House(command(stage, parameters=(Parameter(name="who", required=True),))) as house:
-            (tool,) = await house.tools()
+        async with CommandGateway(command(stage, parameters=(Parameter(name="who", required=True),))) as core:
+            (tool,) = await core.tools()
             assert tool == {
                 "name": "greet",
                 "description": "greets",
@@ -120,7 +113,7 @@ def test_a_command_is_a_tool_without_the_mark_of_a_server() -> None:
                     "required": ["who"],
                 },
             }
-            assert (await house.call("greet", {"who": "me"}))["content"][0]["text"] == "hello"
+            assert (await core.call("greet", {"who": "me"}))["content"][0]["text"] == "hello"
             assert stage.ran == [{"who": "me"}]
 
     run(main())
@@ -134,8 +127,8 @@ def test_what_changes_nothing_says_so(reads_only: bool, read_only: bool | None, 
     """LIF-9, SEC-7 ask for it; the user's own word wins."""
 
     async def main() -> None:
-        async with House(command(Stage(), reads_only=reads_only, read_only=read_only)) as house:
-            assert (await house.tools())[0].get("annotations") == told
+        async with CommandGateway(command(Stage(), reads_only=reads_only, read_only=read_only)) as core:
+            assert (await core.tools())[0].get("annotations") == told
 
     run(main())
 
@@ -147,10 +140,10 @@ def test_a_command_keeps_its_plain_name_and_a_tool_of_that_name_gets_its_servers
     async def main() -> None:
         toy = ScriptedServer(tools=("greet", "other"))
         naming = Naming(prefix=prefix)
-        async with House(command(Stage()), servers=(toy.server("toy"),), naming=naming) as house:
+        async with CommandGateway(command(Stage()), servers=(toy.server("toy"),), naming=naming) as core:
             others = ["toy_greet", "toy_other" if prefix == "always" else "other"]
-            assert await house.names() == ["greet", *others]
-            assert (await house.call("greet"))["content"][0]["text"] == "hello"
+            assert await core.names() == ["greet", *others]
+            assert (await core.call("greet"))["content"][0]["text"] == "hello"
 
     run(main())
 
@@ -172,8 +165,8 @@ def test_wrong_arguments_are_refused_by_name_before_anything_runs(arguments: Any
     async def main() -> None:
         stage = Stage()
         asked = (Parameter(name="who", required=True), Parameter(name="times", type="integer", max=5))
-        async with House(command(stage, parameters=asked)) as house:
-            result = await house.call("greet", arguments)
+        async with CommandGateway(command(stage, parameters=asked)) as core:
+            result = await core.call("greet", arguments)
             assert result["isError"] is True
             text = result["content"][0]["text"]
             assert text.startswith("greet: ") and told in text
@@ -188,9 +181,9 @@ def test_what_is_left_out_has_its_default() -> None:
     async def main() -> None:
         stage = Stage()
         asked = (Parameter(name="who", required=True, default="you"), Parameter(name="how"))
-        async with House(command(stage, parameters=asked)) as house:
-            await house.call("greet", {})
-            await house.call("greet", None)
+        async with CommandGateway(command(stage, parameters=asked)) as core:
+            await core.call("greet", {})
+            await core.call("greet", None)
             assert stage.ran == [{"who": "you"}, {"who": "you"}]
 
     run(main())
@@ -203,10 +196,10 @@ def test_a_full_schema_may_stand_in_the_place_of_parameters() -> None:
         stage = Stage()
         known = {"n": {"type": "integer", "default": 3}, "m": {"type": "integer"}}
         schema = {"type": "object", "properties": known, "required": ["m"]}
-        async with House(command(stage, input_schema=schema)) as house:
-            assert (await house.tools())[0]["inputSchema"] == schema
-            assert (await house.call("greet", {}))["isError"] is True
-            await house.call("greet", {"m": 1})
+        async with CommandGateway(command(stage, input_schema=schema)) as core:
+            assert (await core.tools())[0]["inputSchema"] == schema
+            assert (await core.call("greet", {}))["isError"] is True
+            await core.call("greet", {"m": 1})
             assert stage.ran == [{"n": 3, "m": 1}]
 
     run(main())
@@ -217,9 +210,9 @@ def test_a_failure_is_a_tool_error_with_the_commands_name() -> None:
 
     async def main() -> None:
         stage = Stage()
-        async with House(command(stage)) as house:
+        async with CommandGateway(command(stage)) as core:
             stage.fail = CommandFailed("the API is asleep")
-            result = await house.call("greet")
+            result = await core.call("greet")
             assert (result["isError"], result["content"][0]["text"]) == (True, "greet: the API is asleep")
 
     run(main())
@@ -230,9 +223,9 @@ def test_a_defect_of_a_part_fails_its_own_call_and_is_logged(caplog: pytest.LogC
 
     async def main() -> None:
         stage = Stage()
-        async with House(command(stage)) as house:
+        async with CommandGateway(command(stage)) as core:
             stage.fail = ZeroDivisionError("secret")
-            result = await house.call("greet")
+            result = await core.call("greet")
             assert "failed inside the gateway: ZeroDivisionError" in result["content"][0]["text"]
             assert "secret" not in result["content"][0]["text"]
 
@@ -245,10 +238,10 @@ def test_calls_of_commands_are_recorded_like_any_other() -> None:
 
     async def main() -> None:
         heard: list[CallFinished] = []
-        async with House(command(Stage())) as house:
-            house.gateway.bus.subscribe(heard.append, CallFinished)
-            await house.call("greet")
-            await house.call("exec", {"server_name": "commands", "tool_name": "greet"}, mode="inspect")
+        async with CommandGateway(command(Stage())) as core:
+            core.gateway.bus.subscribe(heard.append, CallFinished)
+            await core.call("greet")
+            await core.call("exec", {"server_name": "commands", "tool_name": "greet"}, mode="inspect")
             told = [(call.passage.server, call.passage.name, call.outcome) for call in heard]
             assert told == [("commands", "greet", "ok")] * 2
 
@@ -259,16 +252,16 @@ def test_a_service_of_the_name_commands_holds_them_in_every_compact_mode() -> No
     """SRC-6."""
 
     async def main() -> None:
-        async with House(command(Stage())) as house:
-            said = await house.call("inspect", {"server_name": "commands"}, mode="inspect")
+        async with CommandGateway(command(Stage())) as core:
+            said = await core.call("inspect", {"server_name": "commands"}, mode="inspect")
             assert "greet" in said["content"][0]["text"]
             for mode, tool, arguments in (
                 ("inspect", "exec", {"server_name": "commands", "tool_name": "greet"}),
                 ("describe", "call", {"method": "commands.greet"}),
                 ("search", "mcp_execute_tool", {"tool_name": "greet", "arguments": {}}),
             ):
-                assert (await house.call(tool, arguments, mode))["content"][0]["text"] == "hello", mode
-            listed = (await house.call("mcp_list_services", {}, "search"))["structuredContent"]["services"]
+                assert (await core.call(tool, arguments, mode))["content"][0]["text"] == "hello", mode
+            listed = (await core.call("mcp_list_services", {}, "search"))["structuredContent"]["services"]
             assert [(each["name"], each["status"], each["tool_count"]) for each in listed] == [
                 ("commands", "connected", 1)
             ]
@@ -281,24 +274,24 @@ def test_a_reload_touches_only_the_command_that_changed_and_lets_its_calls_finis
 
     async def main() -> None:
         one, two = Stage(), Stage()
-        async with House(command(one, "one"), command(two, "two")) as house:
-            await house.call("one")
+        async with CommandGateway(command(one, "one"), command(two, "two")) as core:
+            await core.call("one")
             one.hold, two.hold = asyncio.Event(), asyncio.Event()
-            running = [asyncio.create_task(house.call(name)) for name in ("one", "two")]
+            running = [asyncio.create_task(core.call(name)) for name in ("one", "two")]
             await until(lambda: len(one.ran) == 2 and two.ran)
-            plan = await house.gateway.apply(config(command(one, "one"), command(two, "two", line="bye")))
+            plan = await core.gateway.apply(config(command(one, "one"), command(two, "two", line="bye")))
             assert plan.commands == ("two",) and str(plan) == "commands: two"
             assert two.closed == []
             one.hold.set()
             two.hold.set()
             assert [task["content"][0]["text"] for task in await asyncio.gather(*running)] == ["hello", "hello"]
             await until(lambda: two.closed == ["two"])
-            assert (await house.call("two"))["content"][0]["text"] == "bye"
+            assert (await core.call("two"))["content"][0]["text"] == "bye"
             assert one.prepared == ["one"] and one.closed == []
-            await house.gateway.apply(config())
-            assert await house.names() == []
+            await core.gateway.apply(config())
+            assert await core.names() == []
             with pytest.raises(NotFound):
-                await house.call("one")
+                await core.call("one")
             await until(lambda: one.closed == ["one"])
 
     run(main())
@@ -308,10 +301,10 @@ def test_a_disabled_command_is_not_there() -> None:
     """SRC-6."""
 
     async def main() -> None:
-        async with House(command(Stage(), enabled=False), command(Stage(), "other")) as house:
-            assert await house.names() == ["other"]
+        async with CommandGateway(command(Stage(), enabled=False), command(Stage(), "other")) as core:
+            assert await core.names() == ["other"]
             with pytest.raises(NotFound):
-                await house.call("greet")
+                await core.call("greet")
 
     run(main())
 
@@ -320,8 +313,8 @@ def test_commands_have_tools_and_nothing_else() -> None:
     """SRC-6: what a client may ask for all the same is refused, and nothing breaks."""
 
     async def main() -> None:
-        async with House(command(Stage())) as house:
-            source = house.gateway.source(house.gateway.generation, "commands")
+        async with CommandGateway(command(Stage())) as core:
+            source = core.gateway.source(core.gateway.generation, "commands")
             with pytest.raises(RpcError, match="nothing here but tools"):
                 await source.call(Call("resources/read", {}, older_caller()), {})
             with pytest.raises(RpcError, match="no resources"):

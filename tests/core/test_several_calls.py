@@ -73,7 +73,7 @@ class Plant(ScriptedServer):
 
 
 @asynccontextmanager
-async def house(plant: ScriptedServer, **settings: Any) -> AsyncIterator[Gateway]:
+async def running_gateway(plant: ScriptedServer, **settings: Any) -> AsyncIterator[Gateway]:
     gateway = Gateway(
         Config(mcp_servers=(plant.server("p", prefix="p"),), global_=Global(startup_wait=600.0, **settings)), {}
     )
@@ -114,7 +114,7 @@ def test_read_only_calls_run_at_once_and_others_alone_in_order() -> None:
 
     async def main() -> None:
         plant = Plant()
-        async with house(plant) as gateway:
+        async with running_gateway(plant) as gateway:
             plant.hold = {name: asyncio.Event() for name in "abw"}
             items = [item("describe", "look", id=name) for name in "ab"]
             items += [item("describe", "write", id="w"), item("describe", "look", id="c")]
@@ -146,7 +146,7 @@ def test_so_many_at_once_and_no_more() -> None:
 
     async def main() -> None:
         plant = Plant()
-        async with house(plant) as gateway:
+        async with running_gateway(plant) as gateway:
             plant.hold = {f"n{number}": asyncio.Event() for number in range(MOST)}
             items = [item("search", "look", id=name) for name in plant.hold]
             work = asyncio.ensure_future(calls(gateway, "search", *items))
@@ -170,7 +170,7 @@ def test_the_first_failure_stops_the_rest_unless_told_otherwise(mode: str) -> No
 
     async def main() -> None:
         plant = Plant()
-        async with house(plant) as gateway:
+        async with running_gateway(plant) as gateway:
             for wrong in (item(mode, "boom", id="b"), item(mode, "refuse", id="r"), item(mode, "look"), 5):
                 plant.log.clear()
                 three = (item(mode, "write", id="w"), wrong, item(mode, "write", id="z"))
@@ -196,7 +196,7 @@ def test_what_runs_already_is_waited_for_when_a_neighbour_fails() -> None:
 
     async def main() -> None:
         plant = Plant()
-        async with house(plant) as gateway:
+        async with running_gateway(plant) as gateway:
             plant.hold = {"slow": asyncio.Event(), **{str(n): asyncio.Event() for n in range(AT_ONCE - 2)}}
             items = [item("inspect", "look", id="slow"), item("inspect", "boom", id="b")]
             items += [item("inspect", "look", id=str(n)) for n in range(AT_ONCE - 2)]
@@ -219,7 +219,7 @@ def test_a_client_that_gives_up_ends_all_that_runs() -> None:
 
     async def main() -> None:
         plant = Plant()
-        async with house(plant) as gateway:
+        async with running_gateway(plant) as gateway:
             plant.hold = {name: asyncio.Event() for name in "ab"}
             items = [item("describe", "look", id=name) for name in "ab"] + [item("describe", "write", id="w")]
             work = asyncio.ensure_future(calls(gateway, "describe", *items))
@@ -240,7 +240,7 @@ def test_progress_of_several_is_that_of_one_and_only_grows() -> None:
 
     async def main() -> None:
         plant = Plant()
-        async with house(plant) as gateway:
+        async with running_gateway(plant) as gateway:
             tape = RecordingChannel()
             caller = older_caller(mode="describe", voice=tape)
             items = [item("describe", "steps", id=name) for name in "ab"]
@@ -262,7 +262,7 @@ def test_an_older_client_is_asked_in_the_middle_of_several_calls() -> None:
 
     async def main() -> None:
         plant = Plant("older")
-        async with house(plant) as gateway:
+        async with running_gateway(plant) as gateway:
             tape = RecordingChannel(create={"action": "accept"})
             caller = older_caller(mode="describe", voice=tape, askable=True)
             items = [item("describe", "ask", id=name) for name in "ab"]
@@ -279,7 +279,7 @@ def test_a_modern_client_is_asked_by_one_call_only() -> None:
 
     async def main() -> None:
         plant = Plant("older")
-        async with house(plant) as gateway:
+        async with running_gateway(plant) as gateway:
             caller = modern_caller(mode="describe", askable=True)
             asking = item("describe", "ask", id="a")
             result = await calls(gateway, "describe", asking, item("describe", "write", id="w"), caller=caller)
@@ -307,7 +307,7 @@ def test_when_the_gateway_is_about_to_end_no_other_call_begins() -> None:
     async def main() -> None:
         plant = Plant()
         plant.hold["0"] = asyncio.Event()
-        async with house(plant) as gateway:
+        async with running_gateway(plant) as gateway:
             items = [item("describe", "write", id=str(number)) for number in range(3)]
             running = asyncio.ensure_future(calls(gateway, "describe", *items))
             await until(lambda: plant.log == ["+0"])
@@ -325,7 +325,7 @@ def test_several_calls_resume_nothing(resuming: Json) -> None:
 
     async def main() -> None:
         plant = Plant()
-        async with house(plant) as gateway:
+        async with running_gateway(plant) as gateway:
             made = len(plant.log)
             given = [{"method": "p.look", "arguments": {"id": "a"}}] * 2
             params = {"name": "call", "arguments": {"calls": given}, **resuming}
@@ -342,7 +342,7 @@ def test_all_results_together_are_bounded_and_none_is_lost(mode: str) -> None:
 
     async def main() -> None:
         plant = Plant()
-        async with house(plant, result_limit=4_000) as gateway:
+        async with running_gateway(plant, result_limit=4_000) as gateway:
             few = await calls(gateway, mode, *[item(mode, "grow", size=2_000)] * 3)
             assert [len(block["text"]) for block in few["content"][1::2]] == [2_000] * 3
             sizes = [3_900] * 10 + [100] * 5 + [100_000] * 5
@@ -371,7 +371,7 @@ def test_each_call_is_recorded_as_the_tool_it_is() -> None:
 
     async def main() -> None:
         plant = Plant()
-        async with house(plant) as gateway:
+        async with running_gateway(plant) as gateway:
             seen: list[tuple[str, str, str]] = []
 
             def note(event: CallFinished) -> None:
@@ -404,7 +404,7 @@ def test_a_list_of_calls_that_is_wrong_is_refused_in_words_that_help(arguments: 
 
     async def main() -> None:
         plant = Plant()
-        async with house(plant) as gateway:
+        async with running_gateway(plant) as gateway:
             call = Call("tools/call", {"name": "call", "arguments": arguments}, Caller(mode="describe", session="s"))
             result = await gateway.handle(call)
             assert result["isError"] and words in "\n".join(block["text"] for block in result["content"])
@@ -418,7 +418,7 @@ def test_calls_as_json_text_are_understood() -> None:
 
     async def main() -> None:
         plant = Plant()
-        async with house(plant) as gateway:
+        async with running_gateway(plant) as gateway:
             texts: list[Any] = [
                 '[{"method": "p.look", "arguments": {"id": "a"}}]',
                 ['{"method": "p.look", "arguments": {"id": "a"}}'],
@@ -443,7 +443,7 @@ def test_after_too_much_that_cannot_be_cut_no_other_call_begins(monkeypatch: pyt
             return {"content": [{"type": "image", "data": "A" * 150_000, "mimeType": "image/png"}]}
 
         plant.tools["write"] = image
-        async with house(plant) as gateway:
+        async with running_gateway(plant) as gateway:
             items = [item("describe", "write", id=str(number)) for number in range(4)]
             result = await calls(gateway, "describe", *items)
             images = [block for block in result["content"] if block["type"] == "image"]

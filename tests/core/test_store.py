@@ -29,7 +29,7 @@ mcp_servers:
 NEW = {"enabled": False, "connection": {"type": "stdio", "command": "y"}}
 
 
-class House:
+class StoredGateway:
     """A gateway on a file, and its store."""
 
     def __init__(self, path: Path, state: Path | None = None, *, text: str | None = TEXT) -> None:
@@ -48,7 +48,7 @@ class House:
         self.store = ConfigStore(self.gateway, read, self.applied.append, where=Where(path, {}))
         self.store.keep_history(state)
 
-    async def __aenter__(self) -> "House":
+    async def __aenter__(self) -> "StoredGateway":
         self.gateway.start()
         return self
 
@@ -73,20 +73,20 @@ def test_a_commit_is_written_taken_up_and_kept(tmp_path: Path) -> None:
     """CFG-6: atomically, mode 0600, with who and why; comments stay."""
 
     async def main() -> None:
-        async with House(tmp_path / "c.yaml") as house:
-            house.path.chmod(0o644)
-            etag = (await house.store.look()).etag
-            done = await house.store.commit(
+        async with StoredGateway(tmp_path / "c.yaml") as stored:
+            stored.path.chmod(0o644)
+            etag = (await stored.store.look()).etag
+            done = await stored.store.commit(
                 PutEntry("mcp_servers", "new", NEW, create=True), if_match=etag, author="eve", via="ui", message="why"
             )
-            assert house.servers == ["idle", "new"] and house.applied[-1].mcp_servers[1].name == "new"
-            assert house.path.read_text().startswith(TEXT) and "- name: new" in house.path.read_text()
-            assert stat.S_IMODE(house.path.stat().st_mode) == 0o600 and os.listdir(tmp_path) == ["c.yaml"]
-            assert (done.changed, done.error, done.files) == (True, "", (house.path,)) and done.etag != etag
-            assert done.etag == (await house.store.look()).etag
-            newest = house.store.revisions()[0]
+            assert stored.servers == ["idle", "new"] and stored.applied[-1].mcp_servers[1].name == "new"
+            assert stored.path.read_text().startswith(TEXT) and "- name: new" in stored.path.read_text()
+            assert stat.S_IMODE(stored.path.stat().st_mode) == 0o600 and os.listdir(tmp_path) == ["c.yaml"]
+            assert (done.changed, done.error, done.files) == (True, "", (stored.path,)) and done.etag != etag
+            assert done.etag == (await stored.store.look()).etag
+            newest = stored.store.revisions()[0]
             assert (newest.number, newest.via, newest.author, newest.message) == (2, "ui", "eve", "why")
-            assert [(event.ok, event.by) for event in house.events] == [(True, "eve (ui)")]
+            assert [(event.ok, event.by) for event in stored.events] == [(True, "eve (ui)")]
 
     inside(main)
 
@@ -95,14 +95,14 @@ def test_a_preview_says_what_would_be_and_changes_nothing(tmp_path: Path) -> Non
     """ADM-2: the new text, the difference and the plan, without a secret."""
 
     async def main() -> None:
-        async with House(tmp_path / "c.yaml") as house:
-            seen = await house.store.preview(SetFields("mcp_servers", "idle", {"connection.env.TOKEN": "geheim-5678"}))
-            assert seen.ok and seen.plan is not None and seen.etag == (await house.store.look()).etag
+        async with StoredGateway(tmp_path / "c.yaml") as stored:
+            seen = await stored.store.preview(SetFields("mcp_servers", "idle", {"connection.env.TOKEN": "geheim-5678"}))
+            assert seen.ok and seen.plan is not None and seen.etag == (await stored.store.look()).etag
             diff = seen.files[0].diff
             assert "geheim" not in diff + seen.files[0].text
             assert f"+    connection: {{type: stdio, command: x, env: {{TOKEN: {MASK} (new)}}}}" in diff
-            assert house.path.read_text() == TEXT and house.store.revision == 1 and not house.events
-            wrong = await house.store.preview(SetFields("mcp_servers", "idle", {"timeout": -1, "enabled": True}))
+            assert stored.path.read_text() == TEXT and stored.store.revision == 1 and not stored.events
+            wrong = await stored.store.preview(SetFields("mcp_servers", "idle", {"timeout": -1, "enabled": True}))
             (told,) = wrong.told
             assert not wrong.ok and wrong.plan is None
             assert told.path == "mcp_servers[0].timeout" and told.line and told.column and told.file.endswith("c.yaml")
@@ -114,7 +114,7 @@ def test_what_is_wrong_is_never_written(tmp_path: Path) -> None:
     """CFG-6: all mistakes at once, in their parts."""
 
     async def main() -> None:
-        async with House(tmp_path / "c.yaml") as house:
+        async with StoredGateway(tmp_path / "c.yaml") as stored:
             for change in (
                 SetFields("mcp_servers", "idle", {"nope": 1}),
                 NewText("mcp_servers: [\n"),
@@ -123,9 +123,9 @@ def test_what_is_wrong_is_never_written(tmp_path: Path) -> None:
                 PutEntry("mcp_servers", "x", {"connection": {"type": "stdio"}, "timeout": "soon"}),
             ):
                 with pytest.raises(Refused) as caught:
-                    await house.store.commit(change, if_match=None, author="", via="api")
+                    await stored.store.commit(change, if_match=None, author="", via="api")
                 assert caught.value.told and caught.value.told[0].message
-            assert house.path.read_text() == TEXT and house.servers == ["idle"] and house.store.revision == 1
+            assert stored.path.read_text() == TEXT and stored.servers == ["idle"] and stored.store.revision == 1
 
     inside(main)
 
@@ -134,27 +134,27 @@ def test_of_two_who_saw_the_same_only_one_can_save(tmp_path: Path) -> None:
     """CFG-6: two editors cannot overwrite each other unseen."""
 
     async def main() -> None:
-        async with House(tmp_path / "c.yaml") as house:
-            etag = (await house.store.look()).etag
-            outcomes = await asyncio.gather(*(house.put(f"n{at}", etag) for at in range(8)), return_exceptions=True)
+        async with StoredGateway(tmp_path / "c.yaml") as stored:
+            etag = (await stored.store.look()).etag
+            outcomes = await asyncio.gather(*(stored.put(f"n{at}", etag) for at in range(8)), return_exceptions=True)
             stale = [each for each in outcomes if isinstance(each, Stale)]
             (done,) = [each for each in outcomes if isinstance(each, Committed)]
             assert len(stale) == 7 and {each.etag for each in stale} == {done.etag}
-            assert len(house.servers) == 2 and house.store.revision == 2
+            assert len(stored.servers) == 2 and stored.store.revision == 2
 
     inside(main)
 
 
 def test_a_hand_edit_between_look_and_commit_is_not_overwritten(tmp_path: Path) -> None:
     async def main() -> None:
-        async with House(tmp_path / "c.yaml") as house:
-            etag = (await house.store.look()).etag
-            house.path.write_text(TEXT + "# by hand\n")
+        async with StoredGateway(tmp_path / "c.yaml") as stored:
+            etag = (await stored.store.look()).etag
+            stored.path.write_text(TEXT + "# by hand\n")
             with pytest.raises(Stale) as caught:
-                await house.put("new", etag)
-            assert house.path.read_text() == TEXT + "# by hand\n"
-            done = await house.put("new", caught.value.etag)
-            assert "# by hand" in house.path.read_text() and done.changed
+                await stored.put("new", etag)
+            assert stored.path.read_text() == TEXT + "# by hand\n"
+            done = await stored.put("new", caught.value.etag)
+            assert "# by hand" in stored.path.read_text() and done.changed
 
     inside(main)
 
@@ -164,19 +164,19 @@ def test_a_hand_edit_in_the_very_moment_of_the_save_stays(tmp_path: Path, monkey
     replace = os.replace
 
     async def main() -> None:
-        async with House(tmp_path / "c.yaml") as house:
+        async with StoredGateway(tmp_path / "c.yaml") as stored:
 
             def late(source: Any, target: Any) -> None:
                 monkeypatch.setattr(os, "replace", replace)
-                with house.path.open("r+") as file:
+                with stored.path.open("r+") as file:
                     file.write("# HAND")
                 replace(source, target)
 
             monkeypatch.setattr(os, "replace", late)
             with pytest.raises(Stale) as caught:
-                await house.put("new")
-            assert house.path.read_text().startswith("# HAND") and "new" not in house.path.read_text()
-            assert caught.value.etag == (await house.store.look()).etag
+                await stored.put("new")
+            assert stored.path.read_text().startswith("# HAND") and "new" not in stored.path.read_text()
+            assert caught.value.etag == (await stored.store.look()).etag
 
     inside(main)
 
@@ -185,14 +185,14 @@ def test_the_watcher_hears_nothing_new_of_a_commit_and_everything_of_a_hand_edit
     """CFG-5, CFG-6: the same door, once."""
 
     async def main() -> None:
-        async with House(tmp_path / "c.yaml") as house:
-            await house.put("new")
-            await house.store.file_changed()
-            assert len(house.events) == 1 and house.store.revision == 2
-            house.path.write_text(house.path.read_text().replace("name: new", "name: newer"))
-            await house.store.file_changed()
-            assert len(house.events) == 2 and house.servers == ["idle", "newer"]
-            newest = house.store.revisions()[0]
+        async with StoredGateway(tmp_path / "c.yaml") as stored:
+            await stored.put("new")
+            await stored.store.file_changed()
+            assert len(stored.events) == 1 and stored.store.revision == 2
+            stored.path.write_text(stored.path.read_text().replace("name: new", "name: newer"))
+            await stored.store.file_changed()
+            assert len(stored.events) == 2 and stored.servers == ["idle", "newer"]
+            newest = stored.store.revisions()[0]
             assert (newest.number, newest.via, newest.by) == (3, "file", "the file changed")
 
     inside(main)
@@ -200,12 +200,12 @@ def test_the_watcher_hears_nothing_new_of_a_commit_and_everything_of_a_hand_edit
 
 def test_a_comment_by_hand_is_a_revision_too_and_a_save_of_the_same_is_none(tmp_path: Path) -> None:
     async def main() -> None:
-        async with House(tmp_path / "c.yaml") as house:
-            house.path.write_text(TEXT + "# by hand\n")
-            await house.store.file_changed()
-            await house.store.propose(by="SIGHUP")
-            assert [revision.number for revision in house.store.revisions()] == [2, 1]
-            done = await house.store.commit(NewText(TEXT + "# by hand\n"), if_match=None, author="", via="ui")
+        async with StoredGateway(tmp_path / "c.yaml") as stored:
+            stored.path.write_text(TEXT + "# by hand\n")
+            await stored.store.file_changed()
+            await stored.store.propose(by="SIGHUP")
+            assert [revision.number for revision in stored.store.revisions()] == [2, 1]
+            done = await stored.store.commit(NewText(TEXT + "# by hand\n"), if_match=None, author="", via="ui")
             assert not done.changed and done.revision.number == 2
 
     inside(main)
@@ -213,13 +213,13 @@ def test_a_comment_by_hand_is_a_revision_too_and_a_save_of_the_same_is_none(tmp_
 
 def test_a_hand_edit_that_was_never_taken_up_is_kept_when_it_is_replaced(tmp_path: Path) -> None:
     async def main() -> None:
-        async with House(tmp_path / "c.yaml") as house:
-            house.path.write_text("mcp_servers: [broken\n")
-            await house.store.file_changed()
-            assert house.servers == ["idle"] and house.store.revision == 1
-            await house.store.commit(NewText(TEXT), if_match=None, author="eve", via="ui")
-            texts = [await house.store.revision_text(number) for number in (1, 2, 3)]
-            assert [text[str(house.path)].splitlines()[0] for text in texts] == [
+        async with StoredGateway(tmp_path / "c.yaml") as stored:
+            stored.path.write_text("mcp_servers: [broken\n")
+            await stored.store.file_changed()
+            assert stored.servers == ["idle"] and stored.store.revision == 1
+            await stored.store.commit(NewText(TEXT), if_match=None, author="eve", via="ui")
+            texts = [await stored.store.revision_text(number) for number in (1, 2, 3)]
+            assert [text[str(stored.path)].splitlines()[0] for text in texts] == [
                 "# mine",
                 "mcp_servers: [broken",
                 "# mine",
@@ -232,18 +232,18 @@ def test_any_two_revisions_are_compared_and_one_is_restored(tmp_path: Path) -> N
     """CFG-6: a rollback is a new revision; differences tell no secret."""
 
     async def main() -> None:
-        async with House(tmp_path / "c.yaml", tmp_path / "state") as house:
-            await house.put("new")
-            await house.store.commit(RemoveEntry("mcp_servers", "idle"), if_match=None, author="", via="ui")
-            assert "-  - name: idle   # not now" in await house.store.diff(1)
-            assert "+  - name: new" in await house.store.diff(1, 2)
-            assert "geheim" not in await house.store.diff(1) + await house.store.diff(3, 1)
-            done = await house.store.commit(Restore(1), if_match=None, author="eve", via="ui")
-            assert house.path.read_text() == TEXT and house.servers == ["idle"]
+        async with StoredGateway(tmp_path / "c.yaml", tmp_path / "state") as stored:
+            await stored.put("new")
+            await stored.store.commit(RemoveEntry("mcp_servers", "idle"), if_match=None, author="", via="ui")
+            assert "-  - name: idle   # not now" in await stored.store.diff(1)
+            assert "+  - name: new" in await stored.store.diff(1, 2)
+            assert "geheim" not in await stored.store.diff(1) + await stored.store.diff(3, 1)
+            done = await stored.store.commit(Restore(1), if_match=None, author="eve", via="ui")
+            assert stored.path.read_text() == TEXT and stored.servers == ["idle"]
             assert done.revision.number == 4
             for number in (0, 99):
                 with pytest.raises(EditError) as caught:
-                    await house.store.diff(number)
+                    await stored.store.diff(number)
                 assert caught.value.code == "not_found"
 
     inside(main)
@@ -254,15 +254,15 @@ def test_the_history_outlives_a_restart_and_notes_what_happened_meanwhile(tmp_pa
     state = tmp_path / "state"
 
     async def main() -> None:
-        async with House(tmp_path / "c.yaml", state) as house:
-            await house.put("new")
-        async with House(tmp_path / "c.yaml", state, text=None) as house:
-            assert [each.number for each in house.store.revisions()] == [2, 1]
+        async with StoredGateway(tmp_path / "c.yaml", state) as stored:
+            await stored.put("new")
+        async with StoredGateway(tmp_path / "c.yaml", state, text=None) as stored:
+            assert [each.number for each in stored.store.revisions()] == [2, 1]
         (tmp_path / "c.yaml").write_text(TEXT)
-        async with House(tmp_path / "c.yaml", state, text=None) as house:
-            newest = house.store.revisions()[0]
+        async with StoredGateway(tmp_path / "c.yaml", state, text=None) as stored:
+            newest = stored.store.revisions()[0]
             assert (newest.number, newest.via, newest.plan) == (3, "file", "changed while mcpx was not running")
-            assert "new" in (await house.store.revision_text(2))[str(house.path)]
+            assert "new" in (await stored.store.revision_text(2))[str(stored.path)]
         kept = [path for path in (state / "history").rglob("*") if path.is_file()]
         assert len(kept) == 3 and {stat.S_IMODE(path.stat().st_mode) for path in kept} == {0o600}
         assert stat.S_IMODE((state / "history").stat().st_mode) == 0o700
@@ -274,19 +274,19 @@ def test_a_damaged_history_is_no_error(tmp_path: Path) -> None:
     state = tmp_path / "state"
 
     async def main() -> None:
-        async with House(tmp_path / "c.yaml", state) as house:
+        async with StoredGateway(tmp_path / "c.yaml", state) as stored:
             for name in "abc":
-                await house.put(name)
+                await stored.put(name)
         one, two, three, _ = sorted((state / "history").rglob("*.json"))
         one.write_bytes(b"\xff\x00")
         two.write_text('{"number": 2}\n')
         three.write_text(three.read_text().partition("\n")[0] + "\n{broken")
-        async with House(tmp_path / "c.yaml", state, text=None) as house:
-            assert [each.number for each in house.store.revisions()] == [4, 3]
+        async with StoredGateway(tmp_path / "c.yaml", state, text=None) as stored:
+            assert [each.number for each in stored.store.revisions()] == [4, 3]
             with pytest.raises(EditError):
-                await house.store.diff(3)
-            await house.put("d")
-            assert house.store.revision == 5
+                await stored.store.diff(3)
+            await stored.put("d")
+            assert stored.store.revision == 5
 
     inside(main)
 
@@ -296,13 +296,13 @@ def test_the_history_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(history, "MOST_BYTES", 4_000)
 
     async def main() -> None:
-        async with House(tmp_path / "c.yaml", tmp_path / "state") as house:
+        async with StoredGateway(tmp_path / "c.yaml", tmp_path / "state") as stored:
             for at in range(5):
-                await house.put("new", description=f"d{at}")
-            assert [each.number for each in house.store.revisions()] == [6, 5, 4]
+                await stored.put("new", description=f"d{at}")
+            assert [each.number for each in stored.store.revisions()] == [6, 5, 4]
             assert len(list((tmp_path / "state").rglob("*.json"))) == 3
-            await house.put("new", description="x" * 3_000)
-            assert [each.number for each in house.store.revisions()] == [7]
+            await stored.put("new", description="x" * 3_000)
+            assert [each.number for each in stored.store.revisions()] == [7]
 
     inside(main)
 
@@ -311,9 +311,9 @@ def test_a_state_folder_that_cannot_be_written_costs_the_history_on_disk_and_no_
     (tmp_path / "state").write_text("a file")
 
     async def main() -> None:
-        async with House(tmp_path / "c.yaml", tmp_path / "state") as house:
-            await house.put("new")
-            assert house.store.revision == 2 and "+  - name: new" in await house.store.diff(1, 2)
+        async with StoredGateway(tmp_path / "c.yaml", tmp_path / "state") as stored:
+            await stored.put("new")
+            assert stored.store.revision == 2 and "+  - name: new" in await stored.store.diff(1, 2)
 
     inside(main)
 
@@ -324,11 +324,11 @@ def test_a_link_to_the_file_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "link.yaml").symlink_to(tmp_path / "real" / "c.yaml")
 
     async def main() -> None:
-        async with House(tmp_path / "link.yaml") as house:
-            await house.put("new")
-            assert house.path.is_symlink() and "new" in (tmp_path / "real" / "c.yaml").read_text()
-            await house.store.file_changed()
-            assert len(house.events) == 1
+        async with StoredGateway(tmp_path / "link.yaml") as stored:
+            await stored.put("new")
+            assert stored.path.is_symlink() and "new" in (tmp_path / "real" / "c.yaml").read_text()
+            await stored.store.file_changed()
+            assert len(stored.events) == 1
 
     inside(main)
 
@@ -336,26 +336,26 @@ def test_a_link_to_the_file_stays_a_link(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/self").exists(), reason="root may write everywhere")
 def test_a_folder_that_cannot_be_written_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        async with House(tmp_path / "c.yaml") as house:
+        async with StoredGateway(tmp_path / "c.yaml") as stored:
 
             def refuse(*_: Any, **__: Any) -> Any:
                 raise PermissionError(13, "Permission denied")
 
             monkeypatch.setattr(saving.tempfile, "mkstemp", refuse)
             with pytest.raises(Unwritable, match=r"c\.yaml cannot be written: permission.*edit the file by hand"):
-                await house.put("new")
-            assert house.path.read_text() == TEXT and house.servers == ["idle"] and house.store.revision == 1
+                await stored.put("new")
+            assert stored.path.read_text() == TEXT and stored.servers == ["idle"] and stored.store.revision == 1
 
     inside(main)
 
 
 def test_what_a_cut_save_left_is_cleared_away(tmp_path: Path) -> None:
     async def main() -> None:
-        async with House(tmp_path / "c.yaml") as house:
+        async with StoredGateway(tmp_path / "c.yaml") as stored:
             left = tmp_path / ".mcpx-abc.new"
             left.write_text("geheim")
             os.utime(left, (1, 1))
-            await house.put("new")
+            await stored.put("new")
             assert not left.exists()
 
     inside(main)
@@ -365,29 +365,29 @@ def test_one_who_leaves_does_not_cut_a_save_short(tmp_path: Path) -> None:
     """ADM-2: a browser that goes away in the middle of it."""
 
     async def main() -> None:
-        async with House(tmp_path / "c.yaml") as house:
-            asked = asyncio.ensure_future(house.put("new"))
+        async with StoredGateway(tmp_path / "c.yaml") as stored:
+            asked = asyncio.ensure_future(stored.put("new"))
             await asyncio.sleep(0)
             asked.cancel()
             await asyncio.wait([asked])
-            await house.store.close()  # which waits for it
-            assert house.servers == ["idle", "new"] and "new" in house.path.read_text()
+            await stored.store.close()  # which waits for it
+            assert stored.servers == ["idle", "new"] and "new" in stored.path.read_text()
 
     inside(main)
 
 
 def test_what_is_written_and_cannot_be_taken_up_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        async with House(tmp_path / "c.yaml") as house:
+        async with StoredGateway(tmp_path / "c.yaml") as stored:
 
             async def fail(config: Config) -> Any:
                 raise RuntimeError("geheim")
 
-            monkeypatch.setattr(house.gateway, "apply", fail)
-            done = await house.put("new")
+            monkeypatch.setattr(stored.gateway, "apply", fail)
+            done = await stored.put("new")
             assert done.changed and done.plan is None and "could not be taken up" in done.error
-            assert "geheim" not in done.error and "new" in house.path.read_text()
-            assert [event.ok for event in house.events] == [False]
+            assert "geheim" not in done.error and "new" in stored.path.read_text()
+            assert [event.ok for event in stored.events] == [False]
 
     inside(main)
 
@@ -396,23 +396,23 @@ def test_reloads_and_commits_in_a_storm_end_in_the_last_state(tmp_path: Path) ->
     """CFG-5, CFG-6: nothing is lost, nothing is applied twice."""
 
     async def main() -> None:
-        async with House(tmp_path / "c.yaml", tmp_path / "state") as house:
-            work = [house.put(f"n{at}") for at in range(12)]
-            storm = [house.store.propose(by="SIGHUP") for _ in range(6)] + [house.store.asked() for _ in range(6)]
-            await asyncio.gather(*work, *storm, *(house.store.file_changed() for _ in range(6)))
-            assert sorted(house.servers) == sorted(["idle", *(f"n{at}" for at in range(12))])
-            assert [each.number for each in house.store.revisions()] == list(range(13, 0, -1))
-            assert load(house.path, {}).mcp_servers == house.gateway.generation.config.mcp_servers
+        async with StoredGateway(tmp_path / "c.yaml", tmp_path / "state") as stored:
+            work = [stored.put(f"n{at}") for at in range(12)]
+            storm = [stored.store.propose(by="SIGHUP") for _ in range(6)] + [stored.store.asked() for _ in range(6)]
+            await asyncio.gather(*work, *storm, *(stored.store.file_changed() for _ in range(6)))
+            assert sorted(stored.servers) == sorted(["idle", *(f"n{at}" for at in range(12))])
+            assert [each.number for each in stored.store.revisions()] == list(range(13, 0, -1))
+            assert load(stored.path, {}).mcp_servers == stored.gateway.generation.config.mcp_servers
 
     inside(main)
 
 
 def test_the_bytes_before_a_text_stay(tmp_path: Path) -> None:
     async def main() -> None:
-        async with House(tmp_path / "c.yaml") as house:
-            house.path.write_bytes(b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode())
-            await house.put("new")
-            data = house.path.read_bytes()
+        async with StoredGateway(tmp_path / "c.yaml") as stored:
+            stored.path.write_bytes(b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode())
+            await stored.put("new")
+            data = stored.path.read_bytes()
             assert data.startswith(b"\xef\xbb\xbf# mine\r\n") and data.count(b"\n") == data.count(b"\r\n")
 
     inside(main)
@@ -420,10 +420,16 @@ def test_the_bytes_before_a_text_stay(tmp_path: Path) -> None:
 
 def test_secrets_are_in_no_words_of_the_store(tmp_path: Path) -> None:
     async def main() -> None:
-        async with House(tmp_path / "c.yaml", tmp_path / "state") as house:
-            written = await house.store.look()
-            said = [written, written.documents, written.entries("mcp_servers"), written.sheets, house.store.revisions()]
-            said += [house.store.status(), await house.store.revision_text(1), await house.store.export("yaml")]
+        async with StoredGateway(tmp_path / "c.yaml", tmp_path / "state") as stored:
+            written = await stored.store.look()
+            said = [
+                written,
+                written.documents,
+                written.entries("mcp_servers"),
+                written.sheets,
+                stored.store.revisions(),
+            ]
+            said += [stored.store.status(), await stored.store.revision_text(1), await stored.store.export("yaml")]
             assert "geheim" not in repr(said)
 
     inside(main)

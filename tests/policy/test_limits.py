@@ -32,7 +32,7 @@ async def passing(limits: Limiter, passage: Passage, work: Callable[[], Awaitabl
             place.leave()
 
 
-class House:
+class LimitedCalls:
     """Limits at work, with a clock that is moved by hand."""
 
     def __init__(self, config: Config) -> None:
@@ -117,47 +117,47 @@ async def refused(call: Awaitable[Json]) -> Denied:
 
 def test_a_minutes_calls_may_come_at_once_and_then_one_each_fraction_of_it() -> None:
     async def main() -> None:
-        house = House(of_clients(per_minute=6))
+        limited = LimitedCalls(of_clients(per_minute=6))
         for _ in range(6):
-            await house.call()
-        denied = await refused(house.call())
+            await limited.call()
+        denied = await refused(limited.call())
         assert denied.http_status == 429 and denied.retry_after == pytest.approx(10)
         assert denied.data == {"limit": "server.limits.per_minute", "retry_after": 10}
         assert "6 calls a minute" in denied.message and "server.limits.per_minute" in denied.message
-        house.clock.advance(9.9)
-        assert (await refused(house.call())).retry_after == pytest.approx(0.1)
-        house.clock.advance(0.1)
-        await house.call()
-        await refused(house.call())
-        house.clock.advance(3600)  # what was not used is not saved up
+        limited.clock.advance(9.9)
+        assert (await refused(limited.call())).retry_after == pytest.approx(0.1)
+        limited.clock.advance(0.1)
+        await limited.call()
+        await refused(limited.call())
+        limited.clock.advance(3600)  # what was not used is not saved up
         for _ in range(6):
-            await house.call()
-        await refused(house.call())
-        assert house.counters.refused["client.per_minute"] == 4
+            await limited.call()
+        await refused(limited.call())
+        assert limited.counters.refused["client.per_minute"] == 4
 
     run(main())
 
 
 def test_calls_of_one_turn_of_the_loop_are_counted_exactly() -> None:
     async def main() -> None:
-        house = House(of_clients(per_minute=50))
-        calls = [house.start() for _ in range(200)]
+        limited = LimitedCalls(of_clients(per_minute=50))
+        calls = [limited.start() for _ in range(200)]
         done = await asyncio.gather(*calls, return_exceptions=True)
         assert sum(isinstance(each, dict) for each in done) == 50
-        assert house.at_rest
+        assert limited.at_rest
 
     run(main())
 
 
 def test_a_client_is_a_principal_at_an_address() -> None:
     async def main() -> None:
-        house = House(of_clients(per_minute=1))
-        await house.call()
-        await house.call(who="bob")
-        await house.call(address="10.0.0.2")
-        await house.call(address="2001:db8::1")
-        await refused(house.call())
-        await refused(house.call(address="2001:db8::2"))  # the same network
+        limited = LimitedCalls(of_clients(per_minute=1))
+        await limited.call()
+        await limited.call(who="bob")
+        await limited.call(address="10.0.0.2")
+        await limited.call(address="2001:db8::1")
+        await refused(limited.call())
+        await refused(limited.call(address="2001:db8::2"))  # the same network
 
     run(main())
 
@@ -168,12 +168,12 @@ def test_what_one_limit_refuses_the_others_do_not_count() -> None:
             server=FrontServer(limits=FrontLimits(per_minute=2)),
             mcp_servers=(server(limits=Limits(per_minute=1)), server("other")),
         )
-        house = House(both)
-        await house.call()
-        denied = await refused(house.call())
+        limited = LimitedCalls(both)
+        await limited.call()
+        denied = await refused(limited.call())
         assert denied.http_status == 503 and denied.data["limit"] == "mcp_servers.files.limits.per_minute"
-        await house.call(server="other")
-        assert (await refused(house.call(server="other"))).http_status == 429
+        await limited.call(server="other")
+        assert (await refused(limited.call(server="other"))).http_status == 429
 
     run(main())
 
@@ -183,28 +183,28 @@ def test_what_one_limit_refuses_the_others_do_not_count() -> None:
 
 def test_no_more_run_at_a_time_than_allowed_and_the_next_waits() -> None:
     async def main() -> None:
-        house, gate = House(of_server(in_flight=3, queue=2)), Gate()
-        calls = [house.start(gate, who=f"w{n}") for n in range(5)]
+        limited, gate = LimitedCalls(of_server(in_flight=3, queue=2)), Gate()
+        calls = [limited.start(gate, who=f"w{n}") for n in range(5)]
         await yield_to_loop()
-        assert (gate.running, house.counters.depth()["server"]) == (3, 2)
-        denied = await refused(house.call(gate, who="w9"))
+        assert (gate.running, limited.counters.depth()["server"]) == (3, 2)
+        denied = await refused(limited.call(gate, who="w9"))
         assert denied.http_status == 503 and denied.retry_after == 1
         assert "3 calls of server files are in flight and 2 wait" in denied.message
-        assert await house.call(server="other") == {}
+        assert await limited.call(server="other") == {}
         gate.open.set()
         await asyncio.gather(*calls)
-        assert gate.most == 3 and house.at_rest
-        assert house.counters.refused == {"server.in_flight": 1}
+        assert gate.most == 3 and limited.at_rest
+        assert limited.counters.refused == {"server.in_flight": 1}
 
     run(main())
 
 
 def test_without_a_word_on_the_queue_those_of_one_turn_may_wait() -> None:
     async def main() -> None:
-        house, gate = House(of_clients(in_flight=1)), Gate()
-        calls = [house.start(gate) for _ in range(21)]
+        limited, gate = LimitedCalls(of_clients(in_flight=1)), Gate()
+        calls = [limited.start(gate) for _ in range(21)]
         await yield_to_loop()
-        assert (await refused(house.call(gate))).http_status == 429
+        assert (await refused(limited.call(gate))).http_status == 429
         gate.open.set()
         await asyncio.gather(*calls)
 
@@ -213,45 +213,47 @@ def test_without_a_word_on_the_queue_those_of_one_turn_may_wait() -> None:
 
 def test_with_no_queue_nobody_waits() -> None:
     async def main() -> None:
-        house, gate = House(of_clients(in_flight=1, queue=0)), Gate()
-        call = house.start(gate)
+        limited, gate = LimitedCalls(of_clients(in_flight=1, queue=0)), Gate()
+        call = limited.start(gate)
         await yield_to_loop()
-        await refused(house.call())
+        await refused(limited.call())
         gate.open.set()
         await call
-        assert await house.call() == {}
+        assert await limited.call() == {}
 
     run(main())
 
 
 def test_the_callers_of_a_profile_are_counted_together_and_others_are_not() -> None:
     async def main() -> None:
-        house = House(Config(profiles=(Profile(name="work", limits=Limits(per_minute=2)),), mcp_servers=(server(),)))
-        await house.call(profile="work")
-        await house.call(profile="work", who="bob", server="commands")
-        denied = await refused(house.call(profile="work", who="cyd"))
+        limited = LimitedCalls(
+            Config(profiles=(Profile(name="work", limits=Limits(per_minute=2)),), mcp_servers=(server(),))
+        )
+        await limited.call(profile="work")
+        await limited.call(profile="work", who="bob", server="commands")
+        denied = await refused(limited.call(profile="work", who="cyd"))
         assert denied.http_status == 429 and "profile work" in denied.message
         for _ in range(5):
-            await house.call()
+            await limited.call()
 
     run(main())
 
 
 def test_who_waits_is_served_in_turn_between_clients_and_in_order_of_each() -> None:
     async def main() -> None:
-        house, gate = House(of_server(in_flight=1, queue=50)), Gate()
+        limited, gate = LimitedCalls(of_server(in_flight=1, queue=50)), Gate()
         served: list[str] = []
 
         async def note(what: str) -> Json:
             served.append(what)
             return {}
 
-        first = house.start(gate)
+        first = limited.start(gate)
         await yield_to_loop()
         names = [("greedy", n) for n in range(5)] + [("ann", n) for n in range(2)] + [("bob", 0)]
         calls = []
         for who, n in names:
-            calls.append(house.start(lambda told=f"{who}{n}": note(told), who=who))
+            calls.append(limited.start(lambda told=f"{who}{n}": note(told), who=who))
             await yield_to_loop(2)
         gate.open.set()
         await asyncio.gather(first, *calls)
@@ -262,56 +264,56 @@ def test_who_waits_is_served_in_turn_between_clients_and_in_order_of_each() -> N
 
 def test_in_a_full_queue_who_has_fewer_takes_a_place_of_who_has_most() -> None:
     async def main() -> None:
-        house, gate = House(of_server(in_flight=1, queue=4)), Gate()
-        running = house.start(gate)
+        limited, gate = LimitedCalls(of_server(in_flight=1, queue=4)), Gate()
+        running = limited.start(gate)
         await yield_to_loop()
-        greedy = [house.start(gate, who="greedy") for _ in range(4)]
+        greedy = [limited.start(gate, who="greedy") for _ in range(4)]
         await yield_to_loop()
-        ann = house.start(gate, who="ann")
+        ann = limited.start(gate, who="ann")
         await yield_to_loop()
         assert "are in flight" in (await refused(greedy[3])).message
-        await refused(house.call(who="greedy"))
-        bob = house.start(gate, who="bob")
+        await refused(limited.call(who="greedy"))
+        bob = limited.start(gate, who="bob")
         await yield_to_loop()
         await refused(greedy[2])
         gate.open.set()
         await asyncio.gather(running, *greedy[:2], ann, bob)
-        assert house.at_rest
+        assert limited.at_rest
 
     run(main())
 
 
 def test_waiting_ends_with_the_call_and_leaves_no_trace() -> None:
     async def main() -> None:
-        house, gate = House(of_server(in_flight=1)), Gate()
-        running, waiting, last = (house.start(gate) for _ in range(3))
+        limited, gate = LimitedCalls(of_server(in_flight=1)), Gate()
+        running, waiting, last = (limited.start(gate) for _ in range(3))
         await yield_to_loop()
         waiting.cancel()
         await yield_to_loop()
-        assert house.counters.depth()["server"] == 1
+        assert limited.counters.depth()["server"] == 1
         running.cancel()
         await yield_to_loop()
         assert gate.running == 1  # the last one's
         last.cancel()
         await asyncio.gather(running, waiting, last, return_exceptions=True)
-        assert house.at_rest
+        assert limited.at_rest
 
     run(main())
 
 
 def test_a_call_that_is_cancelled_when_its_turn_has_just_come_passes_it_on() -> None:
     async def main() -> None:
-        house, gate = House(of_server(in_flight=1)), Gate()
-        running, chosen, last = (house.start(gate) for _ in range(3))
+        limited, gate = LimitedCalls(of_server(in_flight=1)), Gate()
+        running, chosen, last = (limited.start(gate) for _ in range(3))
         await yield_to_loop()
         gate.open.set()
-        await until_leaving(house, chosen)
+        await until_leaving(limited, chosen)
         chosen.cancel()
         await asyncio.gather(running, last)
-        assert house.at_rest
+        assert limited.at_rest
 
-    async def until_leaving(house: House, chosen: "asyncio.Task[Json]") -> None:
-        while house.counters.servers["files"].waiting == 2:  # noqa: ASYNC110 - turn by turn
+    async def until_leaving(limited: LimitedCalls, chosen: "asyncio.Task[Json]") -> None:
+        while limited.counters.servers["files"].waiting == 2:  # noqa: ASYNC110 - turn by turn
             await asyncio.sleep(0)
         assert not chosen.done()
 
@@ -320,15 +322,15 @@ def test_a_call_that_is_cancelled_when_its_turn_has_just_come_passes_it_on() -> 
 
 def test_waiting_is_bounded_by_the_time_a_call_may_take() -> None:
     async def main() -> None:
-        house, gate = House(of_server(call_timeout=0.05, in_flight=1, per_minute=3)), Gate()
-        running = house.start(gate)
+        limited, gate = LimitedCalls(of_server(call_timeout=0.05, in_flight=1, per_minute=3)), Gate()
+        running = limited.start(gate)
         await yield_to_loop()
-        denied = await refused(house.call())
+        denied = await refused(limited.call())
         assert "no place was free" in denied.message and denied.retry_after == 1
-        assert house.counters.servers["files"].spent == pytest.approx(1)  # a call that was not made is none
+        assert limited.counters.servers["files"].spent == pytest.approx(1)  # a call that was not made is none
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        assert house.at_rest
+        assert limited.at_rest
 
     run(main())
 
@@ -341,27 +343,27 @@ def test_places_are_given_back_however_a_call_ends(how: str) -> None:
             profiles=(Profile(name="work", limits=Limits(in_flight=1)),),
             mcp_servers=(server(limits=Limits(in_flight=1)),),
         )
-        house = House(config)
+        limited = LimitedCalls(config)
 
         async def fails() -> Json:
             raise RuntimeError("no")
 
-        call = house.start(fails if how == "error" else never_return, profile="work")
+        call = limited.start(fails if how == "error" else never_return, profile="work")
         await yield_to_loop()
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
-        assert house.at_rest
-        assert await house.call(profile="work") == {}
+        assert limited.at_rest
+        assert await limited.call(profile="work") == {}
 
     run(main())
 
 
 def test_giving_something_back_is_never_refused() -> None:
     async def main() -> None:
-        house = House(of_clients(per_minute=1, in_flight=1))
-        await house.call(method="resources/subscribe")
-        await refused(house.call(method="resources/read"))
-        assert await house.call(method="resources/unsubscribe") == {}
+        limited = LimitedCalls(of_clients(per_minute=1, in_flight=1))
+        await limited.call(method="resources/subscribe")
+        await refused(limited.call(method="resources/read"))
+        assert await limited.call(method="resources/unsubscribe") == {}
 
     run(main())
 
@@ -391,13 +393,13 @@ def test_whatever_happens_at_once_no_bound_is_exceeded_and_nothing_is_left(seed:
             profiles=(Profile(name="work", limits=Limits(in_flight=5, queue=8)),),
             mcp_servers=tuple(server(name, limits=Limits(in_flight=n, queue=6)) for name, n in servers.items()),
         )
-        house = House(config)
+        limited = LimitedCalls(config)
         calls: list[asyncio.Task[Json]] = []
         for _ in range(400):
             name = chance.choice(list(servers))
             profile = chance.choice(["work", None])
             calls.append(
-                house.start(lambda name=name: work(name), who=f"w{chance.randrange(6)}", server=name, profile=profile)
+                limited.start(lambda name=name: work(name), who=f"w{chance.randrange(6)}", server=name, profile=profile)
             )
             if chance.random() < 0.3:
                 chance.choice(calls).cancel()
@@ -406,7 +408,7 @@ def test_whatever_happens_at_once_no_bound_is_exceeded_and_nothing_is_left(seed:
         done = await asyncio.gather(*calls, return_exceptions=True)
         assert {type(each) for each in done} <= {dict, RuntimeError, Denied, asyncio.CancelledError}
         assert sum(isinstance(each, dict) for each in done) > 50
-        assert house.at_rest
+        assert limited.at_rest
 
     run(main())
 
@@ -416,19 +418,19 @@ def test_whatever_happens_at_once_no_bound_is_exceeded_and_nothing_is_left(seed:
 
 def test_counts_outlive_a_reload_and_new_limits_count_at_once() -> None:
     async def main() -> None:
-        house = House(of_clients(per_minute=5))
+        limited = LimitedCalls(of_clients(per_minute=5))
         for _ in range(4):
-            await house.call()
-        house.take_up(of_clients(per_minute=4))
-        await refused(house.call())
-        house.take_up(of_clients(per_minute=6))
-        await house.call()
-        await house.call()
-        await refused(house.call())
-        house.take_up(Config(mcp_servers=(server(),)))
-        assert house.limits is None
-        house.take_up(of_clients(per_minute=6))
-        await refused(house.call())
+            await limited.call()
+        limited.take_up(of_clients(per_minute=4))
+        await refused(limited.call())
+        limited.take_up(of_clients(per_minute=6))
+        await limited.call()
+        await limited.call()
+        await refused(limited.call())
+        limited.take_up(Config(mcp_servers=(server(),)))
+        assert limited.limits is None
+        limited.take_up(of_clients(per_minute=6))
+        await refused(limited.call())
 
     run(main())
 
@@ -436,32 +438,32 @@ def test_counts_outlive_a_reload_and_new_limits_count_at_once() -> None:
 @pytest.mark.parametrize("after", [4, None])
 def test_who_waits_comes_in_when_a_reload_makes_room(after: int | None) -> None:
     async def main() -> None:
-        house, gate = House(of_server(in_flight=2)), Gate()
-        calls = [house.start(gate) for _ in range(4)]
+        limited, gate = LimitedCalls(of_server(in_flight=2)), Gate()
+        calls = [limited.start(gate) for _ in range(4)]
         await yield_to_loop()
         assert gate.running == 2
-        house.take_up(of_server(in_flight=after))
+        limited.take_up(of_server(in_flight=after))
         await yield_to_loop()
         assert gate.running == 4
         gate.open.set()
         await asyncio.gather(*calls)
-        assert house.at_rest
+        assert limited.at_rest
 
     run(main())
 
 
 def test_a_lower_bound_lets_what_runs_finish_and_nobody_else_in() -> None:
     async def main() -> None:
-        house, gate = House(of_server(in_flight=3)), Gate()
-        calls = [house.start(gate) for _ in range(3)]
+        limited, gate = LimitedCalls(of_server(in_flight=3)), Gate()
+        calls = [limited.start(gate) for _ in range(3)]
         await yield_to_loop()
-        house.take_up(of_server(in_flight=1))
-        waits = house.start()
+        limited.take_up(of_server(in_flight=1))
+        waits = limited.start()
         await yield_to_loop()
         assert not waits.done()
         gate.open.set()
         await asyncio.gather(*calls, waits)
-        assert house.at_rest
+        assert limited.at_rest
 
     run(main())
 
@@ -470,17 +472,17 @@ def test_the_number_of_counters_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(module, "MOST_CLIENTS", 20)
 
     async def main() -> None:
-        house, gate = House(of_clients(per_minute=60, in_flight=2)), Gate()
-        busy = [house.start(gate, who=f"busy{n}") for n in range(10)]
+        limited, gate = LimitedCalls(of_clients(per_minute=60, in_flight=2)), Gate()
+        busy = [limited.start(gate, who=f"busy{n}") for n in range(10)]
         await yield_to_loop()
         for n in range(500):
-            await house.call(who=f"w{n}")
-            house.clock.advance(0.5)
-        assert len(house.counters.clients) <= 20
-        assert all((f"busy{n}", "10.0.0.1") in house.counters.clients for n in range(10))
-        busy += [house.start(gate, who=f"more{n}") for n in range(10)]
+            await limited.call(who=f"w{n}")
+            limited.clock.advance(0.5)
+        assert len(limited.counters.clients) <= 20
+        assert all((f"busy{n}", "10.0.0.1") in limited.counters.clients for n in range(10))
+        busy += [limited.start(gate, who=f"more{n}") for n in range(10)]
         await yield_to_loop()
-        assert (await refused(house.call(who="one too many"))).http_status == 503
+        assert (await refused(limited.call(who="one too many"))).http_status == 503
         gate.open.set()
         await asyncio.gather(*busy)
 
@@ -496,15 +498,15 @@ def test_a_call_that_was_decided_before_a_reload_meets_the_limits_of_now() -> No
     """As one that a person was asked about meanwhile; nor does it bring the former ones back for its client."""
 
     async def main() -> None:
-        house = House(of_clients(per_minute=1))
-        before = house.limits
-        house.take_up(of_clients(per_minute=3))
+        limited = LimitedCalls(of_clients(per_minute=1))
+        before = limited.limits
+        limited.take_up(of_clients(per_minute=3))
         assert before is not None
         passage = Passage("files", "tool", None, Call("tools/call", {}, Caller("ann", address="10.0.0.1")), {})
         assert [await passing(before, passage, answer) for _ in range(2)] == [{}, {}]
-        await house.call()
+        await limited.call()
         with pytest.raises(Denied):
-            await house.call()
+            await limited.call()
 
     run(main())
 
@@ -519,22 +521,22 @@ def test_a_limit_that_went_and_came_back_counts_who_waited_elsewhere_meanwhile()
             return Config(server=FrontServer(limits=limits), mcp_servers=(server("first"), server("files", **fields)))
 
         limited = config(limits=Limits(in_flight=1, queue=5))
-        house, first, gate = House(limited), Gate(), Gate()
-        running = [house.start(first, who=who, server="first") for who in ("ann", "bob")]
+        limited, first, gate = LimitedCalls(limited), Gate(), Gate()
+        running = [limited.start(first, who=who, server="first") for who in ("ann", "bob")]
         await yield_to_loop()
-        waiting = [house.start(gate, who=who) for who in ("ann", "bob")]
+        waiting = [limited.start(gate, who=who) for who in ("ann", "bob")]
         await yield_to_loop()
-        house.take_up(config())
-        house.take_up(limited)
+        limited.take_up(config())
+        limited.take_up(limited)
         first.open.set()
         await asyncio.gather(*running)
         await yield_to_loop()
-        waiting.append(house.start(gate, who="eve"))
+        waiting.append(limited.start(gate, who="eve"))
         await yield_to_loop()
         assert gate.running == 1
         gate.open.set()
         await asyncio.gather(*waiting)
-        assert gate.most == 1 and house.at_rest
+        assert gate.most == 1 and limited.at_rest
 
     run(main())
 
@@ -543,16 +545,16 @@ def test_who_is_refused_after_a_wait_gets_back_only_what_was_counted_of_it() -> 
     """A limit of calls a minute came while it waited: it does not make room for one more call of others."""
 
     async def main() -> None:
-        house, gate = House(of_server(call_timeout=0.05, in_flight=1)), Gate()
-        calls = [house.start(gate), house.start(gate)]
+        limited, gate = LimitedCalls(of_server(call_timeout=0.05, in_flight=1)), Gate()
+        calls = [limited.start(gate), limited.start(gate)]
         await yield_to_loop()
-        house.take_up(of_server(in_flight=1, per_minute=1))
-        calls.append(house.start(gate))
+        limited.take_up(of_server(in_flight=1, per_minute=1))
+        calls.append(limited.start(gate))
         await refused(calls[1])
-        assert (await refused(house.call())).data["limit"] == "mcp_servers.files.limits.per_minute"
+        assert (await refused(limited.call())).data["limit"] == "mcp_servers.files.limits.per_minute"
         gate.open.set()
         await asyncio.gather(calls[0], calls[2])
-        assert house.at_rest
+        assert limited.at_rest
 
     run(main(), 10)
 
@@ -600,13 +602,13 @@ def test_in_any_order_of_calls_cancellations_reloads_and_strangers_all_counts_ar
         )
 
     async def main() -> None:
-        house = House(config())
+        limited = LimitedCalls(config())
 
         async def call(who: str, name: str, profile: str | None) -> None:
             nonlocal entered, told
             entered += name == "web"
             try:
-                await house.call(lambda: work(who, name), who=who, server=name, profile=profile)
+                await limited.call(lambda: work(who, name), who=who, server=name, profile=profile)
             except Denied:
                 told += name == "web"
 
@@ -617,13 +619,13 @@ def test_in_any_order_of_calls_cancellations_reloads_and_strangers_all_counts_ar
             if chance.random() < 0.3:
                 chance.choice(calls).cancel()
             if chance.random() < 0.1:
-                house.take_up(config())
+                limited.take_up(config())
             for _ in range(chance.randrange(3)):
                 await asyncio.sleep(0)
         done = await asyncio.gather(*calls, return_exceptions=True)
         assert {type(each) for each in done} <= {type(None), asyncio.CancelledError}
         assert forwarded > 50
         assert all((each.running, each.waiting, each.coming) == (0, 0, 0) for each in made)
-        assert house.counters.servers["web"].spent == entered - told
+        assert limited.counters.servers["web"].spent == entered - told
 
     run(main())

@@ -235,7 +235,7 @@ async def answered(work: Awaitable[Json]) -> tuple[bool, str]:
         return False, json.dumps([error.code, error.message, error.data])
 
 
-class House:
+class HiddenOffersCheck:
     """One gateway for all examples: each takes up its own profile, as a reload does."""
 
     def __init__(self) -> None:
@@ -331,12 +331,12 @@ def assert_silent(said: str, hidden: list[Thing], profile: Profile, asked: str =
 @given(st.lists(PROFILES, min_size=4, max_size=4))
 def test_what_a_profile_hides_is_told_in_no_way(profiles: list[Profile]) -> None:
     async def main() -> None:
-        house = House()
-        house.gateway.start()
+        check = HiddenOffersCheck()
+        check.gateway.start()
         try:
             for profile in profiles:
-                await house.check(profile)
+                await check.check(profile)
         finally:
-            await house.gateway.close()
+            await check.gateway.close()
 
     run(main())

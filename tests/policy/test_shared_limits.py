@@ -46,7 +46,7 @@ def own_store() -> Iterator[RealStore]:
         yield store
 
 
-class House:
+class ReplicaLimits:
     """The limits of one replica."""
 
     def __init__(self, store: RealStore, config: Config) -> None:
@@ -92,15 +92,15 @@ class House:
 
 
 @asynccontextmanager
-async def houses(store: RealStore, config: Config, count: int = 3) -> AsyncGenerator[list[House]]:
-    made = [House(store, config) for _ in range(count)]
+async def houses(store: RealStore, config: Config, count: int = 3) -> AsyncGenerator[list[ReplicaLimits]]:
+    made = [ReplicaLimits(store, config) for _ in range(count)]
     try:
-        for house in made:
-            await until(lambda house=house: house.counters.counting)
+        for replica in made:
+            await until(lambda replica=replica: replica.counters.counting)
         yield made
     finally:
-        for house in made:
-            await house.close()
+        for replica in made:
+            await replica.close()
 
 
 async def answer() -> Json:
@@ -151,11 +151,11 @@ def kept(store: RealStore, key: str) -> dict[str, str]:
     return dict(zip(words[::2], words[1::2], strict=False))
 
 
-async def at_rest(store: RealStore, *all: House) -> None:
+async def at_rest(store: RealStore, *all: ReplicaLimits) -> None:
     """Nobody has or waits for anything, and the store knows it."""
 
     def local() -> bool:
-        each = [counter for house in all for _, counter in house.counters.all()]
+        each = [counter for replica in all for _, counter in replica.counters.all()]
         return all_zero(each)
 
     def all_zero(each: list[module.Counter]) -> bool:
@@ -185,7 +185,7 @@ def test_a_minutes_calls_are_those_of_all_replicas_whatever_their_spread(store: 
             denied = next(each for each in done if isinstance(each, Denied))
             assert denied.http_status == 429 and denied.retry_after is not None and 2 < denied.retry_after <= 3
             assert "may make 60 calls a minute" in denied.message
-            assert sum(house.counters.refused["client.per_minute"] for house in all) == 140
+            assert sum(replica.counters.refused["client.per_minute"] for replica in all) == 140
             await at_rest(store, *all)
 
     run(main())
@@ -224,30 +224,30 @@ def test_what_one_limit_refuses_the_others_do_not_count(store: RealStore) -> Non
     run(main())
 
 
-def counted(house: House) -> list[Any]:
+def counted(replica: ReplicaLimits) -> list[Any]:
     """The scripts of limits that a replica has the store run from now on."""
     asked: list[Any] = []
-    run_it = house.replicas.store.run
+    run_it = replica.replicas.store.run
 
     def run_and_note(script: Any, keys: Any, arguments: Any = ()) -> "asyncio.Future[Any]":
         if any(":limits:" in key for key in keys):
             asked.append(script)
         return run_it(script, keys, arguments)
 
-    house.replicas.store.run = run_and_note  # type: ignore[method-assign]
+    replica.replicas.store.run = run_and_note  # type: ignore[method-assign]
     return asked
 
 
 def test_a_limited_call_waits_for_one_request_and_one_that_no_limit_concerns_for_none(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_server(in_flight=200), 1) as (house,):
-            await house.call()
-            await at_rest(store, house)
-            asked, gate = counted(house), Gate()
+        async with houses(store, of_server(in_flight=200), 1) as (replica,):
+            await replica.call()
+            await at_rest(store, replica)
+            asked, gate = counted(replica), Gate()
             for _ in range(5):
-                await house.call(server="other")
+                await replica.call(server="other")
             assert asked == []
-            calls = [house.start(gate) for _ in range(100)]
+            calls = [replica.start(gate) for _ in range(100)]
             await until(lambda: gate.running == 100)
             assert len(asked) == 1  # all of one turn together
             gate.open.set()
@@ -265,7 +265,7 @@ def test_no_more_run_at_a_time_than_allowed_over_all_and_who_waits_elsewhere_is_
         async with houses(store, of_server(in_flight=3, queue=4)) as all:
             gates = [Gate() for _ in range(7)]
             calls = [all[n % 3].start(gate, who=f"w{n}") for n, gate in enumerate(gates)]
-            await until(lambda: sum(house.counters.depth()["server"] for house in all) == 4)
+            await until(lambda: sum(replica.counters.depth()["server"] for replica in all) == 4)
             await until(lambda: sum(gate.running for gate in gates) == 3)  # who was let in begins a turn later
             denied = await refused(all[1].call(who="w9"))
             assert "3 calls of server files are in flight and 4 wait" in denied.message
@@ -404,12 +404,12 @@ def test_whatever_happens_at_once_no_bound_is_exceeded_and_nothing_is_left(seed:
             for _ in range(600):
                 name, profile = chance.choice(list(servers)), chance.choice(["work", None])
                 who = f"w{chance.randrange(6)}"
-                house = chance.choice(all)
-                calls.append(house.start(lambda name=name: work(name), who=who, server=name, profile=profile))
+                replica = chance.choice(all)
+                calls.append(replica.start(lambda name=name: work(name), who=who, server=name, profile=profile))
                 if chance.random() < 0.3:
                     chance.choice(calls).cancel()
                 if chance.random() < 0.02:
-                    house.take_up(config())
+                    replica.take_up(config())
                 if chance.random() < 0.5:
                     await asyncio.sleep(0.002 * chance.random())
             done = await asyncio.gather(*calls, return_exceptions=True)
@@ -449,12 +449,12 @@ def test_new_limits_count_at_once_for_what_runs_already(store: RealStore) -> Non
     async def main() -> None:
         async with houses(store, of_server(per_minute=1_000), 2) as (one, other):
             gate = Gate()
-            calls = [house.start(gate) for house in (one, other, one)]
+            calls = [replica.start(gate) for replica in (one, other, one)]
             await until(lambda: gate.running == 3)
-            for house in (one, other):
-                house.take_up(of_server(in_flight=3, queue=5))
-            calls += [house.start(gate) for house in (one, other)]
-            await until(lambda: sum(house.counters.depth()["server"] for house in (one, other)) == 2)
+            for replica in (one, other):
+                replica.take_up(of_server(in_flight=3, queue=5))
+            calls += [replica.start(gate) for replica in (one, other)]
+            await until(lambda: sum(replica.counters.depth()["server"] for replica in (one, other)) == 2)
             one.take_up(of_server(in_flight=5))
             other.take_up(of_server(in_flight=5))
             await until(lambda: gate.running == 5)
@@ -469,8 +469,8 @@ def test_who_waits_comes_in_when_the_limit_goes(store: RealStore) -> None:
     async def main() -> None:
         async with houses(store, of_server(in_flight=1), 2) as (one, other):
             gate = Gate()
-            calls = [house.start(gate) for house in (one, other, one, other)]
-            await until(lambda: sum(house.counters.depth()["server"] for house in (one, other)) == 3)
+            calls = [replica.start(gate) for replica in (one, other, one, other)]
+            await until(lambda: sum(replica.counters.depth()["server"] for replica in (one, other)) == 3)
             one.state.lift_limits()
             other.take_up(of_server())
             await until(lambda: gate.running == 4)
@@ -485,11 +485,11 @@ def test_who_is_told_to_wait_when_the_limit_has_just_gone_comes_in(store: RealSt
     """What the store answers is about the limits of before."""
 
     async def main() -> None:
-        async with houses(store, of_server(in_flight=1), 1) as (house,):
+        async with houses(store, of_server(in_flight=1), 1) as (replica,):
             gate = Gate()
-            calls = [house.start(gate)]
+            calls = [replica.start(gate)]
             await until(lambda: gate.running == 1)
-            real, answered = house.replicas.store.run, asyncio.Event()
+            real, answered = replica.replicas.store.run, asyncio.Event()
             sent = asyncio.Event()
 
             def run_and_hold(script: Any, keys: Any, arguments: Any = ()) -> "asyncio.Future[Any]":
@@ -504,15 +504,15 @@ def test_who_is_told_to_wait_when_the_limit_has_just_gone_comes_in(store: RealSt
 
                 return asyncio.ensure_future(held())
 
-            house.replicas.store.run = run_and_hold  # type: ignore[method-assign]
-            calls.append(house.start(gate))
+            replica.replicas.store.run = run_and_hold  # type: ignore[method-assign]
+            calls.append(replica.start(gate))
             await sent.wait()
-            house.take_up(of_server())
+            replica.take_up(of_server())
             answered.set()
             await until(lambda: gate.running == 2, 5)
             gate.open.set()
             await asyncio.gather(*calls)
-            await at_rest(store, house)
+            await at_rest(store, replica)
 
     run(main())
 
@@ -587,10 +587,10 @@ def test_while_the_store_is_away_each_counts_for_itself_and_afterwards_all_toget
             await until(lambda: one.counters.depth()["server"] + other.counters.depth()["server"] == 2)
             own_store.kill()
             await until(lambda: gate.running == 4)  # those who waited, too
-            for house in (one, other):
-                await until(lambda house=house: not house.counters.counting)
-                waits = house.start(gate)
-                await until(lambda house=house: house.counters.depth()["server"] == 1)
+            for replica in (one, other):
+                await until(lambda replica=replica: not replica.counters.counting)
+                waits = replica.start(gate)
+                await until(lambda replica=replica: replica.counters.depth()["server"] == 1)
                 calls.append(waits)
             own_store.start()
             await until(lambda: one.counters.counting and other.counters.counting)
@@ -637,18 +637,18 @@ def test_of_clients_who_waited_while_the_store_is_away_nothing_is_left(own_store
     """It may be away for long, and there may be any number of them."""
 
     async def main() -> None:
-        async with houses(own_store, of_clients(in_flight=1, queue=2), 1) as (house,):
-            await house.call()
-            await until(lambda: house.counters._tick is None)  # pyright: ignore[reportPrivateUsage] - nothing to do
+        async with houses(own_store, of_clients(in_flight=1, queue=2), 1) as (replica,):
+            await replica.call()
+            await until(lambda: replica.counters._tick is None)  # pyright: ignore[reportPrivateUsage] - nothing to do
             own_store.kill()
-            await until(lambda: not house.counters.counting)
+            await until(lambda: not replica.counters.counting)
             for number in range(3):
                 gate = Gate()
-                calls = [house.start(gate, who=f"w{number}") for _ in range(2)]
-                await until(lambda: house.counters.depth()["client"] == 1)
+                calls = [replica.start(gate, who=f"w{number}") for _ in range(2)]
+                await until(lambda: replica.counters.depth()["client"] == 1)
                 gate.open.set()
                 await asyncio.gather(*calls)
-            await until(lambda: not house.counters.lined)
+            await until(lambda: not replica.counters.lined)
 
     run(main())
 
@@ -672,8 +672,8 @@ def test_a_store_that_stood_still_does_late_what_was_given_up_and_nothing_is_lef
 
 def test_counters_in_the_store_end_by_themselves(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_clients(in_flight=2, per_minute=5), 1) as (house,):
-            await house.call()
+        async with houses(store, of_clients(in_flight=2, per_minute=5), 1) as (replica,):
+            await replica.call()
             keys = store.cli("--scan", "--pattern", "{mcpx}:limits:*").split()
             assert len(keys) == 3
             assert all(0 < int(store.cli("PTTL", key)) <= 24 * 3_600_000 for key in keys)
@@ -685,12 +685,12 @@ def test_clients_who_come_once_leave_nothing_behind_once_their_calls_count_no_mo
     """There may be any number of them, and the store keeps no more of them than of a few seconds."""
 
     async def main() -> None:
-        async with houses(store, of_clients(in_flight=2, per_minute=60), 1) as (house,):
+        async with houses(store, of_clients(in_flight=2, per_minute=60), 1) as (replica,):
             gate = Gate()
-            runs = house.start(gate, who="busy")
+            runs = replica.start(gate, who="busy")
             await until(lambda: gate.running)
             [busy] = store.cli("--scan", "--pattern", "{mcpx}:limits:client:*").split()
-            await house.call(who="once")
+            await replica.call(who="once")
             keys = store.cli("--scan", "--pattern", "{mcpx}:limits:client:*").split()
             [once] = [key for key in keys if key != busy]
             await until(lambda: -1 != int(store.cli("PTTL", once)) <= 4_000, 3)  # when its place is given back
@@ -705,12 +705,12 @@ def test_who_is_there_is_not_forgotten_while_calls_are_counted(store: RealStore)
     """Else all that others have would count as nobody's, once a day."""
 
     async def main() -> None:
-        async with houses(store, of_server(in_flight=2), 1) as (house,):
-            await house.call()
+        async with houses(store, of_server(in_flight=2), 1) as (replica,):
+            await replica.call()
             keys = [f"{{mcpx}}:limits:{name}" for name in ("terms", "heard")]
             for key in keys:
                 store.cli("PEXPIRE", key, "60000")
-            await house.call()
+            await replica.call()
             assert all(int(store.cli("PTTL", key)) > 60_000 for key in keys)
 
     run(main())
@@ -721,11 +721,11 @@ def test_who_is_there_is_not_forgotten_while_calls_are_counted(store: RealStore)
 
 def test_what_was_made_leaks_away_though_the_clock_of_the_store_is_set_back(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_server(per_minute=5), 1) as (house,):
-            await asyncio.gather(*(house.call() for _ in range(5)))
+        async with houses(store, of_server(per_minute=5), 1) as (replica,):
+            await asyncio.gather(*(replica.call() for _ in range(5)))
             at = float(kept(store, "server:files")["at"])
             store.cli("HSET", "{mcpx}:limits:server:files", "at", str(at + 3_600))
-            denied = await refused(house.call())
+            denied = await refused(replica.call())
             assert denied.retry_after is not None and denied.retry_after <= 12
 
     run(main())
@@ -733,12 +733,12 @@ def test_what_was_made_leaks_away_though_the_clock_of_the_store_is_set_back(stor
 
 def test_places_of_a_dead_replica_are_free_though_the_clock_of_the_store_is_set_back(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_server(in_flight=1), 1) as (house,):
-            await house.call()
+        async with houses(store, of_server(in_flight=1), 1) as (replica,):
+            await replica.call()
             later = float(store.cli("TIME").split()[0]) + 3_600
             store.cli("HSET", "{mcpx}:limits:terms", "dead", "1")
             store.cli("ZADD", "{mcpx}:limits:heard", str(later), "dead")
             store.cli("HSET", "{mcpx}:limits:server:files", "r:dead.1", "1")
-            assert await asyncio.wait_for(house.call(), 8) == {}
+            assert await asyncio.wait_for(replica.call(), 8) == {}
 
     run(main())

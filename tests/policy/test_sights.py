@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kit.callers import modern_caller, older_caller
-from kit.loop import run, yield_to_loop
+from kit.core_gateway import CoreGateway
+from kit.loop import run
 from kit.server import ScriptedServer
 from kit.waiting import until
 from mcpx.catalog.catalog import Catalog, Source
@@ -16,7 +17,6 @@ from mcpx.catalog.naming import Naming, wrap_uri
 from mcpx.catalog.narrowed import Blank, Narrowed
 from mcpx.config import Config, Global, Profile
 from mcpx.core import announcements
-from mcpx.core.gateway import Gateway
 from mcpx.front.audience import Session
 from mcpx.front.dispatch import Dispatcher
 from mcpx.front.notices import Notice
@@ -169,30 +169,20 @@ def test_until_it_is_known_what_is_seen_nothing_is_listed_and_what_is_named_is_l
 # --- through the gateway
 
 
-class House:
+class ProfileGateway(CoreGateway):
+    """A gateway with scripted servers and one profile."""
+
     def __init__(self, profile: Profile, *, first_start_wait: float = 0.0, **toys: ScriptedServer) -> None:
         self.toys = toys
         servers = tuple(toy.server(name) for name, toy in toys.items())
         waits = Global(startup_wait=0.0, first_start_wait=first_start_wait)
         self.config = Config(mcp_servers=servers, global_=waits, profiles=(profile,))
-        self.gateway = Gateway(self.config, {})
+        super().__init__(self.config)
         self.dispatcher = Dispatcher(self.gateway)
 
-    async def __aenter__(self) -> "House":
-        self.gateway.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.gateway.close()
-
-    async def settled(self) -> None:
-        for name, upstream in self.gateway.generation.upstreams.items():
-            if self.toys[name].opening.is_set():
-                await upstream.settled.wait()
-        await yield_to_loop()
-
-    async def names(self, caller: Caller) -> list[str]:
-        return [tool["name"] for tool in (await self.gateway.handle(Call("tools/list", {}, caller)))["tools"]]
+    async def settled(self, *names: str) -> None:
+        """Without names, wait for the servers that may connect."""
+        await super().settled(*(names or [name for name, toy in self.toys.items() if toy.opening.is_set()]))
 
     def joined(self, caller: Caller) -> list[tuple[str, Any]]:
         heard: list[tuple[str, Any]] = []
@@ -212,7 +202,7 @@ def test_nobody_waits_for_a_server_that_is_not_seen(name: str) -> None:
         unseen = ScriptedServer(tools=("tool",))
         unseen.opening.clear()
         profile = Profile(name="p", servers=("!unseen",))
-        async with House(profile, first_start_wait=50.0, shown=ScriptedServer(), unseen=unseen) as on:
+        async with ProfileGateway(profile, first_start_wait=50.0, shown=ScriptedServer(), unseen=unseen) as on:
             caller = older_caller(profile="p")
             async with asyncio.timeout(20):
                 assert await on.names(caller) == ["echo"]
@@ -230,7 +220,7 @@ def test_a_change_of_what_is_not_seen_is_told_to_nobody_who_does_not_see_it(monk
 
     async def main() -> None:
         shown, unseen = ScriptedServer("older"), ScriptedServer("older", tools=("tool",))
-        async with House(Profile(name="p", servers=("shown",)), shown=shown, unseen=unseen) as on:
+        async with ProfileGateway(Profile(name="p", servers=("shown",)), shown=shown, unseen=unseen) as on:
             await on.settled()
             everything, narrow = on.joined(older_caller()), on.joined(older_caller(profile="p"))
             await on.names(older_caller())
@@ -254,7 +244,7 @@ def test_what_a_client_says_goes_to_the_servers_it_sees() -> None:
         toys = {
             name: ScriptedServer("older", capabilities={"tools": {}, "logging": {}}) for name in ("shown", "unseen")
         }
-        async with House(Profile(name="p", servers=("shown",)), **toys) as on:
+        async with ProfileGateway(Profile(name="p", servers=("shown",)), **toys) as on:
             await on.settled()
             await on.gateway.set_level(older_caller(profile="p"), "debug")
             await until(lambda: "logging/setLevel" in toys["shown"].lines[0].methods())
@@ -269,7 +259,9 @@ def test_headers_of_a_tool_that_is_not_seen_are_not_checked() -> None:
         return {"tools": [{"name": "echo", "inputSchema": schema}]}
 
     async def main() -> None:
-        async with House(Profile(name="p", tools=("!echo",)), toy=ScriptedServer(answers={"tools/list": listed})) as on:
+        async with ProfileGateway(
+            Profile(name="p", tools=("!echo",)), toy=ScriptedServer(answers={"tools/list": listed})
+        ) as on:
             await on.settled()
             assert on.gateway.param_headers("echo", modern_caller())
             assert on.gateway.param_headers("echo", modern_caller(profile="p")) is None
@@ -281,7 +273,7 @@ def test_of_health_a_caller_learns_what_it_sees() -> None:
     async def main() -> None:
         down = ScriptedServer()
         down.down = "broken"
-        async with House(Profile(name="p", servers=("!unseen",)), shown=ScriptedServer(), unseen=down) as on:
+        async with ProfileGateway(Profile(name="p", servers=("!unseen",)), shown=ScriptedServer(), unseen=down) as on:
             await on.settled()
             assert on.gateway.health()["status"] == "degraded"
             seen = on.gateway.health(older_caller(profile="p"))
@@ -292,7 +284,7 @@ def test_of_health_a_caller_learns_what_it_sees() -> None:
 
 def test_without_any_profile_left_those_who_came_through_one_see_nothing() -> None:
     async def main() -> None:
-        async with House(Profile(name="p"), toy=ScriptedServer()) as on:
+        async with ProfileGateway(Profile(name="p"), toy=ScriptedServer()) as on:
             await on.settled()
             caller = older_caller(profile="p")
             assert await on.names(caller) == ["echo"]
@@ -308,7 +300,7 @@ def test_without_any_profile_left_those_who_came_through_one_see_nothing() -> No
 def test_a_large_catalog_is_narrowed_beside_everything_else() -> None:
     async def main() -> None:
         names = [f"tool_{number}" for number in range(4_000)]
-        async with House(
+        async with ProfileGateway(
             Profile(name="p", tools=("*", "!*_1*")), first_start_wait=20.0, toy=ScriptedServer(tools=names)
         ) as on:
             caller = older_caller(profile="p")

@@ -1,5 +1,5 @@
 """Three replicas on one store: behind HAProxy, round robin without stickiness, before one upstream of each kind
-(`house`), where the tests of one gateway are tried; and without a balancer, where a test says which replica a request
+(`matrix`), where the tests of one gateway are tried; and without a balancer, where a test says which replica a request
 goes to (`trio`)."""
 
 import sys
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from behaviour.clients import Door, Front
-from behaviour.conftest import House, matrix_config, upstreams
+from behaviour.conftest import Matrix, matrix_config, upstreams
 from behaviour.test_leases import asking
 from fixtures.replicas import Replicas, Store
 from kit.servers import stdio_server
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 FLOODING = [sys.executable, "-I", "-S", str(Path(__file__).with_name("flooding_server.py"))]
 
 
-class BalancedHouse(House):
+class BalancedMatrix(Matrix):
     """The doors of all replicas at once: each connection, and each request on it, goes to the next one."""
 
     def __init__(self, servers: dict[str, Json], replicas: Replicas) -> None:
@@ -35,13 +35,13 @@ class BalancedHouse(House):
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BalancedHouse]:
+def matrix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BalancedMatrix]:
     with (
         upstreams(tmp_path_factory.mktemp("upstreams")) as servers,
         Store() as store,
         Replicas(store, {**matrix_config(list(servers.values())), "server": {"drain": 0}}) as replicas,
     ):
-        yield BalancedHouse(servers, replicas)
+        yield BalancedMatrix(servers, replicas)
         nothing_broke(replicas)
 
 

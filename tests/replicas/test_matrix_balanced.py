@@ -11,7 +11,7 @@ import pytest
 
 from behaviour import test_matrix as matrix
 from behaviour.clients import Kind
-from behaviour.conftest import CHILDREN, NETWORK, House
+from behaviour.conftest import CHILDREN, NETWORK, Matrix
 from behaviour.test_matrix import Cell
 
 pytestmark = matrix.pytestmark
@@ -45,41 +45,41 @@ def shared_servers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("shared_servers")
 @pytest.mark.parametrize("cell", CELLS, ids=str)
-def test_a_client_finds_the_behaviour_of_one_gateway(cell: Cell, house: House, subtests: pytest.Subtests) -> None:
+def test_a_client_finds_the_behaviour_of_one_gateway(cell: Cell, matrix: Matrix, subtests: pytest.Subtests) -> None:
     """SCA-1, PRO-1, PRO-2, PRO-3, PRO-4, PRO-5, PRO-6."""
-    matrix.test_a_client_finds_the_same_behaviour(cell, house, subtests)
+    matrix.test_a_client_finds_the_same_behaviour(cell, matrix, subtests)
 
 
 @pytest.mark.parametrize("server", NETWORK)
 def test_a_change_of_the_tools_reaches_every_client(
-    server: str, house: House, subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
+    server: str, matrix: Matrix, subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SCA-1, PRO-4, SUR-1: whichever replicas they are at."""
     monkeypatch.setattr(matrix, "CELLS", CELLS)
-    matrix.test_a_change_of_the_tools_reaches_every_client(server, house, subtests)
+    matrix.test_a_change_of_the_tools_reaches_every_client(server, matrix, subtests)
 
 
 @pytest.mark.parametrize("kind", ("raw-modern", "raw-older"))
 @pytest.mark.parametrize("era", matrix.ERAS)
-def test_unknown_fields_survive_both_ways(kind: Kind, era: matrix.Era, house: House) -> None:
+def test_unknown_fields_survive_both_ways(kind: Kind, era: matrix.Era, matrix: Matrix) -> None:
     """SCA-1, PRO-6: between replicas too."""
-    matrix.test_unknown_fields_survive_both_ways(Cell(kind, "http", "stdio", era), house)
+    matrix.test_unknown_fields_survive_both_ways(Cell(kind, "http", "stdio", era), matrix)
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-def test_each_older_revision_is_answered_in_its_own_words(version: str, house: House) -> None:
+def test_each_older_revision_is_answered_in_its_own_words(version: str, matrix: Matrix) -> None:
     """SCA-1, SRC-2."""
-    matrix.test_each_older_revision_is_answered_in_its_own_words(version, house)
+    matrix.test_each_older_revision_is_answered_in_its_own_words(version, matrix)
 
 
-def test_two_hundred_calls_at_once_get_their_own_answers(house: House) -> None:
+def test_two_hundred_calls_at_once_get_their_own_answers(matrix: Matrix) -> None:
     """SCA-1, PRO-1, PRO-6."""
-    matrix.test_two_hundred_calls_at_once_get_their_own_answers(house)
+    matrix.test_two_hundred_calls_at_once_get_their_own_answers(matrix)
 
 
 def test_each_question_reaches_the_client_that_caused_it_and_nobody_else(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    matrix: Matrix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SCA-1, PRO-5, PRO-3."""
     monkeypatch.setattr(matrix, "ASK_ROUNDS", 2)  # each replica has processes of its own for those who are asked
-    matrix.test_each_question_reaches_the_client_that_caused_it_and_nobody_else(house)
+    matrix.test_each_question_reaches_the_client_that_caused_it_and_nobody_else(matrix)

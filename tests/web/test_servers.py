@@ -27,7 +27,7 @@ def _entry(name: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[Gateway]:
+def own_gateway() -> Iterator[Gateway]:
     servers = [
         _entry("steady"),
         _entry("switched", prefix="sw"),
@@ -61,9 +61,9 @@ def _row(page: Page, name: str) -> Any:
 
 
 def test_the_list_says_how_each_server_is_and_the_drawer_why(
-    browser: Browser, house: Gateway, language: Language
+    browser: Browser, own_gateway: Gateway, language: Language
 ) -> None:
-    with opened(browser, house, "/servers", language=language) as page:
+    with opened(browser, own_gateway, "/servers", language=language) as page:
         expect(_row(page, "steady")).to_contain_text(text(language, "parts.status.ready"))
         expect(_row(page, "off")).to_contain_text(text(language, "parts.status.disabled"))
         assert serious(page) == []
@@ -85,8 +85,8 @@ def test_the_list_says_how_each_server_is_and_the_drawer_why(
         expect(drawer).to_have_count(0)
 
 
-def test_what_is_open_and_filtered_stands_in_the_address(browser: Browser, house: Gateway) -> None:
-    with opened(browser, house, "/servers?state=attention&server=broken&tab=config") as page:
+def test_what_is_open_and_filtered_stands_in_the_address(browser: Browser, own_gateway: Gateway) -> None:
+    with opened(browser, own_gateway, "/servers?state=attention&server=broken&tab=config") as page:
         drawer = page.get_by_role("complementary", name="broken")
         expect(drawer.get_by_text("command: no-such-program-of-mcpx")).to_be_visible()
         expect(drawer.get_by_role("link", name=re.compile(r"config\.json:\d+"))).to_have_attribute(
@@ -95,34 +95,36 @@ def test_what_is_open_and_filtered_stands_in_the_address(browser: Browser, house
         expect(page.locator("[data-row]")).to_have_count(1)
 
 
-def test_a_switch_in_the_list_changes_what_clients_see_and_the_file(browser: Browser, house: Gateway) -> None:
-    with opened(browser, house, "/servers") as page:
+def test_a_switch_in_the_list_changes_what_clients_see_and_the_file(browser: Browser, own_gateway: Gateway) -> None:
+    with opened(browser, own_gateway, "/servers") as page:
         row = _row(page, "switched")
         expect(row).to_contain_text("Ready")
-        assert "sw_echo" in _listed(house)
+        assert "sw_echo" in _listed(own_gateway)
         row.get_by_role("switch").click()
         expect(row).to_contain_text("Disabled")
-        assert "sw_echo" not in _listed(house)
-        assert _written(house, "switched")["enabled"] is False
+        assert "sw_echo" not in _listed(own_gateway)
+        assert _written(own_gateway, "switched")["enabled"] is False
         row.get_by_role("switch").click()
         expect(row).to_contain_text("Ready")
-        assert "sw_echo" in _listed(house)
+        assert "sw_echo" in _listed(own_gateway)
 
 
-def test_a_hand_made_edit_of_the_file_appears_by_itself(browser: Browser, house: Gateway) -> None:
-    with opened(browser, house, "/servers") as page:
+def test_a_hand_made_edit_of_the_file_appears_by_itself(browser: Browser, own_gateway: Gateway) -> None:
+    with opened(browser, own_gateway, "/servers") as page:
         expect(_row(page, "steady")).to_be_visible()
-        config = json.loads(house.file.read_text(encoding="utf-8"))
+        config = json.loads(own_gateway.file.read_text(encoding="utf-8"))
         config["mcp_servers"].append(_entry("by-hand", lazy=True))
-        house.file.write_text(json.dumps(config, indent=2), encoding="utf-8")
+        own_gateway.file.write_text(json.dumps(config, indent=2), encoding="utf-8")
         expect(_row(page, "by-hand")).to_be_visible()
 
 
-def test_a_pasted_command_is_recognised_tried_and_added(browser: Browser, house: Gateway, language: Language) -> None:
+def test_a_pasted_command_is_recognised_tried_and_added(
+    browser: Browser, own_gateway: Gateway, language: Language
+) -> None:
     name = f"pasted-{language.lower()}"
     command, *args = stdio_command("everything_server.py", "--era", "older")
     pasted = {"mcpServers": {name: {"command": command, "args": args, "env": {"API_TOKEN": SECRET}}}}
-    with opened(browser, house, "/servers/add", language=language, forgiven=JUDGED) as page:
+    with opened(browser, own_gateway, "/servers/add", language=language, forgiven=JUDGED) as page:
         box = page.get_by_role("textbox", name=text(language, "servers.paste.title"))
         expect(box).to_be_focused()
         box.fill(json.dumps(pasted))
@@ -137,20 +139,20 @@ def test_a_pasted_command_is_recognised_tried_and_added(browser: Browser, house:
         page.get_by_role("button", name=text(language, "servers.draft.addOne", name=name)).click()
         drawer = page.get_by_role("complementary", name=name)
         expect(drawer).to_contain_text(text(language, "parts.status.ready"))
-    assert _written(house, name)["connection"]["env"] == {"API_TOKEN": SECRET}
+    assert _written(own_gateway, name)["connection"]["env"] == {"API_TOKEN": SECRET}
 
 
-def test_what_does_not_connect_says_why_before_it_is_saved(browser: Browser, house: Gateway) -> None:
-    with opened(browser, house, "/servers/add?by=stdio", forgiven=JUDGED) as page:
+def test_what_does_not_connect_says_why_before_it_is_saved(browser: Browser, own_gateway: Gateway) -> None:
+    with opened(browser, own_gateway, "/servers/add?by=stdio", forgiven=JUDGED) as page:
         page.get_by_role("textbox", name="Name").first.fill("nowhere")
         page.get_by_role("textbox", name="Command").fill("no-such-program-of-mcpx")
         page.get_by_role("button", name="Test", exact=True).click()
         expect(page.get_by_role("alert").filter(has_text="was not found")).to_contain_text("What to do")
-        assert "nowhere" not in house.file.read_text(encoding="utf-8")
+        assert "nowhere" not in own_gateway.file.read_text(encoding="utf-8")
 
 
-def test_what_was_typed_into_a_new_server_is_not_lost_by_a_click(browser: Browser, house: Gateway) -> None:
-    with opened(browser, house, "/servers/add?by=stdio", forgiven=JUDGED) as page:
+def test_what_was_typed_into_a_new_server_is_not_lost_by_a_click(browser: Browser, own_gateway: Gateway) -> None:
+    with opened(browser, own_gateway, "/servers/add?by=stdio", forgiven=JUDGED) as page:
         page.get_by_role("textbox", name="Name").first.fill("half-done")
         page.get_by_role("link", name=text("en", "servers.nav")).first.click()
         expect(page.get_by_text(text("en", "servers.edit.leaveText", name="half-done"))).to_be_visible()
@@ -158,8 +160,8 @@ def test_what_was_typed_into_a_new_server_is_not_lost_by_a_click(browser: Browse
         expect(page.get_by_role("textbox", name="Name").first).to_have_value("half-done")
 
 
-def test_an_api_that_is_pasted_leads_to_commands(browser: Browser, house: Gateway) -> None:
-    with opened(browser, house, "/servers/add", forgiven=JUDGED) as page:
+def test_an_api_that_is_pasted_leads_to_commands(browser: Browser, own_gateway: Gateway) -> None:
+    with opened(browser, own_gateway, "/servers/add", forgiven=JUDGED) as page:
         page.get_by_role("button", name=re.compile("OpenAPI document")).click()
         expect(page.get_by_text("/pets/{id}", exact=True)).to_be_visible()
         page.get_by_role("button", name="Choose operations").click()
@@ -168,10 +170,10 @@ def test_an_api_that_is_pasted_leads_to_commands(browser: Browser, house: Gatewa
 
 
 def test_an_entry_is_edited_with_a_review_and_its_secret_stays(
-    browser: Browser, house: Gateway, language: Language
+    browser: Browser, own_gateway: Gateway, language: Language
 ) -> None:
     words = f"for {language}"
-    with opened(browser, house, "/servers/edit/edited", language=language, forgiven=JUDGED) as page:
+    with opened(browser, own_gateway, "/servers/edit/edited", language=language, forgiven=JUDGED) as page:
         expect(page.get_by_text(text(language, "entry.secret.set"))).to_be_visible()
         page.get_by_role("textbox", name=text(language, "servers.fields.description"), exact=True).fill(words)
         expect(page.get_by_role("region", name=text(language, "entry.review.diff"))).to_contain_text(words)
@@ -184,15 +186,15 @@ def test_an_entry_is_edited_with_a_review_and_its_secret_stays(
         page.get_by_role("button", name=re.compile(text(language, "entry.review.applyAs", n=r"\d+"))).click()
         expect(page.get_by_role("complementary", name="edited").get_by_text(words)).to_be_visible()
         assert SECRET not in page.content()
-    written = _written(house, "edited")
+    written = _written(own_gateway, "edited")
     assert written["description"] == words
     assert written["connection"]["env"]["API_KEY"] == SECRET
-    history = fetch(house.admin_url, "/api/config/history", headers=house.admin_headers).json["revisions"]
+    history = fetch(own_gateway.admin_url, "/api/config/history", headers=own_gateway.admin_headers).json["revisions"]
     assert (history[0]["message"], history[0]["via"]) == ("because", "ui")
 
 
-def test_a_mistake_stands_at_its_field_and_nothing_can_be_applied(browser: Browser, house: Gateway) -> None:
-    with opened(browser, house, "/servers/edit/edited", forgiven=JUDGED) as page:
+def test_a_mistake_stands_at_its_field_and_nothing_can_be_applied(browser: Browser, own_gateway: Gateway) -> None:
+    with opened(browser, own_gateway, "/servers/edit/edited", forgiven=JUDGED) as page:
         page.get_by_text("Start, retries, sleep").click()
         field = page.get_by_role("textbox", name="Time to connect")
         field.fill("-3")
@@ -200,11 +202,11 @@ def test_a_mistake_stands_at_its_field_and_nothing_can_be_applied(browser: Brows
         expect(page.get_by_role("button", name=re.compile("Apply"))).to_be_disabled()
 
 
-def test_the_second_of_two_who_edit_is_told_and_may_decide(browser: Browser, house: Gateway) -> None:
+def test_the_second_of_two_who_edit_is_told_and_may_decide(browser: Browser, own_gateway: Gateway) -> None:
     path = "/servers/edit/contested"
     with (
-        opened(browser, house, path, forgiven=JUDGED) as first,
-        opened(browser, house, path, forgiven=JUDGED) as second,
+        opened(browser, own_gateway, path, forgiven=JUDGED) as first,
+        opened(browser, own_gateway, path, forgiven=JUDGED) as second,
     ):
         for page, words in ((first, "the first"), (second, "the second")):
             page.get_by_role("textbox", name="Description").fill(words)
@@ -213,11 +215,11 @@ def test_the_second_of_two_who_edit_is_told_and_may_decide(browser: Browser, hou
         told = second.get_by_text("Somebody else changed contested")
         expect(told).to_be_visible()
         expect(second.get_by_role("button", name=re.compile("Apply"))).to_be_disabled()
-        assert _written(house, "contested")["description"] == "the first"
+        assert _written(own_gateway, "contested")["description"] == "the first"
         second.get_by_role("button", name="Keep mine").click()
         second.get_by_role("button", name=re.compile("Apply")).click()
         expect(second.get_by_role("complementary", name="contested").get_by_text("the second")).to_be_visible()
-    assert _written(house, "contested")["description"] == "the second"
+    assert _written(own_gateway, "contested")["description"] == "the second"
 
 
 def test_who_has_to_sign_in_does_it_in_a_tab_of_its_own_and_the_page_notices(browser: Browser) -> None:
@@ -239,8 +241,8 @@ def test_who_has_to_sign_in_does_it_in_a_tab_of_its_own_and_the_page_notices(bro
             expect(page.get_by_text("guarded is signed in")).to_be_visible()
 
 
-def test_removing_says_what_it_means_and_can_be_undone(browser: Browser, house: Gateway) -> None:
-    with opened(browser, house, "/servers?server=leaving") as page:
+def test_removing_says_what_it_means_and_can_be_undone(browser: Browser, own_gateway: Gateway) -> None:
+    with opened(browser, own_gateway, "/servers?server=leaving") as page:
         drawer = page.get_by_role("complementary", name="leaving")
         drawer.get_by_role("button", name="Remove").click()
         dialog = page.get_by_role("dialog")
@@ -252,7 +254,7 @@ def test_removing_says_what_it_means_and_can_be_undone(browser: Browser, house: 
         expect(_row(page, "leaving")).to_have_count(0)
         page.get_by_role("button", name="Undo").click()
         expect(_row(page, "leaving")).to_be_visible()
-    assert _written(house, "leaving")["connection"]["env"]["API_KEY"] == SECRET
+    assert _written(own_gateway, "leaving")["connection"]["env"]["API_KEY"] == SECRET
 
 
 @pytest.mark.parametrize("size", ["desk", "tablet", "phone"])
@@ -265,8 +267,10 @@ def test_removing_says_what_it_means_and_can_be_undone(browser: Browser, house: 
         ("/servers/edit/steady", "form"),
     ],
 )
-def test_it_fits_and_reads_well_everywhere(browser: Browser, house: Gateway, size: Size, path: str, shows: str) -> None:
-    with opened(browser, house, path, size=size, dark=size == "tablet", forgiven=JUDGED) as page:
+def test_it_fits_and_reads_well_everywhere(
+    browser: Browser, own_gateway: Gateway, size: Size, path: str, shows: str
+) -> None:
+    with opened(browser, own_gateway, path, size=size, dark=size == "tablet", forgiven=JUDGED) as page:
         expect(page.locator(shows).first).to_be_visible()
         wide = "() => document.querySelector('main').scrollWidth - document.querySelector('main').clientWidth"
         assert page.evaluate(wide) <= 0
