@@ -11,7 +11,7 @@ test fails without the defect.
 The tests import the patched code in every process. They run with the Python of a temporary virtual environment. The
 environment lists the copy's `src` before the installed packages, so child processes that get no PYTHONPATH import the
 patched code, too. A defect counts as found only if a test fails. An error during import, collection or setup does not
-count.
+count. The script needs Linux or macOS.
 """
 
 import argparse
