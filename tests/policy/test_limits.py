@@ -520,14 +520,14 @@ def test_a_limit_that_went_and_came_back_counts_who_waited_elsewhere_meanwhile()
             limits = FrontLimits(in_flight=1)
             return Config(server=FrontServer(limits=limits), mcp_servers=(server("first"), server("files", **fields)))
 
-        limited = config(limits=Limits(in_flight=1, queue=5))
-        limited, first, gate = LimitedCalls(limited), Gate(), Gate()
+        with_limit = config(limits=Limits(in_flight=1, queue=5))
+        limited, first, gate = LimitedCalls(with_limit), Gate(), Gate()
         running = [limited.start(first, who=who, server="first") for who in ("ann", "bob")]
         await yield_to_loop()
         waiting = [limited.start(gate, who=who) for who in ("ann", "bob")]
         await yield_to_loop()
         limited.take_up(config())
-        limited.take_up(limited)
+        limited.take_up(with_limit)
         first.open.set()
         await asyncio.gather(*running)
         await yield_to_loop()

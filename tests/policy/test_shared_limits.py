@@ -92,7 +92,7 @@ class ReplicaLimits:
 
 
 @asynccontextmanager
-async def houses(store: RealStore, config: Config, count: int = 3) -> AsyncGenerator[list[ReplicaLimits]]:
+async def limit_replicas(store: RealStore, config: Config, count: int = 3) -> AsyncGenerator[list[ReplicaLimits]]:
     made = [ReplicaLimits(store, config) for _ in range(count)]
     try:
         for replica in made:
@@ -178,7 +178,7 @@ async def at_rest(store: RealStore, *all: ReplicaLimits) -> None:
 
 def test_a_minutes_calls_are_those_of_all_replicas_whatever_their_spread(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_clients(per_minute=60)) as all:
+        async with limit_replicas(store, of_clients(per_minute=60)) as all:
             calls = [all[n % 7 % 3].start() for n in range(200)]
             done = await asyncio.gather(*calls, return_exceptions=True)
             assert sum(isinstance(each, dict) for each in done) == 60
@@ -193,7 +193,7 @@ def test_a_minutes_calls_are_those_of_all_replicas_whatever_their_spread(store: 
 
 def test_what_was_made_leaks_away_by_the_clock_of_the_store(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_clients(per_minute=600), 2) as (one, other):
+        async with limit_replicas(store, of_clients(per_minute=600), 2) as (one, other):
             made = 0
             with pytest.raises(Denied) as caught:
                 while made < 6_000:
@@ -214,7 +214,7 @@ def test_what_one_limit_refuses_the_others_do_not_count(store: RealStore) -> Non
             server=FrontServer(limits=FrontLimits(per_minute=2)),
             mcp_servers=(server(limits=Limits(per_minute=1)), server("other")),
         )
-        async with houses(store, both, 2) as (one, other):
+        async with limit_replicas(store, both, 2) as (one, other):
             await one.call()
             denied = await refused(other.call())
             assert denied.http_status == 503 and denied.data["limit"] == "mcp_servers.files.limits.per_minute"
@@ -240,7 +240,7 @@ def counted(replica: ReplicaLimits) -> list[Any]:
 
 def test_a_limited_call_waits_for_one_request_and_one_that_no_limit_concerns_for_none(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_server(in_flight=200), 1) as (replica,):
+        async with limit_replicas(store, of_server(in_flight=200), 1) as (replica,):
             await replica.call()
             await at_rest(store, replica)
             asked, gate = counted(replica), Gate()
@@ -262,7 +262,7 @@ def test_a_limited_call_waits_for_one_request_and_one_that_no_limit_concerns_for
 
 def test_no_more_run_at_a_time_than_allowed_over_all_and_who_waits_elsewhere_is_woken(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_server(in_flight=3, queue=4)) as all:
+        async with limit_replicas(store, of_server(in_flight=3, queue=4)) as all:
             gates = [Gate() for _ in range(7)]
             calls = [all[n % 3].start(gate, who=f"w{n}") for n, gate in enumerate(gates)]
             await until(lambda: sum(replica.counters.depth()["server"] for replica in all) == 4)
@@ -281,7 +281,7 @@ def test_no_more_run_at_a_time_than_allowed_over_all_and_who_waits_elsewhere_is_
 
 def test_between_replicas_places_are_given_in_turn(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_server(in_flight=1, queue=50)) as all:
+        async with limit_replicas(store, of_server(in_flight=1, queue=50)) as all:
             served: list[int] = []
             gate = Gate()
 
@@ -306,7 +306,7 @@ def test_between_replicas_places_are_given_in_turn(store: RealStore) -> None:
 
 def test_in_a_full_queue_who_has_fewer_takes_a_place_of_who_has_most_at_its_replica(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_server(in_flight=1, queue=4), 2) as (one, other):
+        async with limit_replicas(store, of_server(in_flight=1, queue=4), 2) as (one, other):
             gate = Gate()
             running = other.start(gate)
             await until(lambda: gate.running)
@@ -325,7 +325,7 @@ def test_in_a_full_queue_who_has_fewer_takes_a_place_of_who_has_most_at_its_repl
 
 def test_with_no_queue_nobody_waits(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_clients(in_flight=1, queue=0), 2) as (one, other):
+        async with limit_replicas(store, of_clients(in_flight=1, queue=0), 2) as (one, other):
             gate = Gate()
             call = one.start(gate)
             await until(lambda: gate.running)
@@ -340,7 +340,7 @@ def test_with_no_queue_nobody_waits(store: RealStore) -> None:
 
 def test_waiting_is_bounded_by_the_time_a_call_may_take_and_such_a_call_is_none(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_server(call_timeout=0.2, in_flight=1, per_minute=30), 2) as (one, other):
+        async with limit_replicas(store, of_server(call_timeout=0.2, in_flight=1, per_minute=30), 2) as (one, other):
             running = one.start(never_return)
             await until(lambda: one.counters.servers["files"].running)
             denied = await refused(other.call())
@@ -355,7 +355,7 @@ def test_waiting_is_bounded_by_the_time_a_call_may_take_and_such_a_call_is_none(
 
 def test_a_call_that_is_cancelled_while_the_store_is_asked_leaves_no_place(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_server(in_flight=1, queue=3), 2) as (one, other):
+        async with limit_replicas(store, of_server(in_flight=1, queue=3), 2) as (one, other):
             for turns in range(60):
                 calls = [one.start(), one.start(), other.start()]
                 for _ in range(turns % 20):
@@ -399,7 +399,7 @@ def test_whatever_happens_at_once_no_bound_is_exceeded_and_nothing_is_left(seed:
         )
 
     async def main() -> None:
-        async with houses(store, config()) as all:
+        async with limit_replicas(store, config()) as all:
             calls: list[asyncio.Task[Json]] = []
             for _ in range(600):
                 name, profile = chance.choice(list(servers)), chance.choice(["work", None])
@@ -432,7 +432,7 @@ def test_a_minutes_calls_are_exact_though_calls_wait_and_are_refused_after_it(st
 
     async def main() -> None:
         config = of_server(call_timeout=0.3, in_flight=2, queue=8, per_minute=20)  # in three seconds one leaks away
-        async with houses(store, config) as all:
+        async with limit_replicas(store, config) as all:
             calls = [all[n % 3].start(work, who=f"w{n % 5}") for n in range(300)]
             done = await asyncio.gather(*calls, return_exceptions=True)
             assert {type(each) for each in done} <= {dict, Denied}
@@ -447,7 +447,7 @@ def test_a_minutes_calls_are_exact_though_calls_wait_and_are_refused_after_it(st
 
 def test_new_limits_count_at_once_for_what_runs_already(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_server(per_minute=1_000), 2) as (one, other):
+        async with limit_replicas(store, of_server(per_minute=1_000), 2) as (one, other):
             gate = Gate()
             calls = [replica.start(gate) for replica in (one, other, one)]
             await until(lambda: gate.running == 3)
@@ -467,7 +467,7 @@ def test_new_limits_count_at_once_for_what_runs_already(store: RealStore) -> Non
 
 def test_who_waits_comes_in_when_the_limit_goes(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_server(in_flight=1), 2) as (one, other):
+        async with limit_replicas(store, of_server(in_flight=1), 2) as (one, other):
             gate = Gate()
             calls = [replica.start(gate) for replica in (one, other, one, other)]
             await until(lambda: sum(replica.counters.depth()["server"] for replica in (one, other)) == 3)
@@ -485,7 +485,7 @@ def test_who_is_told_to_wait_when_the_limit_has_just_gone_comes_in(store: RealSt
     """What the store answers is about the limits of before."""
 
     async def main() -> None:
-        async with houses(store, of_server(in_flight=1), 1) as (replica,):
+        async with limit_replicas(store, of_server(in_flight=1), 1) as (replica,):
             gate = Gate()
             calls = [replica.start(gate)]
             await until(lambda: gate.running == 1)
@@ -522,7 +522,7 @@ def test_who_is_told_to_wait_when_the_limit_has_just_gone_comes_in(store: RealSt
 
 def test_places_of_a_replica_that_is_not_heard_of_are_free_and_count_again_when_it_is(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_server(in_flight=1), 2) as (one, other):
+        async with limit_replicas(store, of_server(in_flight=1), 2) as (one, other):
             gate = Gate()
             runs = one.start(gate)
             await until(lambda: gate.running == 1)
@@ -549,7 +549,7 @@ def test_places_of_a_replica_that_is_not_heard_of_are_free_and_count_again_when_
 
 def test_places_of_a_replica_that_has_ended_are_free_at_once(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_server(in_flight=1), 2) as (one, other):
+        async with limit_replicas(store, of_server(in_flight=1), 2) as (one, other):
             runs = one.start(never_return)
             await until(lambda: one.counters.servers["files"].running == 1)
             waits = other.start()
@@ -564,7 +564,7 @@ def test_places_of_a_replica_that_has_ended_are_free_at_once(store: RealStore) -
 
 def test_a_store_that_was_flushed_is_told_again_what_is_held(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_server(in_flight=2, queue=0), 2) as (one, other):
+        async with limit_replicas(store, of_server(in_flight=2, queue=0), 2) as (one, other):
             gate = Gate()
             calls = [one.start(gate), one.start(gate)]
             await until(lambda: gate.running == 2)
@@ -581,7 +581,10 @@ def test_a_store_that_was_flushed_is_told_again_what_is_held(store: RealStore) -
 def test_while_the_store_is_away_each_counts_for_itself_and_afterwards_all_together(own_store: RealStore) -> None:
     async def main() -> None:
         leaks_slowly = 6  # a minute: what is counted at the end was made some seconds before
-        async with houses(own_store, of_server(in_flight=2, queue=2, per_minute=leaks_slowly), 2) as (one, other):
+        async with limit_replicas(own_store, of_server(in_flight=2, queue=2, per_minute=leaks_slowly), 2) as (
+            one,
+            other,
+        ):
             gate = Gate()
             calls = [one.start(gate), other.start(gate), one.start(gate), other.start(gate)]
             await until(lambda: one.counters.depth()["server"] + other.counters.depth()["server"] == 2)
@@ -608,7 +611,7 @@ def test_while_the_store_is_away_each_counts_for_itself_and_afterwards_all_toget
 def test_closed_nobody_is_let_in_while_the_store_is_away(own_store: RealStore) -> None:
     async def main() -> None:
         config = of_server(without_store="closed", in_flight=1, queue=2)
-        async with houses(own_store, config, 2) as (one, other):
+        async with limit_replicas(own_store, config, 2) as (one, other):
             gate = Gate()
             runs = one.start(gate)
             await until(lambda: gate.running == 1)
@@ -637,7 +640,7 @@ def test_of_clients_who_waited_while_the_store_is_away_nothing_is_left(own_store
     """It may be away for long, and there may be any number of them."""
 
     async def main() -> None:
-        async with houses(own_store, of_clients(in_flight=1, queue=2), 1) as (replica,):
+        async with limit_replicas(own_store, of_clients(in_flight=1, queue=2), 1) as (replica,):
             await replica.call()
             await until(lambda: replica.counters._tick is None)  # pyright: ignore[reportPrivateUsage] - nothing to do
             own_store.kill()
@@ -655,7 +658,7 @@ def test_of_clients_who_waited_while_the_store_is_away_nothing_is_left(own_store
 
 def test_a_store_that_stood_still_does_late_what_was_given_up_and_nothing_is_left_of_it(own_store: RealStore) -> None:
     async def main() -> None:
-        async with houses(own_store, of_server(in_flight=2, queue=0), 2) as (one, other):
+        async with limit_replicas(own_store, of_server(in_flight=2, queue=0), 2) as (one, other):
             own_store.pause()
             try:
                 calls = [one.start(), other.start(), one.start(), other.start()]
@@ -672,7 +675,7 @@ def test_a_store_that_stood_still_does_late_what_was_given_up_and_nothing_is_lef
 
 def test_counters_in_the_store_end_by_themselves(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_clients(in_flight=2, per_minute=5), 1) as (replica,):
+        async with limit_replicas(store, of_clients(in_flight=2, per_minute=5), 1) as (replica,):
             await replica.call()
             keys = store.cli("--scan", "--pattern", "{mcpx}:limits:*").split()
             assert len(keys) == 3
@@ -685,7 +688,7 @@ def test_clients_who_come_once_leave_nothing_behind_once_their_calls_count_no_mo
     """There may be any number of them, and the store keeps no more of them than of a few seconds."""
 
     async def main() -> None:
-        async with houses(store, of_clients(in_flight=2, per_minute=60), 1) as (replica,):
+        async with limit_replicas(store, of_clients(in_flight=2, per_minute=60), 1) as (replica,):
             gate = Gate()
             runs = replica.start(gate, who="busy")
             await until(lambda: gate.running)
@@ -705,7 +708,7 @@ def test_who_is_there_is_not_forgotten_while_calls_are_counted(store: RealStore)
     """Else all that others have would count as nobody's, once a day."""
 
     async def main() -> None:
-        async with houses(store, of_server(in_flight=2), 1) as (replica,):
+        async with limit_replicas(store, of_server(in_flight=2), 1) as (replica,):
             await replica.call()
             keys = [f"{{mcpx}}:limits:{name}" for name in ("terms", "heard")]
             for key in keys:
@@ -721,7 +724,7 @@ def test_who_is_there_is_not_forgotten_while_calls_are_counted(store: RealStore)
 
 def test_what_was_made_leaks_away_though_the_clock_of_the_store_is_set_back(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_server(per_minute=5), 1) as (replica,):
+        async with limit_replicas(store, of_server(per_minute=5), 1) as (replica,):
             await asyncio.gather(*(replica.call() for _ in range(5)))
             at = float(kept(store, "server:files")["at"])
             store.cli("HSET", "{mcpx}:limits:server:files", "at", str(at + 3_600))
@@ -733,7 +736,7 @@ def test_what_was_made_leaks_away_though_the_clock_of_the_store_is_set_back(stor
 
 def test_places_of_a_dead_replica_are_free_though_the_clock_of_the_store_is_set_back(store: RealStore) -> None:
     async def main() -> None:
-        async with houses(store, of_server(in_flight=1), 1) as (replica,):
+        async with limit_replicas(store, of_server(in_flight=1), 1) as (replica,):
             await replica.call()
             later = float(store.cli("TIME").split()[0]) + 3_600
             store.cli("HSET", "{mcpx}:limits:terms", "dead", "1")

@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import pytest
 
-from behaviour import test_matrix as matrix
+from behaviour import test_matrix as matrix_tests
 from behaviour.clients import Kind
 from behaviour.conftest import CHILDREN, NETWORK, Matrix
 from behaviour.test_matrix import Cell
 
-pytestmark = matrix.pytestmark
+pytestmark = matrix_tests.pytestmark
 
 TRIED: dict[str, Callable[[Cell], bool]] = {
     "each HTTP request goes to the next replica, whatever the eras": lambda cell: (
@@ -29,9 +29,9 @@ TRIED: dict[str, Callable[[Cell], bool]] = {
 }
 """Why a cell of the matrix is tried again behind the load balancer. How a replica reaches its servers does not depend
 on the load balancer, so one way is enough."""
-CELLS = [cell for cell in matrix.CELLS if any(tried(cell) for tried in TRIED.values())]
+CELLS = [cell for cell in matrix_tests.CELLS if any(tried(cell) for tried in TRIED.values())]
 
-ELSEWHERE = matrix.an_update_reaches_who_subscribed_in_the_form_of_its_subscription
+ELSEWHERE = matrix_tests.an_update_reaches_who_subscribed_in_the_form_of_its_subscription
 """A modern client listens at one replica, and somebody touches the resource through another: in a process of that."""
 
 
@@ -40,14 +40,14 @@ def shared_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     def elsewhere(cell: Cell) -> bool:
         return cell.client.endswith("modern") and cell.server in CHILDREN
 
-    monkeypatch.setitem(matrix.LEFT_OUT, ELSEWHERE, {"processes exist for each replica": elsewhere})
+    monkeypatch.setitem(matrix_tests.LEFT_OUT, ELSEWHERE, {"processes exist for each replica": elsewhere})
 
 
 @pytest.mark.usefixtures("shared_servers")
 @pytest.mark.parametrize("cell", CELLS, ids=str)
 def test_a_client_finds_the_behaviour_of_one_gateway(cell: Cell, matrix: Matrix, subtests: pytest.Subtests) -> None:
     """SCA-1, PRO-1, PRO-2, PRO-3, PRO-4, PRO-5, PRO-6."""
-    matrix.test_a_client_finds_the_same_behaviour(cell, matrix, subtests)
+    matrix_tests.test_a_client_finds_the_same_behaviour(cell, matrix, subtests)
 
 
 @pytest.mark.parametrize("server", NETWORK)
@@ -55,31 +55,31 @@ def test_a_change_of_the_tools_reaches_every_client(
     server: str, matrix: Matrix, subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SCA-1, PRO-4, SUR-1: whichever replicas they are at."""
-    monkeypatch.setattr(matrix, "CELLS", CELLS)
-    matrix.test_a_change_of_the_tools_reaches_every_client(server, matrix, subtests)
+    monkeypatch.setattr(matrix_tests, "CELLS", CELLS)
+    matrix_tests.test_a_change_of_the_tools_reaches_every_client(server, matrix, subtests)
 
 
 @pytest.mark.parametrize("kind", ("raw-modern", "raw-older"))
-@pytest.mark.parametrize("era", matrix.ERAS)
-def test_unknown_fields_survive_both_ways(kind: Kind, era: matrix.Era, matrix: Matrix) -> None:
+@pytest.mark.parametrize("era", matrix_tests.ERAS)
+def test_unknown_fields_survive_both_ways(kind: Kind, era: matrix_tests.Era, matrix: Matrix) -> None:
     """SCA-1, PRO-6: between replicas too."""
-    matrix.test_unknown_fields_survive_both_ways(Cell(kind, "http", "stdio", era), matrix)
+    matrix_tests.test_unknown_fields_survive_both_ways(Cell(kind, "http", "stdio", era), matrix)
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 def test_each_older_revision_is_answered_in_its_own_words(version: str, matrix: Matrix) -> None:
     """SCA-1, SRC-2."""
-    matrix.test_each_older_revision_is_answered_in_its_own_words(version, matrix)
+    matrix_tests.test_each_older_revision_is_answered_in_its_own_words(version, matrix)
 
 
 def test_two_hundred_calls_at_once_get_their_own_answers(matrix: Matrix) -> None:
     """SCA-1, PRO-1, PRO-6."""
-    matrix.test_two_hundred_calls_at_once_get_their_own_answers(matrix)
+    matrix_tests.test_two_hundred_calls_at_once_get_their_own_answers(matrix)
 
 
 def test_each_question_reaches_the_client_that_caused_it_and_nobody_else(
     matrix: Matrix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SCA-1, PRO-5, PRO-3."""
-    monkeypatch.setattr(matrix, "ASK_ROUNDS", 2)  # each replica has processes of its own for those who are asked
-    matrix.test_each_question_reaches_the_client_that_caused_it_and_nobody_else(matrix)
+    monkeypatch.setattr(matrix_tests, "ASK_ROUNDS", 2)  # each replica has processes of its own for those who are asked
+    matrix_tests.test_each_question_reaches_the_client_that_caused_it_and_nobody_else(matrix)

@@ -73,17 +73,17 @@ def test_a_client_that_can_be_asked_nothing_is_asked_nothing(gateway: Gateway, k
 
 
 @pytest.fixture(scope="module")
-def approving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[approvals.ApprovingReplicas]:
+def approving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[approvals.AskingGateway]:
     record = tmp_path_factory.mktemp("asking") / "files.jsonl"
     files = stdio_server("files", [sys.executable, "-I", "-S", str(leases.SCRIPT), str(record)])
     with Balanced(
         config(files, everything_server("young", "--era", "modern"), policy={"rules": [approvals.RULE]})
     ) as balanced:
-        yield approvals.ApprovingReplicas(cast(Gateway, balanced), record)
+        yield approvals.AskingGateway(cast(Gateway, balanced), record)
 
 
 @pytest.mark.parametrize("kind", approvals.KINDS)
-def test_the_person_at_the_client_decides(approving: approvals.ApprovingReplicas, kind: Kind) -> None:
+def test_the_person_at_the_client_decides(approving: approvals.AskingGateway, kind: Kind) -> None:
     """SCA-1, SEC-7: a yes or no that comes back through another replica counts once."""
     approvals.test_the_person_at_the_client_decides(approving, kind, "http")
 
@@ -91,7 +91,7 @@ def test_the_person_at_the_client_decides(approving: approvals.ApprovingReplicas
 @pytest.mark.parametrize("tool", ["files_ask", "young_elicit"])
 @pytest.mark.parametrize("kind", ("raw-older", "raw-modern", "sdk-modern"))
 def test_a_server_that_asks_too_is_answered_and_nobody_is_asked_twice(
-    approving: approvals.ApprovingReplicas, kind: Kind, tool: str
+    approving: approvals.AskingGateway, kind: Kind, tool: str
 ) -> None:
     """SCA-1, SEC-7, PRO-5: an older server's parked call, and a modern server's state in its process."""
     approvals.test_a_server_that_asks_too_is_answered_and_nobody_is_asked_twice(approving, kind, tool)
@@ -102,7 +102,7 @@ def test_a_server_that_asks_too_is_answered_and_nobody_is_asked_twice(
     [("files_echo", 1), ("files_steps", 1), ("files_ask", 2), ("young_sample", 1), ("young_elicit", 2)],
 )
 def test_what_was_asked_by_one_replica_is_answered_through_another(
-    approving: approvals.ApprovingReplicas, tool: str, rounds: int
+    approving: approvals.AskingGateway, tool: str, rounds: int
 ) -> None:
     """SCA-1, PRO-5, SEC-7: by a rule, by an older server whose call is parked, by a modern one with or without a
     state in its process, by a rule and then by either; each answer goes to the next replica, and the call runs once."""

@@ -1,13 +1,14 @@
 """Spans on their way to a collector: what is sampled, kept, sent again and dropped."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from fixtures.collector import Collector, spans_in
+from kit.loop import run
 from kit.waiting import until
 from mcpx.config.sections import Traces as Settings
 from mcpx.model.call import Call, Caller
@@ -18,10 +19,6 @@ from mcpx.telemetry.traces import Traces, bare, endpoint
 from mcpx.wire.fetch import Fetcher
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-
-
-def run(main: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(main, 30))
 
 
 @pytest.fixture(autouse=True)
