@@ -48,7 +48,7 @@ NEEDS = {
         "looks into /proc",
         r"/proc\b|\b(descendants|peak_memory|resident|zombies|descriptors|children|alive|environ)\(|has_forked",
     ),
-    "pidfd": Need(hasattr(os, "pidfd_open"), "follows processes by pidfds", r"\bWatch\(|pidfd"),
+    "pidfd": Need(hasattr(os, "pidfd_open"), "follows processes by pidfds", r"\bProcessWatch\(|pidfd"),
     "signals": Need(_POSIX, "sends signals that Windows has not", r"signal\.SIG|\bos\.kill\(|\.send_signal\("),
     "fork": Need(hasattr(os, "fork"), "forks", r"os\.(fork|mkfifo|killpg|setsid)\b"),
     "modes": Need(_POSIX, "is about file modes and owners", r"chmod|st_mode|0o[0-7]{3}|umask|st_uid"),
@@ -60,7 +60,7 @@ NEEDS = {
     "store": Need(
         program("valkey-server", "redis-server") is not None and program("haproxy") is not None,
         "needs valkey-server or redis-server, and haproxy",
-        modules=r"(?m)^from (fixtures\.replicas|fixtures import replicas|replicas\.)|_balanced\.py\Z",
+        modules=r"(?m)^from (kit\.replicas|kit import replicas|replicas\.)|_balanced\.py\Z",
     ),
     "paths": Need(_POSIX, "spells paths as Unix does", r"\"/(etc|tmp|no|nowhere|dev|usr|home|srv)\b"),
 }

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from behaviour.test_pins import Changing, config, lists, refused, tool
-from fixtures.admin import Api
+from kit.admin_api import AdminApi
 from kit.client import Session
 from kit.gateway import Gateway
 from kit.messages import Json
@@ -17,7 +17,7 @@ def running(folder: Path, settings: Json) -> Gateway:
     return Gateway(settings, env={"MCPX_STATE_DIR": str(folder / "state")}, admin=True)
 
 
-def waiting(api: Api, number: int) -> list[Json]:
+def waiting(api: AdminApi, number: int) -> list[Json]:
     def look() -> list[Json] | None:
         found = api.get("/api/approvals")["definitions"]
         return found if len(found) == number else None
@@ -30,7 +30,7 @@ def test_a_changed_tool_is_shown_beside_what_was_approved_and_approved_as_it_was
     safe = tool("read", "Reads a file", annotations={"readOnlyHint": True})
     box = Changing(tmp_path, tools=[safe, tool("write")])
     with running(tmp_path, config(box.entry())) as gateway:
-        api, client = Api(gateway), Session(gateway.port)
+        api, client = AdminApi(gateway), Session(gateway.port)
         lists(client, "box_read", "box_write")
         assert api.get("/api/approvals") == {"calls": [], "definitions": [], "pending": 0}
 
@@ -68,7 +68,7 @@ def test_a_changed_tool_is_shown_beside_what_was_approved_and_approved_as_it_was
 def test_a_new_tool_is_approved_by_its_name_and_others_stay_held(tmp_path: Path) -> None:
     box = Changing(tmp_path, tools=[tool("one")])
     with running(tmp_path, config(box.entry())) as gateway:
-        api, client = Api(gateway), Session(gateway.port)
+        api, client = AdminApi(gateway), Session(gateway.port)
         lists(client, "box_one")
         dangerous = tool("two", annotations={"destructiveHint": True})
         box.offer(tools=[tool("one"), dangerous, tool("three")])
@@ -87,7 +87,7 @@ def test_a_new_tool_is_approved_by_its_name_and_others_stay_held(tmp_path: Path)
 def test_a_server_in_quarantine_is_approved_as_a_whole(tmp_path: Path) -> None:
     box = Changing(tmp_path, tools=[tool("one"), tool("two")])
     with running(tmp_path, config(box.entry(trust="quarantine"))) as gateway:
-        api, client = Api(gateway), Session(gateway.port)
+        api, client = AdminApi(gateway), Session(gateway.port)
         held = waiting(api, 3)
         assert [(each["kind"], each["name"]) for each in held] == [("server", "box"), ("tool", "one"), ("tool", "two")]
         some = {"server": "box", "names": ["one"]}
@@ -100,7 +100,7 @@ def test_a_server_in_quarantine_is_approved_as_a_whole(tmp_path: Path) -> None:
 def test_what_cannot_be_approved_says_why(tmp_path: Path) -> None:
     box = Changing(tmp_path, tools=[tool("one")])
     with running(tmp_path, config(box.entry(trust="open"))) as gateway:
-        api = Api(gateway)
+        api = AdminApi(gateway)
         assert api.refused("POST", "/api/approvals/definitions", {"server": "box"}) == (409, "not_held")
         assert api.refused("POST", "/api/approvals/definitions", {"server": "nobody"}) == (404, "not_found")
         assert api.refused("POST", "/api/approvals/calls/deadbeef", {"allow": True}) == (404, "not_found")
@@ -112,7 +112,7 @@ def test_a_waiting_call_is_shown_and_passes_once_or_is_refused(tmp_path: Path) -
     box = Changing(tmp_path, tools=[tool("read")])
     ask: Json = {"policy": {"rules": [{"effect": "ask", "tools": ["read"], "reason": "look first"}]}}
     with running(tmp_path, config(box.entry(trust="open"), **ask)) as gateway:
-        api, client = Api(gateway), Session(gateway.port)
+        api, client = AdminApi(gateway), Session(gateway.port)
         lists(client, "box_read")
 
         def called(text: str) -> Any:

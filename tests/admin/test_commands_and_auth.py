@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from fixtures.admin import Api, Json
+from kit.admin_api import AdminApi, Json
 from kit.client import Session
 from kit.gateway import Gateway
 from kit.servers import raw_server
@@ -80,17 +80,17 @@ def gateway(echo: str) -> Iterator[Gateway]:
     }
     with Gateway(config, admin=True) as started:
         Path(started.folder, "say.sh").write_text('echo "said $1"\n')
-        api = Api(started)
+        api = AdminApi(started)
         wait_until(lambda: api.status("first") == api.status("second") == "connected")
         yield started
 
 
 @pytest.fixture
-def api(gateway: Gateway) -> Api:
-    return Api(gateway)
+def api(gateway: Gateway) -> AdminApi:
+    return AdminApi(gateway)
 
 
-def test_commands_are_told_with_what_they_do_and_cost(api: Api) -> None:
+def test_commands_are_told_with_what_they_do_and_cost(api: AdminApi) -> None:
     rows = {row["name"]: row for row in api.get("/api/commands")["commands"]}
     assert rows["look"]["summary"].startswith("GET http://127.0.0.1") and rows["look"]["summary"].endswith(
         "/find/{what}"
@@ -103,7 +103,7 @@ def test_commands_are_told_with_what_they_do_and_cost(api: Api) -> None:
     assert missing.status == 404 and "'look'" in missing.json["error"]["hint"]
 
 
-def test_a_dry_trial_resolves_the_request_masks_its_secrets_and_sends_nothing(api: Api) -> None:
+def test_a_dry_trial_resolves_the_request_masks_its_secrets_and_sends_nothing(api: AdminApi) -> None:
     Echo.seen.clear()
     answer = api.ask("POST", "/api/commands/look/test", {"arguments": {"what": "a/b ?"}, "dry": True})
     resolved = answer.json["resolved"]
@@ -112,7 +112,7 @@ def test_a_dry_trial_resolves_the_request_masks_its_secrets_and_sends_nothing(ap
     assert TOKEN not in answer.text and HEADER not in answer.text and Echo.seen == []
 
 
-def test_a_trial_runs_as_a_call_would_and_tells_no_secret(api: Api) -> None:
+def test_a_trial_runs_as_a_call_would_and_tells_no_secret(api: AdminApi) -> None:
     answer = api.ask("POST", "/api/commands/look/test", {"arguments": {"what": "here"}})
     assert answer.json["ok"] and Echo.seen[-1] == "/find/here" and answer.json["ms"] >= 0
     assert "/find/here" in answer.json["result"]["content"][0]["text"] and TOKEN not in answer.text
@@ -120,7 +120,7 @@ def test_a_trial_runs_as_a_call_would_and_tells_no_secret(api: Api) -> None:
     assert not wrong["ok"] and "what" in wrong["error"] and wrong["path"] == "arguments"
 
 
-def test_a_script_is_resolved_to_its_words_and_run(api: Api, gateway: Gateway) -> None:
+def test_a_script_is_resolved_to_its_words_and_run(api: AdminApi, gateway: Gateway) -> None:
     dry = api.ask("POST", "/api/commands/say/test", {"arguments": {"word": "a b; rm"}, "dry": True}).json
     assert dry["resolved"]["argv"][-2:] == [str(gateway.folder / "say.sh"), "a b; rm"]
     assert dry["resolved"]["env"] == {"MY_TOKEN": MASK}
@@ -128,7 +128,7 @@ def test_a_script_is_resolved_to_its_words_and_run(api: Api, gateway: Gateway) -
     assert ran["ok"] and "said yes" in ran["result"]["content"][0]["text"]
 
 
-def test_a_script_outside_of_the_allowed_folders_is_not_run_by_a_trial_either(api: Api, tmp_path: Path) -> None:
+def test_a_script_outside_of_the_allowed_folders_is_not_run_by_a_trial_either(api: AdminApi, tmp_path: Path) -> None:
     """SEC-3"""
     outside = tmp_path / "out.sh"
     outside.write_text("echo ran\n")
@@ -139,7 +139,7 @@ def test_a_script_outside_of_the_allowed_folders_is_not_run_by_a_trial_either(ap
         assert "ran" not in json.dumps(answer.json.get("result"))
 
 
-def test_a_private_address_is_not_reached_by_a_trial_either(api: Api, echo: str) -> None:
+def test_a_private_address_is_not_reached_by_a_trial_either(api: AdminApi, echo: str) -> None:
     """SEC-4"""
     Echo.seen.clear()
     entry = {"name": "out", "type": "http", "http": {"url": f"{echo}/private", "max_retries": 0}}
@@ -147,7 +147,7 @@ def test_a_private_address_is_not_reached_by_a_trial_either(api: Api, echo: str)
     assert not tried["ok"] and "allow_private" in tried["result"]["content"][0]["text"] and Echo.seen == []
 
 
-def test_a_rule_counts_for_a_trial_too(api: Api, echo: str) -> None:
+def test_a_rule_counts_for_a_trial_too(api: AdminApi, echo: str) -> None:
     """SEC-7"""
     Echo.seen.clear()
     entry = {"name": "forbidden", "type": "http", "http": {"url": f"{echo}/no", "allow_private": True}}
@@ -155,7 +155,7 @@ def test_a_rule_counts_for_a_trial_too(api: Api, echo: str) -> None:
     assert not tried["ok"] and "not today" in tried["error"] and Echo.seen == []
 
 
-def test_a_trial_of_an_unsaved_command_keeps_masked_secrets(api: Api) -> None:
+def test_a_trial_of_an_unsaved_command_keeps_masked_secrets(api: AdminApi) -> None:
     entry = api.get("/api/commands/look")["entry"]
     entry["http"]["url"] = entry["http"]["url"].replace("/find/", "/other/")
     answer = api.ask("POST", "/api/commands/test", {"entry": entry, "arguments": {"what": "x"}})
@@ -163,7 +163,9 @@ def test_a_trial_of_an_unsaved_command_keeps_masked_secrets(api: Api) -> None:
     assert "/find/" in api.get("/api/commands/look")["summary"]
 
 
-def test_a_command_that_is_added_switched_and_removed_is_a_tool_at_once(api: Api, gateway: Gateway, echo: str) -> None:
+def test_a_command_that_is_added_switched_and_removed_is_a_tool_at_once(
+    api: AdminApi, gateway: Gateway, echo: str
+) -> None:
     session = Session(gateway.port)
     entry = {"name": "more", "type": "http", "http": {"url": f"{echo}/more", "allow_private": True}}
     assert api.change("POST", "/api/commands", entry).status == 201
@@ -178,7 +180,7 @@ def test_a_command_that_is_added_switched_and_removed_is_a_tool_at_once(api: Api
     assert bad.status == 422 and "http.metod" in [each["path"] for each in bad.json["error"]["errors"]]
 
 
-def test_operations_of_a_document_are_listed_and_those_picked_made_into_entries(api: Api) -> None:
+def test_operations_of_a_document_are_listed_and_those_picked_made_into_entries(api: AdminApi) -> None:
     document = {
         "openapi": "3.1.0",
         "info": {"title": "Pets", "version": "1"},
@@ -215,12 +217,12 @@ def test_operations_of_a_document_are_listed_and_those_picked_made_into_entries(
         {"kind": "curl", "url": "https://example.com"},
     ],
 )
-def test_what_cannot_be_imported_is_said(api: Api, wanted: Json) -> None:
+def test_what_cannot_be_imported_is_said(api: AdminApi, wanted: Json) -> None:
     answer = api.ask("POST", "/api/commands/import", wanted)
     assert answer.status == 422 and answer.json["error"]["message"] and "--" not in answer.json["error"]["message"]
 
 
-def test_auth_configs_tell_who_uses_them_and_where_their_secrets_come_from(api: Api) -> None:
+def test_auth_configs_tell_who_uses_them_and_where_their_secrets_come_from(api: AdminApi) -> None:
     answer = api.ask("GET", "/api/auth-configs")
     rows = {row["name"]: row for row in answer.json["auth_configs"]}
     assert rows["account"]["used_by"] == ["command:look"] and rows["account"]["state"] == "ready"
@@ -230,13 +232,13 @@ def test_auth_configs_tell_who_uses_them_and_where_their_secrets_come_from(api: 
     assert api.get("/api/auth-configs/spare")["name"] == "spare"
 
 
-def test_the_kinds_of_auth_say_what_they_need(api: Api) -> None:
+def test_the_kinds_of_auth_say_what_they_need(api: AdminApi) -> None:
     types = {each["type"]: each["fields"] for each in api.get("/api/auth-types")["types"]}
     assert {"api_key", "bearer_token", "basic_auth", "custom_header", "oauth2", "oauth"} <= types.keys()
     assert types["oauth2"]["required"] == ["client_id", "client_secret", "token_url"]
 
 
-def test_an_auth_config_that_is_referred_to_is_not_removed(api: Api) -> None:
+def test_an_auth_config_that_is_referred_to_is_not_removed(api: AdminApi) -> None:
     refused = api.change("DELETE", "/api/auth-configs/account")
     assert (refused.status, refused.code) == (409, "in_use") and "command:look" in refused.json["error"]["hint"]
     api.changed("POST", "/api/auth-configs", {"name": "n", "type": "bearer_token", "bearer_token": {"token": "t" * 20}})
@@ -246,14 +248,14 @@ def test_an_auth_config_that_is_referred_to_is_not_removed(api: Api) -> None:
     assert api.change("DELETE", "/api/auth-configs/m").status == 404
 
 
-def test_a_saved_mask_keeps_the_stored_secret_of_an_auth_config(api: Api, gateway: Gateway) -> None:
+def test_a_saved_mask_keeps_the_stored_secret_of_an_auth_config(api: AdminApi, gateway: Gateway) -> None:
     entry = api.get("/api/auth-configs/account")["entry"]
     api.changed("PUT", "/api/auth-configs/account", entry)
     assert TOKEN in gateway.file.read_text()
     assert api.ask("POST", "/api/commands/look/test", {"arguments": {"what": "again"}}).json["ok"]
 
 
-def test_profiles_tell_what_is_seen_through_them(api: Api, gateway: Gateway) -> None:
+def test_profiles_tell_what_is_seen_through_them(api: AdminApi, gateway: Gateway) -> None:
     told = api.get("/api/profiles")
     narrow, whole = told["profiles"][0], told["default"]
     assert narrow["servers"] == 1 and whole["servers"] == 2 and 0 < narrow["tools"] < whole["tools"]
@@ -270,7 +272,7 @@ def test_a_profile_that_is_being_taken_up_is_not_shown_as_empty(tmp_path: Path) 
     """ADM-2: what is listed beside an entry is what it does, also in the moment in which it is written."""
     go = tmp_path / "go"
     with Gateway({"mcp_servers": [raw_server("first")]}, admin=True) as started, ThreadPoolExecutor() as pool:
-        api = Api(started)
+        api = AdminApi(started)
         wait_until(lambda: api.status("first") == "connected")
         whole = api.get("/api/profiles")["default"]["tools"]
         slow = raw_server("slow", "--start-when", str(go))
@@ -285,7 +287,7 @@ def test_a_profile_that_is_being_taken_up_is_not_shown_as_empty(tmp_path: Path) 
         assert writing.result().status == 200
 
 
-def test_rules_are_told_with_their_lines_and_count_as_soon_as_they_are_saved(api: Api, gateway: Gateway) -> None:
+def test_rules_are_told_with_their_lines_and_count_as_soon_as_they_are_saved(api: AdminApi, gateway: Gateway) -> None:
     """SEC-7"""
     before = api.get("/api/policy")
     assert before["rules"][0]["effect"] == "deny" and before["rules"][0]["source"]["line"] > 1

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.replicas import Store
 from kit.loop import run
+from kit.replicas import RedisServer
 from kit.waiting import until
 from mcpx.admin import events as module
 from mcpx.admin.common_ring import CommonRing
@@ -22,13 +22,13 @@ from mcpx.replicas.replicas import Replicas
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
-    with Store() as store:
+def store() -> Iterator[RedisServer]:
+    with RedisServer() as store:
         yield store
 
 
 @asynccontextmanager
-async def joined(store: Store, name: str) -> AsyncIterator[Replicas]:
+async def joined(store: RedisServer, name: str) -> AsyncIterator[Replicas]:
     replicas = Replicas(parse(store.url), {"MCPX_REPLICA": name}, "test")
     replicas.start()
     try:
@@ -41,7 +41,7 @@ async def joined(store: Store, name: str) -> AsyncIterator[Replicas]:
 
 
 @asynccontextmanager
-async def ring(store: Store, name: str, wanted: list[str]) -> AsyncIterator[CommonRing]:
+async def ring(store: RedisServer, name: str, wanted: list[str]) -> AsyncIterator[CommonRing]:
     async with joined(store, name) as replicas:
         made = CommonRing(replicas, lambda: None, lambda: wanted.append(name))
         try:
@@ -51,7 +51,7 @@ async def ring(store: Store, name: str, wanted: list[str]) -> AsyncIterator[Comm
             await made.close()
 
 
-def test_whoever_ceased_to_tell_begins_again_when_somebody_listens_again(store: Store) -> None:
+def test_whoever_ceased_to_tell_begins_again_when_somebody_listens_again(store: RedisServer) -> None:
     """ADM-4, SCA-2: the listener's replica was paused, or its machine was, for longer than its word is good."""
 
     async def main() -> None:
@@ -75,7 +75,7 @@ def test_whoever_ceased_to_tell_begins_again_when_somebody_listens_again(store: 
     run(main(), 30)
 
 
-def test_two_listeners_that_come_back_at_once_hear_nothing_twice(store: Store) -> None:
+def test_two_listeners_that_come_back_at_once_hear_nothing_twice(store: RedisServer) -> None:
     """ADM-4: one was away for longer; both look into the stream at the same time."""
 
     async def main() -> None:
@@ -96,7 +96,7 @@ def test_two_listeners_that_come_back_at_once_hear_nothing_twice(store: Store) -
 
 
 def test_a_listener_who_comes_while_it_is_asked_whether_there_are_any_is_told_what_happens(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ADM-4: the answer is of the moment before."""
     monkeypatch.setattr(module, "TICK", 0.01)

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import jsonschema_rs
 import pytest
 
-from fixtures.admin import Api
+from kit.admin_api import AdminApi
 from kit.client import Session
 from kit.gateway import Gateway
 from kit.messages import Json
@@ -45,14 +45,14 @@ def still() -> Iterator[Gateway]:
         yield started
 
 
-def text_of(api: Api) -> str:
+def text_of(api: AdminApi) -> str:
     (file,) = api.get("/api/config")["files"]
     return file["text"]
 
 
 def test_the_text_is_shown_without_its_secrets_and_saved_with_them(gateway: Gateway) -> None:
     """CFG-6: a masked value sent back keeps the stored one; comments, order and references stay."""
-    api = Api(gateway)
+    api = AdminApi(gateway)
     told = api.get("/api/config")
     assert told["path"] == str(gateway.file) and told["dialect"] == "native" and told["revision"] == 1
     (file,) = told["files"]
@@ -70,7 +70,7 @@ def test_the_text_is_shown_without_its_secrets_and_saved_with_them(gateway: Gate
 
 def test_several_entries_are_added_in_one_revision_or_none_is(gateway: Gateway) -> None:
     """ADM-2: servers, commands and what they refer to, at once."""
-    api = Api(gateway)
+    api = AdminApi(gateway)
     key = {"name": "key", "type": "bearer_token", "bearer_token": {"token": "${TWO_KEY:-none}"}}
     command = {"name": "look", "type": "http", "http": {"url": "https://example.com", "auth": {"ref": "key"}}}
     server = {"name": "three", "enabled": False, "connection": {"type": "stdio", "command": "three"}}
@@ -99,7 +99,7 @@ def test_several_entries_are_added_in_one_revision_or_none_is(gateway: Gateway) 
 
 @pytest.mark.parametrize("depth", [*range(44, 52), 150, 400, 900])
 def test_what_is_nested_too_deeply_is_a_mistake_with_its_place(still: Gateway, depth: int) -> None:
-    api = Api(still)
+    api = AdminApi(still)
     deep = (
         f"""{{"name": "deep", "connection": {{"type": "http", "url": "http://127.0.0.1:9"}}, "x-deep": {"[" * depth}"""
     )
@@ -122,7 +122,7 @@ def test_what_is_nested_too_deeply_is_a_mistake_with_its_place(still: Gateway, d
 @pytest.mark.parametrize("odd", ["\x1b[2J", "two\nlines", "\x00", "\x9b"])
 def test_a_message_for_the_history_has_no_control_characters(still: Gateway, odd: str) -> None:
     """It is shown in lists, and on terminals."""
-    api, text = Api(still), text_of(Api(still))
+    api, text = AdminApi(still), text_of(AdminApi(still))
     for path, body, place in (
         ("/api/config", {"text": text, "message": odd}, "message"),
         ("/api/config/rollback", {"revision": 1, "message": odd}, "message"),
@@ -134,7 +134,7 @@ def test_a_message_for_the_history_has_no_control_characters(still: Gateway, odd
 
 
 def test_whoever_saves_what_is_no_longer_there_is_told(gateway: Gateway) -> None:
-    api = Api(gateway)
+    api = AdminApi(gateway)
     before, text = api.etag, text_of(api)
     assert api.refused("POST", "/api/config", {"text": text}) == (428, "precondition_required")
     gateway.file.write_text(YAML + "\n# by hand\n")
@@ -143,7 +143,7 @@ def test_whoever_saves_what_is_no_longer_there_is_told(gateway: Gateway) -> None
 
 
 def test_a_dry_run_and_a_plan_change_nothing(still: Gateway) -> None:
-    api = Api(still)
+    api = AdminApi(still)
     text = text_of(api).replace("enabled: false", "enabled: true", 1).replace("127.0.0.1:9", "127.0.0.1:7")
     for path in ("/api/config/plan", "/api/config?dry_run=true"):
         seen = api.post(path, {"text": text})
@@ -154,7 +154,7 @@ def test_a_dry_run_and_a_plan_change_nothing(still: Gateway) -> None:
 
 
 def test_every_mistake_is_told_with_its_place(still: Gateway) -> None:
-    api = Api(still)
+    api = AdminApi(still)
     text = text_of(api).replace("url: http", "ulr: http").replace("name: two", "name: one")
     told = api.post("/api/config/validate", {"text": text})
     assert not told["ok"]
@@ -168,7 +168,7 @@ def test_every_mistake_is_told_with_its_place(still: Gateway) -> None:
 
 
 def test_any_text_is_judged(still: Gateway) -> None:
-    api = Api(still)
+    api = AdminApi(still)
     for text in ("", "\0", "[", "a: [", "- 1", "\t", "mcp_servers: 1", "{" * 2000, "x" * 100_000):
         assert api.post("/api/config/validate", {"text": text})["ok"] is False, text[:20]
         assert api.refused("POST", "/api/config", {"text": text}, If_Match=api.etag)[0] in (409, 422), text[:20]
@@ -176,7 +176,7 @@ def test_any_text_is_judged(still: Gateway) -> None:
 
 
 def test_a_mask_that_stands_for_nothing_is_a_mistake(still: Gateway) -> None:
-    api = Api(still)
+    api = AdminApi(still)
     text = text_of(api) + f"  - {{name: three, connection: {{type: stdio, command: x, env: {{A_TOKEN: '{MASK}'}}}}}}\n"
     told = api.post("/api/config/validate", {"text": text})
     assert not told["ok"] and "A_TOKEN" in told["problems"][0]["path"]
@@ -184,7 +184,7 @@ def test_a_mask_that_stands_for_nothing_is_a_mistake(still: Gateway) -> None:
 
 
 def test_another_file_is_none_of_the_configuration(still: Gateway) -> None:
-    api = Api(still)
+    api = AdminApi(still)
     for file in ("/etc/passwd", "../x.yaml", "\0"):
         assert api.refused("POST", "/api/config/validate", {"text": "a: 1", "file": file}) == (404, "not_found")
     assert api.post("/api/config/validate", {"text": text_of(api), "file": str(still.file)})["ok"]
@@ -192,7 +192,7 @@ def test_another_file_is_none_of_the_configuration(still: Gateway) -> None:
 
 def test_a_file_that_was_refused_is_shown_with_its_mistakes_while_the_last_good_one_runs(gateway: Gateway) -> None:
     """CFG-5."""
-    api = Api(gateway)
+    api = AdminApi(gateway)
     gateway.file.write_text(YAML.replace("type: http", "type: pigeon"))
     answer = api.post("/api/config/reload")
     assert not answer["ok"] and answer["problems"][0]["line"] == 6
@@ -205,7 +205,7 @@ def test_a_file_that_was_refused_is_shown_with_its_mistakes_while_the_last_good_
 
 def test_a_change_beside_a_mistake_that_was_there_before_says_where_it_stands(gateway: Gateway) -> None:
     """CFG-5: whoever switches another server hears of the file, and the overview tells of it, too."""
-    api = Api(gateway)
+    api = AdminApi(gateway)
     loaded = api.get("/api/config")["loaded"]
     gateway.file.write_text(YAML.replace("type: http", "type: pigeon"))
     assert not api.post("/api/config/reload")["ok"]
@@ -221,7 +221,7 @@ def test_a_change_beside_a_mistake_that_was_there_before_says_where_it_stands(ga
 
 def test_history_tells_what_it_was_and_goes_back_as_a_new_revision(gateway: Gateway) -> None:
     """CFG-6: secrets are masked in history and differences, and restored all the same."""
-    api = Api(gateway)
+    api = AdminApi(gateway)
     changed = text_of(api).replace(f"Bearer {MASK}", "Bearer another-9f9f9f9f9f").replace("name: two", "name: second")
     api.post("/api/config", {"text": changed}, If_Match=api.etag, X_Mcpx_Via="ui", X_Mcpx_Author="ada")
     latest = api.get("/api/config/history?limit=1")["revisions"]
@@ -247,7 +247,7 @@ def test_history_tells_what_it_was_and_goes_back_as_a_new_revision(gateway: Gate
 
 
 def test_servers_of_a_clients_file_are_taken_over_and_served_at_once(gateway: Gateway) -> None:
-    api, client = Api(gateway), Session(gateway.port)
+    api, client = AdminApi(gateway), Session(gateway.port)
     connection = everything_server("any")["connection"]
     command, args = connection["command"], connection["args"]
     file = {"mcpServers": {"one": {"command": command, "args": args}, "not-this": {"command": "y"}}}
@@ -276,7 +276,7 @@ auth_configs:
 mcp_servers:
   - {name: x, enabled: false, auth: {ref: key}, connection: {type: http, url: "http://127.0.0.1:9/"}}
 """
-    api = Api(gateway)
+    api = AdminApi(gateway)
     body = {"text": native, "pick": ["x"]}
     api.post("/api/config/import", body, If_Match=api.etag)
     api.post("/api/config/import", body, If_Match=api.etag)
@@ -289,7 +289,7 @@ mcp_servers:
 
 
 def test_what_is_exported_has_variables_in_the_place_of_secrets(still: Gateway) -> None:
-    api = Api(still)
+    api = AdminApi(still)
     for form in ("yaml", "mcp-json"):
         told = api.get(f"/api/config/export?format={form}")
         assert SECRET not in told["text"] and MASK not in told["text"]
@@ -300,7 +300,7 @@ def test_what_is_exported_has_variables_in_the_place_of_secrets(still: Gateway) 
 
 def test_the_schema_is_for_editors_and_the_configuration_is_valid_by_it(still: Gateway) -> None:
     """CFG-8."""
-    schema = Api(still).get("/api/schema")
+    schema = AdminApi(still).get("/api/schema")
     jsonschema_rs.meta.validate(schema)
     server: Json = {"name": "a", "connection": {"type": "stdio", "command": "x"}}
     validator = jsonschema_rs.Draft202012Validator(schema)
@@ -319,7 +319,7 @@ def test_a_folder_of_files_is_shown_file_by_file_and_each_is_written_by_its_name
         file.chmod(0o600)
 
     with Gateway(folder, admin=True) as gateway:
-        api = Api(gateway)
+        api = AdminApi(gateway)
         files = api.get("/api/config")["files"]
         assert [Path(file["path"]).name for file in files] == ["a.yaml", "b.yaml"]
         text = files[1]["text"].replace("command: x", "command: y")
@@ -332,7 +332,7 @@ def test_without_a_file_the_first_change_writes_one(tmp_path: Path, monkeypatch:
     home = {"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path), "MCPX_CONFIG": ""}
     monkeypatch.chdir(tmp_path)
     with Gateway(None, env=home, admin=True) as gateway:
-        api = Api(gateway)
+        api = AdminApi(gateway)
         told = api.get("/api/config")
         assert told["path"] is None and told["files"] == [] and told["would_be"]
         assert api.get("/api/overview")["first_run"]

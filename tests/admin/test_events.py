@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from fixtures.admin import Api
-from fixtures.events import WAIT, Events
+from kit.admin_api import AdminApi
+from kit.admin_events import WAIT, AdminEvents
 from kit.client import Session
 from kit.gateway import Gateway, GatewayProcess
 from kit.http_client import fetch
@@ -39,7 +39,7 @@ def read(gateway: Gateway, path: str) -> Any:
 def test_a_stream_begins_with_hello_and_tells_of_a_call_within_a_second(watched: Gateway) -> None:
     """ADM-4"""
     session = Session(watched.port)
-    with Events(watched) as events:
+    with AdminEvents(watched) as events:
         hello = events.wait_for("hello")
         assert hello.data["run"] and hello.id is not None and hello.id.startswith(hello.data["run"] + "-")
         session.call("one_echo", text="hello")
@@ -51,7 +51,7 @@ def test_a_stream_begins_with_hello_and_tells_of_a_call_within_a_second(watched:
 def test_a_failed_call_is_told_with_its_error_in_one_line(watched: Gateway) -> None:
     """ADM-4"""
     session = Session(watched.port)
-    with Events(watched) as events:
+    with AdminEvents(watched) as events:
         events.wait_for("hello")
         session.call("one_fail", message="first\nsecond  line")
         call = events.wait_for("call", lambda data: data["name"] == "fail")
@@ -61,7 +61,7 @@ def test_a_failed_call_is_told_with_its_error_in_one_line(watched: Gateway) -> N
 
 def test_rates_and_clients_come_while_something_is_called(watched: Gateway) -> None:
     """ADM-4"""
-    with Events(watched) as events:
+    with AdminEvents(watched) as events:
         events.wait_for("hello")
         session = Session(watched.port)
         session.call("two_echo", text="x")
@@ -76,14 +76,14 @@ def test_rates_and_clients_come_while_something_is_called(watched: Gateway) -> N
 def test_after_a_break_a_reader_goes_on_without_loss_and_nothing_comes_twice(watched: Gateway) -> None:
     """ADM-4"""
     session = Session(watched.port)
-    with Events(watched) as events:
+    with AdminEvents(watched) as events:
         events.wait_for("hello")
         session.call("one_echo", text="before")
         events.wait_for("call")
         last = events.last_id
     for number in range(5):
         session.call("one_fail", message=f"missed {number}")
-    with Events(watched, headers={"Last-Event-ID": last}) as again:
+    with AdminEvents(watched, headers={"Last-Event-ID": last}) as again:
         again.wait_for("call", lambda data: data["error"] == "missed 4")
         session.call("one_fail", message="live")
         again.wait_for("call", lambda data: data["error"] == "live")
@@ -91,7 +91,7 @@ def test_after_a_break_a_reader_goes_on_without_loss_and_nothing_comes_twice(wat
         numbers = [event.id for event in again.all if event.id is not None and event.name != "hello"]
     assert told == [*(f"missed {number}" for number in range(5)), "live"]
     assert len(set(numbers)) == len(numbers) and not again.named("reset")
-    with Events(watched, f"/api/events?last_event_id={again.last_id}") as third:
+    with AdminEvents(watched, f"/api/events?last_event_id={again.last_id}") as third:
         third.wait_for("hello")
         session.call("one_fail", message="third")
         third.wait_for("call", lambda data: data["error"] == "third")
@@ -101,7 +101,7 @@ def test_after_a_break_a_reader_goes_on_without_loss_and_nothing_comes_twice(wat
 @pytest.mark.parametrize("last", ["deadbeef-3", "nonsense", "-", "deadbeef-999999999999999999999"])
 def test_who_cannot_be_resumed_is_told_to_begin_anew(watched: Gateway, last: str) -> None:
     """ADM-4"""
-    with Events(watched, headers={"Last-Event-ID": last}) as events:
+    with AdminEvents(watched, headers={"Last-Event-ID": last}) as events:
         events.wait_for("reset")
         assert [event.name for event in events.all[:2]] == ["hello", "reset"]
 
@@ -109,7 +109,7 @@ def test_who_cannot_be_resumed_is_told_to_begin_anew(watched: Gateway, last: str
 def test_a_server_that_dies_and_comes_back_is_told(watched: Gateway) -> None:
     """ADM-4"""
     session = Session(watched.port)
-    with Events(watched) as events:
+    with AdminEvents(watched) as events:
         events.wait_for("hello")
         pid = session.call("two_whoami")["result"]["structuredContent"]["pid"]
         os.kill(pid, signal.SIGKILL)
@@ -122,13 +122,13 @@ def test_a_server_that_dies_and_comes_back_is_told(watched: Gateway) -> None:
 def test_a_changed_configuration_is_told_with_the_servers_and_tools_that_come_and_go() -> None:
     """ADM-4"""
     config: Any = {"mode": "direct", "global": {"hot_reload_interval": 0.1}, "mcp_servers": [raw_server("one")]}
-    with Gateway(config, admin=True) as gateway, Events(gateway) as events:
+    with Gateway(config, admin=True) as gateway, AdminEvents(gateway) as events:
         assert "one_echo" in Session(gateway.port).tools()
         config["mcp_servers"] = [raw_server("other")]
         gateway.file.write_text(json.dumps(config), encoding="utf-8")
         told = events.wait_for("config")
         assert told.data["ok"] and told.data["revision"] == 2 and "other" in told.data["summary"]
-        assert told.data["etag"] == Api(gateway).etag
+        assert told.data["etag"] == AdminApi(gateway).etag
         gone = events.wait_for("status", lambda data: data["gone"])
         assert gone.data["name"] == "one"
         events.wait_for("status", lambda data: data["name"] == "other" and data["status"] == "connected")
@@ -143,7 +143,7 @@ def test_a_call_that_waits_for_approval_is_told() -> None:
     policy = {"rules": [{"effect": "ask", "tools": ["one.fail"]}]}
     with Gateway({"mode": "direct", "mcp_servers": [raw_server("one")], "policy": policy}, admin=True) as gateway:
         session = Session(gateway.port)
-        with Events(gateway) as events:
+        with AdminEvents(gateway) as events:
             events.wait_for("hello")
             session.call("one_fail")
             assert events.wait_for("approvals").data["pending"] == 1
@@ -154,7 +154,7 @@ def test_a_call_that_waits_for_approval_is_told() -> None:
 def test_many_calls_a_second_are_told_in_part_and_the_others_are_counted(watched: Gateway) -> None:
     """ADM-4: none is lost without a word."""
     session = Session(watched.port)
-    with Events(watched) as events:
+    with AdminEvents(watched) as events:
         events.wait_for("hello")
         before = read(watched, "/api/activity")["last"]
         for _ in range(200):
@@ -170,17 +170,17 @@ def test_many_calls_a_second_are_told_in_part_and_the_others_are_counted(watched
 
 def test_no_more_streams_than_a_bound_and_each_that_ends_makes_room(watched: Gateway) -> None:
     """ADM-4"""
-    streams = [Events(watched) for _ in range(64)]
+    streams = [AdminEvents(watched) for _ in range(64)]
     try:
         for stream in streams:
             stream.__enter__()
             assert stream.status == 200
-        with Events(watched) as refused:
+        with AdminEvents(watched) as refused:
             assert refused.status == 503 and refused.error["code"] == "too_many_streams"
         streams.pop().close()
         deadline = time.monotonic() + WAIT
         while time.monotonic() < deadline:
-            with Events(watched) as another:
+            with AdminEvents(watched) as another:
                 if another.status == 200:
                     break
         else:
@@ -206,7 +206,7 @@ def test_a_reader_that_never_reads_holds_nobody_up_and_costs_nothing() -> None:
                 one.connect((url.hostname, url.port))
                 one.sendall(head.encode())
                 deaf.append(one)
-            with Events(gateway) as events:
+            with AdminEvents(gateway) as events:
                 events.wait_for("hello")
                 for number in range(400):
                     session.call("one_fail", message=f"{number} " + "x" * 280)
@@ -221,7 +221,7 @@ def test_logging_out_ends_the_streams_of_that_session_only(watched: Gateway) -> 
     """ADM-6"""
     login = fetch(watched.admin_url, "/api/login", "POST", body={"token": watched.admin_token})
     cookie = login.headers["Set-Cookie"].partition(";")[0]
-    with Events(watched, headers={"Cookie": cookie, "Authorization": None}) as mine, Events(watched) as other:
+    with AdminEvents(watched, headers={"Cookie": cookie, "Authorization": None}) as mine, AdminEvents(watched) as other:
         mine.wait_for("hello")
         other.wait_for("hello")
         out = fetch(watched.admin_url, "/api/logout", "POST", headers={"Cookie": cookie, "X-Mcpx-Csrf": "1"})
@@ -233,7 +233,7 @@ def test_logging_out_ends_the_streams_of_that_session_only(watched: Gateway) -> 
 def test_streams_end_with_the_gateway() -> None:
     """LIF-8"""
     with Gateway({"mcp_servers": []}, admin=True) as gateway:
-        events = Events(gateway).__enter__()
+        events = AdminEvents(gateway).__enter__()
         events.wait_for("hello")
     events.wait_for_end()
     events.close()

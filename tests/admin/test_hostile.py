@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from fixtures.events import Events
+from kit.admin_events import AdminEvents
 from kit.client import Session
 from kit.gateway import Gateway
 from kit.http_client import fetch
@@ -68,7 +68,7 @@ def test_no_answer_breaks(hostile: Gateway, path: str) -> None:
 
 def test_hostile_errors_clients_and_arguments_stay_data(hostile: Gateway) -> None:
     """ADM-4"""
-    with Events(hostile) as events:
+    with AdminEvents(hostile) as events:
         events.wait_for("hello")
         session = Session(hostile.port)
         for odd in ODD:

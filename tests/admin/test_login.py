@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from fixtures.control import control, reloaded
 from kit.command import mcpx
 from kit.gateway import Gateway, GatewayProcess
 from kit.http_client import Reply, fetch
@@ -18,7 +17,7 @@ def follow(gateway: Gateway, url: str, **headers: str) -> Reply:
 
 
 def new_url(gateway: Gateway) -> str:
-    return str(control(gateway, "admin")["url"])
+    return str(gateway.control("admin")["url"])
 
 
 def signed_in(gateway: Gateway, cookie: str) -> bool:
@@ -125,7 +124,7 @@ def test_another_token_in_the_file_counts_at_once_and_ends_what_came_from_the_on
         assert fetch(gateway.admin_url, "/api/session", headers=first).json["by"] == "token"
 
         config["server"] = {"admin_token": "the-second-token-of-them-all"}
-        assert "server.admin_token" in reloaded(gateway, config)["plan"]
+        assert "server.admin_token" in gateway.reload(config)["plan"]
         assert fetch(gateway.admin_url, "/api/session", headers=first).status == 401
         assert not signed_in(gateway, cookie)
         assert follow(gateway, url).headers["location"] == "/#/login?expired=1"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fixtures.admin import Api
+from kit.admin_api import AdminApi
 from kit.gateway import Gateway
 from kit.messages import Json
 from mcpx.admin.desk import About, Desk
@@ -27,12 +27,12 @@ TAKEN: Json = {"name": "github", "enabled": False, "connection": {"type": "stdio
 
 
 @pytest.fixture(scope="module")
-def api() -> Iterator[Api]:
+def api() -> Iterator[AdminApi]:
     with Gateway({"mcp_servers": [TAKEN]}, admin=True) as gateway:
-        yield Api(gateway)
+        yield AdminApi(gateway)
 
 
-def pasted(api: Api, text: str) -> Json:
+def pasted(api: AdminApi, text: str) -> Json:
     return api.post("/api/paste", {"text": text})
 
 
@@ -78,7 +78,7 @@ FILES: dict[str, tuple[str, dict[str, Json]]] = {
 
 
 @pytest.mark.parametrize("shape", FILES)
-def test_a_clients_file_is_recognised(api: Api, shape: str) -> None:
+def test_a_clients_file_is_recognised(api: AdminApi, shape: str) -> None:
     text, wanted = FILES[shape]
     found = pasted(api, text)
     assert found["kind"] == "servers" and connections(found) == wanted
@@ -110,7 +110,7 @@ LINES: dict[str, tuple[str, str, Json]] = {
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_a_command_line_is_recognised(api: Api, line: str) -> None:
+def test_a_command_line_is_recognised(api: AdminApi, line: str) -> None:
     text, name, connection = LINES[line]
     found = pasted(api, text)
     assert found["kind"] == "command_line" and connections(found) == {name: connection}
@@ -120,12 +120,12 @@ ADDRESSES = {"https://h.example/mcp": "http", "https://h.example/sse": "sse", "w
 
 
 @pytest.mark.parametrize("url", ADDRESSES)
-def test_an_address_is_a_server_and_nothing_is_fetched(api: Api, url: str) -> None:
+def test_an_address_is_a_server_and_nothing_is_fetched(api: AdminApi, url: str) -> None:
     found = pasted(api, url)
     assert found["kind"] == "url" and list(connections(found).values()) == [{"type": ADDRESSES[url], "url": url}]
 
 
-def test_an_openapi_document_gives_operations_to_pick_from(api: Api) -> None:
+def test_an_openapi_document_gives_operations_to_pick_from(api: AdminApi) -> None:
     document: Json = {
         "openapi": "3.1.0",
         "info": {"title": "Pets", "version": "1"},
@@ -141,13 +141,13 @@ def test_an_openapi_document_gives_operations_to_pick_from(api: Api) -> None:
     assert pasted(api, "openapi: 3.0.0\ninfo: {title: x}\npaths: {}\n")["kind"] in ("openapi", "nothing")
 
 
-def test_a_curl_line_is_a_command_and_its_secret_a_variable(api: Api) -> None:
+def test_a_curl_line_is_a_command_and_its_secret_a_variable(api: AdminApi) -> None:
     found = pasted(api, "curl https://api.example.com/v1/pets \\\n  -H 'Authorization: Bearer canary-81818181'")
     assert found["kind"] == "curl" and "canary" not in json.dumps(found)
     assert [each["section"] for each in found["entries"]] == ["auth_configs", "commands"]
 
 
-def test_a_literal_secret_stays_in_its_entry_and_a_variable_is_advised(api: Api) -> None:
+def test_a_literal_secret_stays_in_its_entry_and_a_variable_is_advised(api: AdminApi) -> None:
     found = pasted(api, "GITHUB_TOKEN=ghp_0123456789abcdefghijklmnopqrstuvwxyz npx -y gh")
     (entry,) = connections(found).values()
     assert entry["env"]["GITHUB_TOKEN"].startswith("ghp_")
@@ -155,7 +155,7 @@ def test_a_literal_secret_stays_in_its_entry_and_a_variable_is_advised(api: Api)
     assert "${GITHUB_TOKEN}" in warning and "ghp_" not in warning
 
 
-def test_names_are_possible_and_each_is_there_once(api: Api) -> None:
+def test_names_are_possible_and_each_is_there_once(api: AdminApi) -> None:
     """One that the configuration has already is told, with a name that is free."""
     given = {"github": {"command": "x"}, " a\u0007\n": {"command": "y"}, "a": {"command": "z"}}
     text = json.dumps({"mcpServers": given})
@@ -173,12 +173,12 @@ NOTHING = ["", "   ", "How do I add a server?", "你好", "hello there", "{}", "
 
 
 @pytest.mark.parametrize("text", NOTHING)
-def test_anything_else_says_what_would_be_understood(api: Api, text: str) -> None:
+def test_anything_else_says_what_would_be_understood(api: AdminApi, text: str) -> None:
     found = pasted(api, text)
     assert found["kind"] == "nothing" and found["entries"] == [] and "OpenAPI" in found["title"]
 
 
-def test_a_file_that_cannot_be_read_says_where(api: Api) -> None:
+def test_a_file_that_cannot_be_read_says_where(api: AdminApi) -> None:
     found = pasted(api, '{"mcpServers": {\n  "a": {"command" "x"}}}')
     assert found["kind"] == "nothing" and found["warnings"][0].startswith("line 2, column")
 

@@ -172,11 +172,10 @@ def test_other_machines_are_not_let_near_without_a_token_of_ones_own(tmp_path: P
 
 
 def test_a_file_that_takes_the_token_away_is_refused_while_others_can_reach_it() -> None:
-    from fixtures.control import reloaded
 
     config = {"mcp_servers": [], "server": {"admin": {"host": "0.0.0.0"}, "admin_token": "of-sufficient-length-for-it"}}
     with Gateway(config, admin=True, env={"MCPX_ADMIN_TOKEN": ""}) as gateway:
-        answer = reloaded(gateway, {"mcp_servers": [], "server": {"admin": {"host": "0.0.0.0"}}})
+        answer = gateway.reload({"mcp_servers": [], "server": {"admin": {"host": "0.0.0.0"}}})
         assert answer["ok"] is False and "MCPX_ADMIN_TOKEN" in answer["problems"][0]
         bearer = {"Authorization": "Bearer of-sufficient-length-for-it"}
         assert fetch(gateway.admin_url, "/api/session", headers=bearer).json["by"] == "token"

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from fixtures.admin import Api, Json
+from kit.admin_api import AdminApi, Json
 from kit.client import Session
 from kit.gateway import GatewayProcess
 from kit.http_client import Reply
@@ -32,17 +32,19 @@ def gateway() -> Iterator[GatewayProcess]:
     first = raw_server("first")
     first["connection"]["env"] = {"API_TOKEN": SECRET, "PLAIN": "seen", "OTHER": "${HOME}"}
     with GatewayProcess({"mcp_servers": [first, raw_server("second")]}, admin=True) as started:
-        api = Api(started)
+        api = AdminApi(started)
         wait_until(lambda: api.status("first") == api.status("second") == "connected")
         yield started
 
 
 @pytest.fixture
-def api(gateway: GatewayProcess) -> Api:
-    return Api(gateway)
+def api(gateway: GatewayProcess) -> AdminApi:
+    return AdminApi(gateway)
 
 
-def test_a_server_is_told_as_it_is_written_and_as_it_is_without_its_secrets(api: Api, gateway: GatewayProcess) -> None:
+def test_a_server_is_told_as_it_is_written_and_as_it_is_without_its_secrets(
+    api: AdminApi, gateway: GatewayProcess
+) -> None:
     """ADM-3"""
     listed = api.ask("GET", "/api/mcp-servers")
     rows = {row["name"]: row for row in listed.json["servers"]}
@@ -57,7 +59,7 @@ def test_a_server_is_told_as_it_is_written_and_as_it_is_without_its_secrets(api:
     assert listed.headers["etag"].startswith('"')
 
 
-def test_an_unknown_server_is_a_404_with_the_one_that_was_meant(api: Api) -> None:
+def test_an_unknown_server_is_a_404_with_the_one_that_was_meant(api: AdminApi) -> None:
     for method, path in (
         ("GET", "/api/mcp-servers/frist"),
         ("GET", "/api/mcp-servers/frist/tools"),
@@ -77,7 +79,7 @@ def test_an_unknown_server_is_a_404_with_the_one_that_was_meant(api: Api) -> Non
 
 
 def test_what_is_added_switched_renamed_and_removed_is_listed_to_a_client_listed(
-    api: Api, gateway: GatewayProcess
+    api: AdminApi, gateway: GatewayProcess
 ) -> None:
     """ADM-3"""
     session = Session(gateway.port)
@@ -102,7 +104,7 @@ def test_what_is_added_switched_renamed_and_removed_is_listed_to_a_client_listed
     listed(False, "other")
 
 
-def test_a_change_needs_to_know_what_it_changes(api: Api, gateway: GatewayProcess) -> None:
+def test_a_change_needs_to_know_what_it_changes(api: AdminApi, gateway: GatewayProcess) -> None:
     """CFG-6: two editors cannot overwrite each other unseen."""
     before = gateway.file.read_bytes()
     entry = api.server("second")["entry"]
@@ -117,7 +119,7 @@ def test_a_change_needs_to_know_what_it_changes(api: Api, gateway: GatewayProces
     assert gateway.file.read_bytes() == before
 
 
-def test_two_that_write_at_once_are_both_told_the_truth(api: Api) -> None:
+def test_two_that_write_at_once_are_both_told_the_truth(api: AdminApi) -> None:
     etag = api.etag
     entry = api.server("second")["entry"]
     answers: list[Reply] = []
@@ -135,7 +137,7 @@ def test_two_that_write_at_once_are_both_told_the_truth(api: Api) -> None:
     api.changed("PUT", "/api/mcp-servers/second", entry)
 
 
-def test_a_dry_run_shows_the_difference_and_changes_nothing(api: Api, gateway: GatewayProcess) -> None:
+def test_a_dry_run_shows_the_difference_and_changes_nothing(api: AdminApi, gateway: GatewayProcess) -> None:
     before = gateway.file.read_bytes()
     entry = api.server("first")["entry"]
     entry["connection"]["env"]["API_TOKEN"] = "another-secret-77"
@@ -150,7 +152,7 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing(api: Api, gateway: G
     assert gateway.file.read_bytes() == before
 
 
-def test_a_masked_secret_stays_what_it_is(api: Api, gateway: GatewayProcess) -> None:
+def test_a_masked_secret_stays_what_it_is(api: AdminApi, gateway: GatewayProcess) -> None:
     entry = api.server("first")["entry"]
     api.changed("PUT", "/api/mcp-servers/first", {**entry, "description": "told"})
     written = json.loads(gateway.file.read_text())["mcp_servers"][0]
@@ -158,7 +160,7 @@ def test_a_masked_secret_stays_what_it_is(api: Api, gateway: GatewayProcess) -> 
     api.changed("PUT", "/api/mcp-servers/first", entry)
 
 
-def test_mistakes_are_told_with_their_places_and_conflicts_as_such(api: Api) -> None:
+def test_mistakes_are_told_with_their_places_and_conflicts_as_such(api: AdminApi) -> None:
     bad = {"name": "new", "connection": {"type": "stdio", "comand": "x"}, "timeout": "soon"}
     answer = api.change("POST", "/api/mcp-servers", bad)
     assert (answer.status, answer.code) == (422, "invalid_config")
@@ -175,7 +177,7 @@ def test_mistakes_are_told_with_their_places_and_conflicts_as_such(api: Api) -> 
         assert api.change("POST", "/api/mcp-servers", raw_server(name)).status == 422
 
 
-def test_a_trial_connects_beside_what_runs_and_leaves_nothing(api: Api, gateway: GatewayProcess) -> None:
+def test_a_trial_connects_beside_what_runs_and_leaves_nothing(api: AdminApi, gateway: GatewayProcess) -> None:
     children = descendants(gateway.process.pid)
     tried = api.ask("POST", "/api/mcp-servers/first/test").json
     assert tried["ok"] and tried["protocol"] and tried["tools"] and tried["seconds"] > 0
@@ -187,7 +189,7 @@ def test_a_trial_connects_beside_what_runs_and_leaves_nothing(api: Api, gateway:
     assert api.ask("GET", "/api/mcp-servers/unsaved").status == 404
 
 
-def test_a_trial_takes_the_secrets_that_are_masked_from_what_is_saved_and_tells_none(api: Api) -> None:
+def test_a_trial_takes_the_secrets_that_are_masked_from_what_is_saved_and_tells_none(api: AdminApi) -> None:
     code = "import os, sys; sys.exit('it has ' + os.environ['API_TOKEN'] + ' and ' + os.environ['PLAIN'])"
     entry = api.server("first")["entry"]
     entry["connection"] |= {"command": sys.executable, "args": ["-c", code]}
@@ -213,26 +215,26 @@ def test_a_trial_takes_the_secrets_that_are_masked_from_what_is_saved_and_tells_
         ({"type": "http", "url": "http://no-such-host.invalid/mcp"}, "no host named no-such-host.invalid", "spelling"),
     ],
 )  # fmt: skip
-def test_what_does_not_work_is_told_in_plain_words(api: Api, connection: Json, cause: str, fix: str) -> None:
+def test_what_does_not_work_is_told_in_plain_words(api: AdminApi, connection: Json, cause: str, fix: str) -> None:
     entry = {"name": "trial", "connection": connection, "timeout": 10}
     tried = api.ask("POST", "/api/mcp-servers/test", {"entry": entry}).json
     assert not tried["ok"] and cause in tried["cause"] and fix in tried["fix"], tried
 
 
-def test_words_of_one_program_come_with_what_would_mend_them(api: Api) -> None:
+def test_words_of_one_program_come_with_what_would_mend_them(api: AdminApi) -> None:
     entry = {"name": "trial", "connection": {"type": "stdio", "command": "python3 -m mcp_server"}}
     tried = api.ask("POST", "/api/mcp-servers/test", {"entry": entry}).json
     assert tried["repair"] == {"connection.command": "python3", "connection.args": ["-m", "mcp_server"]}
 
 
-def test_a_variable_that_is_not_set_is_told_by_a_trial(api: Api) -> None:
+def test_a_variable_that_is_not_set_is_told_by_a_trial(api: AdminApi) -> None:
     entry = raw_server("trial")
     entry["connection"]["env"] = {"KEY": "${NOT_SET_ANYWHERE_AT_ALL}"}
     tried = api.ask("POST", "/api/mcp-servers/test", {"entry": entry}).json
     assert not tried["ok"] and "NOT_SET_ANYWHERE_AT_ALL" in tried["error"] and tried["fix"]
 
 
-def test_no_more_than_four_trials_run_at_a_time(api: Api) -> None:
+def test_no_more_than_four_trials_run_at_a_time(api: AdminApi) -> None:
     hanging = {"entry": {**raw_server("mute", "--hang-initialize", "--mute-probe"), "timeout": 3}}
     statuses: list[int] = []
 
@@ -247,21 +249,21 @@ def test_no_more_than_four_trials_run_at_a_time(api: Api) -> None:
     assert sorted(statuses) == [200, 200, 200, 200, 429, 429]
 
 
-def test_a_trial_that_nobody_waits_for_any_more_is_an_answer_the_document_knows(api: Api) -> None:
+def test_a_trial_that_nobody_waits_for_any_more_is_an_answer_the_document_knows(api: AdminApi) -> None:
     paths = api.get("/api/openapi.json")["paths"]
     for section in ("mcp-servers", "commands"):
         for path in ("test", "{name}/test"):
             assert "408" in paths[f"/api/{section}/{path}"]["post"]["responses"]
 
 
-def test_the_tools_of_a_server_are_told_with_their_cost(api: Api) -> None:
+def test_the_tools_of_a_server_are_told_with_their_cost(api: AdminApi) -> None:
     told = api.get("/api/mcp-servers/first/tools")
     assert told["total"] == len(told["tools"]) == api.server("first")["tools_count"]
     assert all(tool["server"] == "first" and tool["tokens"] > 0 for tool in told["tools"])
     assert told["tokens"] == sum(tool["tokens"] for tool in told["tools"])
 
 
-def test_connecting_anew_starts_another_process_and_calls_go_on(api: Api, gateway: GatewayProcess) -> None:
+def test_connecting_anew_starts_another_process_and_calls_go_on(api: AdminApi, gateway: GatewayProcess) -> None:
     children = descendants(gateway.process.pid)
     answer = api.ask("POST", "/api/mcp-servers/second/reconnect")
     assert answer.status == 200 and answer.json["status"] in ("connecting", "connected")
@@ -270,7 +272,7 @@ def test_connecting_anew_starts_another_process_and_calls_go_on(api: Api, gatewa
     assert Session(gateway.port).tools()
 
 
-def test_connecting_anew_again_and_again_beside_reloads_ends_well(api: Api, gateway: GatewayProcess) -> None:
+def test_connecting_anew_again_and_again_beside_reloads_ends_well(api: AdminApi, gateway: GatewayProcess) -> None:
     def press() -> None:
         for _ in range(5):
             assert api.ask("POST", "/api/mcp-servers/second/reconnect").status == 200
@@ -290,7 +292,7 @@ def test_connecting_anew_again_and_again_beside_reloads_ends_well(api: Api, gate
 
 
 def test_a_call_that_runs_while_its_server_is_connected_anew_is_answered_all_the_same(
-    api: Api, gateway: GatewayProcess
+    api: AdminApi, gateway: GatewayProcess
 ) -> None:
     session = Session(gateway.port)
     with session.start_call("second_sleep", seconds=60) as stream:
@@ -302,7 +304,7 @@ def test_a_call_that_runs_while_its_server_is_connected_anew_is_answered_all_the
     assert "error" not in session.call("second_whoami")
 
 
-def test_one_that_pauses_or_sleeps_is_tried_at_once(api: Api, tmp_path: Path) -> None:
+def test_one_that_pauses_or_sleeps_is_tried_at_once(api: AdminApi, tmp_path: Path) -> None:
     code = f"open({str(tmp_path / 'tries')!r}, 'a').write('x'); raise SystemExit(1)"
     api.changed("POST", "/api/mcp-servers", script("down", code, retry_delay=50, max_retries=9))
     api.changed("POST", "/api/mcp-servers", raw_server("lazy", lazy=True, idle_timeout=0.2))
@@ -328,14 +330,14 @@ def test_one_that_pauses_or_sleeps_is_tried_at_once(api: Api, tmp_path: Path) ->
         api.changed("DELETE", f"/api/mcp-servers/{name}")
 
 
-def test_a_server_that_is_off_is_not_connected_anew(api: Api) -> None:
+def test_a_server_that_is_off_is_not_connected_anew(api: AdminApi) -> None:
     api.changed("POST", "/api/mcp-servers", {**raw_server("off"), "enabled": False})
     answer = api.ask("POST", "/api/mcp-servers/off/reconnect")
     assert (answer.status, answer.code) == (409, "disabled")
     api.changed("DELETE", "/api/mcp-servers/off")
 
 
-def test_what_a_server_printed_over_several_lives_is_told_line_by_line(api: Api) -> None:
+def test_what_a_server_printed_over_several_lives_is_told_line_by_line(api: AdminApi) -> None:
     code = f"import sys; print('life \\x1b[31mbegan\\x1b[0m with {SECRET}', file=sys.stderr); sys.exit(3)"
     api.changed("POST", "/api/mcp-servers", script("loud", code, retry_delay=0.1))
 
@@ -358,19 +360,19 @@ def test_what_a_server_printed_over_several_lives_is_told_line_by_line(api: Api)
     assert api.ask("GET", "/api/mcp-servers/loud/logs").status == 404
 
 
-def test_the_states_of_a_server_follow_one_another(api: Api) -> None:
+def test_the_states_of_a_server_follow_one_another(api: AdminApi) -> None:
     spans = api.get("/api/mcp-servers/first/health")["spans"]
     assert [span["status"] for span in spans][:2] == ["connecting", "connected"]
     assert all(one["end"] == other["start"] for one, other in pairwise(spans))
     assert spans[-1]["end"] is None
 
 
-def test_who_need_not_sign_in_is_told_so(api: Api) -> None:
+def test_who_need_not_sign_in_is_told_so(api: AdminApi) -> None:
     assert api.ask("POST", "/api/mcp-servers/first/sign-in").json["state"] == "not_needed"
     assert api.ask("DELETE", "/api/mcp-servers/first/sign-in").status == 409
 
 
-def test_hostile_texts_stay_texts(api: Api) -> None:
+def test_hostile_texts_stay_texts(api: AdminApi) -> None:
     name = "<img src=x onerror=alert(1)> {{7*7}}"
     api.changed("POST", "/api/mcp-servers", script(name, "import sys; sys.exit('</script>')"))
     assert api.server(name)["name"] == name

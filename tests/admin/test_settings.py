@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.admin import Api
-from fixtures.control import reloaded
+from kit.admin_api import AdminApi
 from kit.command import mcpx, mcpx_process
 from kit.gateway import Gateway
 from kit.http_client import Reply, fetch
@@ -28,7 +27,7 @@ def test_only_the_addresses_that_are_named_come_in_and_a_change_counts_at_once()
             assert (answer.status, answer.code) == (403, "forbidden_address")
         forged = {"X-Forwarded-For": "192.0.2.1", "Forwarded": "for=192.0.2.1"}
         assert fetch(gateway.admin_url, "/api/session", headers=forged).status == 403
-        assert "server.admin.allowed_ips" in reloaded(gateway, config(allowed_ips=["127.0.0.0/8"]))["plan"]
+        assert "server.admin.allowed_ips" in gateway.reload(config(allowed_ips=["127.0.0.0/8"]))["plan"]
         assert fetch(gateway.admin_url, "/api/session").status == 200
 
 
@@ -36,7 +35,7 @@ def test_a_change_that_would_shut_out_whoever_makes_it_is_refused_unless_it_is_m
     """ADM-6: a list of addresses, names or pages without one's own; a token that is taken away."""
     hosts = config(allowed_hosts=["mcpx.example"], cors_origins=[PAGE])
     with Gateway(hosts, admin=True) as gateway:
-        api = Api(gateway)
+        api = AdminApi(gateway)
 
         def write(wanted: Any, query: str = "", **headers: str) -> Reply:
             return api.ask("POST", f"/api/config{query}", {"text": json.dumps(wanted)}, if_match="*", **headers)
@@ -69,7 +68,7 @@ def test_a_token_that_is_taken_away_or_changed_is_told_before_it_is_saved() -> N
     first, second = "first-of-the-tokens-7", "second-of-the-tokens-8"
     with Gateway(tokens(first), admin=True, env={"MCPX_ADMIN_TOKEN": ""}) as gateway:
         gateway.admin_token = first
-        api = Api(gateway)
+        api = AdminApi(gateway)
         refused = api.ask("POST", "/api/config", {"text": json.dumps(tokens(None))}, if_match="*")
         assert (refused.code, refused.error["path"]) == ("would_lock_you_out", "server.admin_token")
         look = api.ask("POST", "/api/config/plan", {"text": json.dumps(tokens(second))})

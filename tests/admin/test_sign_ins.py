@@ -1,7 +1,7 @@
 """ADM-2, section 6: somebody signs in to a server, and out of it, by way of the API."""
 
 from auth.authserver import AuthServer, open_as_browser
-from fixtures.admin import Api
+from kit.admin_api import AdminApi
 from kit.gateway import Gateway
 from kit.waiting import wait_until
 
@@ -10,7 +10,7 @@ def test_a_server_is_signed_in_to_and_out_of() -> None:
     with AuthServer() as site:
         server = {"name": "guarded", "connection": {"type": "http", "url": site.url}}
         with Gateway({"mcp_servers": [server]}, admin=True) as gateway:
-            api = Api(gateway)
+            api = AdminApi(gateway)
             wait_until(lambda: api.status("guarded") == "needs_auth")
             detail = api.server("guarded")
             assert "who asks" in detail["cause"] and "sign in" in detail["fix"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.admin import Api
+from kit.admin_api import AdminApi
 from kit.client import Session
 from kit.gateway import Gateway
 from kit.messages import Json
@@ -34,18 +34,18 @@ CONFIG: Json = {
 
 
 @pytest.fixture(scope="module")
-def api() -> Iterator[Api]:
+def api() -> Iterator[AdminApi]:
     with Gateway(CONFIG, admin=True) as gateway:
         client = Session(gateway.port, headers={"Authorization": "Bearer t-ada-1"})
         assert wait_until(client.tools)
-        yield Api(gateway)
+        yield AdminApi(gateway)
 
 
-def asked(api: Api, tool: str = "box.echo", **more: Any) -> Json:
+def asked(api: AdminApi, tool: str = "box.echo", **more: Any) -> Json:
     return api.post("/api/policy/simulate", {"tool": tool, **more})
 
 
-def test_the_rule_that_decides_is_told_with_its_number_and_its_line(api: Api) -> None:
+def test_the_rule_that_decides_is_told_with_its_number_and_its_line(api: AdminApi) -> None:
     for text, effect, rule in (("hello", "allow", 3), ("secret plan", "deny", 1)):
         verdict = asked(api, arguments={"text": text}, principal="ada", profile="team")
         assert (verdict["effect"], verdict["rule"], verdict["seen"]) == (effect, rule, True)
@@ -56,7 +56,7 @@ def test_the_rule_that_decides_is_told_with_its_number_and_its_line(api: Api) ->
     assert "(not that)" in " ".join(asked(api, arguments={"text": "secret"})["because"])
 
 
-def test_who_calls_and_what_with_makes_the_difference(api: Api) -> None:
+def test_who_calls_and_what_with_makes_the_difference(api: AdminApi) -> None:
     assert asked(api, arguments={"text": "ask me"}, principal="ada", profile="team")["effect"] == "ask"
     assert asked(api, arguments={"text": "ask me"})["effect"] == "allow"
     either = asked(api)
@@ -67,13 +67,13 @@ def test_who_calls_and_what_with_makes_the_difference(api: Api) -> None:
     assert (unseen["effect"], unseen["seen"], unseen["rule"], unseen["source"]) == ("deny", False, None, None)
 
 
-def test_whoever_never_comes_there_is_told_so(api: Api) -> None:
+def test_whoever_never_comes_there_is_told_so(api: AdminApi) -> None:
     assert "never comes there" in asked(api, principal="ada")["outside"]
     assert asked(api, principal="ada", profile="team")["outside"] is None
     assert "no token" in asked(api, principal="grace")["outside"]
 
 
-def test_a_policy_that_is_not_saved_is_tried_and_not_kept(api: Api) -> None:
+def test_a_policy_that_is_not_saved_is_tried_and_not_kept(api: AdminApi) -> None:
     policy: Json = {"default": "deny", "rules": [{"effect": "ask", "servers": ["box"]}]}
     verdict = asked(api, policy=policy)
     assert (verdict["effect"], verdict["rule"], verdict["source"]) == ("ask", 1, None)
@@ -85,12 +85,12 @@ def test_a_policy_that_is_not_saved_is_tried_and_not_kept(api: Api) -> None:
     assert paths == {"policy.rules[0].effect", "policy.rules[1].servers[0]"}
 
 
-def test_a_tool_of_a_server_that_is_down_is_judged_by_its_name(api: Api) -> None:
+def test_a_tool_of_a_server_that_is_down_is_judged_by_its_name(api: AdminApi) -> None:
     verdict = asked(api, "down.anything")
     assert verdict["effect"] == "allow" and "judged by its name alone" in verdict["because"][-1]
 
 
-def test_what_is_not_there_is_not_found_with_what_was_meant(api: Api) -> None:
+def test_what_is_not_there_is_not_found_with_what_was_meant(api: AdminApi) -> None:
     answer = api.ask("POST", "/api/policy/simulate", {"tool": "box_ecko"})
     assert (answer.status, answer.code, answer.error["path"]) == (404, "not_found", "tool")
     assert "box" in answer.error["hint"]
@@ -98,7 +98,7 @@ def test_what_is_not_there_is_not_found_with_what_was_meant(api: Api) -> None:
     assert api.refused("POST", "/api/policy/simulate", {"tool": ["x"]}) == (422, "invalid")
 
 
-def test_strange_questions_get_an_answer(api: Api) -> None:
+def test_strange_questions_get_an_answer(api: AdminApi) -> None:
     deep: Any = "x"
     for _ in range(60):
         deep = {"a": [deep]}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fixtures.admin import Api
+from kit.admin_api import AdminApi
 from kit.client import Session
 from kit.gateway import Gateway, GatewayProcess
 from kit.messages import Json
@@ -20,15 +20,15 @@ CONFIG: Json = {
 
 
 @pytest.fixture
-def api() -> Iterator[Api]:
+def api() -> Iterator[AdminApi]:
     with GatewayProcess(CONFIG, admin=True) as gateway:
-        yield Api(gateway)
+        yield AdminApi(gateway)
 
 
 def test_a_token_that_is_made_lets_in_and_one_that_is_revoked_ends_its_sessions() -> None:
     """SEC-1: as with `mcpx token`."""
     with Gateway(CONFIG, admin=True) as gateway:
-        api = Api(gateway)
+        api = AdminApi(gateway)
         made = api.post("/api/tokens", {"name": "laptop", "expires_in_days": 30}, 201)
         bearer = {"Authorization": f"Bearer {made['token']}"}
         client = wait_until(lambda: _session(gateway, bearer))
@@ -48,7 +48,7 @@ def _session(gateway: Gateway, headers: dict[str, str]) -> Session | None:
         return None
 
 
-def test_tokens_of_the_configuration_are_named_and_stay(api: Api) -> None:
+def test_tokens_of_the_configuration_are_named_and_stay(api: AdminApi) -> None:
     told = api.get("/api/tokens")
     assert told["required"] is True and told["type"] == "bearer"
     (row,) = told["tokens"]
@@ -64,7 +64,7 @@ def test_tokens_of_the_configuration_are_named_and_stay(api: Api) -> None:
     assert api.refused("DELETE", "/api/tokens/fixed") == (409, "in_config")
 
 
-def test_what_is_no_token_is_refused_with_what_is_wrong(api: Api) -> None:
+def test_what_is_no_token_is_refused_with_what_is_wrong(api: AdminApi) -> None:
     def made(**body: object) -> tuple[int, str]:
         return api.refused("POST", "/api/tokens", body)
 

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from behaviour.load import cpu_of
-from fixtures.admin import Api
-from fixtures.events import Events
+from kit.admin_api import AdminApi
+from kit.admin_events import AdminEvents
 from kit.client import Session
 from kit.gateway import Gateway, GatewayProcess
 from kit.http_client import Reply, fetch
@@ -134,7 +134,7 @@ def test_rules_and_the_audit_trail_count_for_the_owner_too(desk: Gateway) -> Non
 def test_progress_comes_as_events_and_the_result_last(desk: Gateway) -> None:
     """ADM-5"""
     body = {"arguments": {"steps": 3}}
-    with Events(desk, "/api/tools/all_progress/call", method="POST", body=body) as events:
+    with AdminEvents(desk, "/api/tools/all_progress/call", method="POST", body=body) as events:
         result = events.wait_for("result")
         events.wait_for_end()
     assert [event.data["progress"] for event in events.named("progress")] == [1, 2, 3]
@@ -147,7 +147,7 @@ def test_a_question_is_declined_and_told(desk: Gateway) -> None:
     person = Session(desk.port, capabilities={"elicitation": {}})
     assert person.call("all_echo", text="x")["result"]
     body = {"arguments": {"message": "may I?"}}
-    with Events(desk, "/api/tools/all_elicit/call", method="POST", body=body) as events:
+    with AdminEvents(desk, "/api/tools/all_elicit/call", method="POST", body=body) as events:
         result = events.wait_for("result")
         question = events.wait_for("question")
     assert question.data == {
@@ -162,7 +162,7 @@ def test_a_question_is_declined_and_told(desk: Gateway) -> None:
 def test_a_call_is_cancelled_by_its_id(desk: Gateway) -> None:
     """ADM-5"""
     body = {"arguments": {"seconds": 60}, "call_id": "mine"}
-    with Events(desk, "/api/tools/all_slow/call", method="POST", body=body) as events:
+    with AdminEvents(desk, "/api/tools/all_slow/call", method="POST", body=body) as events:
         events.wait_for("progress")
         assert call(desk, "raw_echo", call_id="mine").status == 409
         gone = fetch(desk.admin_url, "/api/calls/mine", "DELETE", desk.admin_headers)
@@ -246,7 +246,7 @@ def test_a_list_is_of_what_there_is_now_and_for_whom_it_was_asked() -> None:
     """ADM-5: a list is made once for each catalog, and never shown for another."""
     config = {"mcp_servers": [raw_server("one"), raw_server("two")], "profiles": [{"name": "few", "servers": ["two"]}]}
     with Gateway(config, admin=True) as gateway:
-        api = Api(gateway)
+        api = AdminApi(gateway)
 
         def servers(query: str = "") -> set[str]:
             told = api.get(f"/api/tools{query}")

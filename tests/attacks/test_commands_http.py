@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from behaviour.compact import Json, Visitor
-from fixtures.api import Api, Asked, Said
 from kit.gateway import GatewayProcess
+from kit.http_api import ApiRequest, ApiResponse, HttpApi
 from kit.process_tree import peak_memory
 
 MIB = 2**20
@@ -75,7 +75,7 @@ def http(name: str, url: str, parameters: list[Json] | None = None, **keys: Any)
 @contextmanager
 def besieged(*commands: Json, **more: Any) -> Iterator[tuple[GatewayProcess, Callable[[], float]]]:
     """A gateway with these commands and one that is well; and how long a call of that one takes."""
-    with Api() as well:
+    with HttpApi() as well:
         well.otherwise(lambda asked: {"well": True})
         env = more.pop("env", {})
         with GatewayProcess({"commands": [*commands, http("well", f"{well.url}/well")], **more}, env=env) as gateway:
@@ -107,7 +107,7 @@ def test_a_value_stays_in_its_place_whatever_it_holds() -> None:
         "form": {"body": {"v": "{v}"}, "body_format": "form"},
         "jsontext": {"body": '{"v": "{v}", "fixed": true}', "body_format": "json"},
     }
-    with Api() as api:
+    with HttpApi() as api:
         api.otherwise(lambda asked: {"ok": True})
         parameters = [{"name": "v", "required": True}, {"name": "other"}]
         url = f"{api.url}/v1/users/{{v}}/posts?q={{v}}&fixed=1"
@@ -132,7 +132,7 @@ def test_a_value_stays_in_its_place_whatever_it_holds() -> None:
                     self_contained(asked, tool, value)
 
 
-def self_contained(asked: Asked, tool: str, value: str) -> None:
+def self_contained(asked: ApiRequest, tool: str, value: str) -> None:
     assert len(asked.all("host")) == 1
     assert {name.lower() for name, _ in asked.headers} <= HEADERS
     if tool in ("q", "h"):
@@ -154,7 +154,7 @@ def self_contained(asked: Asked, tool: str, value: str) -> None:
 
 def test_only_values_that_a_path_or_a_header_can_never_hold_are_refused() -> None:
     """SEC-4: the rest is encoded, and arrives."""
-    with Api() as api:
+    with HttpApi() as api:
         api.otherwise(lambda asked: {"ok": True})
         path = http("p", f"{api.url}/u/{{v}}", [{"name": "v", "required": True}])
         with besieged(path) as (gateway, _):
@@ -181,8 +181,8 @@ def test_a_redirect_takes_no_secret_to_another_origin(status: int) -> None:
         "bearer": {"type": "bearer_token", "bearer_token": {"token": "${K}"}},
         "custom": {"type": "custom_header", "custom_header": {"headers": {"X-Custom": "${K}"}}},
     }
-    with Api() as api, Api() as other:
-        api.otherwise(lambda asked: Said(b"", status, {"Location": f"{other.url}/taken"}))
+    with HttpApi() as api, HttpApi() as other:
+        api.otherwise(lambda asked: ApiResponse(b"", status, {"Location": f"{other.url}/taken"}))
         other.otherwise(lambda asked: {"got": "it"})
         commands = [
             http(way, f"{api.url}/x", auth={"ref": way}, method="POST", body={"a": 1})
@@ -204,7 +204,7 @@ def test_a_redirect_takes_no_secret_to_another_origin(status: int) -> None:
 
 def test_a_redirect_does_not_lead_to_a_private_address_through_a_command_that_may_not_reach_one() -> None:
     """SEC-4: such a command does not reach the first of them either."""
-    with Api() as api:
+    with HttpApi() as api:
         closed = http("closed", f"{api.url}/x", allow_private=False)
         odd = http("odd", f"http://0x7f.1:{api.port}/x", allow_private=False)
         with besieged(closed, odd) as (gateway, _):
@@ -216,8 +216,8 @@ def test_a_redirect_does_not_lead_to_a_private_address_through_a_command_that_ma
 
 def test_redirects_without_end_are_given_up() -> None:
     """SEC-4."""
-    with Api() as api:
-        api.otherwise(lambda asked: Said(b"", 302, {"Location": asked.target + "x"}))
+    with HttpApi() as api:
+        api.otherwise(lambda asked: ApiResponse(b"", 302, {"Location": asked.target + "x"}))
         with besieged(http("it", f"{api.url}/x", max_retries=3, retry_delay=0)) as (gateway, _):
             said = text(Visitor(gateway.port).use("it"))
             assert "redirects" in said
@@ -229,9 +229,9 @@ def test_redirects_without_end_are_given_up() -> None:
 
 def test_a_packed_bomb_is_given_up_at_the_limit() -> None:
     """SEC-4: 200 MB in 200 kB."""
-    with Api() as api:
+    with HttpApi() as api:
         bomb = gzip.compress(b"\0" * (200 * MIB), 1)
-        api.otherwise(lambda asked: Said(bomb, headers={"Content-Encoding": "gzip"}))
+        api.otherwise(lambda asked: ApiResponse(bomb, headers={"Content-Encoding": "gzip"}))
         with besieged(http("it", f"{api.url}/x", max_retries=3)) as (gateway, call):
             before = peak_memory(gateway.process.pid)
             with ThreadPoolExecutor(4) as pool:
@@ -254,8 +254,8 @@ def test_a_body_without_end_is_given_up_at_the_limit() -> None:
         while not stop.is_set():
             yield b"x" * 65536
 
-    with Api() as api:
-        api.otherwise(lambda asked: Said(pieces=endless()))
+    with HttpApi() as api:
+        api.otherwise(lambda asked: ApiResponse(pieces=endless()))
         try:
             with besieged(http("it", f"{api.url}/x", max_response=MIB)) as (gateway, _):
                 said = text(Visitor(gateway.port).use("it"))
@@ -273,12 +273,12 @@ def test_a_server_that_takes_its_time_holds_up_its_own_call_only(part: str) -> N
         while not stop.wait(0.02):
             yield b" "
 
-    def slow(asked: Asked) -> Said:
+    def slow(asked: ApiRequest) -> ApiResponse:
         if part == "head":
             stop.wait(30)
-        return Said(pieces=drops())
+        return ApiResponse(pieces=drops())
 
-    with Api() as api:
+    with HttpApi() as api:
         api.otherwise(slow)
         try:
             with besieged(http("it", f"{api.url}/x", timeout=1, max_retries=3)) as (gateway, call):
@@ -296,8 +296,8 @@ def test_a_server_that_takes_its_time_holds_up_its_own_call_only(part: str) -> N
 
 def test_a_storm_of_refusals_is_not_answered_with_a_storm_of_tries() -> None:
     """SEC-4: `Retry-After: 0` is no order to try for ever."""
-    with Api() as api:
-        api.otherwise(lambda asked: Said(b"slow down", 429, {"Retry-After": "0"}))
+    with HttpApi() as api:
+        api.otherwise(lambda asked: ApiResponse(b"slow down", 429, {"Retry-After": "0"}))
         it = http("it", f"{api.url}/x", max_retries=2)
         with besieged(it) as (gateway, call), ThreadPoolExecutor(25) as pool:
             running = [pool.submit(lambda: Visitor(gateway.port).use("it")) for _ in range(50)]
@@ -322,8 +322,8 @@ def laughs() -> bytes:
 def test_xml_of_any_make_holds_nobody_up(xml: Callable[[], bytes]) -> None:
     """SEC-4, SRC-8."""
     body = xml()
-    with Api() as api:
-        api.otherwise(lambda asked: Said(body, headers={"Content-Type": "text/xml"}))
+    with HttpApi() as api:
+        api.otherwise(lambda asked: ApiResponse(body, headers={"Content-Type": "text/xml"}))
         it = http("it", f"{api.url}/x", response_format="xml", max_response=11 * MIB, result="r.a[0]")
         with besieged(it) as (gateway, call), ThreadPoolExecutor(1) as pool:
             before = peak_memory(gateway.process.pid)
@@ -339,8 +339,8 @@ def test_xml_of_any_make_holds_nobody_up(xml: Callable[[], bytes]) -> None:
 
 def test_what_an_error_says_is_text_without_orders_to_a_terminal() -> None:
     """SEC-4."""
-    with Api() as api:
-        api.otherwise(lambda asked: Said(b"\x1b[2Jgone\r\n\x07\x9b31m\xe2\x80\xae" + b"z" * MIB, 500))
+    with HttpApi() as api:
+        api.otherwise(lambda asked: ApiResponse(b"\x1b[2Jgone\r\n\x07\x9b31m\xe2\x80\xae" + b"z" * MIB, 500))
         with besieged(http("it", f"{api.url}/x")) as (gateway, _):
             said = text(Visitor(gateway.port).use("it"))
             assert said.isprintable() and "gone" in said and len(said) < 2200
@@ -350,9 +350,9 @@ def test_what_an_error_says_is_text_without_orders_to_a_terminal() -> None:
 def test_an_answer_in_an_encoding_that_is_none_for_texts_is_read_as_utf8_at_once(charset: str) -> None:
     """SEC-4, SRC-8: of Python's encodings one takes minutes for a megabyte, others raise or give half characters."""
     bodies = {"/json": b'{"a":"+2AA-"}', "/text": b"a-" + b"b" * MIB, "/error": b"a-" + b"b" * MIB}
-    with Api() as api:
+    with HttpApi() as api:
         api.otherwise(
-            lambda asked: Said(
+            lambda asked: ApiResponse(
                 bodies[asked.path],
                 400 if asked.path == "/error" else 200,
                 {"Content-Type": f"text/plain; charset={charset}"},
@@ -372,8 +372,8 @@ def test_an_answer_in_an_encoding_that_is_none_for_texts_is_read_as_utf8_at_once
 def test_json_of_any_depth_is_an_answer(levels: int, end: str) -> None:
     """SRC-3: as data where it can be written again, else as the text it is."""
     body = ('{"a":' * levels + "1" + "}" * levels + end).encode()
-    with Api() as api:
-        api.otherwise(lambda asked: Said(body, headers={"Content-Type": "application/json"}))
+    with HttpApi() as api:
+        api.otherwise(lambda asked: ApiResponse(body, headers={"Content-Type": "application/json"}))
         with besieged(http("it", f"{api.url}/x")) as (gateway, _):
             result = Visitor(gateway.port).use("it")
             assert not result.get("isError")
@@ -383,8 +383,8 @@ def test_json_of_any_depth_is_an_answer(levels: int, end: str) -> None:
 
 def test_a_secret_in_a_list_of_the_body_is_not_told_back() -> None:
     """SEC-4: an API that says the body back in its error."""
-    with Api() as api:
-        api.otherwise(lambda asked: Said(b"you said " + asked.body, 400))
+    with HttpApi() as api:
+        api.otherwise(lambda asked: ApiResponse(b"you said " + asked.body, 400))
         bodies: list[Any] = [[{"token": CANARY}], {"keys": [CANARY]}]
         made = [http(f"c{at}", f"{api.url}/x", method="POST", body=body) for at, body in enumerate(bodies)]
         with besieged(*made) as (gateway, _):

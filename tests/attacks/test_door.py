@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import pytest
 
-from fixtures.issuer import Issuer, published
 from front.test_guard import asked
 from kit.client import WAIT_SECONDS, Session, Stream, post
 from kit.gateway import GatewayProcess
@@ -21,6 +20,7 @@ from kit.http_client import fetch
 from kit.loop import run
 from kit.messages import Json, initialize_request, modern_headers, modern_request
 from kit.servers import odd_server, raw_server, recorded_messages
+from kit.token_issuer import TokenIssuer, published
 from kit.waiting import wait_until
 from mcpx.config import Token
 from mcpx.front.admission import Admission
@@ -168,7 +168,7 @@ def test_one_odd_key_of_an_issuer_does_not_take_the_others_with_it() -> None:
             {"kty": "oct", "k": "AA"},
         ),
     ]
-    with Issuer() as issuer:
+    with TokenIssuer() as issuer:
         good = [published(key, kid=name, use="sig", alg=kind) for name, (kind, key) in issuer.keys.items()]
         keys = fetched_keys({"keys": [*odd, *good]}, "https://login.example/keys")
         assert len(keys.fitting("first", "ES256")) == 1
@@ -176,7 +176,7 @@ def test_one_odd_key_of_an_issuer_does_not_take_the_others_with_it() -> None:
 
 def test_keys_that_are_moved_from_https_to_http_are_not_taken() -> None:
     """SEC-1: whoever sits between could have put in their own."""
-    with Issuer() as issuer:
+    with TokenIssuer() as issuer:
         good = {"keys": [published(key, kid=name) for name, (_, key) in issuer.keys.items()]}
         assert not fetched_keys(good, "http://login.example/keys")
         assert fetched_keys(good, "https://elsewhere.example/keys")
@@ -200,7 +200,7 @@ def fetched_keys(content: Json, came_from: str) -> Keys:
 
 def test_an_issuer_s_token_without_end_is_refused_and_not_a_failure() -> None:
     """SEC-1."""
-    with Issuer() as issuer, GatewayProcess({"server": {"auth": auth_of(issuer)}}) as gateway:
+    with TokenIssuer() as issuer, GatewayProcess({"server": {"auth": auth_of(issuer)}}) as gateway:
         shown = {"Authorization": f"Bearer {issuer.token('ann', aud=AUDIENCE, exp=10**400)}"}
         assert post(gateway.port, initialize_request(), shown).status == 401
         assert "Traceback" not in gateway.stderr()
@@ -259,7 +259,7 @@ def test_a_stranger_s_large_bodies_take_no_room() -> None:
 
 def test_a_large_request_whose_key_is_not_known_yet_may_come_again() -> None:
     """SEC-1: it has the key fetched."""
-    with Issuer() as issuer, GatewayProcess({"server": {"auth": auth_of(issuer)}}) as gateway:
+    with TokenIssuer() as issuer, GatewayProcess({"server": {"auth": auth_of(issuer)}}) as gateway:
         shown = {"Authorization": f"Bearer {issuer.token('ann', aud=AUDIENCE)}"}
         greeting = initialize_request()
         greeting["params"]["more"] = "x" * 1_000_000
@@ -268,7 +268,7 @@ def test_a_large_request_whose_key_is_not_known_yet_may_come_again() -> None:
         wait_until(lambda: post(gateway.port, greeting, shown).status == 200)
 
 
-def auth_of(issuer: Issuer) -> Json:
+def auth_of(issuer: TokenIssuer) -> Json:
     return {"type": "jwt", "issuer": issuer.url, "audience": AUDIENCE}
 
 
@@ -326,7 +326,10 @@ def test_a_call_that_waits_for_an_answer_ends_with_the_token_of_whoever_made_it(
 
 def test_a_token_for_the_stream_of_2024_is_good_for_its_way_back() -> None:
     """SEC-1: `/sse` is what its metadata call the resource; clients post to `/messages`."""
-    with Issuer() as issuer, GatewayProcess({"server": {"auth": {"type": "jwt", "issuer": issuer.url}}}) as gateway:
+    with (
+        TokenIssuer() as issuer,
+        GatewayProcess({"server": {"auth": {"type": "jwt", "issuer": issuer.url}}}) as gateway,
+    ):
         token = issuer.token("ann", aud=f"http://127.0.0.1:{gateway.port}/sse")
         shown = {"Authorization": f"Bearer {token}"}
         accepted = [("Accept", "text/event-stream"), *shown.items()]

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from auth.test_oauth2 import token
-from fixtures.guarded import Guarded
 from kit.loop import run
+from kit.protected_server import ProtectedServer
 from mcpx.auth.credentials import Purpose
 from mcpx.auth.oauth2 import OAuth2
 from mcpx.model.redaction import Redactor
@@ -18,7 +18,7 @@ def test_a_fetched_token_is_redacted_before_it_is_used() -> None:
     def learn(secrets: Iterable[str]) -> None:
         redactor.learn("auth", secrets)
 
-    async def main(server: Guarded) -> None:
+    async def main(server: ProtectedServer) -> None:
         auth = OAuth2(client_id="client", client_secret=server.secret, token_url=server.token_url)
         made = auth.credentials(Purpose("api", {}, lambda: fetcher, learn=learn))
         try:
@@ -29,5 +29,5 @@ def test_a_fetched_token_is_redacted_before_it_is_used() -> None:
             await made.close()
             await fetcher.close()
 
-    with Guarded() as server:
+    with ProtectedServer() as server:
         run(main(server))

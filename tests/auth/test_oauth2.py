@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.guarded import Guarded, TokenRequest
 from kit.clock import Clock
 from kit.loop import run, yield_to_loop
+from kit.protected_server import ProtectedServer, TokenRequest
 from kit.waiting import until
 from mcpx.auth import oauth2, once
 from mcpx.auth.credentials import Proof, Purpose, Refusal
@@ -25,14 +25,14 @@ UNAUTHORIZED = Refusal(401, 'Bearer error="invalid_token"')
 
 
 @pytest.fixture
-def server() -> Iterator[Guarded]:
-    with Guarded() as guarded:
+def server() -> Iterator[ProtectedServer]:
+    with ProtectedServer() as guarded:
         guarded.secret = CANARY
         yield guarded
 
 
 @asynccontextmanager
-async def credentials(server: Guarded, **fields: Any):
+async def credentials(server: ProtectedServer, **fields: Any):
     fetcher = Fetcher({})
     fields = {"client_id": "client", "client_secret": CANARY, "token_url": server.token_url, **fields}
     made = OAuth2(**fields).credentials(Purpose("api", {}, lambda: fetcher))
@@ -70,7 +70,7 @@ def reply(status: int, headers: list[tuple[str, str]] | None = None, **said: Any
 # --- the request
 
 
-def test_a_token_is_asked_for_by_a_form_with_http_basic(server: Guarded) -> None:
+def test_a_token_is_asked_for_by_a_form_with_http_basic(server: ProtectedServer) -> None:
     """RFC 6749, 2.3.1 and 4.4.2: id and secret are encoded as in a form first."""
     server.client, server.secret = "my client", "a:b/c é+"
 
@@ -90,7 +90,7 @@ def test_a_token_is_asked_for_by_a_form_with_http_basic(server: Guarded) -> None
 
 @pytest.mark.parametrize("status", [400, 401])
 def test_a_server_that_wants_the_secret_in_the_form_gets_it_there_and_from_then_on_at_once(
-    server: Guarded, clock: Clock, status: int
+    server: ProtectedServer, clock: Clock, status: int
 ) -> None:
     server.styles = {"post"}
 
@@ -114,7 +114,7 @@ def test_a_server_that_wants_the_secret_in_the_form_gets_it_there_and_from_then_
 
 
 @pytest.mark.parametrize("style", ["basic", "post"])
-def test_a_way_that_is_configured_is_the_only_one_tried(server: Guarded, style: str) -> None:
+def test_a_way_that_is_configured_is_the_only_one_tried(server: ProtectedServer, style: str) -> None:
     server.styles = {"basic", "post"} - {style}
 
     async def main() -> None:
@@ -129,7 +129,7 @@ def test_a_way_that_is_configured_is_the_only_one_tried(server: Guarded, style: 
 # --- one for all
 
 
-def test_any_number_of_waiting_calls_make_one_request(server: Guarded) -> None:
+def test_any_number_of_waiting_calls_make_one_request(server: ProtectedServer) -> None:
     server.holds_tokens = True
 
     async def main() -> None:
@@ -143,7 +143,7 @@ def test_any_number_of_waiting_calls_make_one_request(server: Guarded) -> None:
     assert len(server.token_requests) == 1
 
 
-def test_a_token_that_has_expired_is_renewed_once_for_all(server: Guarded, clock: Clock) -> None:
+def test_a_token_that_has_expired_is_renewed_once_for_all(server: ProtectedServer, clock: Clock) -> None:
     server.token_life = 100
 
     async def main() -> None:
@@ -158,7 +158,7 @@ def test_a_token_that_has_expired_is_renewed_once_for_all(server: Guarded, clock
     assert len(server.token_requests) == 2
 
 
-def test_a_waiter_that_leaves_changes_nothing_for_the_others(server: Guarded) -> None:
+def test_a_waiter_that_leaves_changes_nothing_for_the_others(server: ProtectedServer) -> None:
     """Whoever came first included."""
     server.holds_tokens = True
 
@@ -176,7 +176,7 @@ def test_a_waiter_that_leaves_changes_nothing_for_the_others(server: Guarded) ->
     assert len(server.token_requests) == 1
 
 
-def test_the_last_waiter_that_leaves_ends_the_request_and_the_next_one_begins_anew(server: Guarded) -> None:
+def test_the_last_waiter_that_leaves_ends_the_request_and_the_next_one_begins_anew(server: ProtectedServer) -> None:
     server.holds_tokens = True
 
     async def main() -> None:
@@ -194,7 +194,7 @@ def test_the_last_waiter_that_leaves_ends_the_request_and_the_next_one_begins_an
     assert len(server.token_requests) == 2
 
 
-def test_calls_go_on_with_a_token_while_it_is_renewed(server: Guarded, clock: Clock) -> None:
+def test_calls_go_on_with_a_token_while_it_is_renewed(server: ProtectedServer, clock: Clock) -> None:
     """A tenth of its life before its end, or a minute; also if renewing fails."""
     server.token_life = 100
 
@@ -233,7 +233,7 @@ def test_calls_go_on_with_a_token_while_it_is_renewed(server: Guarded, clock: Cl
     ],
 )
 def test_a_token_lives_as_long_as_is_said(
-    server: Guarded, clock: Clock, life: Any, valid_at: float | None, over_at: float | None
+    server: ProtectedServer, clock: Clock, life: Any, valid_at: float | None, over_at: float | None
 ) -> None:
     """Nothing said: for ever."""
     server.token_life = life
@@ -255,7 +255,7 @@ def test_a_token_lives_as_long_as_is_said(
 # --- refused by a server
 
 
-def test_a_token_that_a_server_refuses_is_renewed_once_for_all_who_used_it(server: Guarded) -> None:
+def test_a_token_that_a_server_refuses_is_renewed_once_for_all_who_used_it(server: ProtectedServer) -> None:
     async def main() -> None:
         async with credentials(server) as made:
             first = await made.get()
@@ -268,7 +268,7 @@ def test_a_token_that_a_server_refuses_is_renewed_once_for_all_who_used_it(serve
 
 
 def test_a_server_that_refuses_every_token_does_not_make_us_ask_for_them_all_the_time(
-    server: Guarded, clock: Clock
+    server: ProtectedServer, clock: Clock
 ) -> None:
     async def main() -> None:
         async with credentials(server) as made:
@@ -281,7 +281,7 @@ def test_a_server_that_refuses_every_token_does_not_make_us_ask_for_them_all_the
     run(main())
 
 
-def test_a_want_of_scope_is_not_mended_by_another_token(server: Guarded) -> None:
+def test_a_want_of_scope_is_not_mended_by_another_token(server: ProtectedServer) -> None:
     async def main() -> None:
         async with credentials(server) as made:
             proof = await made.get()
@@ -294,7 +294,9 @@ def test_a_want_of_scope_is_not_mended_by_another_token(server: Guarded) -> None
 # --- what goes wrong
 
 
-def test_a_failure_is_everybodys_who_waits_and_not_repeated_before_a_pause(server: Guarded, clock: Clock) -> None:
+def test_a_failure_is_everybodys_who_waits_and_not_repeated_before_a_pause(
+    server: ProtectedServer, clock: Clock
+) -> None:
     server.on_token = reply(500, error="server_error")
 
     async def main() -> None:
@@ -315,7 +317,7 @@ def test_a_failure_is_everybodys_who_waits_and_not_repeated_before_a_pause(serve
     run(main())
 
 
-def test_a_token_server_is_left_alone_for_as_long_as_it_asks(server: Guarded, clock: Clock) -> None:
+def test_a_token_server_is_left_alone_for_as_long_as_it_asks(server: ProtectedServer, clock: Clock) -> None:
     server.on_token = reply(429, [("Retry-After", "20")], error="slow_down")
 
     async def main() -> None:
@@ -349,7 +351,7 @@ def test_a_token_server_is_left_alone_for_as_long_as_it_asks(server: Guarded, cl
     ],
 )
 def test_what_a_token_server_says_instead_of_a_token_is_told_in_a_line(
-    server: Guarded, act: Callable[..., None], said: str
+    server: ProtectedServer, act: Callable[..., None], said: str
 ) -> None:
     """The error names the auth config and the host, and holds no secret."""
     server.on_token = act
@@ -365,7 +367,7 @@ def test_what_a_token_server_says_instead_of_a_token_is_told_in_a_line(
     run(main())
 
 
-def test_the_two_ways_to_show_a_secret_are_told_apart_when_both_fail(server: Guarded) -> None:
+def test_the_two_ways_to_show_a_secret_are_told_apart_when_both_fail(server: ProtectedServer) -> None:
     def act(exchange: Exchange, request: TokenRequest) -> None:
         what = "no basic here" if request.authorization else "wrong secret"
         exchange.reply(401, json.dumps({"error": "invalid_client", "error_description": what}).encode())
@@ -380,7 +382,7 @@ def test_the_two_ways_to_show_a_secret_are_told_apart_when_both_fail(server: Gua
     run(main())
 
 
-def test_a_token_server_that_is_down_is_told_with_its_host(server: Guarded) -> None:
+def test_a_token_server_that_is_down_is_told_with_its_host(server: ProtectedServer) -> None:
     async def main() -> None:
         async with credentials(server, token_url="http://127.0.0.1:9/token") as made:
             with pytest.raises(Unproved, match=r"^auth config 'api': the token server 127\.0\.0\.1:9 cannot be asked"):
@@ -390,7 +392,7 @@ def test_a_token_server_that_is_down_is_told_with_its_host(server: Guarded) -> N
 
 
 def test_a_token_server_that_does_not_answer_is_waited_for_in_measure(
-    server: Guarded, monkeypatch: pytest.MonkeyPatch
+    server: ProtectedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(oauth2, "TIMEOUT", 0.2)
     server.holds_tokens = True
@@ -403,7 +405,7 @@ def test_a_token_server_that_does_not_answer_is_waited_for_in_measure(
     run(main())
 
 
-def test_who_waits_when_it_is_closed_is_told_so(server: Guarded) -> None:
+def test_who_waits_when_it_is_closed_is_told_so(server: ProtectedServer) -> None:
     """Not cancelled: that would be somebody else's doing."""
     server.holds_tokens = True
 

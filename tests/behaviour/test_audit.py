@@ -5,7 +5,6 @@ import stat
 import subprocess
 from typing import Any
 
-from fixtures.control import reloaded
 from kit.client import WAIT_SECONDS, Session, StdioClient, post_modern
 from kit.command import MCPX
 from kit.gateway import Gateway, GatewayProcess
@@ -97,7 +96,7 @@ def test_who_is_not_let_in_and_what_is_reloaded_is_in_the_trail() -> None:
     with Gateway(config({}, server=auth)) as gateway:
         for _ in range(20):
             assert fetch(gateway.port, "/mcp", "GET", [("Authorization", "Bearer wr0ng")]).status == 401
-        assert reloaded(gateway)["ok"]
+        assert gateway.reload()["ok"]
 
         def look() -> list[Json] | None:
             found = trail(gateway)
@@ -131,13 +130,13 @@ def test_it_is_switched_on_and_off_while_the_gateway_runs() -> None:
     with Gateway(config(None)) as gateway:
         session = Session(gateway.port)
         session.call("one_echo", text="x")
-        reloaded(gateway, config({"arguments": "none"}))
+        gateway.reload(config({"arguments": "none"}))
         session.call("one_echo", text="x")
         (row,) = calls(gateway, 1)
         assert "arguments" not in row
-        reloaded(gateway, config(None))
+        gateway.reload(config(None))
         session.call("one_echo", text="x")
-        reloaded(gateway, config({}))
+        gateway.reload(config({}))
         session.call("one_echo", text="x")
         rows = calls(gateway, 2)
         assert len(rows) == 2 and "arguments" in rows[1]

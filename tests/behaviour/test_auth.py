@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from fixtures.guarded import Guarded
 from kit.client import health, post_modern
 from kit.command import run_command
 from kit.gateway import Gateway, GatewayProcess
 from kit.messages import Json, modern_request, text_of
 from kit.process_tree import descendants
+from kit.protected_server import ProtectedServer
 from kit.servers import raw_server
 from kit.waiting import wait_until
 from mcpx.config import load
@@ -51,19 +51,19 @@ FIXED: dict[str, tuple[Json, Callable[[Json, Json], bool]]] = {
 
 
 @pytest.fixture
-def guarded() -> Iterator[Guarded]:
-    with Guarded() as server:
+def guarded() -> Iterator[ProtectedServer]:
+    with ProtectedServer() as server:
         server.secret = CANARY
         server.token_mark = f"-{CANARY}"
         yield server
 
 
-def oauth2(server: Guarded, **fields: Any) -> Json:
+def oauth2(server: ProtectedServer, **fields: Any) -> Json:
     given = {"client_id": "client", "client_secret": CANARY, "token_url": server.token_url, **fields}
     return {"type": "oauth2", "oauth2": given}
 
 
-def config(server: Guarded, auth: Json, *ways: str, **more: Any) -> Json:
+def config(server: ProtectedServer, auth: Json, *ways: str, **more: Any) -> Json:
     servers = [
         {
             "name": way,
@@ -111,7 +111,9 @@ def assert_keeps_its_secrets(gateway: Gateway, *told: Json) -> None:
 
 
 @pytest.mark.parametrize("kind", FIXED)
-def test_what_an_auth_config_says_reaches_servers_of_every_kind_and_nobody_else(guarded: Guarded, kind: str) -> None:
+def test_what_an_auth_config_says_reaches_servers_of_every_kind_and_nobody_else(
+    guarded: ProtectedServer, kind: str
+) -> None:
     """Section 6: each type and place, over http, sse and websocket; and again when the server refuses it."""
     auth, guarded.admits = FIXED[kind]
     more = config(guarded, auth, *WAYS)
@@ -132,7 +134,7 @@ def test_what_an_auth_config_says_reaches_servers_of_every_kind_and_nobody_else(
 
 
 @pytest.mark.parametrize("style", ["basic", "post"])
-def test_client_credentials_reach_servers_of_every_kind_by_one_token(guarded: Guarded, style: str) -> None:
+def test_client_credentials_reach_servers_of_every_kind_by_one_token(guarded: ProtectedServer, style: str) -> None:
     guarded.styles = {style}
     with Gateway(config(guarded, oauth2(guarded, client_auth=style, scope="s"), *WAYS)) as gateway:
         for way in WAYS:
@@ -145,7 +147,7 @@ def test_client_credentials_reach_servers_of_every_kind_by_one_token(guarded: Gu
 # --- renewal
 
 
-def test_fifty_calls_at_the_end_of_a_token_make_one_request_for_another(guarded: Guarded) -> None:
+def test_fifty_calls_at_the_end_of_a_token_make_one_request_for_another(guarded: ProtectedServer) -> None:
     guarded.token_life = 1
     with Gateway(config(guarded, oauth2(guarded), "http")) as gateway:
         wait_until(lambda: state(gateway) == "connected")
@@ -161,7 +163,7 @@ def test_fifty_calls_at_the_end_of_a_token_make_one_request_for_another(guarded:
         assert_keeps_its_secrets(gateway)
 
 
-def test_fifty_calls_with_a_token_that_was_revoked_are_sent_once_more_with_another(guarded: Guarded) -> None:
+def test_fifty_calls_with_a_token_that_was_revoked_are_sent_once_more_with_another(guarded: ProtectedServer) -> None:
     with Gateway(config(guarded, oauth2(guarded), "http")) as gateway:
         wait_until(lambda: state(gateway) == "connected")
         guarded.revoke_all()
@@ -174,7 +176,7 @@ def test_fifty_calls_with_a_token_that_was_revoked_are_sent_once_more_with_anoth
 
 
 @pytest.mark.parametrize("way", ["sse", "websocket"])
-def test_a_link_that_is_opened_with_a_token_that_was_revoked_gets_another(guarded: Guarded, way: str) -> None:
+def test_a_link_that_is_opened_with_a_token_that_was_revoked_gets_another(guarded: ProtectedServer, way: str) -> None:
     with Gateway(config(guarded, oauth2(guarded), way, "http")) as gateway:
         wait_until(lambda: state(gateway, way) == "connected")
         wait_until(lambda: state(gateway) == "connected")
@@ -186,7 +188,7 @@ def test_a_link_that_is_opened_with_a_token_that_was_revoked_gets_another(guarde
         assert text_of(echo(gateway, "again", way)) == "again"
 
 
-def test_a_server_that_refuses_every_token_wants_somebody_to_look_after_it(guarded: Guarded) -> None:
+def test_a_server_that_refuses_every_token_wants_somebody_to_look_after_it(guarded: ProtectedServer) -> None:
     """Each call is sent twice at most, and the token server is not asked with every call."""
     guarded.admits = lambda headers, query: False
     with Gateway(config(guarded, oauth2(guarded), "http")) as gateway:
@@ -200,7 +202,7 @@ def test_a_server_that_refuses_every_token_wants_somebody_to_look_after_it(guard
 # --- what goes wrong
 
 
-def test_wrong_client_credentials_are_told_in_the_token_servers_words(guarded: Guarded) -> None:
+def test_wrong_client_credentials_are_told_in_the_token_servers_words(guarded: ProtectedServer) -> None:
     guarded.secret = "another"
     with Gateway(config(guarded, oauth2(guarded), "http")) as gateway:
         told = echo(gateway, "hello")
@@ -212,8 +214,8 @@ def test_wrong_client_credentials_are_told_in_the_token_servers_words(guarded: G
         assert_keeps_its_secrets(gateway, told, health(gateway.port))
 
 
-def test_a_token_server_that_is_down_is_told_and_serves_again_when_it_is_back(guarded: Guarded) -> None:
-    tokens = Guarded()
+def test_a_token_server_that_is_down_is_told_and_serves_again_when_it_is_back(guarded: ProtectedServer) -> None:
+    tokens = ProtectedServer()
     tokens.secret, tokens.token_mark = CANARY, f"-{CANARY}"
     with tokens:
         port = tokens.port
@@ -225,7 +227,7 @@ def test_a_token_server_that_is_down_is_told_and_serves_again_when_it_is_back(gu
         told = echo(gateway, "hello")
         assert f"the token server 127.0.0.1:{port} cannot be asked" in told["error"]["message"]
         assert guarded.seen == []
-        back = Guarded()
+        back = ProtectedServer()
         back.secret, back.token_mark = CANARY, f"-{CANARY}"
         back.port = port
         with back:
@@ -238,7 +240,7 @@ def test_a_token_server_that_is_down_is_told_and_serves_again_when_it_is_back(gu
 
 
 def test_a_changed_auth_config_is_taken_up_by_the_servers_and_commands_that_use_it(
-    guarded: Guarded,
+    guarded: ProtectedServer,
 ) -> None:
     """CFG-5."""
     given = {"value": CANARY}

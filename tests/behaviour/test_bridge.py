@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from fixtures.terminal import Terminal
 from kit.client import WAIT_SECONDS, StdioClient
 from kit.command import MCPX
 from kit.gateway import measured
@@ -24,6 +23,7 @@ from kit.messages import META, MODERN, Json, initialize_request, notification, r
 from kit.process import Child
 from kit.process_tree import ProcessWatch
 from kit.servers import odd_server, recorded_messages
+from kit.terminal import Terminal
 from kit.waiting import wait_until
 from mcpx.model.errors import GATEWAY_ENDING, SERVER_DOWN
 from mcpx.wire import channels

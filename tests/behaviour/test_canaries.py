@@ -19,8 +19,6 @@ from typing import Any
 
 import pytest
 
-from fixtures.guarded import Guarded
-from fixtures.replicas import Store, ready
 from kit.client import post
 from kit.command import MCPX
 from kit.gateway import GatewayProcess
@@ -28,6 +26,8 @@ from kit.http_client import Reply, fetch
 from kit.messages import Json, modern_headers, modern_request
 from kit.process import FIXTURES
 from kit.process_tree import descendants
+from kit.protected_server import ProtectedServer
+from kit.replicas import RedisServer, ready
 from kit.waiting import wait_until
 from mcpx.auth import sealing
 from mcpx.auth.flow.clients import Client
@@ -76,7 +76,7 @@ class Scene:
     """A running gateway with all those secrets, and what its clients were told."""
 
     gateway: GatewayProcess
-    store: Store
+    store: RedisServer
     told: list[str] = field(default_factory=list)
     stored: str = ""
     """What was in the store before it went away."""
@@ -195,7 +195,7 @@ def clean(text: str) -> str:
     return "" if at is None else text[max(0, at - 200) : at + 100]
 
 
-def config(guarded: Guarded, log_format: str, store: Store) -> Json:
+def config(guarded: ProtectedServer, log_format: str, store: RedisServer) -> Json:
     """Every field that can hold a secret holds one."""
     secret = CANARIES
 
@@ -284,12 +284,12 @@ def config(guarded: Guarded, log_format: str, store: Store) -> Json:
 
 
 @contextmanager
-def scene(log_format: str, folder: Path) -> Iterator[tuple[Scene, Guarded]]:
+def scene(log_format: str, folder: Path) -> Iterator[tuple[Scene, ProtectedServer]]:
     ring = folder / "ring.json"
     ring.write_text(json.dumps({"mcpx kept": CANARIES["keyring"]}))
     state = folder / "state"
     with ExitStack() as stack:
-        guarded = stack.enter_context(Guarded(lambda headers, query: False))
+        guarded = stack.enter_context(ProtectedServer(lambda headers, query: False))
         guarded.secret, guarded.token_mark = CANARIES["client_secret"], f"-{CANARIES['access']}"
 
         def echo(headers: dict[str, str], query: dict[str, str]) -> bool:
@@ -314,7 +314,7 @@ def scene(log_format: str, folder: Path) -> Iterator[tuple[Scene, Guarded]]:
             "KEYRING_FILE": str(ring),
             "FTP_PROXY": f"http://user:{CANARIES['proxy']}@127.0.0.1:9",
         }
-        store = stack.enter_context(Store(password=CANARIES["store"]))
+        store = stack.enter_context(RedisServer(password=CANARIES["store"]))
         gateway = stack.enter_context(_Held(config(guarded, log_format, store), env=env))
         wait_until(lambda: ready(gateway), what="it has joined")
         yield Scene(gateway, store), guarded

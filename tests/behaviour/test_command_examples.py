@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from behaviour.compact import Json, Visitor
-from fixtures.api import Api, Asked, Said
 from kit.gateway import Gateway
+from kit.http_api import ApiRequest, ApiResponse, HttpApi
 
 ROOT = Path(__file__).parents[2]
 OURS = ROOT / "examples" / "commands.yaml"
@@ -52,24 +52,24 @@ commands:
 """
 
 
-def search(asked: Asked) -> Any:
+def search(asked: ApiRequest) -> Any:
     if asked.get("authorization") != "Bearer gh-canary":
-        return Said(b'{"message":"Bad credentials"}', 401)
+        return ApiResponse(b'{"message":"Bad credentials"}', 401)
     found = {"full_name": "a/b", "description": None, "stargazers_count": 3, "html_url": "https://x/a/b", "size": 1}
     return {"total_count": 1, "items": [found], "asked": asked.pairs}
 
 
 @pytest.fixture(scope="module")
-def api() -> Iterator[Api]:
-    with Api() as api:
+def api() -> Iterator[HttpApi]:
+    with HttpApi() as api:
         api.on("GET", "/v1/current", lambda asked: {"temp": 20, "asked": asked.pairs, "agent": asked.get("user-agent")})
         api.on("GET", "/search/repositories", search)
-        api.on("PUT", "/user/starred/a%2Fb/c", lambda asked: Said(status=204))
+        api.on("PUT", "/user/starred/a%2Fb/c", lambda asked: ApiResponse(status=204))
         api.on("POST", "/repos/o/r/issues", lambda asked: {"number": 7, "html_url": "https://x/7", "was": asked.json})
         yield api
 
 
-def at_home(text: str, api: Api, *hosts: str) -> Json:
+def at_home(text: str, api: HttpApi, *hosts: str) -> Json:
     """The same config for APIs on this machine: other hosts, and leave to reach them; its scripts are ours."""
     for host in hosts:
         assert f"https://{host}" in text
@@ -87,7 +87,7 @@ def at_home(text: str, api: Api, *hosts: str) -> Json:
     return config
 
 
-def test_our_example_runs_against_other_addresses(api: Api) -> None:
+def test_our_example_runs_against_other_addresses(api: HttpApi) -> None:
     """SRC-3, SRC-4, SRC-6."""
     env = {"WEATHER_URL": api.url, "GITHUB_URL": api.url, "GITHUB_TOKEN": "gh-canary"}
     with Gateway(at_home(OURS.read_text(encoding="utf-8"), api), env=env) as gateway:
@@ -107,7 +107,7 @@ def test_our_example_runs_against_other_addresses(api: Api) -> None:
         assert "gh-canary" not in gateway.stderr() and "Traceback" not in gateway.stderr()
 
 
-def test_the_weather_of_the_document_runs_as_written(api: Api) -> None:
+def test_the_weather_of_the_document_runs_as_written(api: HttpApi) -> None:
     """SRC-3, SRC-4."""
     config = at_home(DOCUMENT.read_text(encoding="utf-8"), api, "api.weather.com")
     with Gateway(config, env={"WEATHER_API_KEY": "w-canary"}) as gateway:
@@ -118,7 +118,7 @@ def test_the_weather_of_the_document_runs_as_written(api: Api) -> None:
         assert client.use("word_count", text="一 二")["structuredContent"] == {"words": 2, "characters": 3}
 
 
-def test_the_search_of_the_document_runs_as_written(api: Api) -> None:
+def test_the_search_of_the_document_runs_as_written(api: HttpApi) -> None:
     """SRC-3: and a wrong token is told without it."""
     config = at_home(SEARCH, api, "api.github.com")
     with Gateway(config, env={"GITHUB_TOKEN": "gh-canary"}) as gateway:
@@ -129,7 +129,7 @@ def test_the_search_of_the_document_runs_as_written(api: Api) -> None:
         assert said["isError"] is True and "401 Unauthorized" in json.dumps(said) and "another" not in json.dumps(said)
 
 
-def test_the_short_example_of_the_document_takes_its_arguments_from_its_placeholders(api: Api) -> None:
+def test_the_short_example_of_the_document_takes_its_arguments_from_its_placeholders(api: HttpApi) -> None:
     """SRC-3, SRC-5."""
     with Gateway(at_home(SHORT, api, "api.weather.com")) as gateway:
         client = Visitor(gateway.port)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.terminal import Terminal, mcpx_on
+from kit.terminal import Terminal, mcpx_on
 
 
 @pytest.fixture

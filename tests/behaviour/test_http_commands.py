@@ -14,9 +14,9 @@ import pytest
 
 from behaviour.clients import KINDS, AnsweringUser, Door, Front, Kind, connected
 from behaviour.compact import ERAS, MODES, Compact, Json, Visitor, config, next_notice, replace, text, told
-from fixtures.api import Api, Asked, Said
 from kit.client import StdioClient
 from kit.gateway import Gateway, GatewayProcess
+from kit.http_api import ApiRequest, ApiResponse, HttpApi
 from kit.waiting import wait_until
 
 PICTURE = b"\x89PNG\r\n\x1a\n\0"
@@ -35,12 +35,12 @@ def param(name: str, type: str = "string", **keys: Any) -> Json:
     return {"name": name, "type": type, **keys}
 
 
-def weather(asked: Asked) -> Json:
+def weather(asked: ApiRequest) -> Json:
     return {"city": asked.query.get("city"), "temp": 21.5, "days": [{"d": 1, "t": 20}, {"d": 2, "t": 22}]}
 
 
-def order(asked: Asked) -> Any:
-    return Said(json.dumps({"took": asked.json}).encode(), 201, {"Content-Type": "application/json"})
+def order(asked: ApiRequest) -> Any:
+    return ApiResponse(json.dumps({"took": asked.json}).encode(), 201, {"Content-Type": "application/json"})
 
 
 def commands(url: str) -> list[Json]:
@@ -71,22 +71,22 @@ def commands(url: str) -> list[Json]:
     ]
 
 
-def teach(api: Api) -> None:
+def teach(api: HttpApi) -> None:
     api.on("GET", "/weather", weather)
     api.on("POST", "/orders/corner", order)
-    api.on("GET", "/picture", lambda asked: Said(PICTURE, headers={"Content-Type": "image/png"}))
-    api.on("GET", "/broken", lambda asked: Said(b'{"error":"out of order"}', 500))
+    api.on("GET", "/picture", lambda asked: ApiResponse(PICTURE, headers={"Content-Type": "image/png"}))
+    api.on("GET", "/broken", lambda asked: ApiResponse(b'{"error":"out of order"}', 500))
 
 
 @pytest.fixture(scope="module")
-def api() -> Iterator[Api]:
-    with Api() as api:
+def api() -> Iterator[HttpApi]:
+    with HttpApi() as api:
         teach(api)
         yield api
 
 
 @pytest.fixture(scope="module")
-def gateway(api: Api) -> Iterator[Gateway]:
+def gateway(api: HttpApi) -> Iterator[Gateway]:
     servers = (told("files"),)
     with GatewayProcess(config(*servers, commands=commands(api.url))) as gateway:
         yield gateway
@@ -94,7 +94,7 @@ def gateway(api: Api) -> Iterator[Gateway]:
 
 
 @contextmanager
-def door(front: Front, gateway: Gateway, api: Api) -> Iterator[Door]:
+def door(front: Front, gateway: Gateway, api: HttpApi) -> Iterator[Door]:
     if front == "http":
         yield Door(front, f"http://127.0.0.1:{gateway.port}/mcp")
         return
@@ -117,7 +117,7 @@ def use(client: Visitor, tool: str, arguments: Json) -> Json:
 @pytest.mark.parametrize("front", ["stdio", "http"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_client_finds_and_calls_a_command_like_any_tool(
-    kind: Kind, front: Front, gateway: Gateway, api: Api
+    kind: Kind, front: Front, gateway: Gateway, api: HttpApi
 ) -> None:
     """SRC-3, SRC-6."""
 
@@ -175,7 +175,7 @@ def test_the_parameters_of_a_command_are_its_schema(gateway: Gateway) -> None:
 )
 @pytest.mark.parametrize("mode", ["direct", *MODES])
 def test_an_argument_that_is_missing_unknown_or_of_the_wrong_type_is_named(
-    mode: str, arguments: Json, named: str, gateway: Gateway, api: Api
+    mode: str, arguments: Json, named: str, gateway: Gateway, api: HttpApi
 ) -> None:
     """SRC-5: and nothing is sent."""
     before = len(api.seen)
@@ -185,7 +185,7 @@ def test_an_argument_that_is_missing_unknown_or_of_the_wrong_type_is_named(
     assert len(api.seen) == before
 
 
-def test_a_default_is_sent_and_what_has_no_value_is_not(gateway: Gateway, api: Api) -> None:
+def test_a_default_is_sent_and_what_has_no_value_is_not(gateway: Gateway, api: HttpApi) -> None:
     """SRC-3, SRC-5."""
     client = Visitor(gateway.port)
     client.use("get_weather", city="Oslo")
@@ -199,7 +199,7 @@ def test_a_default_is_sent_and_what_has_no_value_is_not(gateway: Gateway, api: A
     assert api.last.get("x-note") == "fragile"
 
 
-def test_a_json_schema_says_what_a_command_takes(api: Api) -> None:
+def test_a_json_schema_says_what_a_command_takes(api: HttpApi) -> None:
     """SRC-5: `input_schema` instead of `parameters`."""
     schema = {
         "type": "object",
@@ -222,7 +222,7 @@ def test_a_json_schema_says_what_a_command_takes(api: Api) -> None:
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("mode", MODES)
 def test_in_a_compact_mode_commands_are_the_service_commands(
-    mode: Compact, era: str, gateway: Gateway, api: Api
+    mode: Compact, era: str, gateway: Gateway, api: HttpApi
 ) -> None:
     """SRC-6."""
     client = Visitor(gateway.port, mode, era)
@@ -251,7 +251,7 @@ def test_a_compact_mode_describes_and_finds_commands(era: str, gateway: Gateway)
 # ---- bounds
 
 
-def test_an_address_of_this_machine_is_not_reached_unless_the_command_says_so(api: Api) -> None:
+def test_an_address_of_this_machine_is_not_reached_unless_the_command_says_so(api: HttpApi) -> None:
     """SEC-4."""
     before = len(api.seen)
     urls = [api.url, f"http://localhost:{api.port}", f"http://[::ffff:127.0.0.1]:{api.port}", "http://169.254.169.254"]
@@ -265,11 +265,11 @@ def test_an_address_of_this_machine_is_not_reached_unless_the_command_says_so(ap
     assert len(api.seen) == before
 
 
-def test_a_secret_stays_between_the_gateway_and_the_api(api: Api) -> None:
+def test_a_secret_stays_between_the_gateway_and_the_api(api: HttpApi) -> None:
     """SEC-4: not in a log at debug level, not in an error that echoes it, not in another command's request."""
 
-    def echo(asked: Asked) -> Said:
-        return Said(f"you sent {asked.headers} {asked.target} {asked.body.decode()}".encode(), 403)
+    def echo(asked: ApiRequest) -> ApiResponse:
+        return ApiResponse(f"you sent {asked.headers} {asked.target} {asked.body.decode()}".encode(), 403)
 
     kinds = {
         "header": {"type": "api_key", "api_key": {"location": "header", "name": "X-Key", "value": "${K}"}},
@@ -279,7 +279,7 @@ def test_a_secret_stays_between_the_gateway_and_the_api(api: Api) -> None:
         "basic": {"type": "basic_auth", "basic_auth": {"username": "ada", "password": "${K}"}},
         "custom": {"type": "custom_header", "custom_header": {"headers": {"X-Custom": "${K}"}}},
     }
-    with Api() as own:
+    with HttpApi() as own:
         own.otherwise(echo)
         made = [
             http(f"use_{name}", f"{own.url}/{name}", method="POST", body={"a": 1}, auth={"ref": name}) for name in kinds
@@ -316,12 +316,12 @@ def test_only_what_changed_is_replaced_and_a_call_that_runs_goes_on() -> None:
     """SRC-6, CFG-5."""
     arrived, release = threading.Event(), threading.Event()
 
-    def slow(asked: Asked) -> Json:
+    def slow(asked: ApiRequest) -> Json:
         arrived.set()
         release.wait(30)
         return {"was": asked.path}
 
-    with Api() as api:
+    with HttpApi() as api:
         api.on("GET", "/old", slow)
         api.on("GET", "/new", lambda asked: {"was": asked.path})
         api.on("GET", "/same", lambda asked: {"was": asked.path})
@@ -354,7 +354,7 @@ def test_calls_that_wait_for_a_token_are_answered_whatever_is_reloaded_meanwhile
     """SRC-6, CFG-5: twice, the second time with the auth config gone."""
     asked, release = threading.Semaphore(0), threading.Event()
 
-    def token(request: Asked) -> Json:
+    def token(request: ApiRequest) -> Json:
         asked.release()
         release.wait(30)
         return {"access_token": f"for-{request.get('authorization')}".replace(" ", "-"), "expires_in": 3600}
@@ -368,7 +368,7 @@ def test_calls_that_wait_for_a_token_are_answered_whatever_is_reloaded_meanwhile
     def basic(secret: str) -> str:
         return f"Bearer for-Basic-{b64encode(f'i:{secret}'.encode()).decode()}"
 
-    with Api() as api, Api() as tokens:
+    with HttpApi() as api, HttpApi() as tokens:
         api.on("GET", "/it", lambda request: {"proof": request.get("authorization")})
         tokens.on("POST", "/token", token)
         with Gateway(whole("first")) as gateway, ThreadPoolExecutor(4) as pool:
@@ -389,7 +389,7 @@ def test_calls_that_wait_for_a_token_are_answered_whatever_is_reloaded_meanwhile
 
 def test_a_value_that_python_takes_for_the_same_is_a_change() -> None:
     """SRC-6, CFG-5: 1, true and 1.0 are not the same in JSON."""
-    with Api() as api:
+    with HttpApi() as api:
         api.on("POST", "/it", lambda asked: {"took": asked.body.decode()})
 
         def whole(value: Any) -> Json:
@@ -413,14 +413,14 @@ def test_a_value_that_python_takes_for_the_same_is_a_change() -> None:
 )
 def test_an_argument_of_the_address_is_one_of_the_body_too(schema: Json) -> None:
     """SRC-3, SRC-5: wherever the schema names it."""
-    with Api() as api:
+    with HttpApi() as api:
         api.on("POST", "/x/v", lambda asked: {"took": asked.json})
         it = http("it", f"{api.url}/x/{{p}}", method="POST", body={"v": "{p}", "w": "{id}"}, input_schema=schema)
         with Gateway({"commands": [it]}) as gateway:
             assert Visitor(gateway.port).use("it", p="v")["structuredContent"] == {"took": {"v": "v", "w": "{id}"}}
 
 
-def test_a_variable_that_is_not_set_switches_only_its_command_off(api: Api) -> None:
+def test_a_variable_that_is_not_set_switches_only_its_command_off(api: HttpApi) -> None:
     """SRC-6, CFG-3."""
     two = [http("off", "${NOT_SET_ANYWHERE}/x"), http("on", f"{api.url}/weather")]
     assert "NOT_SET_ANYWHERE" not in os.environ
@@ -429,7 +429,7 @@ def test_a_variable_that_is_not_set_switches_only_its_command_off(api: Api) -> N
         assert "NOT_SET_ANYWHERE" in gateway.stderr()
 
 
-def test_a_command_alone_serves_on_stdio(api: Api) -> None:
+def test_a_command_alone_serves_on_stdio(api: HttpApi) -> None:
     """SRC-3: with no server at all."""
     with (
         GatewayProcess({"commands": commands(api.url)}, transport="stdio") as gateway,

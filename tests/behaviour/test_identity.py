@@ -13,11 +13,11 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from fixtures.guarded import Guarded
 from kit.client import ACCEPT_BOTH, WAIT_SECONDS, Session, Stream, post
 from kit.gateway import Gateway, GatewayProcess
 from kit.http_client import fetch
 from kit.messages import Json, initialize_request, modern_headers, modern_request, notification, request, text_of
+from kit.protected_server import ProtectedServer
 from kit.servers import odd_server, recorded_messages
 from kit.waiting import wait_until
 from mcpx.front.identity.store import TokenStore
@@ -315,7 +315,7 @@ def test_health_tells_strangers_nothing_but_the_status(shared: Gateway) -> None:
 @pytest.mark.parametrize("transport", ["http", "sse", "websocket"])
 def test_what_a_client_shows_is_never_sent_to_a_server(transport: str) -> None:
     """SEC-1: a token is for the gateway alone, whatever header it may come in."""
-    with Guarded(lambda headers, query: True) as upstream:
+    with ProtectedServer(lambda headers, query: True) as upstream:
         servers = [{"name": "up", "connection": {"type": transport, "url": upstream.url(transport)}}]
         auth = {"type": "bearer", "tokens": [{"name": "ann", "token": "canary-secret"}]}
         with Gateway(

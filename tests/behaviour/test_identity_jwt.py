@@ -11,12 +11,12 @@ from typing import Any
 import jwt
 import pytest
 
-from fixtures.issuer import Issuer, make_key, published
 from kit.client import WAIT_SECONDS, Session, post
 from kit.gateway import Gateway, GatewayProcess
 from kit.http_client import fetch
 from kit.messages import Json, initialize_request, request, text_of
 from kit.servers import odd_server, recorded_messages
+from kit.token_issuer import TokenIssuer, make_key, published
 from kit.waiting import wait_until
 
 PROFILES: list[Json] = [{"name": "p"}, {"name": "q"}, {"name": "club", "tokens": ["ann"]}]
@@ -28,7 +28,7 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def config(issuer: Issuer, record: Path, **auth: Any) -> Json:
+def config(issuer: TokenIssuer, record: Path, **auth: Any) -> Json:
     return {
         "server": {"auth": {"type": "jwt", "issuer": issuer.url, **auth}},
         "profiles": PROFILES,
@@ -38,8 +38,8 @@ def config(issuer: Issuer, record: Path, **auth: Any) -> Json:
 
 
 @pytest.fixture(scope="module")
-def issuer() -> Iterator[Issuer]:
-    with Issuer() as issuer:
+def issuer() -> Iterator[TokenIssuer]:
+    with TokenIssuer() as issuer:
         yield issuer
 
 
@@ -49,7 +49,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def gateway(issuer: Issuer, record: Path) -> Iterator[Gateway]:
+def gateway(issuer: TokenIssuer, record: Path) -> Iterator[Gateway]:
     """One that says nothing of audience and scopes."""
     with Gateway(config(issuer, record)) as gateway:
         yield gateway
@@ -61,7 +61,7 @@ def status(gateway: Gateway, token: str, path: str = "/mcp") -> int:
     return post(gateway.port, initialize_request(), bearer(token), path).status
 
 
-def test_a_token_of_the_issuer_is_let_in(gateway: Gateway, issuer: Issuer) -> None:
+def test_a_token_of_the_issuer_is_let_in(gateway: Gateway, issuer: TokenIssuer) -> None:
     """SEC-1: meant for this gateway's own address, or for its origin."""
     origin = f"http://127.0.0.1:{gateway.port}"
     for audience in (gateway.url, origin, f"{origin}/", ["elsewhere", gateway.url]):
@@ -70,14 +70,14 @@ def test_a_token_of_the_issuer_is_let_in(gateway: Gateway, issuer: Issuer) -> No
     assert text_of(session.call("odd_echo", text="hi")) == "hi"
 
 
-def test_a_token_for_one_path_is_good_there_and_nowhere_else(gateway: Gateway, issuer: Issuer) -> None:
+def test_a_token_for_one_path_is_good_there_and_nowhere_else(gateway: Gateway, issuer: TokenIssuer) -> None:
     token = issuer.token(audience=f"http://127.0.0.1:{gateway.port}/p/p/mcp")
     assert status(gateway, token, "/p/p/mcp") == 200
     assert status(gateway, token) == 401
     assert status(gateway, token, "/p/q/mcp") == 401
 
 
-def test_what_is_wrong_with_a_token_keeps_it_out(gateway: Gateway, issuer: Issuer) -> None:
+def test_what_is_wrong_with_a_token_keeps_it_out(gateway: Gateway, issuer: TokenIssuer) -> None:
     """SEC-1: signature, algorithm, issuer, audience and times."""
     good: Json = {"audience": gateway.url}
     assert status(gateway, issuer.token(**good)) == 200
@@ -122,7 +122,7 @@ def test_what_is_wrong_with_a_token_keeps_it_out(gateway: Gateway, issuer: Issue
     assert status(gateway, issuer.token(**good, nbf=now + 5)) == 200, "a clock may be a little ahead"
 
 
-def test_a_forged_host_does_not_make_a_token_ours(gateway: Gateway, issuer: Issuer) -> None:
+def test_a_forged_host_does_not_make_a_token_ours(gateway: Gateway, issuer: TokenIssuer) -> None:
     """SEC-1: whom a token is meant for is not judged by what its bearer says."""
     token = issuer.token(audience=f"http://localhost.evil.example:{gateway.port}/mcp")
     host = f"localhost.evil.example:{gateway.port}"
@@ -130,7 +130,7 @@ def test_a_forged_host_does_not_make_a_token_ours(gateway: Gateway, issuer: Issu
     assert post(gateway.port, initialize_request(), {**bearer(token), "X-Forwarded-Host": host}).status == 401
 
 
-def test_scopes_give_profiles(gateway: Gateway, issuer: Issuer) -> None:
+def test_scopes_give_profiles(gateway: Gateway, issuer: TokenIssuer) -> None:
     """SEC-2: `profile:NAME` where the configuration does not say; whoever has one gets no other."""
 
     def opened(scope: Any) -> list[str]:
@@ -144,7 +144,7 @@ def test_scopes_give_profiles(gateway: Gateway, issuer: Issuer) -> None:
     assert opened("profile:none") == [], "one that there is not opens nothing, not everything"
 
 
-def test_a_session_is_its_principals_and_goes_on_with_a_renewed_token(gateway: Gateway, issuer: Issuer) -> None:
+def test_a_session_is_its_principals_and_goes_on_with_a_renewed_token(gateway: Gateway, issuer: TokenIssuer) -> None:
     """SEC-1."""
     session = Session(gateway.port, headers=bearer(issuer.token(audience=gateway.url)))
     renewed = {"Mcp-Session-Id": session.id, **bearer(issuer.token(audience=gateway.url, jti="2"))}
@@ -154,7 +154,7 @@ def test_a_session_is_its_principals_and_goes_on_with_a_renewed_token(gateway: G
 
 
 def test_a_token_that_ends_takes_its_calls_along_unless_it_was_renewed(
-    gateway: Gateway, issuer: Issuer, record: Path
+    gateway: Gateway, issuer: TokenIssuer, record: Path
 ) -> None:
     """SEC-1: within a second; a session that was used with another token since goes on."""
     before = len(recorded_messages(record, "tools/call"))
@@ -174,7 +174,7 @@ def test_a_token_that_ends_takes_its_calls_along_unless_it_was_renewed(
     assert post(gateway.port, request("ping"), {"Mcp-Session-Id": gone.id, **bearer(longer)}).status == 404
 
 
-def test_clients_learn_whom_to_ask_for_a_token(gateway: Gateway, issuer: Issuer) -> None:
+def test_clients_learn_whom_to_ask_for_a_token(gateway: Gateway, issuer: TokenIssuer) -> None:
     """RFC 9728: from the refusal to the metadata, of every path that speaks MCP, whether there is such a profile or
     not."""
     origin = f"http://127.0.0.1:{gateway.port}"
@@ -200,7 +200,7 @@ def test_clients_learn_whom_to_ask_for_a_token(gateway: Gateway, issuer: Issuer)
     assert fetch(gateway.port, "/.well-known/oauth-protected-resource", "POST", body=b"{}").status == 405
 
 
-def test_a_scope_that_is_missing_is_named(issuer: Issuer, record: Path) -> None:
+def test_a_scope_that_is_missing_is_named(issuer: TokenIssuer, record: Path) -> None:
     """RFC 6750: with `scopes` configured nobody comes in without one; `audience` may be any name."""
     wanted = {"audience": AUDIENCE, "scopes": {"tools.read": "p", "tools.all": "q"}}
     with Gateway(config(issuer, record, **wanted)) as gateway:
@@ -217,7 +217,7 @@ def test_a_scope_that_is_missing_is_named(issuer: Issuer, record: Path) -> None:
 
 @pytest.mark.parametrize("algorithm", ["RS256", "PS384", "ES384", "EdDSA"])
 def test_every_asymmetric_signature_is_understood(record: Path, algorithm: str) -> None:
-    with Issuer("/.well-known/openid-configuration") as issuer:
+    with TokenIssuer("/.well-known/openid-configuration") as issuer:
         issuer.rotate("other", algorithm)
         with Gateway(config(issuer, record, audience=AUDIENCE)) as gateway:
             assert status(gateway, issuer.token(audience=AUDIENCE)) == 200
@@ -226,7 +226,7 @@ def test_every_asymmetric_signature_is_understood(record: Path, algorithm: str) 
 
 def test_a_new_key_is_asked_for_once_and_forged_names_do_not_flood_the_issuer(record: Path) -> None:
     """SEC-1: keys are fetched again for a name that is not known, within seconds at most once, whoever asks."""
-    with Issuer() as issuer, Gateway(config(issuer, record, jwks_url=f"{issuer.url}/keys")) as gateway:
+    with TokenIssuer() as issuer, Gateway(config(issuer, record, jwks_url=f"{issuer.url}/keys")) as gateway:
         old = issuer.token(audience=gateway.url)
         assert [status(gateway, old) for _ in range(3)] == [200] * 3
         assert issuer.asked == ["/keys"], "where the keys are was said; and they are kept"
@@ -242,7 +242,7 @@ def test_a_new_key_is_asked_for_once_and_forged_names_do_not_flood_the_issuer(re
 
 def test_a_key_that_was_withdrawn_takes_its_sessions_along(record: Path) -> None:
     """SEC-1: noticed with the next fetch."""
-    with Issuer() as issuer, Gateway(config(issuer, record)) as gateway:
+    with TokenIssuer() as issuer, Gateway(config(issuer, record)) as gateway:
         session = Session(gateway.port, headers=bearer(issuer.token(audience=gateway.url)))
         with session.listen() as listening:
             listening.comment()
@@ -254,7 +254,7 @@ def test_a_key_that_was_withdrawn_takes_its_sessions_along(record: Path) -> None
 
 def test_an_issuer_that_is_down_keeps_nobody_out_whose_key_is_known(record: Path) -> None:
     """SEC-1: and where no key is known nobody is called a stranger for it."""
-    with Issuer() as issuer, Gateway(config(issuer, record)) as gateway:
+    with TokenIssuer() as issuer, Gateway(config(issuer, record)) as gateway:
         issuer.down = True
         refused = post(gateway.port, initialize_request(), bearer(issuer.token(audience=gateway.url)))
         assert (refused.status, refused.get("retry-after")) == (503, "5")
@@ -265,7 +265,7 @@ def test_an_issuer_that_is_down_keeps_nobody_out_whose_key_is_known(record: Path
         assert status(gateway, issuer.token("bob", audience=gateway.url, kid="other")) == 401
 
 
-def test_bound_to_every_address_it_must_be_said_whom_tokens_are_meant_for(issuer: Issuer, record: Path) -> None:
+def test_bound_to_every_address_it_must_be_said_whom_tokens_are_meant_for(issuer: TokenIssuer, record: Path) -> None:
     """SEC-1: else a client could name any service as this one."""
     anywhere = r"http://0\.0\.0\.0:(\d+)/mcp"
     with (

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from fixtures.api import Api, Asked
-from fixtures.node import NPM, NotInstalledError
 from kit.client import Session
 from kit.command import mcpx
 from kit.gateway import Gateway
+from kit.http_api import ApiRequest, HttpApi
 from kit.messages import text_of
+from kit.node import NPM, NotInstalledError
 
 Json = dict[str, Any]
 
@@ -35,7 +35,7 @@ def document() -> Path:
 def test_a_document_of_120_operations_is_imported_checked_and_called(tmp_path: Path, document: Path) -> None:
     """SRC-7: all of it at once; path, query, body and key arrive as the document says."""
     file = tmp_path / "revolt.yaml"
-    with Api() as api:
+    with HttpApi() as api:
         api.otherwise(lambda asked: {"method": asked.method, "path": asked.path})
         done = mcpx(
             *(tmp_path, "import", "openapi", str(document), "--server", f"{api.url}/api", "--allow-private"),
@@ -71,7 +71,7 @@ def test_a_document_is_fetched_and_its_server_is_found_beside_it(tmp_path: Path)
     """SRC-7, SEC-4: a relative server is one of the document's own address; loopback has to be let through."""
     operation = {"operationId": "ping", "parameters": [{"name": "X-Trace", "in": "header", "schema": {}}]}
     paths = {"/ping": {"get": operation}}
-    with Api() as api:
+    with HttpApi() as api:
         api.on("GET", "/v1/openapi.json", lambda _: {"openapi": "3.1.0", "servers": [{"url": "../v2"}], "paths": paths})
         api.on("GET", "/v2/ping", lambda asked: {"trace": asked.get("x-trace")})
         url = f"{api.url}/v1/openapi.json"
@@ -105,10 +105,10 @@ def test_a_command_made_of_a_curl_line_asks_what_the_line_asks(
 ) -> None:
     """SRC-7: without any argument."""
 
-    def same(asked: Asked) -> bool:
+    def same(asked: ApiRequest) -> bool:
         return (asked.method, asked.path, asked.pairs, asked.body) == (method, "/items", pairs, body)
 
-    with Api() as api:
+    with HttpApi() as api:
         api.on(method, "/items", lambda _: {"good": True})
         config = imported(tmp_path, "curl", line.replace("{url}", api.url), "--allow-private", "--name", "asked")
         with Gateway(config) as gateway:
@@ -119,7 +119,7 @@ def test_a_command_made_of_a_curl_line_asks_what_the_line_asks(
 
 def test_a_secret_of_a_curl_line_is_shown_to_the_api_and_written_nowhere(tmp_path: Path) -> None:
     """SRC-7: it comes from the variable that the import names."""
-    with Api() as api:
+    with HttpApi() as api:
         api.on("POST", "/items", lambda asked: {"given": asked.json["name"]})
         line = f"""curl '{api.url}/items' -H 'Authorization: Bearer CANARY' --json '{{"name": "x"}}'"""
         done = mcpx(tmp_path, "import", "curl", "--allow-private", "--name", "make", stdin=line)

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from fixtures.control import control, reloaded
 from kit.client import WAIT_SECONDS, Session, StdioClient
 from kit.gateway import Gateway, GatewayProcess
 from kit.http_client import fetch
@@ -185,10 +184,10 @@ def test_figures_can_be_switched_off_and_on_while_it_runs() -> None:
         session = Session(gateway.port)
         session.call("one_echo", text="x")
         assert fetch(gateway.port, "/metrics").status == 404
-        reloaded(gateway, {**off, "server": {"metrics": True}})
+        gateway.reload({**off, "server": {"metrics": True}})
         session.call("one_echo", text="x")
         assert total(scrape(gateway.port), "mcpx_calls_total", server="one") == 1
-        reloaded(gateway, off)
+        gateway.reload(off)
         assert fetch(gateway.port, "/metrics").status == 404
 
 
@@ -199,13 +198,13 @@ def test_reloads_are_counted_and_a_refused_one_shows() -> None:
         session = Session(gateway.port)
         for server in ("stays", "goes"):
             session.call(f"{server}_echo", text="x")
-        reloaded(gateway, {"mcp_servers": [{"name": 5}]})
+        gateway.reload({"mcp_servers": [{"name": 5}]})
         found = wait_until(
             lambda: refused if total(refused := scrape(gateway.port), "mcpx_config_reloads_total") else 0
         )
         assert total(found, "mcpx_config_reloads_total", result="refused") >= 1
         assert total(found, "mcpx_config_last_reload_ok") == 0
-        reloaded(gateway, {**config, "mcp_servers": [raw_server("stays")]})
+        gateway.reload({**config, "mcp_servers": [raw_server("stays")]})
         found = scrape(gateway.port)
         assert total(found, "mcpx_config_last_reload_ok") == 1
         assert total(found, "mcpx_calls_total", server="stays") == 1
@@ -236,13 +235,13 @@ def test_the_latest_calls_can_be_looked_at_by_the_owner() -> None:
     with Gateway({"global": CALM, "mcp_servers": [raw_server("one")]}) as gateway:
         session = Session(gateway.port)
         session.call("one_echo", text="before")
-        assert control(gateway, "activity")["calls"] == []
+        assert gateway.control("activity")["calls"] == []
         session.call("one_echo", text="s3cr3t")
-        told = control(gateway, "activity")
+        told = gateway.control("activity")
         (call,) = told["calls"]
         assert (call["server"], call["name"], call["outcome"], call["client"]) == ("one", "echo", "ok", "raw")
         assert "s3cr3t" not in str(told)
-        assert control(gateway, "activity", after=told["last"])["calls"] == []
+        assert gateway.control("activity", after=told["last"])["calls"] == []
 
 
 def test_over_stdio_nothing_is_counted() -> None:

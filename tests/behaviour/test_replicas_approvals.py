@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from behaviour.compact import ERAS, Visitor, config
-from fixtures.admin import Api
-from fixtures.events import Events
-from fixtures.replicas import Replicas, Store
+from kit.admin_api import AdminApi
+from kit.admin_events import AdminEvents
 from kit.client import post_modern
 from kit.command import run_command
 from kit.gateway import Gateway
 from kit.messages import Json, modern_request
+from kit.replicas import RedisServer, Replicas
 from kit.servers import stdio_server
 from kit.waiting import wait_until
 
@@ -27,7 +27,7 @@ RULE: Json = {"effect": "ask", "tools": ["files.echo"], "reason": "it says thing
 
 
 class ApprovingReplicas:
-    def __init__(self, store: Store, replicas: Replicas, record: Path) -> None:
+    def __init__(self, store: RedisServer, replicas: Replicas, record: Path) -> None:
         self.store = store
         self.replicas = replicas
         self._record = record
@@ -67,7 +67,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApprovingRepli
     script = str(Path(__file__).with_name("asking_server.py"))
     files = stdio_server("files", [sys.executable, "-I", "-S", script, str(record)])
     settings = config(files, policy={"rules": [RULE]}, server={"metrics": True})
-    with Store() as store, Replicas(store, settings, 3, admin=True, balanced=False) as replicas:
+    with RedisServer() as store, Replicas(store, settings, 3, admin=True, balanced=False) as replicas:
         yield ApprovingReplicas(store, replicas, record)
         for replica in replicas:
             assert "Traceback" not in replica.stderr(), replica.stderr()
@@ -100,8 +100,8 @@ def test_a_call_waits_at_one_replica_is_approved_at_another_and_made_at_a_third_
 
 def test_the_admin_api_of_every_replica_tells_of_it_and_decides(cluster: ApprovingReplicas) -> None:
     """SEC-7, SCA-1, ADM-2: events and figures of each move, and what one has decided no other decides."""
-    apis = [Api(replica) for replica in cluster.replicas]
-    with Events(cluster.replicas[2]) as events:
+    apis = [AdminApi(replica) for replica in cluster.replicas]
+    with AdminEvents(cluster.replicas[2]) as events:
         events.wait_for("hello", lambda _: True)
         before = cluster.figure(2)
         first, second = cluster.waits(0, "one more"), cluster.waits(1, "and another")
@@ -157,7 +157,7 @@ def test_a_replica_that_ends_leaves_what_waits_to_the_others(cluster: ApprovingR
 
 
 def listed(replica: Gateway) -> set[str]:
-    return {call["id"] for call in Api(replica).get("/api/approvals")["calls"]}
+    return {call["id"] for call in AdminApi(replica).get("/api/approvals")["calls"]}
 
 
 def test_the_store_dies_and_comes_back_empty(cluster: ApprovingReplicas) -> None:
@@ -175,7 +175,7 @@ def test_the_store_dies_and_comes_back_empty(cluster: ApprovingReplicas) -> None
             assert cluster.waits(number, "waits") == waits
             code, said = cluster.approve(number, waits, "--yes")
             assert code == 1 and "store" in said
-            refused = Api(cluster.replicas[number]).ask("POST", f"/api/approvals/calls/{waits}", {"allow": True})
+            refused = AdminApi(cluster.replicas[number]).ask("POST", f"/api/approvals/calls/{waits}", {"allow": True})
             assert refused.status == 503 and refused.code == "unavailable"
     finally:
         cluster.store.start()

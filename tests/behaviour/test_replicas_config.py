@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from fixtures.replicas import Replicas, Store
 from kit.client import post_modern
 from kit.gateway import GatewayProcess
 from kit.http_client import Reply, fetch
 from kit.messages import modern_request
+from kit.replicas import RedisServer, Replicas
 from kit.servers import raw_server
 from kit.waiting import wait_until
 
@@ -36,11 +36,11 @@ class Lent:
 
     def __init__(self) -> None:
         self._stack = ExitStack()
-        self._there: tuple[Store, Replicas] | None = None
+        self._there: tuple[RedisServer, Replicas] | None = None
 
-    def lend(self) -> tuple[Store, Replicas]:
+    def lend(self) -> tuple[RedisServer, Replicas]:
         if self._there is None:
-            store = self._stack.enter_context(Store())
+            store = self._stack.enter_context(RedisServer())
             config = {"mcp_servers": [], "global": QUICK}
             three = Replicas(store, config, 3, admin=True, balanced=False, each=SOME)
             self._there = store, self._stack.enter_context(three)
@@ -78,7 +78,7 @@ def lent() -> Iterator[Lent]:
 
 
 @pytest.fixture
-def store_and_three(lent: Lent) -> Iterator[tuple[Store, Replicas]]:
+def store_and_three(lent: Lent) -> Iterator[tuple[RedisServer, Replicas]]:
     try:
         yield lent.lend()
     finally:
@@ -86,19 +86,19 @@ def store_and_three(lent: Lent) -> Iterator[tuple[Store, Replicas]]:
 
 
 @pytest.fixture
-def three(store_and_three: tuple[Store, Replicas]) -> Replicas:
+def three(store_and_three: tuple[RedisServer, Replicas]) -> Replicas:
     return store_and_three[1]
 
 
 @pytest.fixture
-def store(store_and_three: tuple[Store, Replicas]) -> Store:
+def store(store_and_three: tuple[RedisServer, Replicas]) -> RedisServer:
     """That of the three."""
     return store_and_three[0]
 
 
 @pytest.fixture
-def empty_store() -> Iterator[Store]:
-    with Store() as started:
+def empty_store() -> Iterator[RedisServer]:
+    with RedisServer() as started:
         yield started
 
 
@@ -175,7 +175,7 @@ def test_what_one_replica_refuses_no_replica_takes_up(three: Replicas) -> None:
 
 
 @contextmanager
-def beaten_for(store: Store, id: str) -> Iterator[None]:
+def beaten_for(store: RedisServer, id: str) -> Iterator[None]:
     """Whatever it does, and however long the rest takes, this replica counts as there."""
     over = threading.Event()
 
@@ -193,7 +193,7 @@ def beaten_for(store: Store, id: str) -> Iterator[None]:
 
 
 def test_a_replica_that_does_not_answer_is_named_and_one_that_is_gone_does_not_count(
-    store: Store, three: Replicas
+    store: RedisServer, three: Replicas
 ) -> None:
     """SCA-1: silence is a refusal, while whoever is silent counts as there."""
     before = files(three)
@@ -270,7 +270,7 @@ def test_a_replica_that_was_down_takes_up_what_it_missed(three: Replicas) -> Non
     assert names(three[2]) == ["one", "two"]
 
 
-def test_a_store_that_dies_in_a_change_leaves_all_on_one_revision(store: Store, three: Replicas) -> None:
+def test_a_store_that_dies_in_a_change_leaves_all_on_one_revision(store: RedisServer, three: Replicas) -> None:
     """SCA-1: whatever is answered, all replicas end up with the same files; without the store a change is refused, and
     one that came back empty is given what was agreed upon."""
     assert api(three[0], "/mcp-servers", "POST", {**raw_server("kept"), "enabled": False}).status == 201
@@ -296,7 +296,7 @@ def test_a_store_that_dies_in_a_change_leaves_all_on_one_revision(store: Store, 
     assert "Traceback" not in said, said[said.find("Traceback") - 500 :][:4000]
 
 
-def test_an_emptied_store_is_given_the_configuration_again(store: Store, three: Replicas) -> None:
+def test_an_emptied_store_is_given_the_configuration_again(store: RedisServer, three: Replicas) -> None:
     """SCA-1: flushed while everybody is connected; the revision, and what was before it, is there again."""
     assert api(three[0], "/mcp-servers", "POST", {**raw_server("kept"), "enabled": False}).status == 201
     wait_until(lambda: agreed(three), what="all run one configuration", seconds=LIVE + 2)
@@ -320,7 +320,7 @@ def mcpx(env: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=90, stdin=subprocess.DEVNULL)
 
 
-def test_a_configuration_in_the_store_is_pushed_fetched_and_changed(empty_store: Store, tmp_path: Path) -> None:
+def test_a_configuration_in_the_store_is_pushed_fetched_and_changed(empty_store: RedisServer, tmp_path: Path) -> None:
     """SCA-1: one in the store: without it a start is a clear mistake; `mcpx config push` puts a checked one there, and
     replicas that run from it take up the next; what is wrong is refused before anybody sees it."""
     env = {**os.environ, "MCPX_STORE": empty_store.url, "MCPX_STATE_DIR": str(tmp_path / "state")}
@@ -353,7 +353,7 @@ def test_a_configuration_in_the_store_is_pushed_fetched_and_changed(empty_store:
 
 @pytest.mark.parametrize("loss", ["away", "empty"])
 def test_what_was_fetched_before_is_used_while_the_store_has_nothing_to_give(
-    empty_store: Store, tmp_path: Path, loss: str
+    empty_store: RedisServer, tmp_path: Path, loss: str
 ) -> None:
     """SCA-1, SCA-2: a replica that has run before starts without the store, or with one that was emptied, with what it
     had, and says so."""

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from fixtures.events import Events
-from fixtures.replicas import Replicas, Store
+from kit.admin_events import AdminEvents
 from kit.client import post_modern
 from kit.gateway import Gateway
 from kit.http_client import fetch
 from kit.messages import modern_request
+from kit.replicas import RedisServer, Replicas
 from kit.servers import raw_server
 from kit.waiting import wait_until
 
@@ -18,13 +18,13 @@ CONFIG = {"mode": "direct", "mcp_servers": [raw_server("raw")]}
 
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[Store]:
-    with Store() as started:
+def store() -> Iterator[RedisServer]:
+    with RedisServer() as started:
         yield started
 
 
 @pytest.fixture(scope="module")
-def two(store: Store) -> Iterator[Replicas]:
+def two(store: RedisServer) -> Iterator[Replicas]:
     with Replicas(store, CONFIG, 2, admin=True, balanced=False) as replicas:
         for replica in replicas:
             wait_until(lambda replica=replica: called(replica, "ready"), what="its server is there")
@@ -41,7 +41,7 @@ def name_of(replica: Gateway) -> str:
     return next(row["name"] for row in rows if row["me"])
 
 
-def heard(events: Events, replica: Gateway, name: str) -> int:
+def heard(events: AdminEvents, replica: Gateway, name: str) -> int:
     """Calls at a replica until one is told: others begin to tell a moment after somebody begins to listen."""
     calls = 0
 
@@ -57,7 +57,7 @@ def heard(events: Events, replica: Gateway, name: str) -> int:
 def test_a_call_at_one_replica_is_told_at_another_within_a_second(two: Replicas) -> None:
     """ADM-4, SCA-1: marked with the replica it was made at; own ones too."""
     names = [name_of(replica) for replica in two]
-    with Events(two[0]) as events:
+    with AdminEvents(two[0]) as events:
         assert events.wait_for("hello").data["replica"] == names[0]
         heard(events, two[1], names[1])
         before = len(events.all)
@@ -73,7 +73,7 @@ def test_a_call_at_one_replica_is_told_at_another_within_a_second(two: Replicas)
 def test_a_listener_goes_on_at_another_replica(two: Replicas) -> None:
     """ADM-4, SCA-1: `Last-Event-ID` of one replica is good at the other: what was missed comes, nothing twice."""
     names = [name_of(replica) for replica in two]
-    with Events(two[0]) as events:
+    with AdminEvents(two[0]) as events:
         events.wait_for("hello")
         heard(events, two[1], names[1])
         assert called(two[0], "marked")
@@ -82,20 +82,20 @@ def test_a_listener_goes_on_at_another_replica(two: Replicas) -> None:
     for replica in two:
         assert called(replica, "missed")
     assert last.id is not None
-    with Events(two[1], headers={"Last-Event-ID": last.id}) as again:
+    with AdminEvents(two[1], headers={"Last-Event-ID": last.id}) as again:
         again.wait_for("call", lambda data: data["replica"] == names[0])
         again.wait_for("call", lambda data: data["replica"] == names[1])
         ids = [each.id for each in again.all if each.name not in ("hello", "rates", "clients")]
         assert not again.named("reset") and len(ids) == len(set(ids))
         assert not set(ids) & set(seen[: seen.index(last.id) + 1])
-    with Events(two[1], headers={"Last-Event-ID": "1-1"}) as lost:
+    with AdminEvents(two[1], headers={"Last-Event-ID": "1-1"}) as lost:
         lost.wait_for("reset")
 
 
-def test_without_the_store_own_events_are_told_and_then_it_begins_anew(store: Store, two: Replicas) -> None:
+def test_without_the_store_own_events_are_told_and_then_it_begins_anew(store: RedisServer, two: Replicas) -> None:
     """ADM-4, SCA-2: a listener hears of its own replica; when the store is back it is told to read everything again."""
     names = [name_of(replica) for replica in two]
-    with Events(two[0]) as events:
+    with AdminEvents(two[0]) as events:
         events.wait_for("hello")
         heard(events, two[1], names[1])
         store.kill()
@@ -108,6 +108,6 @@ def test_without_the_store_own_events_are_told_and_then_it_begins_anew(store: St
         last = events.last_id
         store.start()
         events.wait_for_end()
-    with Events(two[0], headers={"Last-Event-ID": last}) as again:
+    with AdminEvents(two[0], headers={"Last-Event-ID": last}) as again:
         again.wait_for("reset")
         heard(again, two[1], names[1])

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from fixtures.issuer import Issuer
 from kit.client import ACCEPT_BOTH, Stream
 from kit.gateway import Gateway
 from kit.http_client import Headers, fetch
 from kit.messages import Json, initialize_request
+from kit.token_issuer import TokenIssuer
 from mcpx.front.routes import MODE, RESOURCE, ROUTES, Route
 from mcpx.surfaces import SURFACES
 
@@ -177,7 +177,7 @@ def test_without_auth_there_is_no_metadata_and_every_profile_that_names_nobody()
 def test_no_route_lets_in_what_an_issuer_did_not_sign_for_us() -> None:
     """SEC-1: the same table with signed tokens."""
     with (
-        Issuer() as issuer,
+        TokenIssuer() as issuer,
         Gateway({"server": {"auth": {"type": "jwt", "issuer": issuer.url}}, "profiles": PROFILES}) as gateway,
     ):
         origin = f"http://127.0.0.1:{gateway.port}"

@@ -4,7 +4,6 @@ The authorization server and the MCP server behind it are real (`auth.authserver
 browser stands whoever follows redirects.
 """
 
-import asyncio
 import contextlib
 import socket
 import stat
@@ -23,7 +22,6 @@ from kit.client import Session, StdioClient, health
 from kit.gateway import Gateway, GatewayProcess
 from kit.messages import Json, text_of
 from kit.waiting import wait_until
-from mcpx.front.control import ask, socket_path
 
 KEY = "a key for this test"
 
@@ -36,16 +34,8 @@ def config(*servers: Json, **more: Any) -> Json:
     return {"mcp_servers": list(servers), "global": {"hot_reload_interval": 0.1, "log_level": "DEBUG"}, **more}
 
 
-def asked(gateway: Gateway, verb: str, **more: Any) -> Json:
-    """A running gateway, as the commands of mcpx ask it."""
-    path = socket_path(Path(gateway.env["MCPX_STATE_DIR"]), gateway.file, None)
-    answer = asyncio.run(ask(path, verb, **more))
-    assert answer is not None
-    return answer
-
-
 def told(gateway: Gateway, name: str = "guarded") -> Json:
-    return next(server for server in asked(gateway, "status")["servers"] if server["name"] == name)
+    return next(server for server in gateway.control("status")["servers"] if server["name"] == name)
 
 
 def where(gateway: Gateway, name: str = "guarded") -> str:
@@ -237,7 +227,7 @@ def test_what_the_config_says_and_the_server_does_not_take_is_told_and_nobody_is
             wait_until(lambda: told(gateway)["status"] == "needs_auth")
             found = told(gateway)
             assert found["auth_url"] is None and "is not taken" in found["last_error"]
-            assert "canary-1234" not in str(asked(gateway, "status")) + gateway.stderr()
+            assert "canary-1234" not in str(gateway.control("status")) + gateway.stderr()
             assert "is not taken" in Session(gateway.port).call("guarded_whoami")["error"]["message"]
             assert not site.asked(f"{PRM}/mcp") and not site.asked("/register")
 
@@ -266,7 +256,7 @@ def test_signing_out_ends_it_and_the_next_sign_in_begins_it_again() -> None:
     with AuthServer() as site, Gateway(config(entry(site))) as gateway:
         sign_in(gateway)
         secrets = secrets_of(site)
-        answer = asked(gateway, "auth.logout", name="guarded")
+        answer = gateway.control("auth.logout", name="guarded")
         assert (answer["ok"], answer["was"]) == (True, "signed_in")
         where(gateway)
         assert not [secret for secret in secrets if secret.encode() in kept(state_of(gateway))]
@@ -281,12 +271,12 @@ def test_a_reload_keeps_the_sign_in_and_one_that_is_under_way() -> None:
         url = where(gateway)
         changed = entry(site, isolation="per_session")
         replace(gateway, config(changed))
-        wait_until(lambda: asked(gateway, "status")["revision"] == 2)
+        wait_until(lambda: gateway.control("status")["revision"] == 2)
         status, page = open_as_browser(told(gateway)["auth_url"] or url)
         assert status == 200, page
         wait_until(is_connected(gateway))
         replace(gateway, config({**changed, "isolation": "shared", "description": "again"}))
-        wait_until(lambda: asked(gateway, "status")["revision"] == 3)
+        wait_until(lambda: gateway.control("status")["revision"] == 3)
         wait_until(is_connected(gateway))
         assert text_of(Session(gateway.port).call("guarded_whoami")) == "signed in"
         assert len(site.asked("/authorize")) == 1
@@ -298,7 +288,7 @@ def test_other_credentials_are_another_sign_in() -> None:
         sign_in(gateway)
         auths = [{"name": "mine", "type": "oauth", "oauth": {"client_id": "by-hand", "scope": "read"}}]
         replace(gateway, config(entry(site, auth={"ref": "mine"}), auth_configs=auths))
-        wait_until(lambda: asked(gateway, "status")["revision"] == 2)
+        wait_until(lambda: gateway.control("status")["revision"] == 2)
         sign_in(gateway)
         assert text_of(Session(gateway.port).call("guarded_whoami")) == "read"
         assert site.grants[-1].client == "by-hand"
@@ -378,7 +368,7 @@ def test_a_refused_sign_in_is_said_and_can_be_tried_again() -> None:
             f"{back['redirect_uri'][0]}?error=access_denied&error_description=%3Cb%3Eno&state={back['state'][0]}"
         )
         assert status == 400 and "access_denied" in page and "<b>" not in page
-        answer = asked(gateway, "auth.login", name="guarded")
+        answer = gateway.control("auth.login", name="guarded")
         assert answer["ok"] and answer["auth_url"] != url
         assert open_as_browser(answer["auth_url"])[0] == 200
         wait_until(is_connected(gateway))
@@ -412,7 +402,7 @@ def test_who_signs_out_is_told_when_it_will_not_last() -> None:
         for file in (state_of(gateway) / "auth").glob("*.json"):
             file.unlink()
             (file / "in the way").mkdir(parents=True)  # which not even root may unlink
-        answer = asked(gateway, "auth.logout", name="guarded")
+        answer = gateway.control("auth.logout", name="guarded")
         assert not answer["ok"] and "cannot be deleted" in answer["error"]
         assert "Traceback" not in gateway.stderr()
         where(gateway)

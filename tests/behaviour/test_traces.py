@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from fixtures.api import Api, Asked, Said
 from fixtures.collector import Collector
 from kit.client import Session, StdioClient, post_modern
 from kit.gateway import Gateway, GatewayProcess
+from kit.http_api import ApiRequest, ApiResponse, HttpApi
 from kit.messages import modern_request, text_of
 from kit.servers import odd_server, raw_server, recorded_messages
 from kit.waiting import wait_until
@@ -38,13 +38,13 @@ def heard(record: Path) -> list[Json]:
     return [message["params"].get("_meta", {}) for message in recorded_messages(record, "tools/call")]
 
 
-def mcp_server(api: Api) -> Json:
+def mcp_server(api: HttpApi) -> Json:
     """A server over streamable HTTP whose every request can be looked at."""
 
-    def answer(asked: Asked) -> Any:
+    def answer(asked: ApiRequest) -> Any:
         message = asked.json
         if "id" not in message:
-            return Said(status=202)
+            return ApiResponse(status=202)
         results: Mapping[str, Json] = {
             "initialize": {
                 "protocolVersion": "2025-11-25",
@@ -60,7 +60,7 @@ def mcp_server(api: Api) -> Json:
         return {"jsonrpc": "2.0", "id": message["id"], "result": results[message["method"]]}
 
     api.on("POST", "/mcp", answer)
-    api.on("GET", "/mcp", lambda _: Said(status=405))
+    api.on("GET", "/mcp", lambda _: ApiResponse(status=405))
     return {"name": "api", "prefix": "api", "connection": {"type": "http", "url": f"{api.url}/mcp"}}
 
 
@@ -215,7 +215,7 @@ def test_a_failed_call_is_a_failed_span_with_its_code_and_none_of_its_words(tmp_
 
 def test_servers_and_apis_over_http_get_the_trace_as_headers_too() -> None:
     """OBS-1: an MCP server over HTTP and an HTTP command."""
-    with Collector() as collector, Api() as api:
+    with Collector() as collector, HttpApi() as api:
         api.on("GET", "/weather", lambda _: {"sunny": True})
         command = {
             "name": "weather",

@@ -13,12 +13,12 @@ import pytest
 
 from behaviour.clients import BOUND, AnsweringUser, Client, Door, Front, Json, Kind, RefusedError, connected
 from behaviour.compact import Visitor, config
-from fixtures.guarded import Guarded
 from kit.client import ACCEPT_BOTH, Session, Stream, health, wait_until_settled
 from kit.command import MCPX
 from kit.gateway import Gateway, GatewayProcess
 from kit.http_client import fetch
 from kit.messages import modern_headers, modern_request
+from kit.protected_server import ProtectedServer
 from kit.servers import stdio_server
 from kit.waiting import wait_until
 from mcpx.catalog.naming import wrap_uri
@@ -325,7 +325,7 @@ def test_the_health_page_tells_whoever_does_not_see_everything_only_how_servers_
 
 def test_why_one_call_was_refused_for_want_of_a_sign_in_is_told_to_its_client_alone() -> None:
     """SEC-2: that the server wants a sign-in concerns everybody, what it said of the call does not."""
-    with Guarded(admits=lambda headers, query: True) as guarded:
+    with ProtectedServer(admits=lambda headers, query: True) as guarded:
         server = {"name": "far", "prefix": "far", "connection": {"type": "http", "url": guarded.url("http")}}
         with Gateway(config(server, profiles=[{**WHOLE, "servers": ["far"]}], mode="search")) as running:
             wait_until_settled(running.port)

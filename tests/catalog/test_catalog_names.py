@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fixtures.work import growth, steps
+from kit.cost import cost_ratio, count_steps
 from mcpx.catalog.catalog import Catalog, Source
 from mcpx.catalog.naming import Naming, tagged_name
 from mcpx.model.offer import KINDS, Kind
@@ -268,9 +268,9 @@ def test_merging_is_linear_up_to_ten_thousand_tools(collide: bool) -> None:
         return [tools(f"server{number}", *found) for number, found in enumerate(names)]
 
     few, many = sources(100), sources(1_000)
-    once = steps(lambda: Catalog.build(few, Naming()))
-    assert steps(lambda: Catalog.build(many, Naming()), 11 * once) > 5 * once
-    times = growth(lambda: Catalog.build(few, Naming()), lambda: Catalog.build(many, Naming()))
+    once = count_steps(lambda: Catalog.build(few, Naming()))
+    assert count_steps(lambda: Catalog.build(many, Naming()), 11 * once) > 5 * once
+    times = cost_ratio(lambda: Catalog.build(few, Naming()), lambda: Catalog.build(many, Naming()))
     assert times < 4 * 10, "ten times the tools; names looked for in a list would take some seventy times as long"
     catalog = Catalog.build(many, Naming())
     assert len({offer.public for offer in catalog.offers["tools"]}) == 10_000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fixtures.work import steps
+from kit.cost import count_steps
 from mcpx.catalog.catalog import Catalog, Source
 from mcpx.catalog.naming import Naming, wrap_uri
 
@@ -123,8 +123,8 @@ def test_a_flood_of_hostile_templates_does_not_slow_a_lookup_down() -> None:
 
     some, catalog = flooded(100), flooded(5_000)
     assert catalog.resolve_uri("a" * 8_192) == ("good", "a" * 8_192)
-    enough = steps(lambda: some.resolve_uri("a" * 8_192))  # a hundred are more than are matched already
-    assert steps(lambda: catalog.resolve_uri("a" * 8_192), 2 * enough) <= enough
+    enough = count_steps(lambda: some.resolve_uri("a" * 8_192))  # a hundred are more than are matched already
+    assert count_steps(lambda: catalog.resolve_uri("a" * 8_192), 2 * enough) <= enough
     assert catalog.resolve_uri("a" * 8_193) is None
     assert catalog.count("bad", "templates") == 5_000
     assert any("never matched" in line for line in catalog.warnings)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fixtures.work import steps
+from kit.cost import count_steps
 from mcpx.catalog.templates import LONGEST_EXPANSION, LONGEST_TEMPLATE, Positions, Template
 
 # How long a busy machine takes says nothing here.
@@ -172,7 +172,7 @@ def test_nothing_a_server_and_a_client_make_up_together_is_slow(template: str, t
     """NAM-4: a few steps for each character of either; a backtracking matcher would not come back at all."""
     uri = (text * LONGEST_EXPANSION)[:LONGEST_EXPANSION]
     assert not template_matches(template, uri)
-    assert steps(lambda: template_matches(template, uri), 10 * (len(template) + len(uri)))
+    assert count_steps(lambda: template_matches(template, uri), 10 * (len(template) + len(uri)))
 
 
 def test_what_is_longer_than_the_limits_matches_nothing() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fixtures.api import Api, Said
+from kit.http_api import ApiResponse, HttpApi
 from kit.servers import SHOP_SERVER
 from kit.user import User
 from mcpx.imports import bundle
@@ -246,8 +246,8 @@ def test_a_manifest_steers_neither_terminal_nor_references(user: User) -> None:
 
 def test_a_bundle_from_an_address_is_fetched_and_not_from_a_private_one(user: User) -> None:
     data = packed(user.folder / "a.mcpb").read_bytes()
-    with Api() as api:
-        api.on("GET", "/a.mcpb", lambda _: Said(data))
+    with HttpApi() as api:
+        api.on("GET", "/a.mcpb", lambda _: ApiResponse(data))
         done = user.run("add", f"{api.url}/a.mcpb")
         assert done.returncode == 2 and "--allow-private" in done.stderr and api.seen == []
         done = user.run("add", f"{api.url}/a.mcpb", "--allow-private")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Home, using
-from fixtures.terminal import Terminal
+from kit.terminal import Terminal
 from mcpx.cli.completing import split
 from mcpx.cli.completion import SCRIPTS
 from mcpx.cli.table import COMMANDS

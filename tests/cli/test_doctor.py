@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from fixtures.control import control
 from kit.command import run_command
 from kit.gateway import Gateway
 from kit.waiting import wait_until
@@ -264,7 +263,7 @@ def test_a_running_gateway_says_what_of_it_does_not_work(patient: Patient) -> No
     }
     with Gateway(config) as gateway:
         state = str(gateway.folder / "state")
-        wait_until(lambda: [each for each in control(gateway, "status")["servers"] if each["status"] == "disconnected"])
+        wait_until(lambda: [each for each in gateway.control("status")["servers"] if each["status"] == "disconnected"])
         found = patient.found("server", "--config", str(gateway.file), MCPX_STATE_DIR=state)
         (each,) = found
         assert each["where"] == "server gone" and "mcpx doctor gone" in each["fix"] and each["level"] == "error"

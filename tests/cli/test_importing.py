@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 
-from fixtures.control import control
 from kit.command import run_command
 from kit.gateway import Gateway
 from kit.user import User
@@ -374,4 +373,4 @@ def test_a_running_gateway_takes_it_up(user: ImportingUser) -> None:
         state = {"MCPX_STATE_DIR": str(gateway.folder / "state")}
         told = user.told("--yes", "--into", str(gateway.file), **state)
         assert told["gateway"]["ok"] and "shop" in told["gateway"]["plan"]
-        assert [each["name"] for each in control(gateway, "status")["servers"]] == ["shop"]
+        assert [each["name"] for each in gateway.control("status")["servers"]] == ["shop"]

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 import yaml
 
-from fixtures.api import Api, Asked, Said
+from kit.http_api import ApiRequest, ApiResponse, HttpApi
 from kit.servers import SHOP_SERVER
 from kit.user import User
 from mcpx.imports.inputs import answers
@@ -58,7 +58,7 @@ def connection(user: User) -> dict[str, Any]:
 
 def test_a_name_becomes_a_server_in_a_fixed_version(user: User) -> None:
     """SEC-5: with its publisher, how old it is, and its definitions pinned."""
-    with Api() as api:
+    with HttpApi() as api:
         api.on("GET", at(), lambda _: answer(document(packages=[npm()])))
         done = user.run("add", NAME, "--no-test", MCPX_REGISTRY=f"{api.url}/")
     assert done.returncode == 0, done.stderr
@@ -70,7 +70,7 @@ def test_a_name_becomes_a_server_in_a_fixed_version(user: User) -> None:
 
 
 def test_a_version_is_asked_for_by_its_number_and_registries_in_their_order(user: User) -> None:
-    with Api() as first, Api() as second:
+    with HttpApi() as first, HttpApi() as second:
         second.on("GET", at("1.0.0"), lambda _: answer(document(packages=[npm(version="1.0.0")])))
         done = user.run("add", f"{NAME}@1.0.0", "--no-test", MCPX_REGISTRY=f"{first.url},{second.url}")
         assert done.returncode == 0 and len(first.seen) == 1, done.stderr
@@ -78,22 +78,22 @@ def test_a_version_is_asked_for_by_its_number_and_registries_in_their_order(user
 
 
 def test_a_registry_that_cannot_be_reached_is_said_with_what_else_there_is(user: User) -> None:
-    with Api() as api:
+    with HttpApi() as api:
         gone = api.url
     done = user.run("add", NAME, MCPX_REGISTRY=gone)
     assert done.returncode == 2 and "cannot be reached" in done.stderr and "mcpx add npx -y PACKAGE" in done.stderr
     assert "Traceback" not in done.stderr and not user.user_config.exists()
-    with Api() as api:
+    with HttpApi() as api:
         done = user.run("add", NAME, MCPX_REGISTRY=api.url)
         assert done.returncode == 2 and f"knows no {NAME}" in done.stderr
-        api.on("GET", at(), lambda _: Said(b"no", 503))
+        api.on("GET", at(), lambda _: ApiResponse(b"no", 503))
         assert "answered with status 503" in user.run("add", NAME, MCPX_REGISTRY=api.url).stderr
 
 
 HOSTILE: dict[str, tuple[Any, str]] = {
-    "huge": (Said(b'{"server": {"name": "' + b"x" * 3_000_000 + b'"}}'), "error"),
-    "no JSON": (Said(b"<html>"), "not valid JSON"),
-    "deep": (Said(b"[" * 100_000), "not valid JSON"),
+    "huge": (ApiResponse(b'{"server": {"name": "' + b"x" * 3_000_000 + b'"}}'), "error"),
+    "no JSON": (ApiResponse(b"<html>"), "not valid JSON"),
+    "deep": (ApiResponse(b"[" * 100_000), "not valid JSON"),
     "nothing in it": ({}, "no server.json"),
     "another": (answer({**document(packages=[npm()]), "name": "io.github.evil/weather-mcp"}), "another server"),
     "deleted": (answer(document(packages=[npm()]), "deleted"), "taken back"),
@@ -114,7 +114,7 @@ HOSTILE: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_a_hostile_registry_says_is_refused(user: User, name: str) -> None:
     said, told = HOSTILE[name]
-    with Api() as api:
+    with HttpApi() as api:
         api.on("GET", at(), lambda _: said)
         done = user.run("add", NAME, "--yes", MCPX_REGISTRY=api.url)
     assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr, done
@@ -123,14 +123,14 @@ def test_what_a_hostile_registry_says_is_refused(user: User, name: str) -> None:
 
 def test_a_registry_may_be_at_home_but_not_send_us_to_somebody_elses(user: User) -> None:
     """SEC-4: where a redirect leads was named by nobody."""
-    with Api() as api, Api() as inside:
+    with HttpApi() as api, HttpApi() as inside:
         inside.on("GET", "/secret", lambda _: answer(document(packages=[npm()])))
-        api.on("GET", at(), lambda _: Said(b"", 302, {"Location": f"{inside.url}/secret"}))
+        api.on("GET", at(), lambda _: ApiResponse(b"", 302, {"Location": f"{inside.url}/secret"}))
         done = user.run("add", NAME, "--no-test", MCPX_REGISTRY=api.url)
         assert done.returncode == 2 and "--allow-private" in done.stderr and inside.seen == [], done
         done = user.run("add", NAME, "--no-test", "--allow-private", MCPX_REGISTRY=api.url)
         assert done.returncode == 0 and len(inside.seen) == 1, done
-        api.on("GET", at(), lambda _: Said(b"", 302, {"Location": at()}))
+        api.on("GET", at(), lambda _: ApiResponse(b"", 302, {"Location": at()}))
         assert "redirects" in user.run("add", NAME, "--no-test", "--replace", MCPX_REGISTRY=api.url).stderr
 
 
@@ -231,16 +231,16 @@ def test_a_bundle_of_a_registry_is_known_by_its_hash_and_really_started(user: Us
     data = path.read_bytes()
     path.unlink()
     package = npm(registryType="mcpb", identifier="", fileSha256=hashlib.sha256(data).hexdigest())
-    with Api() as api:
+    with HttpApi() as api:
 
-        def told(_: Asked) -> Any:
+        def told(_: ApiRequest) -> Any:
             return answer(document(packages=[{**package, "identifier": f"{api.url}/weather.mcpb"}]))
 
         api.on("GET", at(), told)
-        api.on("GET", "/weather.mcpb", lambda _: Said(data))
+        api.on("GET", "/weather.mcpb", lambda _: ApiResponse(data))
         words = ("add", NAME, "--allow-private")
         done = user.run(*words, MCPX_REGISTRY=api.url)
         assert done.returncode == 0 and "6 tools" in done.stdout, done
-        api.on("GET", "/weather.mcpb", lambda _: Said(data + b"\n"))
+        api.on("GET", "/weather.mcpb", lambda _: ApiResponse(data + b"\n"))
         done = user.run(*words, "--name", "other", MCPX_REGISTRY=api.url)
         assert done.returncode == 2 and "not what was announced" in done.stderr, done

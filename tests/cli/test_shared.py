@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.replicas import Store
+from kit.replicas import RedisServer
 from mcpx.cli.main import main
 from mcpx.cli.shared import fetch
 from mcpx.config import load
@@ -16,8 +16,8 @@ HTTP = argparse.Namespace(transport="http")
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
-    with Store() as store:
+def store() -> Iterator[RedisServer]:
+    with RedisServer() as store:
         yield store
 
 
@@ -32,7 +32,7 @@ def store() -> Iterator[Store]:
     ],
 )
 def test_the_first_file_is_found_whatever_it_is_called(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, found: str
+    store: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, found: str
 ) -> None:
     """SCA-1, CFG-7: what replicas lay down is a folder; a later file takes its place there, whatever it is called."""
     environ = {"MCPX_STORE": store.url, "MCPX_STATE_DIR": str(tmp_path / "state")}

@@ -5,7 +5,7 @@ import os
 import re
 
 from cli.conftest import Home, using
-from fixtures.terminal import mcpx_on
+from kit.terminal import mcpx_on
 from kit.waiting import wait_until
 
 

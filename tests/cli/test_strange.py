@@ -10,7 +10,7 @@ import pytest
 from cli.conftest import Home
 from cli.strange_server import NAMES
 from cli.test_completion import SHELLS
-from fixtures.terminal import Terminal, mcpx_on
+from kit.terminal import Terminal, mcpx_on
 
 SERVER = Path(__file__).parent / "strange_server.py"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Home, using
-from fixtures.terminal import mcpx_on
 from fixtures.using_server import PICTURE
+from kit.terminal import mcpx_on
 from kit.waiting import wait_until
 
 

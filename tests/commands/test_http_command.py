@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.api import Api, Asked, Said
+from kit.http_api import ApiRequest, ApiResponse, HttpApi
 from kit.loop import run
 from kit.waiting import until
 from mcpx.auth.credentials import Credentials, Fixed, Proof, Refusal
@@ -27,14 +27,14 @@ SECRET = "canary-5f3a9b"
 
 
 @pytest.fixture
-def api() -> Iterator[Api]:
-    with Api() as api:
+def api() -> Iterator[HttpApi]:
+    with HttpApi() as api:
         api.otherwise(lambda asked: {"ok": True})
         yield api
 
 
 def call(
-    api: Api,
+    api: HttpApi,
     arguments: Json | None = None,
     *,
     path: str = "/x",
@@ -61,7 +61,7 @@ def call(
     return run(main())
 
 
-def failed(api: Api, arguments: Json | None = None, **how: Any) -> str:
+def failed(api: HttpApi, arguments: Json | None = None, **how: Any) -> str:
     with pytest.raises(CommandFailed) as caught:
         call(api, arguments, **how)
     return str(caught.value)
@@ -75,7 +75,7 @@ def text(result: Json) -> str:
 # ---- what is sent
 
 
-def test_a_request_is_sent_as_it_is_configured(api: Api) -> None:
+def test_a_request_is_sent_as_it_is_configured(api: HttpApi) -> None:
     """SRC-3."""
     call(
         api,
@@ -93,7 +93,7 @@ def test_a_request_is_sent_as_it_is_configured(api: Api) -> None:
     assert asked.json == {"b": "two words", "n": 1}
 
 
-def test_the_usual_headers_are_sent_unless_the_command_has_its_own(api: Api) -> None:
+def test_the_usual_headers_are_sent_unless_the_command_has_its_own(api: HttpApi) -> None:
     call(api)
     assert (api.last.get("user-agent") or "").startswith("mcpx/")
     assert (api.last.get("accept") or "").startswith("application/json")
@@ -131,7 +131,7 @@ def test_the_usual_headers_are_sent_unless_the_command_has_its_own(api: Api) -> 
         ),
     ],
 )
-def test_a_body_is_sent_in_its_format(fields: Json, content_type: str, sent: bytes, api: Api) -> None:
+def test_a_body_is_sent_in_its_format(fields: Json, content_type: str, sent: bytes, api: HttpApi) -> None:
     """SRC-3, SEC-4."""
     call(api, {"a": "1&2", "b": '"q"'}, method="POST", **fields)
     expected = "application/x-www-form-urlencoded" if content_type == "form" else content_type
@@ -139,12 +139,12 @@ def test_a_body_is_sent_in_its_format(fields: Json, content_type: str, sent: byt
     assert api.last.body == sent
 
 
-def test_a_body_that_is_one_argument_without_a_value_is_none(api: Api) -> None:
+def test_a_body_that_is_one_argument_without_a_value_is_none(api: HttpApi) -> None:
     call(api, method="POST", body="{c}", body_format="json")
     assert api.last.body == b"" and api.last.get("content-type") is None
 
 
-def test_a_header_takes_no_line_break_and_no_odd_character(api: Api) -> None:
+def test_a_header_takes_no_line_break_and_no_odd_character(api: HttpApi) -> None:
     """SEC-4."""
     for value in ("a\r\nX-Evil: 1", "a\nb", "a\0", "\x1b"):
         assert "argument 'a' holds a line break or a control" in failed(api, {"a": value}, headers={"X": "{a}"})
@@ -153,7 +153,7 @@ def test_a_header_takes_no_line_break_and_no_odd_character(api: Api) -> None:
     assert api.last.get("x") == "é" and len(api.seen) == 1
 
 
-def test_an_address_that_no_server_takes_is_not_sent(api: Api) -> None:
+def test_an_address_that_no_server_takes_is_not_sent(api: HttpApi) -> None:
     assert "the address would have 9," in failed(api, {"a": "x" * 9000}, params={"q": "{a}"})
     assert api.seen == []
 
@@ -161,7 +161,7 @@ def test_an_address_that_no_server_takes_is_not_sent(api: Api) -> None:
 # ---- answers
 
 
-def test_json_comes_as_text_and_as_structured_content(api: Api) -> None:
+def test_json_comes_as_text_and_as_structured_content(api: HttpApi) -> None:
     """SRC-3, SUR-7."""
     for said, shown, structured in (
         (b'{"a": 1}', '{"a": 1}', {"a": 1}),
@@ -174,30 +174,32 @@ def test_json_comes_as_text_and_as_structured_content(api: Api) -> None:
         assert call(api) == {"content": [{"type": "text", "text": shown}], "structuredContent": structured}
 
 
-def test_what_is_not_json_comes_as_the_text_it_is(api: Api) -> None:
+def test_what_is_not_json_comes_as_the_text_it_is(api: HttpApi) -> None:
     api.otherwise(
-        lambda asked: Said("größer\n<b>".encode("latin-1"), headers={"Content-Type": "text/html; charset=latin-1"})
+        lambda asked: ApiResponse(
+            "größer\n<b>".encode("latin-1"), headers={"Content-Type": "text/html; charset=latin-1"}
+        )
     )
     assert call(api) == {"content": [{"type": "text", "text": "größer\n<b>"}]}
     api.otherwise(lambda asked: b'{"cut": ')
     assert call(api) == {"content": [{"type": "text", "text": '{"cut": '}]}
 
 
-def test_text_is_text_even_if_it_looks_like_json(api: Api) -> None:
+def test_text_is_text_even_if_it_looks_like_json(api: HttpApi) -> None:
     api.otherwise(lambda asked: [1])
     assert call(api, response_format="text") == {"content": [{"type": "text", "text": "[1]"}]}
 
 
-def test_json_in_another_encoding_is_read(api: Api) -> None:
-    said = Said('{"a":"ä"}'.encode("utf-16"), headers={"Content-Type": "application/json; charset=utf-16"})
+def test_json_in_another_encoding_is_read(api: HttpApi) -> None:
+    said = ApiResponse('{"a":"ä"}'.encode("utf-16"), headers={"Content-Type": "application/json; charset=utf-16"})
     api.otherwise(lambda asked: said)
     assert call(api)["structuredContent"] == {"a": "ä"}
 
 
-def test_xml_is_read_as_json(api: Api) -> None:
+def test_xml_is_read_as_json(api: HttpApi) -> None:
     """SRC-3."""
     xml = b'<?xml version="1.0" encoding="latin-1"?><r x="1"><i>a</i><i k="v">b</i><n/>t\xe9</r>'
-    api.otherwise(lambda asked: Said(xml, headers={"Content-Type": "application/xml"}))
+    api.otherwise(lambda asked: ApiResponse(xml, headers={"Content-Type": "application/xml"}))
     read = {"r": {"@x": "1", "i": ["a", {"@k": "v", "#text": "b"}], "n": None, "#text": "té"}}
     result = call(api, response_format="xml")
     assert result["structuredContent"] == read and json.loads(text(result)) == read
@@ -217,46 +219,46 @@ def test_xml_is_read_as_json(api: Api) -> None:
     ],
     ids=["laughs", "file", "dtd", "deep", "many", "cut", "text"],
 )
-def test_xml_that_is_not_read_comes_as_the_text_it_is(xml: bytes, api: Api) -> None:
+def test_xml_that_is_not_read_comes_as_the_text_it_is(xml: bytes, api: HttpApi) -> None:
     """SEC-4: nothing is expanded, nothing is fetched."""
-    api.otherwise(lambda asked: Said(xml, headers={"Content-Type": "application/xml"}))
+    api.otherwise(lambda asked: ApiResponse(xml, headers={"Content-Type": "application/xml"}))
     assert call(api, response_format="xml") == {"content": [{"type": "text", "text": xml.decode()}]}
 
 
 @pytest.mark.parametrize("format", ["json", "xml", "text"])
-def test_pictures_sounds_and_other_bytes_are_content_of_their_kind(format: str, api: Api) -> None:
+def test_pictures_sounds_and_other_bytes_are_content_of_their_kind(format: str, api: HttpApi) -> None:
     """SRC-3."""
     data = b"\x89PNG\0\xff"
     for kind in ("image/png", "audio/wav"):
-        api.otherwise(lambda asked, kind=kind: Said(data, headers={"Content-Type": f"{kind}; x=1"}))
+        api.otherwise(lambda asked, kind=kind: ApiResponse(data, headers={"Content-Type": f"{kind}; x=1"}))
         (block,) = call(api, response_format=format)["content"]
         assert block == {"type": kind[:5], "data": b64encode(data).decode(), "mimeType": kind}
-    api.otherwise(lambda asked: Said(data, headers={"Content-Type": "application/pdf"}))
+    api.otherwise(lambda asked: ApiResponse(data, headers={"Content-Type": "application/pdf"}))
     (block,) = call(api, path="/x/doc.pdf?key=1", response_format=format)["content"]
     resource = {"uri": f"{api.url}/x/doc.pdf", "mimeType": "application/pdf", "blob": b64encode(data).decode()}
     assert block == {"type": "resource", "resource": resource}
 
 
-def test_an_svg_is_text(api: Api) -> None:
+def test_an_svg_is_text(api: HttpApi) -> None:
     """Models take no such picture."""
-    api.otherwise(lambda asked: Said(b"<svg/>", headers={"Content-Type": "image/svg+xml"}))
+    api.otherwise(lambda asked: ApiResponse(b"<svg/>", headers={"Content-Type": "image/svg+xml"}))
     assert text(call(api)) == "<svg/>"
 
 
-def test_an_empty_answer_is_said_to_be_one(api: Api) -> None:
-    api.otherwise(lambda asked: Said(status=204))
+def test_an_empty_answer_is_said_to_be_one(api: HttpApi) -> None:
+    api.otherwise(lambda asked: ApiResponse(status=204))
     assert text(call(api, method="DELETE")) == "(no content: 204 No Content)"
 
 
-def test_a_head_request_tells_the_headers(api: Api) -> None:
-    api.otherwise(lambda asked: Said(b"xyz", headers={"ETag": '"1"', "Set-Cookie": "s=1"}))
+def test_a_head_request_tells_the_headers(api: HttpApi) -> None:
+    api.otherwise(lambda asked: ApiResponse(b"xyz", headers={"ETag": '"1"', "Set-Cookie": "s=1"}))
     told = call(api, method="HEAD")["structuredContent"]
     assert told["status"] == 200 and told["headers"]["etag"] == '"1"' and told["headers"]["content-length"] == "3"
     assert "set-cookie" not in told["headers"]
     assert call(api, method="HEAD", result="headers.etag")["structuredContent"] == {"result": '"1"'}
 
 
-def test_a_part_of_the_answer_is_selected(api: Api) -> None:
+def test_a_part_of_the_answer_is_selected(api: HttpApi) -> None:
     """SRC-3."""
     api.otherwise(lambda asked: {"items": [{"n": "a"}, {"n": "b"}]})
     assert call(api, result="items[].n") == {
@@ -273,12 +275,12 @@ def test_a_part_of_the_answer_is_selected(api: Api) -> None:
     assert "'result' selects from JSON, which the response is not; it begins: <html>" in failed(api, result="a")
 
 
-def test_a_selection_from_much_is_done_too(api: Api) -> None:
+def test_a_selection_from_much_is_done_too(api: HttpApi) -> None:
     api.otherwise(lambda asked: [{"n": n} for n in range(30_000)])
     assert call(api, result="length(@)")["structuredContent"] == {"result": 30_000}
 
 
-def test_an_answer_that_is_too_large_says_the_limit_and_the_key(api: Api) -> None:
+def test_an_answer_that_is_too_large_says_the_limit_and_the_key(api: HttpApi) -> None:
     """SEC-4: and is not asked for again."""
     api.otherwise(lambda asked: b"x" * 5000)
     said = failed(api, max_response=4000)
@@ -286,15 +288,15 @@ def test_an_answer_that_is_too_large_says_the_limit_and_the_key(api: Api) -> Non
     assert len(api.seen) == 1
 
 
-def test_what_is_no_success_is_told_with_its_status_and_the_beginning_of_its_body(api: Api) -> None:
+def test_what_is_no_success_is_told_with_its_status_and_the_beginning_of_its_body(api: HttpApi) -> None:
     """SRC-3."""
-    api.otherwise(lambda asked: Said(b'{"error":"no\x1b[31m such\r\ncity"}' + b"x" * 5000, 404))
+    api.otherwise(lambda asked: ApiResponse(b'{"error":"no\x1b[31m such\r\ncity"}' + b"x" * 5000, 404))
     said = failed(api)
     assert said.startswith('the server answered 404 Not Found: {"error":"no [31m such city"}xxx')
     assert len(said) < 2100 and said.endswith("…")
-    api.otherwise(lambda asked: Said(b"\x00\xff", 418))
+    api.otherwise(lambda asked: ApiResponse(b"\x00\xff", 418))
     assert failed(api) == "the server answered 418 I'm a Teapot"
-    api.otherwise(lambda asked: Said(b"", 299 + 300))
+    api.otherwise(lambda asked: ApiResponse(b"", 299 + 300))
     assert failed(api) == "the server answered 599"
 
 
@@ -307,59 +309,59 @@ class Answers:
     def __init__(self, *said: Any) -> None:
         self._said = list(said)
 
-    def __call__(self, asked: Asked) -> Any:
+    def __call__(self, asked: ApiRequest) -> Any:
         return self._said.pop(0)
 
 
-def test_a_request_that_changes_nothing_is_tried_again(api: Api) -> None:
+def test_a_request_that_changes_nothing_is_tried_again(api: HttpApi) -> None:
     """SRC-3."""
     for status in (429, 502, 503, 504):
         for method in ("GET", "OPTIONS"):
-            api.otherwise(Answers(Said(b"later", status), Said(b"later", status), {"ok": 1}))
+            api.otherwise(Answers(ApiResponse(b"later", status), ApiResponse(b"later", status), {"ok": 1}))
             told: list[str] = []
             result = call(api, method=method, retry_delay=0.001, told=told)
             assert result["structuredContent"] == {"ok": 1} and len(told) == 2
             assert told[0].startswith(f"the server answered {status}") and told[0].endswith("trying again in 0.001 s")
 
 
-def test_a_request_that_may_change_something_is_not(api: Api) -> None:
+def test_a_request_that_may_change_something_is_not(api: HttpApi) -> None:
     for method in ("POST", "PUT", "PATCH", "DELETE"):
         api.seen.clear()
-        api.otherwise(lambda asked: Said(b"", 503))
+        api.otherwise(lambda asked: ApiResponse(b"", 503))
         assert failed(api, method=method, retry_delay=0.001) == "the server answered 503 Service Unavailable"
         assert len(api.seen) == 1
 
 
-def test_tries_are_counted_and_other_failures_are_final(api: Api) -> None:
-    api.otherwise(lambda asked: Said(b"", 503))
+def test_tries_are_counted_and_other_failures_are_final(api: HttpApi) -> None:
+    api.otherwise(lambda asked: ApiResponse(b"", 503))
     assert "503" in failed(api, max_retries=2, retry_delay=0)
     assert len(api.seen) == 3
     api.seen.clear()
-    api.otherwise(lambda asked: Said(b"", 500))
+    api.otherwise(lambda asked: ApiResponse(b"", 500))
     assert "500" in failed(api, retry_delay=0)
     assert len(api.seen) == 1
 
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
-def test_the_time_that_a_server_asks_for_is_waited_for(form: str, api: Api) -> None:
+def test_the_time_that_a_server_asks_for_is_waited_for(form: str, api: HttpApi) -> None:
     said = "1" if form == "seconds" else formatdate(time.time() + 2, usegmt=True)
-    api.otherwise(Answers(Said(b"", 429, {"Retry-After": said}), {"ok": 1}))
+    api.otherwise(Answers(ApiResponse(b"", 429, {"Retry-After": said}), {"ok": 1}))
     began = time.monotonic()
     call(api, retry_delay=0)
     assert 0.9 <= time.monotonic() - began < 10
 
 
-def test_who_asks_for_more_time_than_there_is_ends_the_call_at_once(api: Api) -> None:
-    api.otherwise(lambda asked: Said(b"busy", 429, {"Retry-After": "3600"}))
+def test_who_asks_for_more_time_than_there_is_ends_the_call_at_once(api: HttpApi) -> None:
+    api.otherwise(lambda asked: ApiResponse(b"busy", 429, {"Retry-After": "3600"}))
     began = time.monotonic()
     said = failed(api, timeout=5)
     assert "429 Too Many Requests: busy" in said and "asks to wait 3,600 s, longer than what is left" in said
     assert time.monotonic() - began < 3 and len(api.seen) == 1
-    api.otherwise(lambda asked: Said(b"busy", 503))
+    api.otherwise(lambda asked: ApiResponse(b"busy", 503))
     assert "not tried again: what is left of its 5 s is too short" in failed(api, timeout=5, retry_delay=6)
 
 
-def test_a_server_that_is_not_there_is_tried_again_even_for_a_post(api: Api) -> None:
+def test_a_server_that_is_not_there_is_tried_again_even_for_a_post(api: HttpApi) -> None:
     """Nothing was sent."""
     api.__exit__(None, None, None)
     told: list[str] = []
@@ -368,8 +370,8 @@ def test_a_server_that_is_not_there_is_tried_again_even_for_a_post(api: Api) -> 
     api.__enter__()
 
 
-def test_all_tries_together_end_within_the_time_out(api: Api) -> None:
-    api.otherwise(lambda asked: Said(b"", 503, {"Retry-After": "0"}))
+def test_all_tries_together_end_within_the_time_out(api: HttpApi) -> None:
+    api.otherwise(lambda asked: ApiResponse(b"", 503, {"Retry-After": "0"}))
     began = time.monotonic()
     failed(api, timeout=0.5, retry_delay=0.2, max_retries=1000)
     assert time.monotonic() - began < 5
@@ -382,7 +384,7 @@ def proof(**parts: Any) -> Credentials:
     return Fixed(Proof(**parts))
 
 
-def test_a_proof_goes_into_headers_query_or_body(api: Api) -> None:
+def test_a_proof_goes_into_headers_query_or_body(api: HttpApi) -> None:
     key = (("key", SECRET),)
     call(api, credentials=proof(headers=key), headers={"KEY": "old", "Other": "1"})
     assert api.last.all("key") == [SECRET] and api.last.get("other") == "1"
@@ -397,7 +399,7 @@ def test_a_proof_goes_into_headers_query_or_body(api: Api) -> None:
         assert api.last.form == [("q", "1"), ("key", SECRET)]
 
 
-def test_what_a_caller_gives_himself_wins_over_the_proof(api: Api) -> None:
+def test_what_a_caller_gives_himself_wins_over_the_proof(api: HttpApi) -> None:
     """The weather example: an optional `api_key` beside an auth config that has one."""
     key = (("key", SECRET),)
     places: list[tuple[Json, Any]] = [
@@ -419,7 +421,7 @@ def test_what_a_caller_gives_himself_wins_over_the_proof(api: Api) -> None:
 
 
 @pytest.mark.parametrize("how", [{}, {"method": "POST", "body": [1]}, {"method": "POST", "body": "text"}])
-def test_a_proof_that_has_no_place_is_told(how: Json, api: Api) -> None:
+def test_a_proof_that_has_no_place_is_told(how: Json, api: HttpApi) -> None:
     assert "its auth config puts a field into the body" in failed(api, credentials=proof(body=(("k", SECRET),)), **how)
     assert api.seen == []
 
@@ -452,30 +454,30 @@ class Renewed:
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refused_proof_is_renewed_once(method: str, status: int, api: Api) -> None:
+def test_a_refused_proof_is_renewed_once(method: str, status: int, api: HttpApi) -> None:
     challenge = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
-    api.otherwise(Answers(Said(b"", status, challenge), {"ok": 1}))
+    api.otherwise(Answers(ApiResponse(b"", status, challenge), {"ok": 1}))
     credentials = Renewed()
     assert call(api, credentials=credentials, method=method)["structuredContent"] == {"ok": 1}
     assert [asked.get("authorization") for asked in api.seen] == ["Bearer token-1", "Bearer token-2"]
     assert credentials.refusals == [Refusal(status, challenge["WWW-Authenticate"])]
     api.seen.clear()
-    api.otherwise(lambda asked: Said(b"", status, challenge))
+    api.otherwise(lambda asked: ApiResponse(b"", status, challenge))
     assert str(status) in failed(api, credentials=Renewed(), method=method)
     assert len(api.seen) == 2
 
 
-def test_a_proof_that_is_refused_for_good_is_not_tried_again(api: Api) -> None:
-    api.otherwise(lambda asked: Said(b"", 401))
+def test_a_proof_that_is_refused_for_good_is_not_tried_again(api: HttpApi) -> None:
+    api.otherwise(lambda asked: ApiResponse(b"", 401))
     credentials = Renewed(worth=False)
     assert failed(api, credentials=credentials) == "the server answered 401 Unauthorized"
     assert len(api.seen) == len(credentials.refusals) == 1
-    api.otherwise(lambda asked: Said(b"", 403))
+    api.otherwise(lambda asked: ApiResponse(b"", 403))
     failed(api, credentials=credentials)
     assert len(credentials.refusals) == 1  # without a challenge it is not about the proof
 
 
-def test_credentials_that_cannot_be_had_are_told(api: Api) -> None:
+def test_credentials_that_cannot_be_had_are_told(api: HttpApi) -> None:
     class Broken(Renewed):
         async def get(self) -> Proof:
             raise Unproved("the token server is down")
@@ -484,7 +486,7 @@ def test_credentials_that_cannot_be_had_are_told(api: Api) -> None:
     assert api.seen == []
 
 
-def test_credentials_that_take_for_ever_end_with_the_time_out(api: Api) -> None:
+def test_credentials_that_take_for_ever_end_with_the_time_out(api: HttpApi) -> None:
     class Slow(Renewed):
         async def get(self) -> Proof:
             await asyncio.get_running_loop().create_future()
@@ -493,7 +495,7 @@ def test_credentials_that_take_for_ever_end_with_the_time_out(api: Api) -> None:
     assert "timed out after 0.05 s, waiting for its credentials" in failed(api, credentials=Slow(), timeout=0.05)
 
 
-def test_a_server_that_says_our_secrets_back_does_not_have_them_told(api: Api) -> None:
+def test_a_server_that_says_our_secrets_back_does_not_have_them_told(api: HttpApi) -> None:
     """SEC-4."""
     basic = b64encode(f"ada:{SECRET}".encode()).decode()
     odd = f'{SECRET}"/+ ?'
@@ -504,15 +506,17 @@ def test_a_server_that_says_our_secrets_back_does_not_have_them_told(api: Api) -
         (odd, odd),
     ):
         echo = f"you said {given} in {json.dumps({'h': given})} and {given}"
-        api.otherwise(lambda asked, echo=echo: Said((echo + asked.target).encode(), 400))
+        api.otherwise(lambda asked, echo=echo: ApiResponse((echo + asked.target).encode(), 400))
         for credentials in (proof(headers=(("X-Key", secret),)), proof(query=(("key", secret),))):
             said = failed(api, credentials=credentials)
             assert SECRET not in said and given not in said and "***" in said
 
 
-def test_the_same_holds_for_secrets_that_stand_in_the_command_itself(api: Api) -> None:
+def test_the_same_holds_for_secrets_that_stand_in_the_command_itself(api: HttpApi) -> None:
     """SEC-4: under names that say so; the rest is told, or nobody could mend a command."""
-    api.otherwise(lambda asked: Said(f"{asked.headers} {asked.target} {asked.body.decode()} v2024".encode(), 400))
+    api.otherwise(
+        lambda asked: ApiResponse(f"{asked.headers} {asked.target} {asked.body.decode()} v2024".encode(), 400)
+    )
     for fields in (
         {"headers": {"X-Api-Key": SECRET}},
         {"headers": {"Authorization": f"Bearer {SECRET}"}},
@@ -524,10 +528,10 @@ def test_the_same_holds_for_secrets_that_stand_in_the_command_itself(api: Api) -
         assert SECRET not in said and "***" in said and "v2024" in said
 
 
-def test_a_command_does_not_leave_a_request_behind_when_it_is_cancelled(api: Api) -> None:
+def test_a_command_does_not_leave_a_request_behind_when_it_is_cancelled(api: HttpApi) -> None:
     arrived, release = threading.Event(), threading.Event()
 
-    def slow(asked: Asked) -> Any:
+    def slow(asked: ApiRequest) -> Any:
         arrived.set()
         release.wait(20)
         return {}

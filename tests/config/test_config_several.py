@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.work import steps
+from kit.cost import count_steps
 from mcpx.config import Config, Naming, Refused, load
 from mcpx.config.nodes import MAX_NODES
 from mcpx.config.source import MAX_BYTES
@@ -180,8 +180,8 @@ def test_a_folder_of_hostile_files_costs_no_more_than_one_of_them(folder: Path) 
         for number in range(count):
             (folder / case / f"{number}.yaml").write_text(hostile)
         message = refused(case)
-        alone = steps(lambda name=f"{case}/0.yaml": refused(name))
-        assert steps(lambda name=case: refused(name), alone + 2_000 * count), case
+        alone = count_steps(lambda name=f"{case}/0.yaml": refused(name))
+        assert count_steps(lambda name=case: refused(name), alone + 2_000 * count), case
         if case != "many":
             assert f"more than {MAX_BYTES:,} bytes or {MAX_NODES:,} values" in message, case
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fixtures.node import node, npm_bin
+from kit.node import node, npm_bin
 
 Verdicts = dict[tuple[str, str, int], str]
 Named = dict[tuple[str, str], str]

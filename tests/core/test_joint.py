@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fixtures import replicas as fixture
+from kit import replicas as fixture
 from kit.loop import run, yield_to_loop
 from kit.waiting import until
 from mcpx.config import Config, load
@@ -30,8 +30,8 @@ NEW = {"enabled": False, "connection": {"type": "stdio", "command": "y"}}
 
 
 @pytest.fixture
-def server() -> Iterator[fixture.Store]:
-    with fixture.Store() as store:
+def server() -> Iterator[fixture.RedisServer]:
+    with fixture.RedisServer() as store:
         yield store
 
 
@@ -39,7 +39,7 @@ class ReplicaStore:
     """One replica: a gateway on a file, its store, and the store of all."""
 
     def __init__(
-        self, server: fixture.Store, folder: Path, name: str, text: str, file: str, environ: dict[str, str]
+        self, server: fixture.RedisServer, folder: Path, name: str, text: str, file: str, environ: dict[str, str]
     ) -> None:
         folder.mkdir(exist_ok=True)
         self.path = path = folder / file
@@ -65,7 +65,7 @@ class ReplicaStore:
 
 @asynccontextmanager
 async def replica_store(
-    server: fixture.Store, folder: Path, name: str, text: str = TEXT, file: str = "mcpx.yaml", **environ: str
+    server: fixture.RedisServer, folder: Path, name: str, text: str = TEXT, file: str = "mcpx.yaml", **environ: str
 ) -> AsyncIterator[ReplicaStore]:
     made = ReplicaStore(server, folder / name, name, text, file, environ)
     made.gateway.start()
@@ -84,7 +84,7 @@ async def replica_store(
 
 
 @asynccontextmanager
-async def both(server: fixture.Store, folder: Path) -> AsyncIterator[tuple[ReplicaStore, ReplicaStore]]:
+async def both(server: fixture.RedisServer, folder: Path) -> AsyncIterator[tuple[ReplicaStore, ReplicaStore]]:
     async with AsyncExitStack() as stack:
         one = await stack.enter_async_context(replica_store(server, folder, "one"))
         two = await stack.enter_async_context(replica_store(server, folder, "two"))
@@ -93,7 +93,7 @@ async def both(server: fixture.Store, folder: Path) -> AsyncIterator[tuple[Repli
 
 
 def test_a_commit_is_in_the_file_and_history_of_the_other_and_secret_in_the_store(
-    server: fixture.Store, tmp_path: Path
+    server: fixture.RedisServer, tmp_path: Path
 ) -> None:
     """SCA-1, CFG-6: with its number, author and words; comments stay; nothing of it can be read in the store."""
 
@@ -111,7 +111,7 @@ def test_a_commit_is_in_the_file_and_history_of_the_other_and_secret_in_the_stor
     run(main())
 
 
-def test_of_two_commits_in_one_moment_one_is_told(server: fixture.Store, tmp_path: Path) -> None:
+def test_of_two_commits_in_one_moment_one_is_told(server: fixture.RedisServer, tmp_path: Path) -> None:
     """SCA-1: and both files end up the same."""
 
     async def main() -> None:
@@ -127,7 +127,7 @@ def test_of_two_commits_in_one_moment_one_is_told(server: fixture.Store, tmp_pat
     run(main())
 
 
-def test_commits_that_do_not_mind_come_one_after_the_other(server: fixture.Store, tmp_path: Path) -> None:
+def test_commits_that_do_not_mind_come_one_after_the_other(server: fixture.RedisServer, tmp_path: Path) -> None:
     """SCA-1: each is made to what the one before left, wherever that was made; nothing is lost."""
 
     async def main() -> None:
@@ -142,7 +142,7 @@ def test_commits_that_do_not_mind_come_one_after_the_other(server: fixture.Store
     run(main())
 
 
-def test_a_replica_with_other_files_refuses(server: fixture.Store, tmp_path: Path) -> None:
+def test_a_replica_with_other_files_refuses(server: fixture.RedisServer, tmp_path: Path) -> None:
     """SCA-1: it is named, and says why; nothing is written."""
 
     async def main() -> None:
@@ -159,7 +159,7 @@ def test_a_replica_with_other_files_refuses(server: fixture.Store, tmp_path: Pat
 
 
 def test_what_a_file_says_at_the_start_counts_unless_it_is_an_older_revision(
-    server: fixture.Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: fixture.RedisServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """SCA-1: the first one gives its own to all; an older one is brought up to date; one that nobody knows stays, and
     that is said once."""
@@ -184,7 +184,7 @@ def test_what_a_file_says_at_the_start_counts_unless_it_is_an_older_revision(
     run(main())
 
 
-def test_without_the_store_nothing_is_changed_and_it_is_said_why(server: fixture.Store, tmp_path: Path) -> None:
+def test_without_the_store_nothing_is_changed_and_it_is_said_why(server: fixture.RedisServer, tmp_path: Path) -> None:
     """SCA-2: a commit is that of all, or none."""
 
     async def main() -> None:
@@ -203,7 +203,7 @@ def test_without_the_store_nothing_is_changed_and_it_is_said_why(server: fixture
 
 
 def test_a_replica_that_starts_first_on_an_empty_store_undoes_nothing_that_it_missed(
-    server: fixture.Store, tmp_path: Path
+    server: fixture.RedisServer, tmp_path: Path
 ) -> None:
     """SCA-1: everything was switched off; the one that comes first was away when the last change was made."""
 
@@ -228,7 +228,7 @@ def test_a_replica_that_starts_first_on_an_empty_store_undoes_nothing_that_it_mi
 
 
 def test_what_a_newcomer_puts_into_an_emptied_store_replaces_nothing_that_runs(
-    server: fixture.Store, tmp_path: Path
+    server: fixture.RedisServer, tmp_path: Path
 ) -> None:
     """SCA-1: it was quicker than those who were there before, and its own numbers are higher."""
 
@@ -252,7 +252,7 @@ def test_what_a_newcomer_puts_into_an_emptied_store_replaces_nothing_that_runs(
 
 
 def test_a_change_whose_fate_is_not_known_is_not_said_to_be_none(
-    server: fixture.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: fixture.RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SCA-2: the store took it, and could not say so."""
 
@@ -274,7 +274,7 @@ def test_a_change_whose_fate_is_not_known_is_not_said_to_be_none(
 
 
 def test_a_change_that_takes_long_to_run_at_one_replica_holds_up_nobody_elses(
-    server: fixture.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: fixture.RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SCA-1: it is agreed upon; the next is made to it, and taken up after it, where the first is still under way."""
     monkeypatch.setattr("mcpx.core.joint.TURN", 60.0)
@@ -301,7 +301,7 @@ def test_a_change_that_takes_long_to_run_at_one_replica_holds_up_nobody_elses(
 
 
 def test_what_a_replica_could_not_take_up_it_takes_up_as_soon_as_it_can_and_changes_nothing_before(
-    server: fixture.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: fixture.RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SCA-1: what others agreed upon, its disk being full at that moment, is not undone by way of it."""
     monkeypatch.setattr("mcpx.core.joint.RETRY", 0.05)
@@ -342,7 +342,7 @@ def test_what_a_replica_could_not_take_up_it_takes_up_as_soon_as_it_can_and_chan
 
 
 def test_a_replica_that_is_left_alone_with_what_it_cannot_take_up_can_be_changed(
-    server: fixture.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: fixture.RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SCA-2: there is no other at which it could be done."""
 
@@ -370,7 +370,7 @@ def test_a_replica_that_is_left_alone_with_what_it_cannot_take_up_can_be_changed
 
 
 def test_two_keys_in_one_store_do_not_write_over_each_other(
-    server: fixture.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: fixture.RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SCA-3: somebody has deleted the mark of the old key while a replica with it still runs."""
     monkeypatch.setattr("mcpx.replicas.replicas.UNCLAIMED", 0.0)

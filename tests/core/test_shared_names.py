@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.replicas import Store
 from kit.callers import older_caller
 from kit.loop import run, yield_to_loop
+from kit.replicas import RedisServer
 from kit.server import ScriptedServer
 from kit.waiting import until
 from mcpx.config import Config, Global, Naming, Server
@@ -22,8 +22,8 @@ from mcpx.replicas.replicas import Replicas
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
-    with Store() as store:
+def store() -> Iterator[RedisServer]:
+    with RedisServer() as store:
         yield store
 
 
@@ -32,7 +32,7 @@ def config(*servers: Server, **fields: Any) -> Config:
 
 
 @asynccontextmanager
-async def replica(store: Store, config: Config) -> AsyncIterator[Gateway]:
+async def replica(store: RedisServer, config: Config) -> AsyncIterator[Gateway]:
     replicas = Replicas(parse(store.url), {}, "test")
     gateway = Gateway(config, {}, replicas=replicas)
     replicas.start()
@@ -92,7 +92,7 @@ def test_servers_that_come_up_in_opposite_orders_end_with_the_same_names() -> No
     """NAM-1, SCA-1: what was shown first counts, be its owner there or not."""
 
     async def main() -> None:
-        with Store() as store:
+        with RedisServer() as store:
             one, two, common = pair()
             uno, due, other = pair()
             async with replica(store, common) as first, replica(store, other) as second:
@@ -119,7 +119,7 @@ def test_both_show_in_the_same_instant_and_one_counts() -> None:
     """NAM-1: each name is settled atomically."""
 
     async def main() -> None:
-        with Store() as store:
+        with RedisServer() as store:
             one, two, common = pair()
             uno, due, other = pair()
             async with replica(store, common) as first, replica(store, other) as second:
@@ -147,7 +147,7 @@ def test_both_show_in_the_same_instant_and_one_counts() -> None:
     run(main(), 30)
 
 
-def test_a_replica_that_starts_has_the_names_before_its_first_answer(store: Store) -> None:
+def test_a_replica_that_starts_has_the_names_before_its_first_answer(store: RedisServer) -> None:
     """NAM-1, SCA-1: by the order of the configuration alone they would be others."""
 
     async def main() -> None:
@@ -177,7 +177,7 @@ def test_without_the_store_names_are_given_here_and_nobody_waits_long() -> None:
     """NAM-1, SCA-2: on its return they are told to it, what was given twice is settled, and clients hear of it."""
 
     async def main() -> None:
-        with Store() as store:
+        with RedisServer() as store:
             store.kill()
             one, two, common = pair()
             uno, due, other = pair()
@@ -223,7 +223,7 @@ def test_a_store_that_was_emptied_learns_the_names_again() -> None:
     """NAM-1, SCA-2: of those who know them, also of what only others have shown."""
 
     async def main() -> None:
-        with Store() as store:
+        with RedisServer() as store:
             one, two, common = pair()
             async with replica(store, common) as first:
                 two.opening.set()
@@ -257,7 +257,7 @@ def test_a_store_that_was_emptied_learns_the_names_again() -> None:
     run(main(), 40)
 
 
-def test_names_that_the_user_has_changed_begin_anew_everywhere(store: Store) -> None:
+def test_names_that_the_user_has_changed_begin_anew_everywhere(store: RedisServer) -> None:
     """NAM-1, CFG-5: as in one process; a prefix is its server's alone, another naming is everybody's."""
 
     async def main() -> None:
@@ -286,7 +286,7 @@ def test_names_that_the_user_has_changed_begin_anew_everywhere(store: Store) -> 
     run(main(), 40)
 
 
-def test_a_name_is_free_again_once_its_server_is_not_configured_any_more(store: Store) -> None:
+def test_a_name_is_free_again_once_its_server_is_not_configured_any_more(store: RedisServer) -> None:
     """NAM-1: and what was given meanwhile stays."""
 
     async def main() -> None:
@@ -307,7 +307,7 @@ def test_a_name_is_free_again_once_its_server_is_not_configured_any_more(store: 
     run(main(), 30)
 
 
-def test_odd_names_of_servers_are_shared_as_they_are(store: Store) -> None:
+def test_odd_names_of_servers_are_shared_as_they_are(store: RedisServer) -> None:
     """NAM-5: whatever characters they have, and however long they are."""
 
     async def main() -> None:
@@ -327,7 +327,7 @@ def test_odd_names_of_servers_are_shared_as_they_are(store: Store) -> None:
     run(main(), 30)
 
 
-def test_many_names_are_told_in_pieces_and_found_whole(store: Store) -> None:
+def test_many_names_are_told_in_pieces_and_found_whole(store: RedisServer) -> None:
     """NAM-1: a large catalog is built in slices, by the names that count."""
 
     async def main() -> None:
@@ -357,7 +357,7 @@ def test_many_names_are_told_in_pieces_and_found_whole(store: Store) -> None:
 
 @pytest.mark.parametrize("whose", ["everybody's", "of some"])
 def test_names_that_are_settled_while_a_catalog_is_built_in_slices_count_in_it(
-    store: Store, monkeypatch: pytest.MonkeyPatch, whose: str
+    store: RedisServer, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
     """NAM-1: they were compared with the catalog before that one, and nobody proposes what is settled already."""
     monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
@@ -396,7 +396,7 @@ def test_names_that_are_settled_while_a_catalog_is_built_in_slices_count_in_it(
     run(main(), 30)
 
 
-def test_nothing_of_names_stays_for_ever(store: Store) -> None:
+def test_nothing_of_names_stays_for_ever(store: RedisServer) -> None:
     """SCA-1"""
 
     async def main() -> None:

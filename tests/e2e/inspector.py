@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fixtures.node import node, npm_bin
+from kit.node import node, npm_bin
 
 Json = dict[str, Any]
 

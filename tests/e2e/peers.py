@@ -15,7 +15,7 @@ from socket import create_server
 from threading import Thread
 from typing import Any, Literal
 
-from fixtures.node import node, npm_bin
+from kit.node import node, npm_bin
 from kit.process import START, Child
 
 Json = dict[str, Any]

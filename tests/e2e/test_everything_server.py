@@ -16,8 +16,8 @@ import pytest
 from behaviour.clients import BOUND, MESSAGE, UPDATED, AnsweringUser, Client, Door, Json, RefusedError, connected
 from e2e.peers import STATIC, Peer, everything_on
 from e2e.people import WAYS, Way, directly, door_to, said, sdk
-from fixtures.node import node, npm_bin
 from kit.gateway import GatewayProcess
+from kit.node import node, npm_bin
 from mcpx.catalog.naming import wrap_uri
 
 pytestmark = [

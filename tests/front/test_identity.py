@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.work import growth
 from front.test_guard import asked, headers
 from kit.clock import Clock
+from kit.cost import cost_ratio
 from mcpx.config import Profile, Token
 from mcpx.front.guard import Guard
 from mcpx.front.identity import bearer as module
@@ -104,7 +104,7 @@ def test_ten_thousand_tokens_cost_a_request_what_one_does() -> None:
         for _ in range(2_000):
             identity.admit(request)
 
-    assert growth(lambda: ask(few), lambda: ask(many)) < 3
+    assert cost_ratio(lambda: ask(few), lambda: ask(many)) < 3
 
 
 # ---- profiles

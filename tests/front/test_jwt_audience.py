@@ -2,8 +2,8 @@
 
 import pytest
 
-from fixtures.issuer import make_key
 from front.test_identity import OPEN, showing
+from kit.token_issuer import make_key
 from mcpx.config import FrontAuth
 from mcpx.front.identity.badge import WRONG_TOKEN, Badge
 from mcpx.front.identity.jwt import Jwt

@@ -101,7 +101,7 @@ class _Folder:
 
     def control(self, verb: str, **more: object) -> Json:
         """Send one request over the control channel."""
-        answer = asyncio.run(ask(socket_path(self.folder / "state", self.file, None), verb, **more))
+        answer = asyncio.run(ask(socket_path(Path(self.env["MCPX_STATE_DIR"]), self.file, None), verb, **more))
         assert answer is not None, "no gateway answers on the control channel"
         return answer
 

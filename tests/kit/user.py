@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fixtures.terminal import mcpx_on
 from kit.command import Completed, run_command, run_process
 
 
@@ -59,6 +58,8 @@ class User:
         self, *words: str, answers: Mapping[str, str], before_answer: Callable[[], object] = lambda: None
     ) -> tuple[int, str]:
         """Return the exit code and the screen. `answers` maps each question to its answer, in order."""
+        from kit.terminal import mcpx_on  # Needs `pty`, which Windows has not.
+
         with mcpx_on(self.folder, self.environ, *words) as terminal:
             for question, answer in answers.items():
                 terminal.wait_for(re.escape(question))

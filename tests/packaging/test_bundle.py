@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from behaviour.clients import AnsweringUser, Door, connected
-from fixtures.node import NPM, node, npm_bin
 from fixtures.stranger import BOUND, REPOSITORY, clone, printed, stranger
+from kit.node import NPM, node, npm_bin
 from mcpx import __version__
 
 pytestmark = [

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 import yaml
 
-from fixtures.replicas import Replicas, Store, free_port, program, reaches
 from kit.http_client import fetch
 from kit.process import START, Child
+from kit.replicas import RedisServer, Replicas, free_port, program, reaches
 from kit.servers import raw_server
 from kit.waiting import wait_until
 from mcpx.app import ENDING
@@ -187,7 +187,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Replica
         "global": {**tree["global"], "startup_wait": 10, "first_start_wait": 10},
     }
     folder = tmp_path_factory.mktemp("haproxy")
-    with Store() as store, Replicas(store, config, 3, balanced=False) as replicas:
+    with RedisServer() as store, Replicas(store, config, 3, balanced=False) as replicas:
         file, port = folder / "haproxy.cfg", free_port()
         written = text(COMPOSE / "haproxy.cfg").replace("bind :8000", f"bind 127.0.0.1:{port}")
         for number, replica in enumerate(replicas, 1):
@@ -335,7 +335,7 @@ def test_the_store_takes_its_options(compose: Json, manifests: dict[str, Json], 
     command = shlex.split(compose["services"]["valkey"]["command"])
     there = shlex.split(container["command"][2].replace("$VALKEY_PASSWORD", GIVEN["VALKEY_PASSWORD"]))
     assert there == ["exec", *command] and command[0] == "valkey-server"
-    with Store(*command[1:], "--dir", str(tmp_path)) as store:
+    with RedisServer(*command[1:], "--dir", str(tmp_path)) as store:
         say = ("-a", GIVEN["VALKEY_PASSWORD"], "--no-auth-warning", "CONFIG", "GET")
         wait_until(lambda: "noeviction" in store.cli(*say, "maxmemory-policy").split(), what="nothing is evicted")
         assert store.cli("PING").startswith("NOAUTH")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.replicas import Store
+from kit.replicas import RedisServer
 from kit.waiting import until
 from mcpx.config import PolicyRule
 from mcpx.model.call import Call, Caller, Json
@@ -119,13 +119,15 @@ class Replica:
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
-    with Store() as store:
+def store() -> Iterator[RedisServer]:
+    with RedisServer() as store:
         yield store
 
 
 @asynccontextmanager
-async def replicas(store: Store, count: int = 2, environ: dict[str, str] | None = None) -> AsyncIterator[list[Replica]]:
+async def replicas(
+    store: RedisServer, count: int = 2, environ: dict[str, str] | None = None
+) -> AsyncIterator[list[Replica]]:
     them = [Replica(Replicas(parse(store.url), environ or {}, "test")) for _ in range(count)]
     try:
         for each in them:
@@ -169,7 +171,7 @@ async def passes(replica: Replica, server: RecordingServer) -> bool:
         return False
 
 
-async def lose(store: Store, *them: Replica) -> None:
+async def lose(store: RedisServer, *them: Replica) -> None:
     store.kill()
     for each in them:
         await until(lambda each=each: not each.store.up, what="the store is known to be away")
@@ -180,7 +182,7 @@ async def back(*them: Replica) -> None:
         await each.store.there.wait()
 
 
-def test_a_call_waits_at_every_replica_and_is_decided_at_any(store: Store) -> None:
+def test_a_call_waits_at_every_replica_and_is_decided_at_any(store: RedisServer) -> None:
     async def test() -> None:
         async with replicas(store, 3) as (one, two, three):
             server = RecordingServer()
@@ -211,7 +213,7 @@ def test_a_call_waits_at_every_replica_and_is_decided_at_any(store: Store) -> No
     run(test)
 
 
-def test_two_replicas_that_get_an_approved_call_in_the_same_instant_let_one_pass(store: Store) -> None:
+def test_two_replicas_that_get_an_approved_call_in_the_same_instant_let_one_pass(store: RedisServer) -> None:
     async def test() -> None:
         async with replicas(store, 3) as them:
             for number in range(10):
@@ -229,7 +231,7 @@ def test_two_replicas_that_get_an_approved_call_in_the_same_instant_let_one_pass
     run(test)
 
 
-def test_decided_twice_in_the_same_instant_is_decided_once(store: Store) -> None:
+def test_decided_twice_in_the_same_instant_is_decided_once(store: RedisServer) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
             for number in range(10):
@@ -240,7 +242,7 @@ def test_decided_twice_in_the_same_instant_is_decided_once(store: Store) -> None
     run(test)
 
 
-def test_a_refusal_is_told_everywhere(store: Store) -> None:
+def test_a_refusal_is_told_everywhere(store: RedisServer) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
             server = RecordingServer()
@@ -253,7 +255,7 @@ def test_a_refusal_is_told_everywhere(store: Store) -> None:
     run(test)
 
 
-def test_an_approval_that_reached_no_server_is_there_again_at_every_replica(store: Store) -> None:
+def test_an_approval_that_reached_no_server_is_there_again_at_every_replica(store: RedisServer) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
             server = RecordingServer(Denied(OVERLOADED, "later"))
@@ -267,7 +269,7 @@ def test_an_approval_that_reached_no_server_is_there_again_at_every_replica(stor
     run(test)
 
 
-def test_a_call_that_is_given_up_while_the_store_is_asked_leaves_its_approval(store: Store) -> None:
+def test_a_call_that_is_given_up_while_the_store_is_asked_leaves_its_approval(store: RedisServer) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
             server = RecordingServer()
@@ -287,7 +289,9 @@ def test_a_call_that_is_given_up_while_the_store_is_asked_leaves_its_approval(st
 
 
 @pytest.mark.parametrize("impatient", [False, True], ids=["given up", "and nobody waits for its end"])
-def test_a_call_that_is_given_up_while_it_waits_for_a_limit_leaves_its_approval(store: Store, impatient: bool) -> None:
+def test_a_call_that_is_given_up_while_it_waits_for_a_limit_leaves_its_approval(
+    store: RedisServer, impatient: bool
+) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
             server, waits = RecordingServer(), asyncio.Event()
@@ -315,7 +319,7 @@ def test_a_call_that_is_given_up_while_it_waits_for_a_limit_leaves_its_approval(
     run(test)
 
 
-def test_the_bounds_count_over_all_replicas(store: Store) -> None:
+def test_the_bounds_count_over_all_replicas(store: RedisServer) -> None:
     async def test() -> None:
         async with replicas(store) as them:
             for number in range(approving.MOST_EACH):
@@ -339,7 +343,7 @@ def test_the_bounds_count_over_all_replicas(store: Store) -> None:
     run(test)
 
 
-def test_the_store_forgets_in_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_store_forgets_in_time(store: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     from mcpx.policy import shared_book
 
     monkeypatch.setattr(shared_book, "WAITS", 0.5)
@@ -356,7 +360,7 @@ def test_the_store_forgets_in_time(store: Store, monkeypatch: pytest.MonkeyPatch
     run(test)
 
 
-def test_of_what_was_used_the_store_keeps_a_bounded_number_of_records(store: Store) -> None:
+def test_of_what_was_used_the_store_keeps_a_bounded_number_of_records(store: RedisServer) -> None:
     async def test() -> None:
         async with replicas(store, 1) as (one,):
             more = 8
@@ -372,7 +376,7 @@ def test_of_what_was_used_the_store_keeps_a_bounded_number_of_records(store: Sto
     run(test)
 
 
-def test_the_store_tells_nothing_of_arguments_or_callers(store: Store) -> None:
+def test_the_store_tells_nothing_of_arguments_or_callers(store: RedisServer) -> None:
     async def test() -> None:
         async with replicas(store, 1, {"MCPX_KEY": "k" * 32}) as (one,):
             await one.waits(RecordingServer(), Caller("a-certain-person"), path="/business/plan")
@@ -387,7 +391,7 @@ def test_the_store_tells_nothing_of_arguments_or_callers(store: Store) -> None:
     run(test)
 
 
-def test_while_the_store_is_away_nothing_passes_that_was_approved_and_known_ones_are_told(store: Store) -> None:
+def test_while_the_store_is_away_nothing_passes_that_was_approved_and_known_ones_are_told(store: RedisServer) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
             server = RecordingServer()
@@ -412,7 +416,7 @@ def test_while_the_store_is_away_nothing_passes_that_was_approved_and_known_ones
     run(test)
 
 
-def test_what_waits_is_written_anew_where_the_store_has_lost_everything(store: Store) -> None:
+def test_what_waits_is_written_anew_where_the_store_has_lost_everything(store: RedisServer) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
             server = RecordingServer()
@@ -440,7 +444,7 @@ def test_what_waits_is_written_anew_where_the_store_has_lost_everything(store: S
     run(test)
 
 
-def test_what_was_used_does_not_come_back_to_life_though_a_replica_did_not_hear_of_it(store: Store) -> None:
+def test_what_was_used_does_not_come_back_to_life_though_a_replica_did_not_hear_of_it(store: RedisServer) -> None:
     async def test() -> None:
         async with replicas(store, 3) as (one, two, three):
             server = RecordingServer()
@@ -463,7 +467,7 @@ def test_what_was_used_does_not_come_back_to_life_though_a_replica_did_not_hear_
     run(test)
 
 
-def test_a_store_that_is_emptied_while_it_runs_is_filled_again_by_whoever_looks(store: Store) -> None:
+def test_a_store_that_is_emptied_while_it_runs_is_filled_again_by_whoever_looks(store: RedisServer) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
             server = RecordingServer()
@@ -485,7 +489,7 @@ def test_a_store_that_is_emptied_while_it_runs_is_filled_again_by_whoever_looks(
     run(test)
 
 
-def test_an_approval_whose_use_nobody_can_tell_of_is_given_back(store: Store) -> None:
+def test_an_approval_whose_use_nobody_can_tell_of_is_given_back(store: RedisServer) -> None:
     """The store goes silent while it is claimed: the call is refused, and passes once the store is there again."""
 
     async def test() -> None:
@@ -513,7 +517,9 @@ async def returns(*them: Replica) -> None:
 
 
 @pytest.mark.parametrize("hears", [True, False], ids=["hears of it", "does not hear of it"])
-def test_what_was_given_back_stays_though_another_replica_has_heard_that_it_was_used(store: Store, hears: bool) -> None:
+def test_what_was_given_back_stays_though_another_replica_has_heard_that_it_was_used(
+    store: RedisServer, hears: bool
+) -> None:
     """It tells what it knows to have been used when the store returns, and that this use was taken back counts more.
     So it is after a pause: one replica finds that it was used before the other has given it back."""
 
@@ -585,7 +591,7 @@ class Held:
 @pytest.mark.parametrize("late", [False, True], ids=["early", "late"])
 @pytest.mark.parametrize("ends", ["is refused", "is tried again", "is given up", "had not heard of it", "knew nothing"])
 def test_a_claim_whose_answer_is_lost_is_given_back_whenever_it_is_carried_out(
-    store: Store, ends: str, late: bool
+    store: RedisServer, ends: str, late: bool
 ) -> None:
     """Late: what went over the old connection arrives after what went over the new one."""
 
@@ -629,7 +635,9 @@ def test_a_claim_whose_answer_is_lost_is_given_back_whenever_it_is_carried_out(
     run(test)
 
 
-def test_what_is_done_here_is_told_as_done_here_though_a_look_at_the_store_overtakes_its_answer(store: Store) -> None:
+def test_what_is_done_here_is_told_as_done_here_though_a_look_at_the_store_overtakes_its_answer(
+    store: RedisServer,
+) -> None:
     """What was done elsewhere stands in another replica's trail: else it would stand in none."""
 
     async def test() -> None:
@@ -655,7 +663,7 @@ def test_what_is_done_here_is_told_as_done_here_though_a_look_at_the_store_overt
     run(test)
 
 
-def test_however_often_something_is_told_while_the_store_is_slow_it_is_looked_at_once_more(store: Store) -> None:
+def test_however_often_something_is_told_while_the_store_is_slow_it_is_looked_at_once_more(store: RedisServer) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
             book: Any = two.state.book
@@ -671,7 +679,7 @@ def test_however_often_something_is_told_while_the_store_is_slow_it_is_looked_at
     run(test)
 
 
-def test_an_answer_that_was_overtaken_does_not_count_more_than_what_is_known_since(store: Store) -> None:
+def test_an_answer_that_was_overtaken_does_not_count_more_than_what_is_known_since(store: RedisServer) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
             server = RecordingServer()
@@ -692,7 +700,7 @@ def test_an_answer_that_was_overtaken_does_not_count_more_than_what_is_known_sin
     run(test)
 
 
-def test_a_modern_clients_answer_is_taken_by_another_replica_once(store: Store) -> None:
+def test_a_modern_clients_answer_is_taken_by_another_replica_once(store: RedisServer) -> None:
     async def test() -> None:
         async with replicas(store) as them:
             one, two = them
@@ -719,7 +727,7 @@ def test_a_modern_clients_answer_is_taken_by_another_replica_once(store: Store) 
     run(test)
 
 
-def test_a_servers_own_question_goes_on_at_another_replica_once(store: Store) -> None:
+def test_a_servers_own_question_goes_on_at_another_replica_once(store: RedisServer) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
             asks: Json = {"resultType": "input_required", "inputRequests": {"q": {}}, "requestState": "theirs"}
@@ -736,7 +744,7 @@ def test_a_servers_own_question_goes_on_at_another_replica_once(store: Store) ->
     run(test)
 
 
-def test_an_answer_cannot_be_taken_while_the_store_is_away_and_never_after_it_was_emptied(store: Store) -> None:
+def test_an_answer_cannot_be_taken_while_the_store_is_away_and_never_after_it_was_emptied(store: RedisServer) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
             server = RecordingServer()
@@ -755,7 +763,7 @@ def test_an_answer_cannot_be_taken_while_the_store_is_away_and_never_after_it_wa
     run(test)
 
 
-def test_open_questions_are_bounded_over_all_replicas_and_nobody_takes_those_of_others(store: Store) -> None:
+def test_open_questions_are_bounded_over_all_replicas_and_nobody_takes_those_of_others(store: RedisServer) -> None:
     async def test() -> None:
         async with replicas(store) as them:
             books = [each.state.book for each in them]
@@ -772,7 +780,7 @@ def test_open_questions_are_bounded_over_all_replicas_and_nobody_takes_those_of_
     run(test)
 
 
-def test_before_the_store_was_ever_reached_calls_wait_and_are_told_of(store: Store) -> None:
+def test_before_the_store_was_ever_reached_calls_wait_and_are_told_of(store: RedisServer) -> None:
     async def test() -> None:
         store.kill()
         one = Replica(Replicas(parse(store.url), {}, "test"))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.replicas import Store as RealStore
 from kit.loop import never_return, run
+from kit.replicas import RedisServer as RealStore
 from kit.waiting import until
 from mcpx.config import Config, Server
 from mcpx.config.schema import Profile

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from fixtures.work import growth, steps
 from kit.clock import Clock
+from kit.cost import cost_ratio, count_steps
 from mcpx.processes import stderrlog
 from mcpx.processes.stderrlog import KEPT_BYTES, KEPT_LINES, LINE_BYTES, Allowance, StderrLog
 from mcpx.wire import logs
@@ -259,7 +259,7 @@ def test_of_a_flood_only_its_ends_are_looked_at(
     log = StderrLog("a")
     log.feed(b"usual\n" * stderrlog.BURST)
     flood = chunk * 64
-    assert steps(lambda: log.feed(flood), 16 * KEPT_LINES)
+    assert count_steps(lambda: log.feed(flood), 16 * KEPT_LINES)
     tracemalloc.start()
     try:
         for _ in range(10):
@@ -283,7 +283,7 @@ def test_making_a_line_readable_is_linear_whatever_it_holds(hostile: bytes, monk
         log.feed(hostile * (size // len(hostile)) + b"x")
         return lambda: log.tail(1)
 
-    times = growth(tail_of(1 << 13), tail_of(1 << 17))
+    times = cost_ratio(tail_of(1 << 13), tail_of(1 << 17))
     assert times < 4 * 16, "sixteen times the line; an expression that backtracks takes 256 times as long"
 
 

@@ -14,7 +14,7 @@ import pytest
 from behaviour.clients import Door, Front
 from behaviour.conftest import Matrix, matrix_config, upstreams
 from behaviour.test_leases import asking
-from fixtures.replicas import Replicas, Store
+from kit.replicas import RedisServer, Replicas
 from kit.servers import stdio_server
 
 Json = dict[str, Any]
@@ -38,7 +38,7 @@ class BalancedMatrix(Matrix):
 def matrix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BalancedMatrix]:
     with (
         upstreams(tmp_path_factory.mktemp("upstreams")) as servers,
-        Store() as store,
+        RedisServer() as store,
         Replicas(store, {**matrix_config(list(servers.values())), "server": {"drain": 0}}) as replicas,
     ):
         yield BalancedMatrix(servers, replicas)
@@ -48,7 +48,7 @@ def matrix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BalancedMatrix]
 @dataclass(frozen=True)
 class Trio:
     replicas: Replicas
-    store: Store
+    store: RedisServer
     record: Path
     """What the server `s` of each replica has read (`behaviour.asking_server`)."""
 
@@ -63,7 +63,7 @@ def three(folder: Path, **more: Any) -> Iterator[Trio]:
     servers = [asking("s", record), stdio_server("f", FLOODING)]
     config = {"global": {"startup_wait": 15, "first_start_wait": 15}, "mcp_servers": servers, **more}
     config["server"] = {"drain": 0, **config.get("server", {})}
-    with Store() as store, Replicas(store, config, balanced=False) as replicas:
+    with RedisServer() as store, Replicas(store, config, balanced=False) as replicas:
         yield Trio(replicas, store, record)
         nothing_broke(replicas)
 

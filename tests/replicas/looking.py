@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fixtures.replicas import Store, health
 from kit.client import Stream
 from kit.gateway import Gateway
 from kit.messages import Json
+from kit.replicas import RedisServer, health
 
 KEYS = "{mcpx}:"
 ANNOUNCED = 1.3
@@ -37,7 +37,7 @@ def nothing_more(stream: Stream) -> bool:
         return True
 
 
-def place_of(store: Store, replica: Gateway) -> tuple[str, int, str]:
+def place_of(store: RedisServer, replica: Gateway) -> tuple[str, int, str]:
     """Where other replicas reach this one, and its id."""
     id = health(replica)["replica"]["id"]
     about: Any = json.loads(store.cli("HGET", f"{KEYS}members", id))
@@ -58,6 +58,6 @@ def peak_memory(replica: Gateway) -> int:
     return int(found[1]) << 10
 
 
-def told_in(store: Store, id: str) -> int:
+def told_in(store: RedisServer, id: str) -> int:
     """Events of a session that another replica would find."""
     return int(store.cli("LLEN", f"{KEYS}events:{id}"))

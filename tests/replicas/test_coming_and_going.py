@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 from behaviour.load import call_of, connected, greeted
-from fixtures.replicas import Replicas, Store, ready
 from kit.gateway import GatewayProcess
+from kit.replicas import RedisServer, Replicas, ready
 from kit.waiting import until, wait_until
 from replicas.crowd import Crowd, journal, twice
 
@@ -44,7 +44,7 @@ def test_a_killed_replica_costs_the_calls_it_ran_and_nothing_else(tmp_path: Path
         ]
         assert lagging == []
 
-    with Store() as store, Replicas(store, {"mcp_servers": [journal(file)]}) as replicas:
+    with RedisServer() as store, Replicas(store, {"mcp_servers": [journal(file)]}) as replicas:
         asyncio.run(run(replicas))
     assert twice(file) == []
 
@@ -88,7 +88,7 @@ def test_a_rolling_restart_of_all_replicas_loses_no_call(tmp_path: Path) -> None
         assert crowd.failed == []
         return crowd.good
 
-    with Store() as store, Replicas(store, {"mcp_servers": [journal(file)]}) as replicas:
+    with RedisServer() as store, Replicas(store, {"mcp_servers": [journal(file)]}) as replicas:
         made = asyncio.run(run(replicas))
     assert made >= CALLS
     assert len(file.read_text().split()) == made

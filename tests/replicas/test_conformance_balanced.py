@@ -9,7 +9,7 @@ from conformance import test_server_conformance as alone
 from conformance.suite import Run, Verdicts
 from conformance.test_server_conformance import directly as directly
 from conformance.test_server_conformance import fixture as fixture
-from fixtures.replicas import Replicas, Store
+from kit.replicas import RedisServer, Replicas
 from replicas.conftest import nothing_broke
 
 
@@ -17,7 +17,7 @@ from replicas.conftest import nothing_broke
 def balanced(fixture: str) -> Iterator[str]:
     # A page is ours by the address it came from, which is the balancer's: replicas have to believe what that says.
     server = {"drain": 0, "trusted_proxies": ["127.0.0.1"]}
-    with Store() as store, Replicas(store, {**alone.config(fixture), "server": server}) as replicas:
+    with RedisServer() as store, Replicas(store, {**alone.config(fixture), "server": server}) as replicas:
         yield replicas.url
         nothing_broke(replicas)
 

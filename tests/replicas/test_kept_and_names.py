@@ -8,8 +8,8 @@ import pytest
 
 from behaviour.compact import Visitor, config, held_up, next_notice, text, told
 from behaviour.test_metrics import scrape, total
-from fixtures.replicas import Replicas, Store
 from kit.messages import Json
+from kit.replicas import RedisServer, Replicas
 from kit.waiting import wait_until
 
 LINES = "\n".join(f"line {number} of the log" for number in range(4_000))
@@ -19,7 +19,7 @@ LINES = "\n".join(f"line {number} of the log" for number in range(4_000))
 @pytest.fixture(scope="module")
 def replicas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
     folder = tmp_path_factory.mktemp("kept")
-    with Store() as store, Replicas(store, config(told("told", folder, {})), balanced=False) as replicas:
+    with RedisServer() as store, Replicas(store, config(told("told", folder, {})), balanced=False) as replicas:
         yield replicas
         for replica in replicas:
             assert "Traceback" not in replica.stderr(), replica.stderr()
@@ -67,7 +67,7 @@ def test_what_auto_chose_for_a_modern_client_counts_at_every_replica(tmp_path: P
     common = {"mode": "auto", "global": {"startup_wait": 0, "first_start_wait": 0}}
     servers = [told("few"), held_up(told("many", tmp_path, many), tmp_path / "hold.${MCPX_REPLICA}")]
     (tmp_path / "hold.r1").touch()
-    with Store() as store, Replicas(store, {**config(*servers), **common}, 2, balanced=False) as replicas:
+    with RedisServer() as store, Replicas(store, {**config(*servers), **common}, 2, balanced=False) as replicas:
         here, there = (Visitor(replica.port, era="modern", name="some client") for replica in replicas)
         wait_until(lambda: "mcp_execute_tool" in here.names(), what="it is shown little of so much")
         assert there.result("tools/call", {"name": "mcp_search_tools", "arguments": {"query": "note"}})["content"]
@@ -104,7 +104,7 @@ def test_servers_that_come_up_in_opposite_orders_have_the_same_names_everywhere(
     files = {(server, n): tmp_path / f"{server}.r{n}" for server in ("one", "two") for n in (0, 1)}
     for file in files.values():
         file.touch()
-    with Store() as store, Replicas(store, collide(tmp_path), 2, balanced=False) as replicas:
+    with RedisServer() as store, Replicas(store, collide(tmp_path), 2, balanced=False) as replicas:
         first, second = replicas
         files["two", 0].unlink()
         wait_until(lambda: names(first.port), what="the second server is there")
@@ -136,7 +136,7 @@ def test_names_given_twice_while_the_store_was_away_are_settled_on_its_return(tm
     files = {(server, n): tmp_path / f"{server}.r{n}" for server in ("one", "two") for n in (0, 1)}
     for file in files.values():
         file.touch()
-    with Store() as store, Replicas(store, collide(tmp_path), 2, balanced=False) as replicas:
+    with RedisServer() as store, Replicas(store, collide(tmp_path), 2, balanced=False) as replicas:
         first, second = replicas
         store.kill()
         files["two", 0].unlink()

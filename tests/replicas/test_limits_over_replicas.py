@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from behaviour.load import Wire, call_of, connected, greeted
-from fixtures.replicas import Replicas, Store
 from kit.client import Session, Stream, post_modern
 from kit.gateway import Gateway
 from kit.http_client import fetch
 from kit.messages import Json, modern_headers, modern_request
+from kit.replicas import RedisServer, Replicas
 from kit.servers import stdio_server
 from kit.waiting import wait_until
 
@@ -33,7 +33,7 @@ GONE = 8.0
 class Place:
     """Some replicas before a server whose calls last until the test lets them go."""
 
-    def __init__(self, store: Store, replicas: Replicas, record: Path) -> None:
+    def __init__(self, store: RedisServer, replicas: Replicas, record: Path) -> None:
         self.store = store
         self.replicas = replicas
         self.record = record
@@ -78,7 +78,7 @@ def place(folder: Path, its: Json | None = None, **server: Any) -> Iterator[Plac
     record = folder / "record"
     entry = stdio_server("s", [sys.executable, "-I", "-S", str(SERVER), str(record), "--era", "dual"], **(its or {}))
     config = {"global": QUICK, "mcp_servers": [entry], "server": {"metrics": True, **server}}
-    with Store() as store, Replicas(store, config) as replicas:
+    with RedisServer() as store, Replicas(store, config) as replicas:
         at = Place(store, replicas, record)
         try:
             yield at

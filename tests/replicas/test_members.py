@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fixtures import replicas as fixture
+from kit import replicas as fixture
 from kit.loop import run
 from kit.waiting import until
 from mcpx.replicas.address import parse
@@ -20,8 +20,8 @@ from mcpx.wire import codec
 
 
 @pytest.fixture
-def server() -> Iterator[fixture.Store]:
-    with fixture.Store() as store:
+def server() -> Iterator[fixture.RedisServer]:
+    with fixture.RedisServer() as store:
         yield store
 
 
@@ -32,7 +32,7 @@ def patient(replicas: Replicas) -> Replicas:
 
 
 @asynccontextmanager
-async def joined(server: fixture.Store, **environ: str) -> AsyncIterator[Replicas]:
+async def joined(server: fixture.RedisServer, **environ: str) -> AsyncIterator[Replicas]:
     made = patient(Replicas(parse(server.url), environ, "1"))
     made.start()
     try:
@@ -44,7 +44,7 @@ async def joined(server: fixture.Store, **environ: str) -> AsyncIterator[Replica
         await made.close()
 
 
-def test_replicas_find_each_other_and_a_goodbye_is_heard_at_once(server: fixture.Store) -> None:
+def test_replicas_find_each_other_and_a_goodbye_is_heard_at_once(server: fixture.RedisServer) -> None:
     """SCA-2."""
 
     async def main() -> None:
@@ -65,7 +65,7 @@ def test_replicas_find_each_other_and_a_goodbye_is_heard_at_once(server: fixture
 
 
 def test_a_goodbye_that_is_not_heard_before_the_next_beat_is_no_death(
-    server: fixture.Store, monkeypatch: pytest.MonkeyPatch
+    server: fixture.RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SCA-2: what was handed to it is answered still."""
 
@@ -87,7 +87,7 @@ def test_a_goodbye_that_is_not_heard_before_the_next_beat_is_no_death(
 
 
 def test_one_that_beats_no_more_is_gone_and_one_that_beats_again_is_back(
-    server: fixture.Store, monkeypatch: pytest.MonkeyPatch
+    server: fixture.RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mcpx.replicas.members.GONE", 0.6)
     monkeypatch.setattr("mcpx.replicas.members.BEAT", 0.1)
@@ -106,7 +106,7 @@ def test_one_that_beats_no_more_is_gone_and_one_that_beats_again_is_back(
 
 
 def test_one_that_died_before_the_clock_of_the_store_was_set_back_is_gone(
-    server: fixture.Store, monkeypatch: pytest.MonkeyPatch
+    server: fixture.RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SCA-1: else its sessions would be nobody's until the clock has caught up."""
     monkeypatch.setattr("mcpx.replicas.members.GONE", 0.6)
@@ -124,7 +124,7 @@ def test_one_that_died_before_the_clock_of_the_store_was_set_back_is_gone(
     run(main())
 
 
-def test_a_store_that_comes_back_empty_makes_nobody_count_as_gone(server: fixture.Store) -> None:
+def test_a_store_that_comes_back_empty_makes_nobody_count_as_gone(server: fixture.RedisServer) -> None:
     """SCA-2: what was handed over must not be cut off for it."""
 
     async def main() -> None:
@@ -150,7 +150,7 @@ def test_a_store_that_comes_back_empty_makes_nobody_count_as_gone(server: fixtur
 @pytest.mark.parametrize("looks", [False, True], ids=["beat", "look"])
 @pytest.mark.parametrize("how", ["restarted", "emptied"])
 def test_nobody_counts_as_gone_for_a_beat_that_is_quicker_than_the_word_that_the_store_is_back(
-    server: fixture.Store, monkeypatch: pytest.MonkeyPatch, how: str, looks: bool
+    server: fixture.RedisServer, monkeypatch: pytest.MonkeyPatch, how: str, looks: bool
 ) -> None:
     """SCA-2: calls that were handed to the other one would be cut off, though it is well."""
 
@@ -180,7 +180,7 @@ def test_nobody_counts_as_gone_for_a_beat_that_is_quicker_than_the_word_that_the
     run(main())
 
 
-def test_a_number_that_grows_is_seen_by_all_also_after_the_store_was_emptied(server: fixture.Store) -> None:
+def test_a_number_that_grows_is_seen_by_all_also_after_the_store_was_emptied(server: fixture.RedisServer) -> None:
     async def main() -> None:
         async with joined(server) as one, joined(server) as other:
             seen: list[int] = []
@@ -195,7 +195,7 @@ def test_a_number_that_grows_is_seen_by_all_also_after_the_store_was_emptied(ser
     run(main())
 
 
-def test_a_number_is_looked_at_again_after_a_store_that_has_lost_its_last_steps(server: fixture.Store) -> None:
+def test_a_number_is_looked_at_again_after_a_store_that_has_lost_its_last_steps(server: fixture.RedisServer) -> None:
     """SCA-2: failed over, it has what was copied; the next step makes the number that was seen before."""
 
     async def main() -> None:
@@ -213,7 +213,7 @@ def test_a_number_is_looked_at_again_after_a_store_that_has_lost_its_last_steps(
 
 
 def test_a_replica_with_another_key_does_not_join_and_says_so(
-    server: fixture.Store, caplog: pytest.LogCaptureFixture
+    server: fixture.RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
         async with joined(server, MCPX_KEY="one phrase"):
@@ -228,7 +228,7 @@ def test_a_replica_with_another_key_does_not_join_and_says_so(
     run(main())
 
 
-def test_one_at_a_time_has_its_turn_over_all_replicas(server: fixture.Store) -> None:
+def test_one_at_a_time_has_its_turn_over_all_replicas(server: fixture.RedisServer) -> None:
     async def main() -> None:
         async with joined(server) as one, joined(server) as other:
             inside = most = 0
@@ -254,7 +254,7 @@ def test_one_at_a_time_has_its_turn_over_all_replicas(server: fixture.Store) -> 
 
 
 @pytest.mark.parametrize("name", ["secret", "epoch"])
-def test_a_store_that_is_emptied_again_and_again_ends_no_beat(server: fixture.Store, name: str) -> None:
+def test_a_store_that_is_emptied_again_and_again_ends_no_beat(server: fixture.RedisServer, name: str) -> None:
     """SCA-3: between writing a thing anew and reading it."""
 
     async def main() -> None:
@@ -285,7 +285,7 @@ def test_a_store_that_is_emptied_again_and_again_ends_no_beat(server: fixture.St
     run(main())
 
 
-def test_one_that_has_not_joined_is_not_left_behind_by_a_store_that_was_emptied(server: fixture.Store) -> None:
+def test_one_that_has_not_joined_is_not_left_behind_by_a_store_that_was_emptied(server: fixture.RedisServer) -> None:
     """SCA-3: it does not beat yet, so nothing else would tell it."""
 
     async def main() -> None:
@@ -310,7 +310,7 @@ def test_one_that_has_not_joined_is_not_left_behind_by_a_store_that_was_emptied(
     run(main())
 
 
-def test_a_replica_with_another_key_does_not_join_because_the_store_was_emptied(server: fixture.Store) -> None:
+def test_a_replica_with_another_key_does_not_join_because_the_store_was_emptied(server: fixture.RedisServer) -> None:
     """SCA-3, SEC-6: nor when that happens again and again; it does when the store is nobody's any more."""
 
     async def main() -> None:
@@ -335,7 +335,7 @@ def test_a_replica_with_another_key_does_not_join_because_the_store_was_emptied(
 
 
 def test_who_was_there_says_whose_an_emptied_store_is_and_a_stranger_who_was_quicker_parts(
-    server: fixture.Store, monkeypatch: pytest.MonkeyPatch
+    server: fixture.RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SCA-3, SEC-6: a replica with another key starts in the moment between the loss and the next beat."""
 
@@ -365,7 +365,7 @@ def test_who_was_there_says_whose_an_emptied_store_is_and_a_stranger_who_was_qui
 
 
 def test_one_that_was_away_while_the_key_of_all_was_changed_parts_and_keeps_nobody_else_out(
-    server: fixture.Store, monkeypatch: pytest.MonkeyPatch
+    server: fixture.RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SCA-3: the others were there for long when it came back, though it has joined before them; with its key in the
     store again it joins again."""

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.replicas import Store
 from kit.loop import run
+from kit.replicas import RedisServer
 from kit.waiting import until
 from mcpx.auth.shared import SIGN_INS
 from mcpx.auth.vault import Vault, name_of
@@ -37,13 +37,13 @@ SOON = 1.0 + 2.0
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Store]:
-    with Store() as store:
+def server() -> Iterator[RedisServer]:
+    with RedisServer() as store:
         yield store
 
 
 @pytest.fixture
-def store(server: Store) -> Store:
+def store(server: RedisServer) -> RedisServer:
     server.cli("FLUSHALL")
     return server
 
@@ -61,7 +61,7 @@ class Replica:
 
 
 @asynccontextmanager
-async def replica(store: Store, folder: Path, *, joins: bool = True) -> AsyncIterator[Replica]:
+async def replica(store: RedisServer, folder: Path, *, joins: bool = True) -> AsyncIterator[Replica]:
     replicas = Replicas(parse(store.url), KEY, "1")
     replicas.store._patience = BOUND  # a busy machine is not a store that is away
     replicas.mirror = Mirror(replicas, folder, (SharedTokens(), SIGN_INS, SharedPins(), SNAPSHOTS))
@@ -79,7 +79,7 @@ async def replica(store: Store, folder: Path, *, joins: bool = True) -> AsyncIte
 # --- tokens
 
 
-def test_a_token_made_or_revoked_on_one_counts_on_the_other_within_a_second(store: Store, tmp_path: Path) -> None:
+def test_a_token_made_or_revoked_on_one_counts_on_the_other_within_a_second(store: RedisServer, tmp_path: Path) -> None:
     """SCA-1; the file is as its room writes it."""
 
     async def main() -> None:
@@ -95,7 +95,7 @@ def test_a_token_made_or_revoked_on_one_counts_on_the_other_within_a_second(stor
     run(main())
 
 
-def test_changes_made_at_once_on_two_replicas_all_survive(store: Store, tmp_path: Path) -> None:
+def test_changes_made_at_once_on_two_replicas_all_survive(store: RedisServer, tmp_path: Path) -> None:
     """SCA-1: added here and revoked there in the same moment."""
 
     async def main() -> None:
@@ -113,7 +113,7 @@ def test_changes_made_at_once_on_two_replicas_all_survive(store: Store, tmp_path
     run(main())
 
 
-def test_an_old_copy_of_the_folder_brings_back_no_revoked_token(store: Store, tmp_path: Path) -> None:
+def test_an_old_copy_of_the_folder_brings_back_no_revoked_token(store: RedisServer, tmp_path: Path) -> None:
     """SCA-1: neither of a replica that was away, nor with what it remembers lost, nor put there while it runs."""
 
     async def main() -> None:
@@ -140,7 +140,7 @@ def test_an_old_copy_of_the_folder_brings_back_no_revoked_token(store: Store, tm
     run(main())
 
 
-def test_what_was_changed_while_a_replica_was_away_is_told_when_it_comes(store: Store, tmp_path: Path) -> None:
+def test_what_was_changed_while_a_replica_was_away_is_told_when_it_comes(store: RedisServer, tmp_path: Path) -> None:
     """SCA-1: `mcpx token revoke` where no gateway runs."""
 
     async def main() -> None:
@@ -158,7 +158,7 @@ def test_what_was_changed_while_a_replica_was_away_is_told_when_it_comes(store: 
     run(main())
 
 
-def test_a_lost_file_is_no_revocation(store: Store, tmp_path: Path) -> None:
+def test_a_lost_file_is_no_revocation(store: RedisServer, tmp_path: Path) -> None:
     """Somebody deletes the folder of one replica: it gets everything anew."""
 
     async def main() -> None:
@@ -176,7 +176,7 @@ def test_a_lost_file_is_no_revocation(store: Store, tmp_path: Path) -> None:
     run(main())
 
 
-def test_a_file_that_others_can_write_is_left_alone(store: Store, tmp_path: Path, caplog: Any) -> None:
+def test_a_file_that_others_can_write_is_left_alone(store: RedisServer, tmp_path: Path, caplog: Any) -> None:
     async def main() -> None:
         async with replica(store, tmp_path / "a") as a, replica(store, tmp_path / "b") as b:
             b.tokens.add("own")
@@ -192,7 +192,7 @@ def test_a_file_that_others_can_write_is_left_alone(store: Store, tmp_path: Path
 # --- the store
 
 
-def test_an_emptied_store_is_filled_again_and_what_was_revoked_stays_so(store: Store, tmp_path: Path) -> None:
+def test_an_emptied_store_is_filled_again_and_what_was_revoked_stays_so(store: RedisServer, tmp_path: Path) -> None:
     """SCA-2: flushed under way, with a replica coming back that has an old copy."""
 
     async def main() -> None:
@@ -223,7 +223,7 @@ def test_while_the_store_is_away_each_works_on_its_files_and_all_is_merged_when_
     """SCA-2: killed, and back without what it had."""
 
     async def main() -> None:
-        with Store() as store:
+        with RedisServer() as store:
             async with replica(store, tmp_path / "a") as a, replica(store, tmp_path / "b") as b:
                 a.tokens.add("one")
                 a.tokens.add("two")
@@ -244,7 +244,7 @@ def test_a_store_that_is_not_there_holds_up_no_start(tmp_path: Path) -> None:
     """SCA-2"""
 
     async def main() -> None:
-        store = Store()
+        store = RedisServer()
         async with replica(store, tmp_path / "a", joins=False) as a:
             await a.mirror.complete(0.1)
             a.tokens.add("ann")
@@ -256,7 +256,7 @@ def test_a_store_that_is_not_there_holds_up_no_start(tmp_path: Path) -> None:
     run(main())
 
 
-def test_nothing_in_the_store_can_be_read_and_nothing_stays_for_ever(store: Store, tmp_path: Path) -> None:
+def test_nothing_in_the_store_can_be_read_and_nothing_stays_for_ever(store: RedisServer, tmp_path: Path) -> None:
     """SEC-6, SCA-1"""
 
     async def main() -> None:
@@ -278,7 +278,7 @@ def test_nothing_in_the_store_can_be_read_and_nothing_stays_for_ever(store: Stor
 # --- sign-ins
 
 
-def test_a_sign_in_serves_all_and_a_sign_out_ends_all(store: Store, tmp_path: Path) -> None:
+def test_a_sign_in_serves_all_and_a_sign_out_ends_all(store: RedisServer, tmp_path: Path) -> None:
     """SCA-1: also against one that renews at that moment, and one that comes with an old copy."""
     file = f"auth/{name_of('grant x')}"
 
@@ -302,7 +302,7 @@ def test_a_sign_in_serves_all_and_a_sign_out_ends_all(store: Store, tmp_path: Pa
     run(main())
 
 
-def test_a_sign_in_is_settled_at_once_by_who_cannot_wait(store: Store, tmp_path: Path) -> None:
+def test_a_sign_in_is_settled_at_once_by_who_cannot_wait(store: RedisServer, tmp_path: Path) -> None:
     """SCA-1: what one has settled, another finds as soon as it asks."""
     file = f"auth/{name_of('grant x')}"
 
@@ -318,7 +318,7 @@ def test_a_sign_in_is_settled_at_once_by_who_cannot_wait(store: Store, tmp_path:
     run(main())
 
 
-def test_where_browsers_come_back_to_is_each_ones_own(store: Store, tmp_path: Path) -> None:
+def test_where_browsers_come_back_to_is_each_ones_own(store: RedisServer, tmp_path: Path) -> None:
     async def main() -> None:
         async with replica(store, tmp_path / "a") as a, replica(store, tmp_path / "b") as b:
             a.vault.write("callback", {"ports": [1]})
@@ -337,7 +337,9 @@ def _item(name: str, text: str = "") -> Item:
     return Item("tools", name, fingerprint(definition), definition)
 
 
-def test_what_is_approved_on_one_is_approved_on_all_and_what_waits_is_its_own(store: Store, tmp_path: Path) -> None:
+def test_what_is_approved_on_one_is_approved_on_all_and_what_waits_is_its_own(
+    store: RedisServer, tmp_path: Path
+) -> None:
     """SCA-1, SEC-5: two approvals at once both count."""
 
     async def main() -> None:
@@ -366,7 +368,7 @@ def test_what_is_approved_on_one_is_approved_on_all_and_what_waits_is_its_own(st
 
 
 def test_a_new_replica_has_the_last_snapshots_and_removing_one_is_nobody_elses_business(
-    store: Store, tmp_path: Path
+    store: RedisServer, tmp_path: Path
 ) -> None:
     """SCA-1"""
 
@@ -399,7 +401,7 @@ def test_a_new_replica_has_the_last_snapshots_and_removing_one_is_nobody_elses_b
 
 
 def test_what_is_too_large_is_said_once_and_not_tried_again_and_again(
-    store: Store, tmp_path: Path, caplog: Any
+    store: RedisServer, tmp_path: Path, caplog: Any
 ) -> None:
     """Nothing is unbounded."""
 

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from fixtures import replicas as fixture
+from kit import replicas as fixture
 from kit.loop import run
 from kit.waiting import until
 from mcpx.front.http_session import HttpSession
@@ -51,7 +51,7 @@ class OneRoom:
 def test_a_session_that_was_taken_up_meanwhile_is_not_taken_up_a_second_time() -> None:
     """SCA-1: by a request that was handed to its owner, which died, and comes back when another has had it taken up."""
 
-    async def main(server: fixture.Store) -> None:
+    async def main(server: fixture.RedisServer) -> None:
         async with joined(server) as replicas:
             rooms = OneRoom()
             neighbours = Neighbours(replicas, cast(Any, rooms), lambda *_: None, Limits())
@@ -65,7 +65,7 @@ def test_a_session_that_was_taken_up_meanwhile_is_not_taken_up_a_second_time() -
             assert await replicas.store.ask("HGET", replicas.store.key("session", id), "life") == b"0"
             await neighbours.close(0.0)
 
-    with fixture.Store() as server:
+    with fixture.RedisServer() as server:
         run(main(server))
 
 
@@ -73,7 +73,7 @@ def test_a_session_that_was_taken_up_meanwhile_is_not_taken_up_a_second_time() -
 def test_a_session_that_goes_while_all_are_written_anew_is_not_brought_back(how: str) -> None:
     """SCA-1, SCA-2: the store was emptied, and what it is told of the end comes before what it is told of the rest."""
 
-    async def main(server: fixture.Store) -> None:
+    async def main(server: fixture.RedisServer) -> None:
         async with joined(server) as replicas:
             rooms = OneRoom()
             neighbours = Neighbours(replicas, cast(Any, rooms), lambda *_: None, Limits())
@@ -95,14 +95,14 @@ def test_a_session_that_goes_while_all_are_written_anew_is_not_brought_back(how:
             assert found == (None if how == "ended" else b"")
             await neighbours.close(0.0)
 
-    with fixture.Store() as server:
+    with fixture.RedisServer() as server:
         run(main(server))
 
 
 def test_news_of_before_do_not_take_a_session_from_who_has_taken_it_up_since() -> None:
     """SCA-1: they come another way than the store's answers, and may come after those."""
 
-    async def main(server: fixture.Store) -> None:
+    async def main(server: fixture.RedisServer) -> None:
         async with joined(server) as replicas, joined(server) as other:
             rooms = OneRoom()
             neighbours = Neighbours(replicas, cast(Any, rooms), lambda *_: None, Limits())
@@ -117,7 +117,7 @@ def test_news_of_before_do_not_take_a_session_from_who_has_taken_it_up_since() -
                 assert (rooms.dropped, owner.lost) == (dropped, bool(dropped))
             await neighbours.close(0.0)
 
-    with fixture.Store() as server:
+    with fixture.RedisServer() as server:
         run(main(server))
 
 
@@ -125,7 +125,7 @@ def test_nobody_waits_for_ever_for_one_that_has_said_goodbye(monkeypatch: pytest
     """SCA-2: its machine may be gone before it has answered all, and nothing tells so; one that is back answers."""
     monkeypatch.setattr(neighbours_module, "ENDED_BY", 0.01)
 
-    async def main(server: fixture.Store) -> None:
+    async def main(server: fixture.RedisServer) -> None:
         async with joined(server) as replicas, joined(server) as other:
             neighbours = Neighbours(replicas, cast(Any, OneRoom()), lambda *_: None, Limits())
             await until(lambda: other.id in replicas.members.others)
@@ -137,5 +137,5 @@ def test_nobody_waits_for_ever_for_one_that_has_said_goodbye(monkeypatch: pytest
             assert over == ["left"]
             await neighbours.close(0.0)
 
-    with fixture.Store() as server:
+    with fixture.RedisServer() as server:
         run(main(server))

@@ -15,10 +15,10 @@ from behaviour import test_policy_asking as approvals
 from behaviour import test_who_is_asked as asked
 from behaviour.clients import Json, Kind, Question
 from behaviour.compact import config
-from fixtures.replicas import Replicas, Store
 from kit.client import post_modern
 from kit.gateway import Gateway
 from kit.messages import modern_request
+from kit.replicas import RedisServer, Replicas
 from kit.servers import everything_server, stdio_server
 from replicas.conftest import nothing_broke
 
@@ -34,7 +34,7 @@ class Balanced:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            store = stack.enter_context(Store())
+            store = stack.enter_context(RedisServer())
             replicas = stack.enter_context(Replicas(store, {**self._config, "server": {"drain": 0}}))
             stack.callback(nothing_broke, replicas)
             self.url, self.port, self.replicas = replicas.url, replicas.port, replicas

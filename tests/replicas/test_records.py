@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from fixtures import replicas as fixture
+from kit import replicas as fixture
 from kit.loop import run
 from mcpx.front.http_session import HttpSession
 from mcpx.front.neighbours.records import MOST_EVENTS, Records, Taken
@@ -20,8 +20,8 @@ ANN = Visitor("ann")
 
 
 @pytest.fixture
-def server() -> Iterator[fixture.Store]:
-    with fixture.Store() as store:
+def server() -> Iterator[fixture.RedisServer]:
+    with fixture.RedisServer() as store:
         yield store
 
 
@@ -56,12 +56,12 @@ class One:
 
 
 @asynccontextmanager
-async def three(server: fixture.Store) -> AsyncIterator[tuple[One, One, One]]:
+async def three(server: fixture.RedisServer) -> AsyncIterator[tuple[One, One, One]]:
     async with joined(server) as first, joined(server) as second, joined(server) as third:
         yield One(first), One(second), One(third)
 
 
-def test_who_had_a_session_before_does_not_bring_it_back_when_it_has_ended(server: fixture.Store) -> None:
+def test_who_had_a_session_before_does_not_bring_it_back_when_it_has_ended(server: fixture.RedisServer) -> None:
     """SCA-1: nor does anybody take it up."""
 
     async def main() -> None:
@@ -74,7 +74,7 @@ def test_who_had_a_session_before_does_not_bring_it_back_when_it_has_ended(serve
     run(main())
 
 
-def test_a_session_that_nobody_else_ever_had_leaves_nothing_behind(server: fixture.Store) -> None:
+def test_a_session_that_nobody_else_ever_had_leaves_nothing_behind(server: fixture.RedisServer) -> None:
     """SCA-3."""
 
     async def main() -> None:
@@ -86,7 +86,9 @@ def test_a_session_that_nobody_else_ever_had_leaves_nothing_behind(server: fixtu
 
 
 @pytest.mark.parametrize("lost", ["emptied", "an older copy"])
-def test_who_took_a_session_up_last_has_it_whatever_the_store_has_forgotten(server: fixture.Store, lost: str) -> None:
+def test_who_took_a_session_up_last_has_it_whatever_the_store_has_forgotten(
+    server: fixture.RedisServer, lost: str
+) -> None:
     """SCA-2: emptied, and written to by the wrong one first; or failed over to a copy from before."""
 
     async def main() -> None:
@@ -107,7 +109,7 @@ def test_who_took_a_session_up_last_has_it_whatever_the_store_has_forgotten(serv
     run(main())
 
 
-def test_who_had_a_session_before_writes_no_events_of_it(server: fixture.Store) -> None:
+def test_who_had_a_session_before_writes_no_events_of_it(server: fixture.RedisServer) -> None:
     """SCA-1: nor how much of them was read."""
 
     async def main() -> None:
@@ -130,7 +132,9 @@ def test_who_had_a_session_before_writes_no_events_of_it(server: fixture.Store) 
     run(main())
 
 
-def test_which_request_a_long_stream_answers_is_known_when_its_first_events_have_gone(server: fixture.Store) -> None:
+def test_which_request_a_long_stream_answers_is_known_when_its_first_events_have_gone(
+    server: fixture.RedisServer,
+) -> None:
     """SCA-1: else it would end without an answer, and its client would come back for one for ever."""
 
     async def main() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from behaviour.test_leases import URI, seen
-from fixtures.replicas import Store, program
 from kit.client import ACCEPT_BOTH, WAIT_SECONDS, Session, Stream, post
 from kit.messages import META, Json, modern_headers, modern_request, notification, request, text_of
+from kit.replicas import RedisServer, program
 from kit.waiting import wait_until
 from replicas.conftest import Trio
 from replicas.looking import connections, messages, peak_memory, place_of
@@ -183,7 +183,7 @@ def test_ids_that_nobody_here_made_are_unknown_everywhere_and_ask_the_store_noth
 class Monitor:
     """What the store is asked, by anybody."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: RedisServer) -> None:
         self._command = [program("valkey-cli", "redis-cli"), "-p", str(store.port), "monitor"]
 
     def __enter__(self) -> "Monitor":

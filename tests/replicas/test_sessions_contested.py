@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from behaviour.test_leases import seen
-from fixtures.replicas import Replicas, Store, health
 from kit.client import Session, post
 from kit.gateway import Gateway
 from kit.messages import modern_headers, modern_request, notification, text_of
+from kit.replicas import RedisServer, Replicas, health
 from kit.waiting import wait_until
 from mcpx.replicas.seals import Seals
 from replicas.conftest import Trio, nothing_broke, three
@@ -195,7 +195,7 @@ def test_a_replica_that_was_only_paused_makes_no_call_twice_and_no_session_is_lo
     file = tmp_path / "journal"
     clients = 60
 
-    async def main(replicas: Replicas, store: Store) -> None:
+    async def main(replicas: Replicas, store: RedisServer) -> None:
         crowd = Crowd(replicas.port)
         there = await crowd.come(clients)
         async with asyncio.TaskGroup() as group:
@@ -215,7 +215,7 @@ def test_a_replica_that_was_only_paused_makes_no_call_twice_and_no_session_is_lo
         assert [how for _, _, how in crowd.failed if "unknown or expired" in how] == []
         assert len(store.cli("KEYS", "*:session:*").split()) == clients
 
-    with Store() as store, Replicas(store, {"mcp_servers": [journal(file)]}) as replicas:
+    with RedisServer() as store, Replicas(store, {"mcp_servers": [journal(file)]}) as replicas:
         asyncio.run(main(replicas, store))
         nothing_broke(replicas)
     assert twice(file) == []

@@ -12,13 +12,13 @@ import pytest
 
 from auth.authserver import AuthServer, open_as_browser
 from behaviour.test_pins import Changing, held, tool
-from behaviour.test_signing_in import asked, where
-from fixtures.guarded import Guarded
-from fixtures.replicas import Replicas, Store, ready
+from behaviour.test_signing_in import where
 from kit.client import Session, health, post, post_modern
 from kit.command import MCPX
 from kit.gateway import GatewayProcess
 from kit.messages import Json, modern_headers, modern_request, request, text_of
+from kit.protected_server import ProtectedServer
+from kit.replicas import RedisServer, Replicas, ready
 from kit.servers import raw_server
 from kit.waiting import wait_until
 
@@ -31,8 +31,8 @@ KEY = {"MCPX_KEY": "the same on all of them"}
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
-    with Store() as store:
+def store() -> Iterator[RedisServer]:
+    with RedisServer() as store:
         yield store
 
 
@@ -68,7 +68,7 @@ def all_call(replicas: Replicas, tool: str, begun: list[int] | None = None, **ar
 # --- tokens
 
 
-def test_a_token_made_or_revoked_on_one_replica_counts_on_all_and_ends_what_was_open(store: Store) -> None:
+def test_a_token_made_or_revoked_on_one_replica_counts_on_all_and_ends_what_was_open(store: RedisServer) -> None:
     """SCA-1, SEC-1: within a second; a session that stands on another replica ends, and so does its stream."""
     config = {"global": CALM, "server": {"auth": {"type": "bearer"}}, "mcp_servers": [raw_server("box")]}
     with Replicas(store, config, 3, balanced=False, env=KEY) as replicas:
@@ -90,12 +90,12 @@ def test_a_token_made_or_revoked_on_one_replica_counts_on_all_and_ends_what_was_
 
 
 @pytest.fixture
-def guarded() -> Iterator[Guarded]:
-    with Guarded() as server:
+def guarded() -> Iterator[ProtectedServer]:
+    with ProtectedServer() as server:
         yield server
 
 
-def client_credentials(server: Guarded) -> Json:
+def client_credentials(server: ProtectedServer) -> Json:
     auth = {"client_id": "client", "client_secret": "secret", "token_url": server.token_url, "client_auth": "basic"}
     connection = {"type": "http", "url": server.url("http")}
     entry = {"name": "http", "prefix": "http", "connection": connection, "auth": {"ref": "key"}, "timeout": 20}
@@ -106,7 +106,9 @@ def client_credentials(server: Guarded) -> Json:
     }
 
 
-def test_sixty_calls_over_three_replicas_make_one_request_for_a_token(store: Store, guarded: Guarded) -> None:
+def test_sixty_calls_over_three_replicas_make_one_request_for_a_token(
+    store: RedisServer, guarded: ProtectedServer
+) -> None:
     """SCA-1, section 6: before there is one, and when it is refused; nobody reads it in the store."""
     guarded.holds_tokens = True
     with Replicas(store, client_credentials(guarded), 3, balanced=False, env=KEY) as replicas:
@@ -125,7 +127,7 @@ def test_sixty_calls_over_three_replicas_make_one_request_for_a_token(store: Sto
             guarded.holds_tokens = True
 
 
-def test_without_the_store_each_replica_asks_for_its_own_token(store: Store, guarded: Guarded) -> None:
+def test_without_the_store_each_replica_asks_for_its_own_token(store: RedisServer, guarded: ProtectedServer) -> None:
     """SCA-2"""
     with Replicas(store, client_credentials(guarded), 3, balanced=False, env=KEY) as replicas:
         assert {text_of(answer) for answer in all_call(replicas, "http_echo", text="a")} == {"a"}
@@ -161,7 +163,9 @@ def sign_in(replicas: Replicas) -> None:
 
 
 @pytest.mark.parametrize("env", [KEY, {}], ids=["with a key", "without"])
-def test_a_sign_in_on_one_replica_serves_all_and_is_renewed_once_for_all(store: Store, env: dict[str, str]) -> None:
+def test_a_sign_in_on_one_replica_serves_all_and_is_renewed_once_for_all(
+    store: RedisServer, env: dict[str, str]
+) -> None:
     """SCA-1, section 6: also when the token is refused, and again; a sign-out ends all."""
     with AuthServer() as site, Replicas(store, sign_ins(site), 3, balanced=False, env=env) as replicas:
         sign_in(replicas)
@@ -171,7 +175,7 @@ def test_a_sign_in_on_one_replica_serves_all_and_is_renewed_once_for_all(store: 
         assert {text_of(answer) for answer in all_call(replicas, "guarded_whoami")} == {"signed in"}
         assert renewals(site) == 1
         assert len(site.refresh_tokens) == 1  # it rotates, and nobody has used an old one
-        answer = asked(replicas[1], "auth.logout", name="guarded")
+        answer = replicas[1].control("auth.logout", name="guarded")
         assert answer["ok"], answer
         wait_until(lambda: statuses(replicas) == ["needs_auth"] * 3, what="one sign-out ends all")
         if env:
@@ -179,7 +183,7 @@ def test_a_sign_in_on_one_replica_serves_all_and_is_renewed_once_for_all(store: 
             assert kept and not any("refresh-" in one or "access-" in one for one in kept)
 
 
-def test_a_token_that_ends_is_renewed_once_for_all(store: Store) -> None:
+def test_a_token_that_ends_is_renewed_once_for_all(store: RedisServer) -> None:
     """SCA-1, section 6: before its end, by whoever needs it first. All have it long before that, also on a machine that
     is busy."""
     with AuthServer(expires_in=15) as site, Replicas(store, sign_ins(site), 3, balanced=False, env=KEY) as replicas:
@@ -193,7 +197,7 @@ def test_a_token_that_ends_is_renewed_once_for_all(store: Store) -> None:
         assert renewals(site) == 1
 
 
-def test_a_server_that_takes_no_token_has_it_renewed_once_and_not_by_each_replica(store: Store) -> None:
+def test_a_server_that_takes_no_token_has_it_renewed_once_and_not_by_each_replica(store: RedisServer) -> None:
     """SCA-1: the guard against renewing in circles is everybody's."""
     with AuthServer() as site, Replicas(store, sign_ins(site), 3, balanced=False, env=KEY) as replicas:
         sign_in(replicas)
@@ -219,7 +223,7 @@ def refuse_new(site: AuthServer) -> Any:
 # --- approvals, and what is known
 
 
-def test_what_is_approved_on_one_replica_is_shown_by_all(store: Store, tmp_path: Path) -> None:
+def test_what_is_approved_on_one_replica_is_shown_by_all(store: RedisServer, tmp_path: Path) -> None:
     """SCA-1, SEC-5: within a second; and a replica that comes later knows of it."""
     box = Changing(tmp_path, tools=[tool("read")])
     config = {"global": CALM, "mcp_servers": [box.entry(trust="quarantine")]}
@@ -237,7 +241,7 @@ def test_what_is_approved_on_one_replica_is_shown_by_all(store: Store, tmp_path:
             wait_until(lambda: tools(fourth) == ["box_read"], what="a new one shows it")
 
 
-def test_a_new_replica_lists_the_tools_of_servers_that_are_not_up_yet(store: Store, tmp_path: Path) -> None:
+def test_a_new_replica_lists_the_tools_of_servers_that_are_not_up_yet(store: RedisServer, tmp_path: Path) -> None:
     """SCA-1: what others have learned of a server is there before it serves."""
     box = Changing(tmp_path, tools=[tool("read")])
     entry = box.entry()
@@ -255,7 +259,7 @@ def test_a_new_replica_lists_the_tools_of_servers_that_are_not_up_yet(store: Sto
 # --- the key
 
 
-def test_a_replica_lets_nobody_in_while_the_others_have_another_key(store: Store) -> None:
+def test_a_replica_lets_nobody_in_while_the_others_have_another_key(store: RedisServer) -> None:
     """SCA-3, SEC-6: whether it comes to them, or they have changed theirs."""
     config = {"global": CALM, "mcp_servers": []}
     with (

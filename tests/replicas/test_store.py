@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 
 import pytest
 
-from fixtures import replicas as fixture
+from kit import replicas as fixture
 from kit.loop import run
 from kit.waiting import until
 from mcpx.replicas.address import parse
@@ -19,13 +19,13 @@ COUNT = Script("return redis.call('INCRBY', KEYS[1], ARGV[1])")
 
 
 @pytest.fixture
-def server() -> Iterator[fixture.Store]:
-    with fixture.Store() as store:
+def server() -> Iterator[fixture.RedisServer]:
+    with fixture.RedisServer() as store:
         yield store
 
 
 @asynccontextmanager
-async def reached(server: fixture.Store, patience: float = 5.0) -> AsyncIterator[Store]:
+async def reached(server: fixture.RedisServer, patience: float = 5.0) -> AsyncIterator[Store]:
     store = Store(parse(server.url), patience)
     store.start()
     try:
@@ -46,7 +46,7 @@ def leaks() -> Iterator[list[warnings.WarningMessage]]:
         yield told
 
 
-def test_what_is_asked_in_one_turn_is_answered_one_by_one(server: fixture.Store) -> None:
+def test_what_is_asked_in_one_turn_is_answered_one_by_one(server: fixture.RedisServer) -> None:
     async def main() -> None:
         async with reached(server) as store:
             key = store.key("n")
@@ -63,7 +63,7 @@ def test_what_is_asked_in_one_turn_is_answered_one_by_one(server: fixture.Store)
     run(main())
 
 
-def test_what_is_written_behind_arrives_in_order_and_news_after_it(server: fixture.Store) -> None:
+def test_what_is_written_behind_arrives_in_order_and_news_after_it(server: fixture.RedisServer) -> None:
     async def main() -> None:
         async with reached(server) as one, reached(server) as other:
             found: list[Awaitable[bytes]] = []
@@ -78,7 +78,7 @@ def test_what_is_written_behind_arrives_in_order_and_news_after_it(server: fixtu
     run(main())
 
 
-def test_a_store_that_is_gone_fails_at_once_and_is_back_by_itself(server: fixture.Store) -> None:
+def test_a_store_that_is_gone_fails_at_once_and_is_back_by_itself(server: fixture.RedisServer) -> None:
     async def main() -> None:
         async with reached(server) as store:
             returns: list[bool] = []
@@ -106,7 +106,7 @@ def test_a_store_that_is_gone_fails_at_once_and_is_back_by_itself(server: fixtur
     run(main())
 
 
-def test_a_store_that_hangs_costs_its_patience_once(server: fixture.Store) -> None:
+def test_a_store_that_hangs_costs_its_patience_once(server: fixture.RedisServer) -> None:
     async def main() -> None:
         async with reached(server, 0.4) as store:
             server.pause()
@@ -129,7 +129,7 @@ def test_a_store_that_hangs_costs_its_patience_once(server: fixture.Store) -> No
     run(main())
 
 
-def test_a_process_that_is_held_up_does_not_take_it_for_the_silence_of_the_store(server: fixture.Store) -> None:
+def test_a_process_that_is_held_up_does_not_take_it_for_the_silence_of_the_store(server: fixture.RedisServer) -> None:
     """SCA-2: else every busy moment of a replica has it renew, count and decide alone."""
 
     async def main() -> None:
@@ -146,7 +146,7 @@ def test_a_process_that_is_held_up_does_not_take_it_for_the_silence_of_the_store
 
 @pytest.mark.parametrize("waits", [False, True], ids=["nobody waits", "who waited has left"])
 def test_a_store_that_fails_what_nobody_waits_for_is_no_surprise_of_the_loop(
-    server: fixture.Store, waits: bool
+    server: fixture.RedisServer, waits: bool
 ) -> None:
     """SCA-2: no traceback in the log."""
 
@@ -168,7 +168,9 @@ def test_a_store_that_fails_what_nobody_waits_for_is_no_surprise_of_the_loop(
     run(main())  # insists that the loop had nothing to log
 
 
-def test_what_was_on_its_way_when_the_gateway_ended_is_answered_though_it_was_not_begun(server: fixture.Store) -> None:
+def test_what_was_on_its_way_when_the_gateway_ended_is_answered_though_it_was_not_begun(
+    server: fixture.RedisServer,
+) -> None:
     """LIF-8: whoever waits for it would keep the process from ending."""
 
     async def main() -> None:
@@ -183,7 +185,9 @@ def test_what_was_on_its_way_when_the_gateway_ended_is_answered_though_it_was_no
     run(main())
 
 
-def test_a_store_that_was_lost_and_goes_away_before_all_is_written_anew_is_lost_still(server: fixture.Store) -> None:
+def test_a_store_that_was_lost_and_goes_away_before_all_is_written_anew_is_lost_still(
+    server: fixture.RedisServer,
+) -> None:
     """SCA-2: restarted empty, and not to be reached for a moment just then."""
 
     async def main() -> None:
@@ -215,7 +219,7 @@ def test_a_store_that_was_lost_and_goes_away_before_all_is_written_anew_is_lost_
 
 
 def test_what_was_too_much_to_be_written_is_told_anew_once_there_is_room(
-    server: fixture.Store, monkeypatch: pytest.MonkeyPatch
+    server: fixture.RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SCA-2: what was dropped is nobody's to miss."""
     monkeypatch.setattr("mcpx.replicas.store.MOST_BEHIND", 10)
@@ -246,7 +250,7 @@ def test_what_was_too_much_to_be_written_is_told_anew_once_there_is_room(
     run(main())
 
 
-def test_a_waiter_that_leaves_disturbs_nobody(server: fixture.Store) -> None:
+def test_a_waiter_that_leaves_disturbs_nobody(server: fixture.RedisServer) -> None:
     async def main() -> None:
         async with reached(server) as store:
             asked = [asyncio.ensure_future(store.run(COUNT, [store.key("n")], [1])) for _ in range(100)]
@@ -260,7 +264,7 @@ def test_a_waiter_that_leaves_disturbs_nobody(server: fixture.Store) -> None:
     run(main())
 
 
-def test_what_waits_to_be_written_is_bounded(server: fixture.Store) -> None:
+def test_what_waits_to_be_written_is_bounded(server: fixture.RedisServer) -> None:
     async def main() -> None:
         async with reached(server) as store:
             large = b"x" * (1 << 20)
@@ -283,7 +287,7 @@ def test_what_waits_to_be_written_is_bounded(server: fixture.Store) -> None:
     ids=["full", "read-only"],
 )
 def test_a_store_that_takes_nothing_is_away_and_what_it_missed_is_written_anew(
-    server: fixture.Store, spoil: list[str], mend: list[str], caplog: pytest.LogCaptureFixture
+    server: fixture.RedisServer, spoil: list[str], mend: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """SCA-3: whether a command or a script is refused, alone or among others; said once, not with each command."""
 
@@ -322,7 +326,7 @@ def test_a_store_that_takes_nothing_is_away_and_what_it_missed_is_written_anew(
     ids=["scripts", "what one does", "a command"],
 )
 def test_a_store_that_forbids_something_says_so_once_and_not_with_each_try(
-    server: fixture.Store, forbidden: str, by_script: bool, caplog: pytest.LogCaptureFixture
+    server: fixture.RedisServer, forbidden: str, by_script: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """SCA-2, SCA-3: it can be reached, and is of no use; allowed again, all goes on."""
     wants_a_hash = Script("return redis.call('HSET', KEYS[1], 'a', ARGV[1])")
@@ -358,7 +362,7 @@ def test_a_store_that_forbids_something_says_so_once_and_not_with_each_try(
     run(main())
 
 
-def test_a_store_that_knows_no_script_any_more_still_writes_in_order(server: fixture.Store) -> None:
+def test_a_store_that_knows_no_script_any_more_still_writes_in_order(server: fixture.RedisServer) -> None:
     """SCA-2: restarted, it is sent scripts in full: none is written behind a plain command that was sent after it."""
     append = Script("return redis.call('RPUSH', KEYS[1], ARGV[1])")
 
@@ -379,7 +383,7 @@ def test_a_store_that_knows_no_script_any_more_still_writes_in_order(server: fix
     run(main())
 
 
-def test_a_store_that_is_killed_under_load_leaves_no_connection_to_the_collector(server: fixture.Store) -> None:
+def test_a_store_that_is_killed_under_load_leaves_no_connection_to_the_collector(server: fixture.RedisServer) -> None:
     """SCA-2: what was on its way when it died has opened connections that nobody would close."""
 
     async def main() -> None:
@@ -418,7 +422,9 @@ def test_a_store_that_is_killed_under_load_leaves_no_connection_to_the_collector
     assert [str(each.message) for each in told] == []
 
 
-def test_a_store_that_is_closed_while_it_goes_away_leaves_no_connection_to_the_collector(server: fixture.Store) -> None:
+def test_a_store_that_is_closed_while_it_goes_away_leaves_no_connection_to_the_collector(
+    server: fixture.RedisServer,
+) -> None:
     """SCA-2: at whichever moment of closing what it has, or of reaching it again."""
 
     async def main(turns: int) -> None:

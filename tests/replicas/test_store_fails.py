@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.replicas import Replicas, Store, free_port, health
+from kit.replicas import RedisServer, Replicas, free_port, health
 from kit.waiting import wait_until
 from replicas.crowd import Crowd, journal, twice
 
@@ -34,7 +34,7 @@ async def calling(replicas: Replicas) -> AsyncIterator[Crowd]:
         crowd.stop.set()
 
 
-def all_up(replicas: Replicas, sessions: int | None = SESSIONS, store: Store | None = None) -> bool:
+def all_up(replicas: Replicas, sessions: int | None = SESSIONS, store: RedisServer | None = None) -> bool:
     """Each sees the store and the others; and the store has all sessions."""
     told = [health(each) for each in replicas if each.process.poll() is None]
     seen = all(each["store"]["state"] == "up" and len(each["peers"]) == len(told) - 1 for each in told)
@@ -46,7 +46,7 @@ def test_calls_go_on_while_the_store_fails_and_sessions_survive_the_next_death(t
     """SCA-2: nobody notices; what was lost is there again, so that a replica may die after that."""
     file = tmp_path / "journal"
 
-    async def run(store: Store, replicas: Replicas) -> None:
+    async def run(store: RedisServer, replicas: Replicas) -> None:
         async with calling(replicas) as crowd:
             match trouble:
                 case "killed":
@@ -71,7 +71,7 @@ def test_calls_go_on_while_the_store_fails_and_sessions_survive_the_next_death(t
             clients = [text.partition("-")[0] for _, text, _ in crowd.failed]
             assert len(set(clients)) == len(clients), crowd.failed
 
-    with Store() as store, Replicas(store, {"mcp_servers": [journal(file)]}) as replicas:
+    with RedisServer() as store, Replicas(store, {"mcp_servers": [journal(file)]}) as replicas:
         asyncio.run(run(store, replicas))
         for replica in replicas:
             assert "Traceback" not in replica.stderr(), replica.stderr()
@@ -83,10 +83,10 @@ def test_a_store_that_is_not_there_at_the_start_is_said_and_waited_for(tmp_path:
     import urllib.error
     import urllib.request
 
-    from fixtures.replicas import ready
     from kit.gateway import GatewayProcess
+    from kit.replicas import ready
 
-    store = Store()
+    store = RedisServer()
     config = {"mcp_servers": [journal(tmp_path / "journal")], "server": {"store": store.url, "drain": 0}}
     with GatewayProcess(config) as replica:
         wait_until(lambda: "cannot be used" in replica.stderr(), what="it says so", seconds=10)
@@ -191,7 +191,7 @@ def test_a_replica_that_is_cut_off_from_the_store_serves_what_it_has_and_joins_a
     they go on there; none is lost, and no call is made twice."""
     file = tmp_path / "journal"
 
-    async def run(store: Store, replicas: Replicas, way: Line) -> None:
+    async def run(store: RedisServer, replicas: Replicas, way: Line) -> None:
         async with calling(replicas) as crowd:
             way.cut()
             await asyncio.sleep(6)  # longer than it takes to count as gone
@@ -203,7 +203,7 @@ def test_a_replica_that_is_cut_off_from_the_store_serves_what_it_has_and_joins_a
             lost = [how for _, _, how in crowd.failed if "unknown or expired" in how]
             assert lost == []
 
-    with Store() as store, line(store.port) as way:
+    with RedisServer() as store, line(store.port) as way:
         config = {"mcp_servers": [journal(file)]}
         own = {0: {"MCPX_STORE": f"redis://127.0.0.1:{way.port}/0"}}
         with Replicas(store, config, each=own) as replicas:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.replicas import SERVERS, Store, free_port, program, reaches
 from kit.loop import run
 from kit.process import START, Child
+from kit.replicas import SERVERS, RedisServer, free_port, program, reaches
 from kit.waiting import until, wait_until
 from mcpx.replicas.address import parse
 from mcpx.replicas.replicas import Replicas
@@ -104,7 +104,7 @@ def test_replicas_follow_a_store_that_sentinels_fail_over(tmp_path: Path) -> Non
     """SCA-2: its first server dies, the second is promoted, and all goes on there."""
     port = free_port()
     own = ("--dir", str(tmp_path))  # where a copy is kept while it is taken over
-    with Store(*own) as first, Store(*own, "--replicaof", "127.0.0.1", str(first.port)) as second:
+    with RedisServer(*own) as first, RedisServer(*own, "--replicaof", "127.0.0.1", str(first.port)) as second:
         wait_until(lambda: "master_link_status:up" in second.cli("INFO", "replication"), what="the second follows")
         file = tmp_path / "sentinel.conf"
         file.write_text(
@@ -140,7 +140,7 @@ class Paper:
         return paper
 
 
-class Guarded(Store):
+class Guarded(RedisServer):
     """One that speaks TLS and nothing else, and wants to see the one certificate that it knows of its clients."""
 
     def __init__(self, own: Paper, client: Paper) -> None:

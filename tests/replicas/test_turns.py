@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.replicas import Store as Server
 from kit.loop import run
+from kit.replicas import RedisServer as Server
 from mcpx.replicas.address import parse
 from mcpx.replicas.once import Turns
 from mcpx.replicas.store import Store, StoreDown, Word

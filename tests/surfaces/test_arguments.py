@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fixtures.work import steps
+from kit.cost import count_steps
 from mcpx.surfaces.checking.arguments import Checked, Checker
 from mcpx.surfaces.checking.bounds import MOST_NODES, MOST_RULES, bounds_of
 from mcpx.surfaces.checking.schemas import MOST_COMPILED, MOST_KEPT, Compiled, Schemas
@@ -843,7 +843,7 @@ def test_compiling_is_bounded_for_any_schema() -> None:
     chain: Json = {f"a{n}": {"$ref": f"#/$defs/a{n + 1}"} for n in range(1_500)}
     worst = {"$ref": "#/$defs/a0", "$defs": {**chain, "a1500": {"properties": {"a": {"$ref": "#"}}}}}
     for schema in (worst, RECURSIVE, {"anyOf": [of(a={})] * 100_000}, of(a={"enum": list(range(1_000_000))})):
-        assert steps(lambda schema=schema: check(schema, {"a": nested(30)})) < 3_000_000
+        assert count_steps(lambda schema=schema: check(schema, {"a": nested(30)})) < 3_000_000
 
 
 def test_a_thousand_references_in_a_row_are_survived() -> None:
@@ -919,7 +919,7 @@ def test_wrong_arguments_are_explained_in_bounded_work_and_huge_ones_are_left_to
     for value in (*small, *huge):
         arguments = {"a": value}
         told: list[Checked] = []
-        assert steps(lambda arguments=arguments: told.append(check(schema, arguments))) < 2_000_000  # noqa: B023
+        assert count_steps(lambda arguments=arguments: told.append(check(schema, arguments))) < 2_000_000  # noqa: B023
         assert bool(told[0].problems) == any(value is each for each in small)
         assert sum(map(len, told[0].problems)) < 2_000
         assert told[0].arguments is arguments

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.work import steps
+from kit.cost import count_steps
 from mcpx.surfaces.large.example import LONGEST, example, rows_in
 from mcpx.surfaces.large.preview import preview
 
@@ -96,4 +96,4 @@ def test_the_work_for_an_example_is_bounded() -> None:
     for _ in range(6):
         wide = {f"k{number}": wide for number in range(12)}
     for value in (deep, wide, [deep] * 50, {f"{n}" * 90: [deep] for n in range(500)}, [[]] * 90_000, [{}] * 9000):
-        steps(lambda value=value: offered(value), most=400_000)
+        count_steps(lambda value=value: offered(value), most=400_000)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.work import steps
+from kit.cost import count_steps
 from mcpx.model.call import Json
 from mcpx.model.offer import Offer
 from mcpx.surfaces.descriptions import describe_server, describe_tool
@@ -182,7 +182,7 @@ def test_of_a_server_with_many_tools_each_is_named_at_least() -> None:
 def test_what_a_menu_tells_of_a_tool_costs_the_same_however_much_its_server_says(text: str) -> None:
     """SUR-10, SEC-7: one server's descriptions must not hold up the menus of all."""
     offers = [tool("t", text * (size // len(text)), "a") for size in (10_000, 1_000_000)]
-    small, large = (steps(lambda offer=offer: told_short(offer)) for offer in offers)
+    small, large = (count_steps(lambda offer=offer: told_short(offer)) for offer in offers)
     assert large <= small < 20_000
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.work import steps
+from kit.cost import count_steps
 from mcpx.formats.json import as_json
 from mcpx.formats.writing import value_writer
 from mcpx.surfaces.large.preview import NOT_JSON, Preview, preview
@@ -190,7 +190,7 @@ def test_nothing_too_deep_or_too_large_for_a_preview() -> None:
     ]
     for value in values:
         shown: list[Preview] = []
-        steps(lambda value=value, shown=shown: shown.append(preview("", value)), most=400_000)
+        count_steps(lambda value=value, shown=shown: shown.append(preview("", value)), most=400_000)
         assert 0 < len(shown[0].text.encode("utf-8", "surrogatepass")) <= 1500
         assert len(shown[0].shape.encode()) <= 600
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.work import growth, steps
+from kit.cost import cost_ratio, count_steps
 from mcpx.formats.writing import value_writer
 from mcpx.surfaces.large.reading import LEAST, TOOL, BadReading, read
 
@@ -393,7 +393,7 @@ DOUBLED = "[@, @]" + " | [@, @]" * 50
 def test_an_answer_that_is_endless_when_written_out_is_shown_cut() -> None:
     """SUR-11: a few lists that refer to each other."""
     answers: list[str] = []
-    steps(lambda: answers.append(ask(raw(ROWS[:3]), jmespath=DOUBLED)), most=1_000_000)
+    count_steps(lambda: answers.append(ask(raw(ROWS[:3]), jmespath=DOUBLED)), most=1_000_000)
     assert "row 0 is cut" in note(answers[0])
 
 
@@ -613,4 +613,4 @@ def test_the_work_is_linear_in_the_result(make: Any) -> None:
 
         return both
 
-    assert growth(work(20_000), work(160_000)) < 24
+    assert cost_ratio(work(20_000), work(160_000)) < 24

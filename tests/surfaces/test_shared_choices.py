@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.replicas import Store
 from kit.loop import run
+from kit.replicas import RedisServer
 from kit.waiting import until
 from mcpx.replicas.address import parse
 from mcpx.replicas.replicas import Replicas
@@ -22,13 +22,13 @@ SEARCH = Choice("ann", "search", "many tools")
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
-    with Store() as store:
+def store() -> Iterator[RedisServer]:
+    with RedisServer() as store:
         yield store
 
 
 @asynccontextmanager
-async def several(store: Store, count: int = 2) -> AsyncIterator[list[SharedChoices]]:
+async def several(store: RedisServer, count: int = 2) -> AsyncIterator[list[SharedChoices]]:
     async with AsyncExitStack() as stack:
         made: list[SharedChoices] = []
         for _ in range(count):
@@ -42,7 +42,7 @@ async def several(store: Store, count: int = 2) -> AsyncIterator[list[SharedChoi
         yield made
 
 
-def test_calls_at_another_replica_go_by_the_last_list(store: Store) -> None:
+def test_calls_at_another_replica_go_by_the_last_list(store: RedisServer) -> None:
     """SUR-5: whatever that one had chosen, and whatever it chose for want of knowing."""
 
     async def main() -> None:
@@ -60,7 +60,7 @@ def test_calls_at_another_replica_go_by_the_last_list(store: Store) -> None:
 
 
 @pytest.mark.parametrize("when", ["it is looked for", "it is chosen"])
-def test_a_list_at_another_replica_counts_though_its_news_come_while(store: Store, when: str) -> None:
+def test_a_list_at_another_replica_counts_though_its_news_come_while(store: RedisServer, when: str) -> None:
     """SUR-5: the news come before there is anything to forget."""
 
     async def main() -> None:
@@ -96,7 +96,7 @@ def test_a_list_at_another_replica_counts_though_its_news_come_while(store: Stor
     run(main())
 
 
-def test_the_same_choice_at_two_replicas_is_no_news(store: Store) -> None:
+def test_the_same_choice_at_two_replicas_is_no_news(store: RedisServer) -> None:
     async def main() -> None:
         async with several(store) as (one, two):
             one.keep("ann", SEARCH, everywhere=True)
@@ -110,7 +110,7 @@ def test_the_same_choice_at_two_replicas_is_no_news(store: Store) -> None:
     run(main())
 
 
-def test_nothing_of_a_session_goes_to_the_store(store: Store) -> None:
+def test_nothing_of_a_session_goes_to_the_store(store: RedisServer) -> None:
     """SUR-5: it has its choice with it."""
 
     async def main() -> None:
@@ -124,7 +124,7 @@ def test_nothing_of_a_session_goes_to_the_store(store: Store) -> None:
     run(main())
 
 
-def test_what_was_chosen_while_the_store_was_away_is_told_on_its_return(store: Store) -> None:
+def test_what_was_chosen_while_the_store_was_away_is_told_on_its_return(store: RedisServer) -> None:
     """SUR-5, SCA-2: and what it has lost."""
 
     async def main() -> None:
@@ -145,7 +145,7 @@ def test_what_was_chosen_while_the_store_was_away_is_told_on_its_return(store: S
     run(main(), 30)
 
 
-def test_choices_are_bounded_in_the_store_and_end_there(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_choices_are_bounded_in_the_store_and_end_there(store: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """SCA-1: clients may say they are anybody."""
     monkeypatch.setattr(choices, "REMEMBERED", 10)
 

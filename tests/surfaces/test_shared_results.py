@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.replicas import Store
 from kit.loop import run
+from kit.replicas import RedisServer
 from kit.waiting import until
 from mcpx.replicas.address import parse
 from mcpx.replicas.replicas import Replicas
@@ -21,13 +21,13 @@ WAIT = 10.0
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
-    with Store() as store:
+def store() -> Iterator[RedisServer]:
+    with RedisServer() as store:
         yield store
 
 
 @asynccontextmanager
-async def joined(store: Store, key: str = "") -> AsyncIterator[Replicas]:
+async def joined(store: RedisServer, key: str = "") -> AsyncIterator[Replicas]:
     replicas = Replicas(parse(store.url), {"MCPX_KEY": key} if key else {}, "test")
     replicas.start()
     try:
@@ -39,7 +39,7 @@ async def joined(store: Store, key: str = "") -> AsyncIterator[Replicas]:
 
 
 @asynccontextmanager
-async def several(store: Store, count: int = 2, **bounds: float) -> AsyncIterator[list[SharedResults]]:
+async def several(store: RedisServer, count: int = 2, **bounds: float) -> AsyncIterator[list[SharedResults]]:
     async with AsyncExitStack() as stack:
         made: list[SharedResults] = []
         for _ in range(count):
@@ -66,7 +66,7 @@ def text(kept: Kept | None) -> bytes | None:
 
 
 @pytest.mark.parametrize("size", [0, 10, PART - 30, PART, 5 * PART + 7, 16 << 20])
-def test_what_one_replica_kept_every_other_reads(store: Store, size: int) -> None:
+def test_what_one_replica_kept_every_other_reads(store: RedisServer, size: int) -> None:
     """SUR-11: whole, however many parts it takes, and at once."""
 
     async def main() -> None:
@@ -81,7 +81,7 @@ def test_what_one_replica_kept_every_other_reads(store: Store, size: int) -> Non
     run(main(), 30)
 
 
-def test_to_anybody_else_a_handle_is_unknown_everywhere(store: Store) -> None:
+def test_to_anybody_else_a_handle_is_unknown_everywhere(store: RedisServer) -> None:
     """SUR-11: by the same path and without a difference."""
 
     async def main() -> None:
@@ -97,7 +97,7 @@ def test_to_anybody_else_a_handle_is_unknown_everywhere(store: Store) -> None:
     run(main())
 
 
-def test_what_stands_in_the_store_is_encrypted_and_ends_with_its_time(store: Store) -> None:
+def test_what_stands_in_the_store_is_encrypted_and_ends_with_its_time(store: RedisServer) -> None:
     """SUR-11, SEC-6: nothing of owner, handle or text is to be seen there, and nothing stays for ever."""
 
     async def main() -> None:
@@ -114,7 +114,7 @@ def test_what_stands_in_the_store_is_encrypted_and_ends_with_its_time(store: Sto
     run(main())
 
 
-def test_nothing_outlives_its_time_anywhere(store: Store) -> None:
+def test_nothing_outlives_its_time_anywhere(store: RedisServer) -> None:
     """SUR-11: counted from the moment it was kept, also of what was copied on the way."""
 
     async def main() -> None:
@@ -129,7 +129,7 @@ def test_nothing_outlives_its_time_anywhere(store: Store) -> None:
     run(main())
 
 
-def test_what_one_lets_go_of_for_want_of_room_goes_from_the_store(store: Store) -> None:
+def test_what_one_lets_go_of_for_want_of_room_goes_from_the_store(store: RedisServer) -> None:
     """SUR-11: each replica holds so much there, and no more."""
 
     async def main() -> None:
@@ -144,7 +144,7 @@ def test_what_one_lets_go_of_for_want_of_room_goes_from_the_store(store: Store) 
     run(main())
 
 
-def test_a_session_that_ends_takes_its_results_along_whoever_wrote_them(store: Store) -> None:
+def test_a_session_that_ends_takes_its_results_along_whoever_wrote_them(store: RedisServer) -> None:
     """SUR-11: and nobody else's."""
 
     async def main() -> None:
@@ -164,7 +164,7 @@ def test_a_session_that_ends_takes_its_results_along_whoever_wrote_them(store: S
     run(main())
 
 
-def test_what_is_forgotten_while_it_is_written_does_not_come_back(store: Store) -> None:
+def test_what_is_forgotten_while_it_is_written_does_not_come_back(store: RedisServer) -> None:
     """SUR-11: both happen at once."""
 
     async def main() -> None:
@@ -181,7 +181,7 @@ def test_what_is_forgotten_while_it_is_written_does_not_come_back(store: Store) 
     run(main())
 
 
-def test_after_letting_go_nothing_that_was_kept_before_is_read_by_anybody(store: Store) -> None:
+def test_after_letting_go_nothing_that_was_kept_before_is_read_by_anybody(store: RedisServer) -> None:
     """SUR-11, SEC-2: not even what a replica wrote that is gone."""
 
     async def main() -> None:
@@ -200,7 +200,7 @@ def test_after_letting_go_nothing_that_was_kept_before_is_read_by_anybody(store:
 
 @pytest.mark.parametrize("how", ["let go of", "forgotten"])
 def test_what_is_being_read_while_it_is_let_go_of_is_not_kept_for_it(
-    store: Store, monkeypatch: pytest.MonkeyPatch, how: str
+    store: RedisServer, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """SUR-11, SEC-2: both happen at once."""
 
@@ -226,7 +226,7 @@ def test_what_is_being_read_while_it_is_let_go_of_is_not_kept_for_it(
     run(main())
 
 
-def test_what_is_kept_right_after_letting_go_is_read_by_everybody(store: Store) -> None:
+def test_what_is_kept_right_after_letting_go_is_read_by_everybody(store: RedisServer) -> None:
     """SUR-11: also what is written anew on the store's return; whatever else is being written behind at that time."""
 
     @asynccontextmanager
@@ -254,7 +254,7 @@ def test_what_is_kept_right_after_letting_go_is_read_by_everybody(store: Store) 
     run(main(), 30)
 
 
-def test_what_is_kept_is_found_elsewhere_though_its_replica_has_ended(store: Store) -> None:
+def test_what_is_kept_is_found_elsewhere_though_its_replica_has_ended(store: RedisServer) -> None:
     """SUR-11, SCA-2: what is not written yet is written at the end."""
 
     async def main() -> None:
@@ -270,7 +270,7 @@ def test_what_is_kept_is_found_elsewhere_though_its_replica_has_ended(store: Sto
     run(main())
 
 
-def test_the_store_away_and_back(store: Store) -> None:
+def test_the_store_away_and_back(store: RedisServer) -> None:
     """SUR-11, SCA-2: here everything goes on; what was kept meanwhile is found elsewhere on its return."""
 
     async def main() -> None:
@@ -292,7 +292,7 @@ def test_the_store_away_and_back(store: Store) -> None:
     run(main(), 30)
 
 
-def test_a_result_before_the_store_was_ever_reached_is_written_when_it_is(store: Store) -> None:
+def test_a_result_before_the_store_was_ever_reached_is_written_when_it_is(store: RedisServer) -> None:
     """SUR-11, SCA-2"""
 
     async def main() -> None:
@@ -315,7 +315,7 @@ def test_a_result_before_the_store_was_ever_reached_is_written_when_it_is(store:
     run(main(), 30)
 
 
-def test_a_result_that_was_damaged_in_the_store_reads_as_unknown(store: Store) -> None:
+def test_a_result_that_was_damaged_in_the_store_reads_as_unknown(store: RedisServer) -> None:
     """SUR-11, SEC-6"""
 
     async def main() -> None:

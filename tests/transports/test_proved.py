@@ -10,8 +10,8 @@ from urllib.parse import quote_plus
 
 import pytest
 
-from fixtures.guarded import Guarded
 from kit.loop import run
+from kit.protected_server import ProtectedServer
 from kit.waiting import until
 from mcpx.auth.credentials import Credentials, Fixed, Proof, Purpose, Refusal
 from mcpx.auth.oauth2 import OAuth2
@@ -30,8 +30,8 @@ SCOPE = 'Bearer error="insufficient_scope", scope="more"'
 
 
 @pytest.fixture
-def server() -> Iterator[Guarded]:
-    with Guarded() as guarded:
+def server() -> Iterator[ProtectedServer]:
+    with ProtectedServer() as guarded:
         yield guarded
 
 
@@ -113,7 +113,7 @@ async def call(talk: Any, text: str = "hello", timeout: float | None = 5) -> str
 
 
 @ways
-def test_a_proof_goes_with_every_request(server: Guarded, way: str) -> None:
+def test_a_proof_goes_with_every_request(server: ProtectedServer, way: str) -> None:
     """Section 6 of the specification: headers and query, in the place of what is configured under the same names."""
     server.admits = lambda headers, query: headers.get("x-key") == "proof" and query.get("k") == "a b&c"
     proof = Proof(headers=(("X-Key", "proof"), ("Accept", "text/plain")), query=(("k", "a b&c"),))
@@ -140,7 +140,9 @@ def test_a_proof_goes_with_every_request(server: Guarded, way: str) -> None:
 
 
 @ways
-def test_headers_are_made_once_for_one_proof(server: Guarded, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_headers_are_made_once_for_one_proof(
+    server: ProtectedServer, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Speed: with fixed credentials a call costs one comparison more."""
     server.admits = lambda headers, query: True
     made: list[Any] = []
@@ -157,7 +159,7 @@ def test_headers_are_made_once_for_one_proof(server: Guarded, way: str, monkeypa
 
 
 @ways
-def test_a_proof_is_waited_for_before_anything_is_sent(server: Guarded, way: str) -> None:
+def test_a_proof_is_waited_for_before_anything_is_sent(server: ProtectedServer, way: str) -> None:
     server.valid = {"one"}
 
     async def main() -> None:
@@ -180,7 +182,9 @@ def test_a_proof_is_waited_for_before_anything_is_sent(server: Guarded, way: str
 
 @ways
 @pytest.mark.parametrize("sign_in", [True, False])
-def test_without_a_proof_nothing_is_sent_and_the_reason_is_told(server: Guarded, way: str, sign_in: bool) -> None:
+def test_without_a_proof_nothing_is_sent_and_the_reason_is_told(
+    server: ProtectedServer, way: str, sign_in: bool
+) -> None:
     """LIF-3: where a person has to sign in, that is what the status says."""
 
     async def main() -> None:
@@ -197,7 +201,7 @@ def test_without_a_proof_nothing_is_sent_and_the_reason_is_told(server: Guarded,
 
 
 @ways
-def test_a_proof_that_does_not_come_is_waited_for_in_measure(server: Guarded, way: str) -> None:
+def test_a_proof_that_does_not_come_is_waited_for_in_measure(server: ProtectedServer, way: str) -> None:
     """The request's own time, or that of connecting."""
 
     async def main() -> None:
@@ -213,7 +217,7 @@ def test_a_proof_that_does_not_come_is_waited_for_in_measure(server: Guarded, wa
     assert server.seen == []
 
 
-def test_closing_ends_what_waits_for_a_proof(server: Guarded) -> None:
+def test_closing_ends_what_waits_for_a_proof(server: ProtectedServer) -> None:
     async def main() -> None:
         credentials = Renewable()
         credentials.gate.clear()
@@ -237,7 +241,7 @@ def test_closing_ends_what_waits_for_a_proof(server: Guarded) -> None:
     ids=["401", "bare", "403"],
 )
 def test_what_a_server_refuses_is_sent_once_more_with_another_proof(
-    server: Guarded, way: str, status: int, challenge: str
+    server: ProtectedServer, way: str, status: int, challenge: str
 ) -> None:
     server.valid = {"two"}
     error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "no"}}
@@ -257,7 +261,7 @@ def test_what_a_server_refuses_is_sent_once_more_with_another_proof(
 
 
 @ways
-def test_a_refusal_with_a_long_page_is_one_like_any_other(server: Guarded, way: str) -> None:
+def test_a_refusal_with_a_long_page_is_one_like_any_other(server: ProtectedServer, way: str) -> None:
     """It is not read to the end."""
     server.valid = {"two"}
     server.refusal = (401, [], b"<html>" + b"x" * 500_000)
@@ -270,7 +274,7 @@ def test_a_refusal_with_a_long_page_is_one_like_any_other(server: Guarded, way: 
 
 
 @pytest.mark.parametrize("way", ["http", "sse"])
-def test_a_message_that_is_refused_in_the_middle_is_sent_once_more(server: Guarded, way: str) -> None:
+def test_a_message_that_is_refused_in_the_middle_is_sent_once_more(server: ProtectedServer, way: str) -> None:
     """Requests and notifications alike; over HTTP+SSE in their order."""
     server.valid = {"one"}
 
@@ -291,7 +295,7 @@ def test_a_message_that_is_refused_in_the_middle_is_sent_once_more(server: Guard
 
 
 @ways
-def test_what_is_refused_again_is_an_error_and_not_sent_a_third_time(server: Guarded, way: str) -> None:
+def test_what_is_refused_again_is_an_error_and_not_sent_a_third_time(server: ProtectedServer, way: str) -> None:
     async def main() -> None:
         credentials = Renewable(*(bearer(str(number)) for number in range(5)))
         with pytest.raises(Unavailable, match="wants the gateway to sign in") as caught:
@@ -304,7 +308,7 @@ def test_what_is_refused_again_is_an_error_and_not_sent_a_third_time(server: Gua
 
 
 @ways
-def test_what_never_changes_is_not_sent_again(server: Guarded, way: str) -> None:
+def test_what_never_changes_is_not_sent_again(server: ProtectedServer, way: str) -> None:
     async def main() -> None:
         with pytest.raises(Unavailable, match="wants the gateway to sign in"):
             async with conversation(server.url(way), way, Fixed(bearer("wrong"))) as talk:
@@ -314,7 +318,7 @@ def test_what_never_changes_is_not_sent_again(server: Guarded, way: str) -> None
     assert len(server.seen) == 1
 
 
-def test_a_403_for_another_reason_is_not_put_to_the_credentials(server: Guarded) -> None:
+def test_a_403_for_another_reason_is_not_put_to_the_credentials(server: ProtectedServer) -> None:
     server.refusal = (403, [("WWW-Authenticate", "Bearer")], b"")
 
     async def main() -> None:
@@ -327,7 +331,7 @@ def test_a_403_for_another_reason_is_not_put_to_the_credentials(server: Guarded)
     run(main())
 
 
-def test_many_that_are_refused_at_once_renew_once_and_are_each_sent_once_more(server: Guarded) -> None:
+def test_many_that_are_refused_at_once_renew_once_and_are_each_sent_once_more(server: ProtectedServer) -> None:
     async def main() -> None:
         fetcher = Fetcher({})
         spec = OAuth2(client_id="client", client_secret="secret", token_url=server.token_url)
@@ -348,7 +352,7 @@ def test_many_that_are_refused_at_once_renew_once_and_are_each_sent_once_more(se
     assert len(server.calls()) == 101
 
 
-def test_a_call_given_up_while_the_proof_is_renewed_is_not_sent_again(server: Guarded) -> None:
+def test_a_call_given_up_while_the_proof_is_renewed_is_not_sent_again(server: ProtectedServer) -> None:
     server.valid = {"two"}
 
     async def main() -> None:
@@ -370,7 +374,7 @@ def test_a_call_given_up_while_the_proof_is_renewed_is_not_sent_again(server: Gu
 # --- streams
 
 
-def test_the_stream_that_belongs_to_no_request_is_opened_again_with_another_proof(server: Guarded) -> None:
+def test_the_stream_that_belongs_to_no_request_is_opened_again_with_another_proof(server: ProtectedServer) -> None:
     server.valid = {"one"}
 
     async def main() -> None:
@@ -440,7 +444,9 @@ def test_an_answer_that_is_polled_for_is_polled_for_again_and_the_call_is_not_re
     ],
 )
 @pytest.mark.parametrize("status", [302, 400, 401, 403])
-def test_secrets_that_a_server_says_back_are_not_told(server: Guarded, way: str, proof: Proof, status: int) -> None:
+def test_secrets_that_a_server_says_back_are_not_told(
+    server: ProtectedServer, way: str, proof: Proof, status: int
+) -> None:
     """Neither in its words nor in the address that it redirects to."""
     server.admits = lambda headers, query: False
     value = proof.secrets[-1]

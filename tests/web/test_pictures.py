@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from fixtures.admin import Api
 from fixtures.browser import Language, opened, text
-from fixtures.node import node, npm_bin
+from kit.admin_api import AdminApi
 from kit.client import Session
 from kit.gateway import Gateway
+from kit.node import node, npm_bin
 from kit.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -74,7 +74,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     (folder / "notes.md").write_text("# Notes\n")
     path = {"PATH": "/usr/local/bin:/usr/bin:/bin"}  # which a picture shows
     with Gateway(_settings(folder), env=path, admin=True) as gateway:
-        api = Api(gateway)
+        api = AdminApi(gateway)
         ready = ("filesystem", "git", "time", "everything")
         wait_until(lambda: all(api.status(name) == "connected" for name in ready) or None)
         _traffic(gateway, folder)

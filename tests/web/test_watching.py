@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from behaviour.test_pins import Changing, config, lists, tool
-from fixtures.admin import Api
 from fixtures.browser import Language, Size, opened, serious, text
+from kit.admin_api import AdminApi
 from kit.client import Session
 from kit.gateway import Gateway
 
@@ -22,7 +22,7 @@ def test_a_call_appears_as_it_is_made_and_can_be_looked_at_and_made_again(
         expect(page.get_by_role("heading", name=text(language, "activity.nav"))).to_be_visible()
         said = f"said in {language}"
         Session(gateway.port).call("echo", text=said)
-        made = Api(gateway).get("/api/activity")["last"]
+        made = AdminApi(gateway).get("/api/activity")["last"]
         page.locator(f'tr[data-row="{made}"]').click()
         drawer = page.get_by_role("complementary").filter(has_text="everything.echo")
         expect(drawer).to_contain_text(said)
@@ -80,7 +80,7 @@ def test_a_changed_definition_is_shown_with_what_changed_and_approved(
                 "button", name=text(language, "approvals.approve"), exact=True
             ).click()
             expect(page.get_by_text(text(language, "approvals.none"))).to_be_visible()
-        assert Api(gateway).get("/api/approvals")["definitions"] == []
+        assert AdminApi(gateway).get("/api/approvals")["definitions"] == []
 
 
 def test_what_modes_spare_is_told_with_how_it_was_counted(

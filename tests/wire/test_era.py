@@ -16,7 +16,7 @@ from mcp.shared.inbound import (
     x_mcp_header_map,
 )
 
-from fixtures.work import steps
+from kit.cost import count_steps
 from mcpx.model.call import Json
 from mcpx.model.errors import HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND, UNSUPPORTED_VERSION, RpcError
 from mcpx.wire import era
@@ -366,7 +366,7 @@ def chain(depth: int, leaves: int, leaf: Callable[[int], Json]) -> Json:
 def test_the_walk_is_linear_in_time_and_memory_on_deep_and_wide_schemas() -> None:
     """A server sends what it likes: 900 levels (JSON allows a thousand) with many properties at the bottom."""
     schema = chain(900, 20_000, lambda n: {"type": "string"})
-    assert steps(lambda: era.param_headers(schema), 30 * (900 + 20_000))
+    assert count_steps(lambda: era.param_headers(schema), 30 * (900 + 20_000))
     tracemalloc.start()
     try:
         assert era.param_headers(schema) == {}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fixtures.work import growth
+from kit.cost import cost_ratio
 from mcpx.wire.framing import HEADER_LIMIT, Framing, MessageReader, Patience, frame
 from mcpx.wire.sse import SseEvent, SseReader, sse_frame
 
@@ -309,7 +309,7 @@ def test_time_is_linear_in_the_input(framing: str) -> None:
         data = frame(body, "newline" if framing == "newline" else "content-length")
         return lambda: read(cut(data, [16] * (len(data) // 16)), framing, limit=n)
 
-    times = growth(work(200_000), work(1_600_000))
+    times = cost_ratio(work(200_000), work(1_600_000))
     assert times < 4 * 8, "eight times the input; whoever copies all there is at each piece takes 64 times as long"
 
 
