@@ -41,10 +41,11 @@ def functions_of(file: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def test_the_table_has_forty_different_defects_of_many_packages() -> None:
-    assert len(ENTRIES) == 40
-    assert len({(entry["file"], entry["old"]) for entry in ENTRIES}) == 40
-    assert len({entry["defect"] for entry in ENTRIES}) == 40
+def test_the_table_has_different_defects_of_forty_promises_and_many_packages() -> None:
+    assert len(ENTRIES) >= 40
+    assert len({entry["promise"] for entry in ENTRIES}) >= 40
+    assert len({(entry["file"], entry["old"]) for entry in ENTRIES}) == len(ENTRIES)
+    assert len({entry["defect"] for entry in ENTRIES}) == len(ENTRIES)
     assert len({entry["package"] for entry in ENTRIES}) >= 10
 
 

@@ -381,6 +381,14 @@ def test_a_literal_secret_in_a_file_others_may_read_is_warned_about(where: str, 
     assert "abc" not in warning
 
 
+def test_a_literal_secret_in_a_file_that_the_group_may_read_is_warned_about(loaded: Loaded, folder: Path) -> None:
+    """CFG-9."""
+    loaded(SECRETS["admin"])
+    (folder / "config.yaml").chmod(0o640)
+    warnings = odd(load(folder / "config.yaml", {}))
+    assert ["mode 0640" in warning for warning in warnings] == [True]
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -341,6 +341,15 @@ def test_of_several_ways_the_first_possible_one_is_taken() -> None:
     assert not found.auths
 
 
+def test_an_operation_without_security_needs_no_auth_config() -> None:
+    """SRC-7: an empty `security` of an operation replaces that of the document."""
+    components = {"securitySchemes": {"main": {"type": "http", "scheme": "bearer"}}}
+    paths = {"/open": {"get": {"security": []}}, "/closed": {"get": {}}}
+    public, private = made(paths, components=components, security=[{"main": []}]).commands
+    assert "auth" not in public["http"]
+    assert private["http"]["auth"] == {"ref": "pet_main"}
+
+
 def test_the_users_own_auth_config_is_used_and_none_written() -> None:
     components = {"securitySchemes": {"main": {"type": "http", "scheme": "bearer"}}}
     found = made({"/a": {"get": {}}}, Wishes(auth="mine"), components=components, security=[{"main": []}])
