@@ -326,7 +326,8 @@ def test_garbage_on_the_socket_harms_nobody(folder: Path, env: dict[str, str]) -
             for garbage in (b"\n", b"null\n", b"[1]\n", b'{"do":["x"]}\n', b"\xff\xfe\x00\n", b'{"do":"__class__"}\n'):
                 one = connect()
                 one.sendall(garbage)
-                answer = json.loads(one.makefile("rb").readline())
+                with one.makefile("rb") as lines:
+                    answer = json.loads(lines.readline())
                 assert not answer["ok"] and answer["error"].startswith("say one of ") and "status" in answer["error"]
             long = connect()
             try:
@@ -337,9 +338,9 @@ def test_garbage_on_the_socket_harms_nobody(folder: Path, env: dict[str, str]) -
                 pass
             both = connect()
             both.sendall(b'{"do":"status"}\n{"do":"reload"}\n')
-            lines = both.makefile("rb")
-            assert "servers" in json.loads(lines.readline())
-            answer = json.loads(lines.readline())
+            with both.makefile("rb") as lines:
+                assert "servers" in json.loads(lines.readline())
+                answer = json.loads(lines.readline())
             assert (answer["ok"], answer["plan"]) == (True, "nothing changed")
             connect()
             connect().sendall(b'{"do":')
