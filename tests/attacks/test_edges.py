@@ -11,7 +11,6 @@ import stat
 import subprocess
 import sys
 import threading
-import urllib.request
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from kit.client import health
 from kit.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -137,11 +137,6 @@ class Mcpx:
 
     def said(self, pattern: str) -> "re.Match[str]":
         return wait_until(lambda: re.search(pattern, self.text))
-
-
-def health(port: int) -> dict[str, Any]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=WAIT) as answer:
-        return json.loads(answer.read())
 
 
 def is_alive(pid: int) -> bool:

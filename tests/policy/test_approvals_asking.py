@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kit.loop import never_return
+from kit.loop import never_return, run
 from kit.waiting import until
 from mcpx.config import Config, Policy, PolicyRule
 from mcpx.config.sections import FrontLimits, FrontServer
@@ -78,14 +78,6 @@ class Desk:
         return await self.state.asking.pass_if_approved(passage, RULE, forward)
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(10):
-            await test()
-
-    asyncio.run(bounded())
-
-
 def older(answer: Json | Exception | None) -> tuple[Caller, Voice]:
     voice = Voice(answer)
     return Caller("ada", capabilities={"elicitation": {}}, voice=voice, session="s"), voice
@@ -104,7 +96,7 @@ def test_an_older_client_is_asked_and_its_yes_lets_the_call_pass() -> None:
         assert (who, method) == ("mcpx", "elicitation/create") and question is not None
         assert all(word in question["message"] for word in ("files.rm", '"/a"', "it deletes"))
 
-    run(test)
+    run(test())
 
 
 @pytest.mark.parametrize(
@@ -132,7 +124,7 @@ def test_all_but_a_clear_yes_is_a_no(answer: Json) -> None:
             await desk.call(server, MODERN, **answers)
         assert server.called == []
 
-    run(test)
+    run(test())
 
 
 def test_nobody_answers_in_time_is_a_no(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +136,7 @@ def test_nobody_answers_in_time_is_a_no(monkeypatch: pytest.MonkeyPatch) -> None
             await Desk().call(server, caller)
         assert voice.taken_back and server.called == []
 
-    run(test)
+    run(test())
 
 
 def test_a_call_that_is_given_up_takes_its_question_back() -> None:
@@ -157,7 +149,7 @@ def test_a_call_that_is_given_up_takes_its_question_back() -> None:
             await task
         assert voice.taken_back and server.called == []
 
-    run(test)
+    run(test())
 
 
 def test_a_client_that_cannot_be_asked_after_all_has_to_wait_for_an_approval() -> None:
@@ -167,7 +159,7 @@ def test_a_client_that_cannot_be_asked_after_all_has_to_wait_for_an_approval() -
             await Desk().call(RecordingServer(), caller)
         assert refused.value.code == NEEDS_APPROVAL
 
-    run(test)
+    run(test())
 
 
 def test_a_modern_client_comes_back_with_a_yes_and_the_server_sees_nothing_of_it() -> None:
@@ -183,7 +175,7 @@ def test_a_modern_client_comes_back_with_a_yes_and_the_server_sees_nothing_of_it
         again = await desk.call(server, MODERN, **answers)
         assert again["resultType"] == "input_required" and len(server.called) == 1
 
-    run(test)
+    run(test())
 
 
 def test_a_yes_is_worth_nothing_for_another_call() -> None:
@@ -201,7 +193,7 @@ def test_a_yes_is_worth_nothing_for_another_call() -> None:
             assert result["resultType"] == "input_required"
         assert server.called == []
 
-    run(test)
+    run(test())
 
 
 def test_a_servers_own_question_goes_on_without_being_asked_again_and_only_that() -> None:
@@ -220,7 +212,7 @@ def test_a_servers_own_question_goes_on_without_being_asked_again_and_only_that(
         assert KEY in (await desk.call(server, MODERN, **going_on))["inputRequests"]
         assert len(server.called) == 3
 
-    run(test)
+    run(test())
 
 
 def approval_in(refused: Denied) -> str:
@@ -242,7 +234,7 @@ def test_of_who_cannot_be_asked_an_approved_call_passes_exactly_once(caller: Cal
         [other] = [outcome for outcome in outcomes if isinstance(outcome, Denied)]
         assert approval_in(other) != id
 
-    run(test)
+    run(test())
 
 
 def test_an_approval_is_worth_nothing_for_another_call() -> None:
@@ -266,7 +258,7 @@ def test_an_approval_is_worth_nothing_for_another_call() -> None:
         await desk.call(server, MUTE)
         assert len(server.called) == 1
 
-    run(test)
+    run(test())
 
 
 def test_who_was_refused_is_told_so() -> None:
@@ -279,7 +271,7 @@ def test_who_was_refused_is_told_so() -> None:
             await desk.call(server, MUTE)
         assert told.value.code == DENIED and server.called == []
 
-    run(test)
+    run(test())
 
 
 def test_an_approval_outlives_a_limit_that_was_in_the_way() -> None:
@@ -292,7 +284,7 @@ def test_an_approval_outlives_a_limit_that_was_in_the_way() -> None:
             await desk.call(server, MUTE)
         assert await desk.call(server, MUTE) == {"content": []}
 
-    run(test)
+    run(test())
 
 
 def test_completions_are_refused_and_nobody_is_asked_to_unsubscribe() -> None:
@@ -307,7 +299,7 @@ def test_completions_are_refused_and_nobody_is_asked_to_unsubscribe() -> None:
             await desk.call(server, MODERN, "subscriptions/listen")
         assert refused.value.code == NEEDS_APPROVAL
 
-    run(test)
+    run(test())
 
 
 def test_arguments_too_deep_to_be_shown_are_refused() -> None:
@@ -321,7 +313,7 @@ def test_arguments_too_deep_to_be_shown_are_refused() -> None:
         while isinstance(deep, list):
             deep = deep.pop()
 
-    run(test)
+    run(test())
 
 
 def test_who_asks_without_end_takes_no_question_from_anybody_else() -> None:
@@ -339,7 +331,7 @@ def test_who_asks_without_end_takes_no_question_from_anybody_else() -> None:
         await desk.call(server, MODERN, **answers)
         assert len(server.called) == 1
 
-    run(test)
+    run(test())
 
 
 def test_questions_stay_bounded_however_many_callers_there_are() -> None:
@@ -405,4 +397,4 @@ def test_a_call_that_is_given_up_while_it_waits_for_a_limit_leaves_what_lets_it_
                 await call(answer)
         assert len(server.called) == 1, "it has passed once"
 
-    run(test)
+    run(test())

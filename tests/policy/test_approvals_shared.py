@@ -1,12 +1,13 @@
 """SEC-7, SCA-1: approvals over several replicas: decided anywhere, used once, whatever happens to their store."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from kit.loop import run
 from kit.replicas import RedisServer
 from kit.waiting import until
 from mcpx.config import PolicyRule
@@ -155,14 +156,6 @@ async def deaf(replica: Replica) -> AsyncIterator[None]:
         book._follow_alone = follow
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(2 * BOUND):
-            await test()
-
-    asyncio.run(bounded())
-
-
 async def passes(replica: Replica, server: RecordingServer) -> bool:
     try:
         return await replica.call(server) == {"content": []}
@@ -210,7 +203,7 @@ def test_a_call_waits_at_every_replica_and_is_decided_at_any(store: RedisServer)
             ]
             assert told_here == [["pending"], ["approved"], ["used"]], "each stands in the trail of one replica"
 
-    run(test)
+    run(test())
 
 
 def test_two_replicas_that_get_an_approved_call_in_the_same_instant_let_one_pass(store: RedisServer) -> None:
@@ -228,7 +221,7 @@ def test_two_replicas_that_get_an_approved_call_in_the_same_instant_let_one_pass
                 [new] = {other.data["approval"] for other in others}
                 assert new != id
 
-    run(test)
+    run(test())
 
 
 def test_decided_twice_in_the_same_instant_is_decided_once(store: RedisServer) -> None:
@@ -239,7 +232,7 @@ def test_decided_twice_in_the_same_instant_is_decided_once(store: RedisServer) -
                 said = await asyncio.gather(one.decide(id, True), two.decide(id, False))
                 assert sorted(said) == [False, True]
 
-    run(test)
+    run(test())
 
 
 def test_a_refusal_is_told_everywhere(store: RedisServer) -> None:
@@ -252,7 +245,7 @@ def test_a_refusal_is_told_everywhere(store: RedisServer) -> None:
             assert refused.code == DENIED and refused.data == {"approval": id} and "was refused" in refused.message
             assert server.called == []
 
-    run(test)
+    run(test())
 
 
 def test_an_approval_that_reached_no_server_is_there_again_at_every_replica(store: RedisServer) -> None:
@@ -266,7 +259,7 @@ def test_an_approval_that_reached_no_server_is_there_again_at_every_replica(stor
             assert len(server.called) == 2
             assert await one.waits(server) != id
 
-    run(test)
+    run(test())
 
 
 def test_a_call_that_is_given_up_while_the_store_is_asked_leaves_its_approval(store: RedisServer) -> None:
@@ -285,7 +278,7 @@ def test_a_call_that_is_given_up_while_the_store_is_asked_leaves_its_approval(st
             await until(lambda: passes(two, server), what="it passes")
             assert len(server.called) == 1
 
-    run(test)
+    run(test())
 
 
 @pytest.mark.parametrize("impatient", [False, True], ids=["given up", "and nobody waits for its end"])
@@ -316,7 +309,7 @@ def test_a_call_that_is_given_up_while_it_waits_for_a_limit_leaves_its_approval(
             assert await one.waits(server) != id
             assert len(server.called) == 1
 
-    run(test)
+    run(test())
 
 
 def test_the_bounds_count_over_all_replicas(store: RedisServer) -> None:
@@ -340,7 +333,7 @@ def test_the_bounds_count_over_all_replicas(store: RedisServer) -> None:
             await until(lambda: len(newcomer.waiting()) == approving.MOST, what="who comes later knows all of them")
             await newcomer.end()
 
-    run(test)
+    run(test())
 
 
 def test_the_store_forgets_in_time(store: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,7 +350,7 @@ def test_the_store_forgets_in_time(store: RedisServer, monkeypatch: pytest.Monke
             assert await one.pending() == await two.pending() == [] and not await two.decide(id)
             assert one.states(id) == ["pending", "expired"] and store.cli("keys", "*approvals*") == ""
 
-    run(test)
+    run(test())
 
 
 def test_of_what_was_used_the_store_keeps_a_bounded_number_of_records(store: RedisServer) -> None:
@@ -373,7 +366,7 @@ def test_of_what_was_used_the_store_keeps_a_bounded_number_of_records(store: Red
             keys = store.cli("keys", "*approvals*").splitlines()
             assert all(int(store.cli("pttl", key)) > 0 for key in keys), "nothing stays for ever"
 
-    run(test)
+    run(test())
 
 
 def test_the_store_tells_nothing_of_arguments_or_callers(store: RedisServer) -> None:
@@ -388,7 +381,7 @@ def test_the_store_tells_nothing_of_arguments_or_callers(store: RedisServer) -> 
                 told = store.cli("--no-raw", *words)
                 assert not any(word in told + key for word in ("certain", "business", "files")), told
 
-    run(test)
+    run(test())
 
 
 def test_while_the_store_is_away_nothing_passes_that_was_approved_and_known_ones_are_told(store: RedisServer) -> None:
@@ -413,7 +406,7 @@ def test_while_the_store_is_away_nothing_passes_that_was_approved_and_known_ones
             assert await one.call(server, PERSON, path="b") == {"content": []}, "who sits there can be asked"
             assert len(server.called) == 1
 
-    run(test)
+    run(test())
 
 
 def test_what_waits_is_written_anew_where_the_store_has_lost_everything(store: RedisServer) -> None:
@@ -441,7 +434,7 @@ def test_what_waits_is_written_anew_where_the_store_has_lost_everything(store: R
                 assert await one.waits(server, path=path) != id
             assert len(server.called) == 4
 
-    run(test)
+    run(test())
 
 
 def test_what_was_used_does_not_come_back_to_life_though_a_replica_did_not_hear_of_it(store: RedisServer) -> None:
@@ -464,7 +457,7 @@ def test_what_was_used_does_not_come_back_to_life_though_a_replica_did_not_hear_
                 assert await each.waits(server) != id
             assert len(server.called) == 1
 
-    run(test)
+    run(test())
 
 
 def test_a_store_that_is_emptied_while_it_runs_is_filled_again_by_whoever_looks(store: RedisServer) -> None:
@@ -486,7 +479,7 @@ def test_a_store_that_is_emptied_while_it_runs_is_filled_again_by_whoever_looks(
             await until(waits_anew, what="who used it has seen that the store forgot so")
             assert len(server.called) == 1
 
-    run(test)
+    run(test())
 
 
 def test_an_approval_whose_use_nobody_can_tell_of_is_given_back(store: RedisServer) -> None:
@@ -506,7 +499,7 @@ def test_an_approval_whose_use_nobody_can_tell_of_is_given_back(store: RedisServ
             await until(lambda: passes(two, server), what="it passes")
             assert len(server.called) == 1
 
-    run(test)
+    run(test())
 
 
 async def returns(*them: Replica) -> None:
@@ -548,7 +541,7 @@ def test_what_was_given_back_stays_though_another_replica_has_heard_that_it_was_
             assert await two.call(server) == {"content": []}
             assert await one.waits(server) != id and len(server.called) == 1
 
-    run(test)
+    run(test())
 
 
 class Held:
@@ -632,7 +625,7 @@ def test_a_claim_whose_answer_is_lost_is_given_back_whenever_it_is_carried_out(
             await returns(one, two)
             assert await two.waits(server) != id and len(server.called) == 1, "once"
 
-    run(test)
+    run(test())
 
 
 def test_what_is_done_here_is_told_as_done_here_though_a_look_at_the_store_overtakes_its_answer(
@@ -660,7 +653,7 @@ def test_what_is_done_here_is_told_as_done_here_though_a_look_at_the_store_overt
             assert told == [("pending", False), ("approved", False), ("used", False)]
             assert await one.pending() == await two.pending() == [] and len(server.called) == 1
 
-    run(test)
+    run(test())
 
 
 def test_however_often_something_is_told_while_the_store_is_slow_it_is_looked_at_once_more(store: RedisServer) -> None:
@@ -676,7 +669,7 @@ def test_however_often_something_is_told_while_the_store_is_slow_it_is_looked_at
                 assert len(book._tasks._running) == 1
             await until(lambda: len(two.waiting()) == 20, what="it knows all of them")
 
-    run(test)
+    run(test())
 
 
 def test_an_answer_that_was_overtaken_does_not_count_more_than_what_is_known_since(store: RedisServer) -> None:
@@ -697,7 +690,7 @@ def test_an_answer_that_was_overtaken_does_not_count_more_than_what_is_known_sin
             assert await call == id
             await until(lambda: not two.waiting(), what="what was told of before that is corrected")
 
-    run(test)
+    run(test())
 
 
 def test_a_modern_clients_answer_is_taken_by_another_replica_once(store: RedisServer) -> None:
@@ -724,7 +717,7 @@ def test_a_modern_clients_answer_is_taken_by_another_replica_once(store: RedisSe
                 assert result["resultType"] == "input_required"
             assert len(server.called) == 1
 
-    run(test)
+    run(test())
 
 
 def test_a_servers_own_question_goes_on_at_another_replica_once(store: RedisServer) -> None:
@@ -741,7 +734,7 @@ def test_a_servers_own_question_goes_on_at_another_replica_once(store: RedisServ
             assert len(server.called) == 3
             assert sum(KEY in outcome.get("inputRequests", {}) for outcome in outcomes) == 1
 
-    run(test)
+    run(test())
 
 
 def test_an_answer_cannot_be_taken_while_the_store_is_away_and_never_after_it_was_emptied(store: RedisServer) -> None:
@@ -760,7 +753,7 @@ def test_an_answer_cannot_be_taken_while_the_store_is_away_and_never_after_it_wa
             answers["requestState"] = again["requestState"]
             assert await one.call(server, MODERN, **answers) == {"content": []}
 
-    run(test)
+    run(test())
 
 
 def test_open_questions_are_bounded_over_all_replicas_and_nobody_takes_those_of_others(store: RedisServer) -> None:
@@ -777,7 +770,7 @@ def test_open_questions_are_bounded_over_all_replicas_and_nobody_takes_those_of_
             crowd = store.cli("zrange", "{mcpx}:asked:crowd", "0", "-1", "withscores").splitlines()[1::2]
             assert sum(map(int, crowd)) == sealing.MOST - 1
 
-    run(test)
+    run(test())
 
 
 def test_before_the_store_was_ever_reached_calls_wait_and_are_told_of(store: RedisServer) -> None:
@@ -797,4 +790,4 @@ def test_before_the_store_was_ever_reached_calls_wait_and_are_told_of(store: Red
         await one.end()
         await two.end()
 
-    run(test)
+    run(test())
