@@ -108,7 +108,7 @@ def run_pytest_process(settings: dict[str, Any], arguments: list[str]) -> int:
 
 @dataclass
 class Outcomes:
-    """What the tests of one pytest process did."""
+    """The outcomes of one pytest process."""
 
     exit_code: int | None = None
     """None if pytest ended before the session was over, for example because a test ended the process."""
@@ -177,7 +177,7 @@ def run_pytest(arguments: list[str], *, only: str | None = None, timeout: float 
         settings = json.dumps({"outcomes": str(path), "only": only})
         command = [sys.executable, __file__, PYTEST_PROCESS, settings, *arguments]
         sys.stdout.flush()
-        # A session of its own makes it possible to kill the children of a test that hangs.
+        # A separate session makes it possible to kill the children of a test that hangs.
         process = subprocess.Popen(command, start_new_session=timeout is not None)
         try:
             process.wait(timeout)

@@ -14,7 +14,7 @@ from kit.admin_api import AdminApi, Json
 from kit.client import Session
 from kit.gateway import Gateway
 from kit.servers import raw_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 TOKEN = "tok-of-an-auth-config-1234"
 HEADER = "header-secret-998877"

@@ -10,7 +10,7 @@ import pytest
 
 from kit.loop import run
 from kit.replicas import RedisServer
-from kit.waiting import until
+from kit.until import until
 from mcpx.admin import events as module
 from mcpx.admin.common_ring import CommonRing
 from mcpx.admin.events import Events

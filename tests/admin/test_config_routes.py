@@ -13,7 +13,7 @@ from kit.client import Session
 from kit.gateway import Gateway
 from kit.messages import Json
 from kit.servers import everything_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 MASK = "••••••••"
 SECRET = "canary-5f7e3d19aa"

@@ -10,7 +10,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from uvicorn.config import Config as UvicornConfig
 
-from kit.waiting import until
+from kit.until import until
 from mcpx.admin.connection import Connection, Limits, State
 
 QUICK = Limits(head_timeout=0.4, body_timeout=0.4, keep_alive=0.6, write_timeout=0.5, connections=4, sweep=0.05)

@@ -14,7 +14,7 @@ from kit.gateway import Gateway
 from kit.http_client import fetch
 from kit.process import stdio_command
 from kit.servers import stdio_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 SCRIPT = "<img src=x onerror=alert(1)>"
 ODD = ["\ud83d half", "a\nevent: config\ndata: {}\n\n", SCRIPT, "‮evil", "x" * 300, "-", "..", "日本語", "\x00\x1b[31m"]

@@ -13,7 +13,7 @@ import pytest
 
 from kit.gateway import Gateway
 from kit.http_client import fetch
-from kit.waiting import wait_until
+from kit.until import wait_until
 from mcpx.admin.sentences import LONGEST, Sentence, recognised, said, templates
 from mcpx.clients.catalogue import clients
 from mcpx.config.lines import EXPECTED

@@ -17,7 +17,7 @@ from kit.gateway import GatewayProcess
 from kit.http_client import Reply
 from kit.process_tree import ProcessWatch, descendants
 from kit.servers import raw_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 SECRET = "a-secret-of-the-file-42"
 MASK = "••••••••"

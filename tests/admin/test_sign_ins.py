@@ -3,7 +3,7 @@
 from auth.authserver import AuthServer, open_as_browser
 from kit.admin_api import AdminApi
 from kit.gateway import Gateway
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 
 def test_a_server_is_signed_in_to_and_out_of() -> None:

@@ -12,7 +12,7 @@ from kit.client import Session
 from kit.gateway import Gateway
 from kit.messages import Json
 from kit.servers import everything_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 CONFIG: Json = {
     "global": {"hot_reload": False},

@@ -9,7 +9,7 @@ import pytest
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from kit.waiting import until
+from kit.until import until
 from mcpx.admin import bodies
 from mcpx.admin.door import Door
 from mcpx.admin.server import AdminServer

@@ -9,7 +9,7 @@ from kit.admin_api import AdminApi
 from kit.client import Session
 from kit.gateway import Gateway, GatewayProcess
 from kit.messages import Json
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 FIXED: Json = {"name": "fixed", "token": "canary-71ab99", "expires": "2020-01-31"}
 CONFIG: Json = {

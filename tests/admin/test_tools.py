@@ -16,7 +16,7 @@ from kit.client import Session
 from kit.gateway import Gateway, GatewayProcess
 from kit.http_client import Reply, fetch
 from kit.servers import everything_server, raw_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 SECRET = "hunter2-but-much-longer"
 

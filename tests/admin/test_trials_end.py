@@ -12,7 +12,7 @@ from kit.client import Stream
 from kit.gateway import GatewayProcess
 from kit.http_client import fetch
 from kit.process_tree import ProcessWatch, descendants
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 MUTE = ["-c", "import time; time.sleep(300)"]
 SERVER = {"name": "mute", "timeout": 50, "connection": {"type": "stdio", "command": sys.executable, "args": MUTE}}

@@ -12,7 +12,7 @@ from kit.gateway import Gateway, GatewayProcess
 from kit.http_client import Reply, fetch
 from kit.messages import initialize_request, modern_headers, modern_request
 from kit.servers import raw_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 SECRET = "hunter2-but-much-longer"
 

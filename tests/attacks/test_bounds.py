@@ -26,7 +26,7 @@ from attacks.harness import (
 )
 from kit.client import Session, Stream
 from kit.messages import initialize_request, notification, request
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 MUCH = 64.0
 """MiB that an attack of a few seconds may cost: caches, buffers of sockets, what the allocator keeps."""

@@ -17,7 +17,7 @@ from attacks.harness import Program
 from kit.client import WAIT_SECONDS, Session, health
 from kit.gateway import GatewayProcess
 from kit.process_tree import ProcessWatch
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 

@@ -10,7 +10,7 @@ from attacks.harness import Hostile, Program, Siege, WebSocket, connected, frame
 from kit.client import Session
 from kit.messages import request
 from kit.servers import raw_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 FEW = 256
 """What some systems give a process."""

@@ -21,7 +21,7 @@ from kit.loop import run
 from kit.messages import Json, initialize_request, modern_headers, modern_request
 from kit.servers import odd_server, raw_server, recorded_messages
 from kit.token_issuer import TokenIssuer, published
-from kit.waiting import wait_until
+from kit.until import wait_until
 from mcpx.config import Token
 from mcpx.front.admission import Admission
 from mcpx.front.identity.badge import WRONG_TOKEN, Badge

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from kit.client import health
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 

@@ -21,7 +21,7 @@ from kit.gateway import GatewayProcess
 from kit.http_client import fetch
 from kit.messages import META, MODERN, modern_headers, request
 from kit.servers import stdio_server
-from kit.waiting import until, wait_until
+from kit.until import until, wait_until
 from mcpx.catalog.naming import spellings, wrap_uri
 
 BOUND = 30.0

@@ -11,7 +11,7 @@ from attacks.harness import Hostile, Siege, connected, http_request, read_head
 from kit.client import Session, health, wait_until_settled
 from kit.messages import initialize_request, modern_headers, modern_request
 from kit.servers import odd_server, recorded_messages, stdio_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 
 def test_a_client_that_leaves_with_a_request_behind_its_stream_is_noticed_at_once(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from behaviour.load import cpu_of
 from kit.gateway import GatewayProcess
 from kit.servers import raw_server, stdio_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 Json = dict[str, Any]
 

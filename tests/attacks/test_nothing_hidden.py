@@ -25,7 +25,7 @@ from behaviour.clients import FRONTS, AnsweringUser, Door, RawClient, RefusedErr
 from behaviour.compact import MODES, Compact, meta_call
 from kit.gateway import GatewayProcess
 from kit.http_client import fetch
-from kit.waiting import until, wait_until
+from kit.until import until, wait_until
 from mcpx.catalog.naming import wrap_uri
 
 BOUND = 60.0

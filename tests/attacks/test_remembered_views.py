@@ -9,7 +9,7 @@ import pytest
 from kit.callers import RecordingChannel, older_caller
 from kit.loop import run, yield_to_loop
 from kit.server import ScriptedConnection, ScriptedServer
-from kit.waiting import until
+from kit.until import until
 from mcpx.config import Config, Global, Policy, PolicyRule, Profile
 from mcpx.config.sections import FrontLimits, FrontServer, Limits
 from mcpx.core.gateway import Gateway

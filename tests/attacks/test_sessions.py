@@ -17,7 +17,7 @@ from kit.client import ACCEPT_BOTH, WAIT_SECONDS, Session, post, wait_until_sett
 from kit.gateway import GatewayProcess
 from kit.messages import Json, initialize_request, notification, request, text_of
 from kit.servers import raw_server, stdio_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 MIB = 1 << 20
 CHATTY = [sys.executable, "-I", "-S", str(Path(__file__).with_name("chatty_server.py"))]

@@ -13,7 +13,7 @@ import pytest
 
 from kit.client import Session, health, wait_until_settled
 from kit.gateway import GatewayProcess
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 CALM = {"hot_reload": False, "startup_wait": 15, "first_start_wait": 15}
 MINE_OR_NONE = (-33005, -33003)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from kit.loop import run
-from kit.waiting import wait_until
+from kit.until import wait_until
 from mcpx.auth import callback as callbacks
 from mcpx.auth.callback import Callback
 from mcpx.auth.vault import Vault

@@ -8,7 +8,7 @@ import pytest
 
 from auth.authserver import AuthServer, Reply
 from auth.flow import SignInUser, sign_in_user
-from kit.waiting import wait_until
+from kit.until import wait_until
 from mcpx.auth.credentials import Refusal
 from mcpx.auth.vault import name_of
 from mcpx.model.errors import Unproved

@@ -12,7 +12,7 @@ import pytest
 from kit.clock import Clock
 from kit.loop import run, yield_to_loop
 from kit.protected_server import ProtectedServer, TokenRequest
-from kit.waiting import until
+from kit.until import until
 from mcpx.auth import oauth2, once
 from mcpx.auth.credentials import Proof, Purpose, Refusal
 from mcpx.auth.oauth2 import ClientCredentials, OAuth2

@@ -11,7 +11,7 @@ from kit.gateway import Gateway, GatewayProcess
 from kit.http_client import fetch
 from kit.messages import Json, modern_request
 from kit.servers import raw_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 CALM: Json = {"startup_wait": 10, "first_start_wait": 10, "hot_reload": False}
 TOKEN = "a-token-of-alice-only"

@@ -18,7 +18,7 @@ from kit.messages import Json, modern_request, text_of
 from kit.process_tree import descendants
 from kit.protected_server import ProtectedServer
 from kit.servers import raw_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 from mcpx.config import load
 
 CANARY = "canary-8f3e51d0"

@@ -24,7 +24,7 @@ from kit.process import Child
 from kit.process_tree import ProcessWatch
 from kit.servers import odd_server, recorded_messages
 from kit.terminal import Terminal
-from kit.waiting import wait_until
+from kit.until import wait_until
 from mcpx.model.errors import GATEWAY_ENDING, SERVER_DOWN
 from mcpx.wire import channels
 

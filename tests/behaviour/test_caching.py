@@ -14,7 +14,7 @@ from kit.client import ACCEPT_BOTH, Session, Stream
 from kit.gateway import Gateway
 from kit.messages import Json, modern_headers, modern_request, notification, text_of
 from kit.servers import recorded_messages, stdio_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 ERAS = ("older", "modern")
 

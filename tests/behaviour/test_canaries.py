@@ -28,7 +28,7 @@ from kit.process import FIXTURES
 from kit.process_tree import descendants
 from kit.protected_server import ProtectedServer
 from kit.replicas import RedisServer, ready
-from kit.waiting import wait_until
+from kit.until import wait_until
 from mcpx.auth import sealing
 from mcpx.auth.flow.clients import Client
 from mcpx.auth.flow.grant import Grant

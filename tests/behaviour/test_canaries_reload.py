@@ -9,7 +9,7 @@ from kit.command import run_process
 from kit.gateway import GatewayProcess
 from kit.messages import Json
 from kit.process import FIXTURES
-from kit.waiting import wait_until
+from kit.until import wait_until
 from mcpx.auth import sealing
 
 KEY = sealing.new_key()

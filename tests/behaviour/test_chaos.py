@@ -30,7 +30,7 @@ from kit.messages import Json, modern_headers, modern_request, request, structur
 from kit.process import START, Child
 from kit.process_tree import ProcessWatch, descendants
 from kit.servers import raw_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 SECONDS = float(os.environ.get("MCPX_CHAOS_SECONDS", "20"))
 RESTARTS = int(os.environ.get("MCPX_CHAOS_RESTARTS", "150"))

@@ -27,7 +27,7 @@ from kit.client import Stream, health
 from kit.gateway import Gateway, GatewayProcess
 from kit.process_tree import descendants
 from kit.servers import everything_server, raw_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 QUICK = {"hot_reload_interval": 0.05}
 

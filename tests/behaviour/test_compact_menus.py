@@ -10,7 +10,7 @@ from behaviour.compact import ERAS, Json, Visitor, config, held_up, next_notice,
 from kit.client import StdioClient
 from kit.gateway import Gateway, GatewayProcess
 from kit.servers import raw_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 MENUS = ("inspect", "describe")
 

@@ -12,7 +12,7 @@ from kit.client import StdioClient
 from kit.gateway import Gateway, GatewayProcess
 from kit.process import FIXTURES
 from kit.servers import raw_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 SHOWN = {
     "direct": ["told_give", "told_refuse", "told_note", "told_calls"],

@@ -21,7 +21,7 @@ from kit.messages import Json, structured_content, text_of
 from kit.process import START, Child, stdio_command
 from kit.process_tree import ProcessWatch, peak_memory
 from kit.servers import odd_server, raw_server, recorded_messages, stdio_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 AT_ONCE = 10.0
 """Seconds for what takes milliseconds on an idle machine; whoever waits for another server waits for half a minute."""

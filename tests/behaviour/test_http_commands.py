@@ -17,7 +17,7 @@ from behaviour.compact import ERAS, MODES, Compact, Json, Visitor, config, next_
 from kit.client import StdioClient
 from kit.gateway import Gateway, GatewayProcess
 from kit.http_api import ApiRequest, ApiResponse, HttpApi
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 PICTURE = b"\x89PNG\r\n\x1a\n\0"
 CANARY = "canary-71c0de"

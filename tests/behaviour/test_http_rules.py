@@ -32,7 +32,7 @@ from kit.messages import (
 )
 from kit.process_tree import peak_memory
 from kit.servers import odd_server, raw_server, recorded_messages, stdio_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 MIB = 1024 * 1024
 ROUTES = ["/mcp", "/mcp/direct", "/sse", "/messages", "/ws", "/health", "/ready"]

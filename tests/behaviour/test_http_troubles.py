@@ -11,7 +11,7 @@ import pytest
 from kit.client import health, post_modern
 from kit.gateway import Gateway
 from kit.messages import Json, modern_request, text_of
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 MODERN = "2026-07-28"
 CALM = {"hot_reload": False, "startup_wait": 1, "first_start_wait": 1}

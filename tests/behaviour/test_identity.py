@@ -19,7 +19,7 @@ from kit.http_client import fetch
 from kit.messages import Json, initialize_request, modern_headers, modern_request, notification, request, text_of
 from kit.protected_server import ProtectedServer
 from kit.servers import odd_server, recorded_messages
-from kit.waiting import wait_until
+from kit.until import wait_until
 from mcpx.front.identity.store import TokenStore
 
 SOON = 1.0

@@ -17,7 +17,7 @@ from kit.http_client import fetch
 from kit.messages import Json, initialize_request, request, text_of
 from kit.servers import odd_server, recorded_messages
 from kit.token_issuer import TokenIssuer, make_key, published
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 PROFILES: list[Json] = [{"name": "p"}, {"name": "q"}, {"name": "club", "tokens": ["ann"]}]
 AUDIENCE = "https://gateway.example/mcp"

@@ -26,7 +26,7 @@ from kit.gateway import Gateway, GatewayProcess
 from kit.messages import Json, modern_request, structured_content, text_of
 from kit.process_tree import descendants
 from kit.servers import stdio_server
-from kit.waiting import until, wait_until
+from kit.until import until, wait_until
 from mcpx.catalog.naming import wrap_uri
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")

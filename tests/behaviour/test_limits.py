@@ -19,7 +19,7 @@ from kit.gateway import Gateway, GatewayProcess
 from kit.http_client import Reply, fetch
 from kit.messages import Json, initialize_request, modern_headers, modern_request, notification, request, text_of
 from kit.servers import stdio_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 OVERLOADED = -33006
 SCRIPT = Path(__file__).with_name("asking_server.py")

@@ -19,7 +19,7 @@ from kit.client import WAIT_SECONDS, wait_until_settled
 from kit.gateway import GatewayProcess
 from kit.messages import Json, initialize_request
 from kit.servers import stdio_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

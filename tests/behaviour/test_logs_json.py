@@ -11,7 +11,7 @@ from kit.client import Session
 from kit.command import MCPX
 from kit.gateway import GatewayProcess
 from kit.servers import odd_server, raw_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 Json = dict[str, Any]
 

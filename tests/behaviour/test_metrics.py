@@ -18,7 +18,7 @@ from kit.gateway import Gateway, GatewayProcess
 from kit.http_client import fetch
 from kit.messages import Json
 from kit.servers import raw_server, stdio_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 ROOT = Path(__file__).parents[2]
 OBSERVABILITY = ROOT / "examples" / "observability"

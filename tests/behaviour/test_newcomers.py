@@ -14,7 +14,7 @@ from kit.client import Session, health
 from kit.gateway import Gateway
 from kit.messages import text_of
 from kit.servers import raw_server, stdio_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 
 def program(name: str, *words: str) -> Json:

@@ -18,7 +18,7 @@ from kit.gateway import Gateway, GatewayProcess
 from kit.messages import Json, modern_request
 from kit.process import FIXTURES, START, Child
 from kit.servers import stdio_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 QUICK = {"hot_reload": False, "startup_wait": 10, "first_start_wait": 10}
 SERVER = str(FIXTURES / "changing_server.py")

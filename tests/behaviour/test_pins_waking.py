@@ -13,7 +13,7 @@ from kit.client import Session, health, post_modern
 from kit.gateway import Gateway
 from kit.messages import Json, modern_request, text_of
 from kit.process import START, Child
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 ASKABLE: Json = {"elicitation": {}}
 

@@ -15,7 +15,7 @@ from kit.client import ACCEPT_BOTH, Session, Stream, post_modern
 from kit.gateway import Gateway, GatewayProcess
 from kit.messages import modern_headers, modern_request
 from kit.servers import stdio_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 KINDS: tuple[Kind, ...] = ("raw-older", "raw-modern")
 DENIED = -33008

@@ -18,7 +18,7 @@ from kit.messages import META, Json, modern_request, structured_content, text_of
 from kit.process import START, Child
 from kit.process_tree import ProcessWatch, descendants
 from kit.servers import odd_server, raw_server, recorded_messages, stdio_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 

@@ -28,7 +28,7 @@ from kit.client import Session, post
 from kit.command import run_command
 from kit.gateway import Gateway, GatewayProcess
 from kit.messages import initialize_request
-from kit.waiting import wait_until
+from kit.until import wait_until
 from mcpx.catalog.naming import wrap_uri
 
 KINDS: tuple[Kind, ...] = ("raw-older", "raw-modern")

@@ -30,7 +30,7 @@ from kit.messages import Json, request, structured_content, text_of
 from kit.process import FIXTURES, START, Child
 from kit.process_tree import ProcessWatch, descendants
 from kit.servers import raw_server, stdio_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 

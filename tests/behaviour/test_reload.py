@@ -35,7 +35,7 @@ from kit.messages import (
 from kit.process import START, Child, stdio_command
 from kit.process_tree import ProcessWatch, descendants
 from kit.servers import raw_server, stdio_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 

@@ -19,7 +19,7 @@ from kit.gateway import Gateway
 from kit.messages import Json, modern_request
 from kit.replicas import RedisServer, Replicas
 from kit.servers import stdio_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 DENIED, NEEDS_APPROVAL, OVERLOADED = -33008, -33009, -33006
 ABLE: Json = {"elicitation": {}}

@@ -20,7 +20,7 @@ from kit.http_client import Reply, fetch
 from kit.messages import modern_request
 from kit.replicas import RedisServer, Replicas
 from kit.servers import raw_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 LIVE = 1.0
 """Seconds within which a change is live on all."""

@@ -12,7 +12,7 @@ from kit.http_client import fetch
 from kit.messages import modern_request
 from kit.replicas import RedisServer, Replicas
 from kit.servers import raw_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 CONFIG = {"mode": "direct", "mcp_servers": [raw_server("raw")]}
 

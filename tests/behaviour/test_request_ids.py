@@ -9,7 +9,7 @@ from kit.client import Session, StdioClient, post, post_modern
 from kit.gateway import Gateway, GatewayProcess
 from kit.messages import modern_request, request
 from kit.servers import odd_server, raw_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 Json = dict[str, Any]
 

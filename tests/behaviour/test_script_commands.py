@@ -19,7 +19,7 @@ from kit.client import ACCEPT_BOTH, WAIT_SECONDS, Session, StdioClient, Stream, 
 from kit.gateway import Gateway, GatewayProcess
 from kit.messages import modern_headers, modern_request, notification
 from kit.process_tree import ProcessWatch, descendants
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 

@@ -21,7 +21,7 @@ from behaviour.compact import next_notice, replace
 from kit.client import Session, StdioClient, health
 from kit.gateway import Gateway, GatewayProcess
 from kit.messages import Json, text_of
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 KEY = "a key for this test"
 

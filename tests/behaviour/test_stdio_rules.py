@@ -29,7 +29,7 @@ from kit.messages import (
     text_of,
 )
 from kit.servers import odd_server, raw_server, recorded_messages
-from kit.waiting import wait_until
+from kit.until import wait_until
 from mcpx.app import GRACE
 
 framings = pytest.mark.parametrize("framing", ["newline", "content-length"])

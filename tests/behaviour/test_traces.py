@@ -13,7 +13,7 @@ from kit.gateway import Gateway, GatewayProcess
 from kit.http_api import ApiRequest, ApiResponse, HttpApi
 from kit.messages import modern_request, text_of
 from kit.servers import odd_server, raw_server, recorded_messages
-from kit.waiting import wait_until
+from kit.until import wait_until
 from mcpx.telemetry.targets import session_mark
 
 Json = dict[str, Any]

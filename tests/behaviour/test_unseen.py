@@ -20,7 +20,7 @@ from kit.http_client import fetch
 from kit.messages import modern_headers, modern_request
 from kit.protected_server import ProtectedServer
 from kit.servers import stdio_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 from mcpx.catalog.naming import wrap_uri
 
 KINDS: tuple[Kind, ...] = ("raw-older", "raw-modern")

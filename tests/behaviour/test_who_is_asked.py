@@ -14,7 +14,7 @@ from behaviour.clients import BOUND, AnsweringUser, Client, Door, Front, Json, K
 from kit.gateway import Gateway, GatewayProcess
 from kit.process import running_server
 from kit.servers import everything_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 SERVERS = ("http_older", "http_modern", "stdio_older", "stdio_modern")
 KINDS: tuple[Kind, ...] = ("raw-older", "raw-modern")

@@ -16,7 +16,7 @@ from kit.gateway import Gateway
 from kit.messages import notification, structured_content
 from kit.process import running_server
 from kit.servers import odd_server, raw_server, recorded_messages
-from kit.waiting import wait_until
+from kit.until import wait_until
 from mcpx.catalog.naming import wrap_uri
 
 SERVERS = ("older", "modern")

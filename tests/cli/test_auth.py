@@ -19,7 +19,7 @@ from auth.authserver import AuthServer, open_as_browser
 from kit.command import run_command
 from kit.gateway import Gateway
 from kit.process import Output
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 BROWSER = """\
 import sys

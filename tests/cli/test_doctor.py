@@ -16,7 +16,7 @@ import pytest
 
 from kit.command import run_command
 from kit.gateway import Gateway
-from kit.waiting import wait_until
+from kit.until import wait_until
 from mcpx.cli.doctor import programs
 from mcpx.front.control import socket_path
 

@@ -11,7 +11,7 @@ import pytest
 from kit.command import run_command
 from kit.gateway import Gateway
 from kit.process import stdio_command
-from kit.waiting import wait_until
+from kit.until import wait_until
 from mcpx.cli.servers import print_table, reload, servers
 from mcpx.cli.state import state_folder
 from mcpx.config import Config, Server, load

@@ -6,7 +6,7 @@ import re
 
 from cli.conftest import Home, using
 from kit.terminal import mcpx_on
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 
 def test_without_a_gateway_status_and_logs_are_exit_code_3(home: Home) -> None:

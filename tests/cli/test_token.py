@@ -11,7 +11,7 @@ from kit.client import post
 from kit.command import run_command
 from kit.gateway import Gateway
 from kit.messages import initialize_request
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 AUTH = {"type": "bearer", "tokens": [{"name": "fixed", "token": "t"}]}
 CONFIG = {"server": {"auth": AUTH}, "profiles": [{"name": "developer"}]}

@@ -11,7 +11,7 @@ import pytest
 from cli.conftest import Home, using
 from fixtures.using_server import PICTURE
 from kit.terminal import mcpx_on
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 
 def test_tools_are_listed_by_server_and_tool_and_who_is_down_is_told(either: Home) -> None:

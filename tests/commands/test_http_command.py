@@ -13,7 +13,7 @@ import pytest
 
 from kit.http_api import ApiRequest, ApiResponse, HttpApi
 from kit.loop import run
-from kit.waiting import until
+from kit.until import until
 from mcpx.auth.credentials import Credentials, Fixed, Proof, Refusal
 from mcpx.commands.http import HttpRequest
 from mcpx.commands.parameters import Parameter, schema_of

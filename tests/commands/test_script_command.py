@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from kit.waiting import until
+from kit.until import until
 from mcpx.commands.script import Script
 from mcpx.commands.scripts import arguments, confine, output, running, turns
 from mcpx.commands.scripts.arguments import Template

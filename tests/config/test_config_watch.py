@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kit.loop import run
-from kit.waiting import until
+from kit.until import until
 from mcpx.config import load, watch
 from mcpx.config.watch import Watcher
 

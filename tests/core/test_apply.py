@@ -10,7 +10,7 @@ from kit.callers import older_caller
 from kit.core_gateway import CoreGateway
 from kit.loop import run
 from kit.server import ScriptedConnection, ScriptedServer
-from kit.waiting import until
+from kit.until import until
 from mcpx.config import Config, Global, Server
 from mcpx.core import announcements
 from mcpx.core import gateway as module

@@ -9,7 +9,7 @@ import pytest
 from kit.callers import modern_caller, older_caller
 from kit.loop import run, yield_to_loop
 from kit.server import ScriptedConnection, ScriptedServer
-from kit.waiting import until
+from kit.until import until
 from mcpx.config import Config, Global, Naming, Server
 from mcpx.core import catalogs as module
 from mcpx.core.gateway import Gateway

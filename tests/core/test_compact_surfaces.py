@@ -9,7 +9,7 @@ import pytest
 
 from kit.loop import run
 from kit.server import ScriptedConnection, ScriptedServer
-from kit.waiting import until
+from kit.until import until
 from mcpx.config import Config, Global, ToolProxy
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Call, Caller, Json

@@ -11,7 +11,7 @@ from kit.callers import modern_caller, older_caller
 from kit.core_gateway import CoreGateway
 from kit.loop import never_return, run, yield_to_loop
 from kit.server import ScriptedConnection, ScriptedServer, echo
-from kit.waiting import until
+from kit.until import until
 from mcpx.config import Config, Global, Naming
 from mcpx.core import announcements
 from mcpx.model.call import Caller, Json

@@ -11,7 +11,7 @@ import pytest
 
 from kit import replicas as fixture
 from kit.loop import run, yield_to_loop
-from kit.waiting import until
+from kit.until import until
 from mcpx.config import Config, load
 from mcpx.config.edits import EditError, PutEntry, Where
 from mcpx.config.problems import Refused

@@ -11,7 +11,7 @@ from kit.callers import older_caller
 from kit.core_gateway import CoreGateway
 from kit.loop import run
 from kit.server import ScriptedServer
-from kit.waiting import until
+from kit.until import until
 from mcpx.catalog.naming import Naming
 from mcpx.commands.work import Bench, CommandFailed, Progress, Work
 from mcpx.config import Command, Config, Global, Parameter, Server

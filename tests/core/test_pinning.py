@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kit.loop import run
-from kit.waiting import until
+from kit.until import until
 from mcpx.core.pinning import Pinning
 from mcpx.policy.pins.fingerprint import Item, fingerprint
 from mcpx.policy.pins.kept import Kept

@@ -11,7 +11,7 @@ import pytest
 from kit.callers import RecordingChannel, modern_caller, older_caller
 from kit.loop import run, yield_to_loop
 from kit.server import ScriptedConnection, ScriptedServer
-from kit.waiting import until
+from kit.until import until
 from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Call, Caller, Json

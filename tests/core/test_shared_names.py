@@ -11,7 +11,7 @@ from kit.callers import older_caller
 from kit.loop import run, yield_to_loop
 from kit.replicas import RedisServer
 from kit.server import ScriptedServer
-from kit.waiting import until
+from kit.until import until
 from mcpx.config import Config, Global, Naming, Server
 from mcpx.core.catalogs import _Special
 from mcpx.core.gateway import Gateway

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kit.loop import run
-from kit.waiting import until
+from kit.until import until
 from mcpx.front import audience as module
 from mcpx.front.audience import Audience, ListenStream, Session
 from mcpx.front.notices import Notice

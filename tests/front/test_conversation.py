@@ -9,7 +9,7 @@ import pytest
 from kit.callers import CLIENT_CAPABILITIES
 from kit.loop import never_return, run, yield_to_loop
 from kit.server import ScriptedConnection, ScriptedServer, asking_tool
-from kit.waiting import until
+from kit.until import until
 from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
 from mcpx.front.conversation import ClientConversation

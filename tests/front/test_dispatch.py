@@ -8,7 +8,7 @@ import pytest
 from kit.callers import RecordingChannel, modern_caller, older_caller
 from kit.loop import never_return, run, yield_to_loop
 from kit.server import ScriptedConnection, ScriptedServer
-from kit.waiting import until
+from kit.until import until
 from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
 from mcpx.front import dispatch

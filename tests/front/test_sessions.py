@@ -7,7 +7,7 @@ import pytest
 
 from kit.clock import LoopClock
 from kit.loop import never_return, run
-from kit.waiting import until
+from kit.until import until
 from mcpx.front import http_session, sessions
 from mcpx.front.http_session import HttpSession
 from mcpx.front.sessions import Sessions

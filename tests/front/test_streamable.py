@@ -12,7 +12,7 @@ from kit.callers import CLIENT_CAPABILITIES
 from kit.http_pair import HttpClient, StreamedReply, serving_http
 from kit.loop import never_return, run, yield_to_loop
 from kit.server import ScriptedConnection, ScriptedServer, asking_tool, echo
-from kit.waiting import until
+from kit.until import until
 from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
 from mcpx.front import http_session, sessions

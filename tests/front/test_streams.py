@@ -12,7 +12,7 @@ import pytest
 
 from kit.http_pair import HttpClient, StreamedReply, serving_http
 from kit.loop import run, yield_to_loop
-from kit.waiting import until
+from kit.until import until
 from mcpx.front import streams
 from mcpx.front.notices import Parcel, encoded
 from mcpx.front.streams import EventLog, PostStream, PushStream, Shelf

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kit.loop import run
-from kit.waiting import until
+from kit.until import until
 from mcpx.front.turns import AT_ONCE, Turns
 
 

@@ -4,7 +4,7 @@
 - Clients: `client` and `messages` (MCP), `http_client`, `admin_api`, `admin_events`, `callers` (without a transport).
 - Servers: `servers` (entries of `mcp_servers`), `server` (`ScriptedServer`, in the event loop of the test),
   `stdio_server` (base of server programs), `http_api`, `http_pair`, `protected_server`, `token_issuer`.
-- Time: `waiting` (`until`, `wait_until`), `clock`, `loop`, `cost`.
+- Time: `until` (`until`, `wait_until`), `clock`, `loop`, `cost`.
 - Processes: `process`, `process_tree`, `ports`, `node`.
 
 Use `Gateway` and `run_command`, which run in the process of the test. Use `GatewayProcess` and `run_process` for

@@ -20,7 +20,7 @@ from typing import Any, Self
 from kit.http_client import Headers, Reply, fetch
 from kit.messages import Json, initialize_request, modern_headers, notification, request
 from kit.process import Output
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 WAIT_SECONDS = 15.0
 """Bound for an expected event on a busy machine. A test that requires a short time measures it itself."""

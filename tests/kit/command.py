@@ -1,4 +1,4 @@
-"""Runs one command of mcpx: `run_command` in the test's process, `run_process` as a program of its own.
+"""Runs one command of mcpx: `run_command` in the test's process, `run_process` as a separate process.
 
 `run_command` takes about 10 ms where a process takes 200. Use `run_process` for signals, closed streams, exit by
 `os._exit`, and everything else that would end or change the process of the test.
@@ -61,7 +61,7 @@ def _written(stream: io.TextIOWrapper) -> str:
 
 
 def _exit_code(ended: SystemExit, stderr: io.TextIOWrapper) -> int:
-    """As the interpreter treats it at the end of a process."""
+    """The exit code and output of the interpreter for this exception."""
     if ended.code is None or isinstance(ended.code, int):
         return ended.code or 0
     stderr.write(f"{ended.code}\n")
@@ -96,5 +96,5 @@ def mcpx(folder: Path, *args: str, stdin: str = "", **environ: str) -> "Complete
 
 
 def mcpx_process(folder: Path, *args: str, stdin: str = "", **environ: str) -> "Completed[str]":
-    """One command as a program of its own, with its state in `folder`."""
+    """One command as a separate process, with its state in `folder`."""
     return run_process(args, folder, private_environ(folder, **environ), stdin)

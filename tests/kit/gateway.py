@@ -1,4 +1,4 @@
-"""Runs mcpx for a test: `Gateway` in a thread of the test's process, `GatewayProcess` as a program of its own.
+"""Runs mcpx for a test: `Gateway` in a thread of the test's process, `GatewayProcess` as a separate process.
 
     with Gateway({"mcp_servers": [...]}) as gateway:
         Client(gateway.url)
@@ -44,16 +44,16 @@ except ImportError:  # Windows
 
 Json = dict[str, Any]
 Config = Mapping[str, Any] | str | Path | None
-"""What a configuration file holds, the text of a YAML file, a file or folder that exists, or None for the demo."""
+"""The content of a JSON file, the text of a YAML file, an existing file or folder, or None for the demo."""
 
 LISTENS = r"http://127\.0\.0\.1:(\d+)/mcp"
-"""What mcpx says on stderr once it listens."""
+"""The line on stderr when mcpx listens."""
 ADMIN = r"Admin\s+(https?://\S+/login\?token=[\w-]+)"
-"""What it says once its admin UI can be opened."""
+"""The line on stderr when the admin UI listens."""
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 STOP_SECONDS = 20.0
-"""Between the request to end and the end: three for calls in flight, three for servers, a busy machine the rest."""
+"""Time limit for the end of a gateway: 3 s for calls in flight, 3 s for servers, and reserve for a busy machine."""
 
 
 class _Folder:
@@ -95,8 +95,10 @@ class _Folder:
 
     @property
     def stdio_command(self) -> list[str]:
-        """The command line of a client over stdio, to be run with `env`: a gateway of its own, or a bridge to this one
-        if MCPX_STANDALONE is false."""
+        """The command line that a stdio client starts with `env`.
+
+        The command starts another gateway, or a bridge to this gateway if MCPX_STANDALONE is false.
+        """
         return [*self._program, "--transport", "stdio", *self.args]
 
     def control(self, verb: str, **more: object) -> Json:
@@ -160,7 +162,7 @@ class Gateway(_Folder):
         return os.getpid()
 
     def stderr(self) -> str:
-        """What the gateway has logged so far."""
+        """The log so far."""
         assert self._thread is not None
         return self._thread.log.text
 
@@ -222,7 +224,7 @@ class LogText:
             return self._text
 
     def wait_for(self, pattern: str, seconds: float) -> re.Match[str] | None:
-        """The first match of `pattern`, or None if it has not come in time."""
+        """Return the first match of `pattern`, or None after `seconds` without a match."""
         expression = re.compile(pattern, re.MULTILINE)
         deadline = time.monotonic() + seconds
         with self._changed:
@@ -304,7 +306,7 @@ class _LogRouter(logging.Handler):
         name = (record.threadName or "").partition("_")[0]
         outlet = self.outlets.get(name)
         if outlet is None and not name.startswith("gateway-") and name != "MainThread" and len(self.outlets) == 1:
-            (outlet,) = self.outlets.values()  # A thread with a name of its own, such as the audit log's writer.
+            (outlet,) = self.outlets.values()  # A named thread, such as the writer of the audit log.
         if outlet is not None:
             outlet.handle(record)
         return True
@@ -348,7 +350,7 @@ def admin_login(stderr: Output) -> str:
 
 
 def measured() -> list[str]:
-    """The words before `-m mcpx` that count a program's covered lines, if the test run counts them."""
+    """The words before `-m mcpx` that include a process in the measured coverage, if the test run measures it."""
     coverage = sys.modules.get("coverage")
     if coverage is None or coverage.Coverage.current() is None:
         return []
@@ -357,10 +359,10 @@ def measured() -> list[str]:
 
 
 class GatewayProcess(_Folder):
-    """`python -m mcpx`, started as a user does and ended with SIGTERM as a service manager does (LIF-8).
+    """`python -m mcpx`, ended with SIGTERM as a service manager ends it (LIF-8).
 
-    Leaving the block insists on exit code 0 within `stop` seconds. With `transport="stdio"` nothing is started:
-    `stdio_command` and `env` are what a client needs to start the gateway itself.
+    Leaving the block checks for exit code 0 within `stop` seconds. With `transport="stdio"`, the test starts the
+    gateway as a client does, from `stdio_command` and `env`.
     """
 
     def __init__(
@@ -374,8 +376,11 @@ class GatewayProcess(_Folder):
         counted: bool = True,
         stop: float = STOP_SECONDS,
     ) -> None:
-        """`listens` is the pattern of the ready line if mcpx is bound to another address. `counted` counts the covered
-        lines of a process with the admin API, in a run that measures coverage."""
+        """Start mcpx when the block is entered.
+
+        `listens` is the pattern of the ready line if mcpx is bound to another address. `counted` includes a process
+        with the admin API in the measured coverage.
+        """
         self.config = config
         self.args = (*args, "--admin-port", "0") if admin else args
         self.admin_token = secrets.token_urlsafe(32)
@@ -387,7 +392,7 @@ class GatewayProcess(_Folder):
         self._stop = stop
         self._child: Child | None = None
         self.excused = False
-        """It was killed on purpose, so its exit code proves nothing."""
+        """The test killed the gateway on purpose: do not check the exit code."""
 
     def __enter__(self) -> Self:
         self._make_folder(self._env)
@@ -411,8 +416,10 @@ class GatewayProcess(_Folder):
         if self._admin:
             self.login_url = admin_login(self._child.stderr)
             self.admin_url = self.login_url.partition("/login")[0]
-            with contextlib.suppress(urllib.error.URLError):  # whatever it says, or with which certificate
-                urllib.request.urlopen(self.admin_url, timeout=START).close()  # answered once it is loaded
+            with contextlib.suppress(urllib.error.URLError):  # Any answer will do.
+                urllib.request.urlopen(
+                    self.admin_url, timeout=START
+                ).close()  # The answer comes when the admin UI is loaded.
 
     @property
     def _program(self) -> list[str]:
@@ -422,7 +429,7 @@ class GatewayProcess(_Folder):
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
-        assert self._child is not None, "a stdio gateway is started by its client"
+        assert self._child is not None, "with the stdio transport the test starts the gateway"
         return self._child.process
 
     @property
@@ -430,8 +437,8 @@ class GatewayProcess(_Folder):
         return self.process.pid
 
     def stderr(self) -> str:
-        """What mcpx has written to stderr so far."""
-        assert self._child is not None, "a stdio gateway is started by its client"
+        """The text on stderr so far."""
+        assert self._child is not None, "with the stdio transport the test starts the gateway"
         return self._child.stderr.text
 
     def __exit__(
@@ -444,7 +451,7 @@ class GatewayProcess(_Folder):
             self._clean_up()
 
     def _end(self, *, excused: bool) -> None:
-        """Send SIGTERM and check the exit code. A test that has failed already is not failed again for it."""
+        """Send SIGTERM, and check the exit code unless the test has already failed."""
         if self.process.poll() is None:
             self.process.send_signal(END)
         try:

@@ -1,4 +1,4 @@
-"""Runs coroutines of a test in an event loop of their own, with a time limit."""
+"""Runs coroutines of a test in a separate event loop, with a time limit."""
 
 import asyncio
 from collections.abc import Coroutine

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def closed_port() -> Iterator[int]:
-    """A port of this machine that refuses connections and that no other process can take meanwhile."""
+    """A local port that refuses connections and that no other process can take inside the block."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))  # Without `listen`, the system refuses connections.
         yield bound.getsockname()[1]

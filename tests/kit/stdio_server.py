@@ -34,7 +34,7 @@ class StdioServer:
     name = "stdio"
     capabilities = {"tools": {}}  # noqa: RUF012 - replaced, never changed
     threaded = False
-    """Handle each request in a thread of its own."""
+    """Handle each request in a separate thread."""
 
     def __init__(self, era="older"):
         self.era = era

@@ -20,7 +20,7 @@ class User:
         self.home.mkdir(mode=0o700)
         self.state = folder / "state"
         self.user_config = self.home / ".config" / "mcpx" / "config.yaml"
-        """The configuration file that mcpx creates if the working folder has none."""
+        """The configuration file that mcpx creates in the home folder."""
         self.environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),

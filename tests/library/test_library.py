@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fixtures.using_server import PICTURE
-from kit.waiting import wait_until
+from kit.until import wait_until
 from library.conftest import using
 from mcpx import Change, ConfigError, Denied, Gateway, McpxError, NotFound, Progress, Question, Unavailable
 

@@ -23,7 +23,7 @@ from kit.http_client import fetch
 from kit.process import START, Child
 from kit.replicas import RedisServer, Replicas, free_port, program, reaches
 from kit.servers import raw_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 from mcpx.app import ENDING
 from mcpx.config import load
 from mcpx.front.routes import ROUTES

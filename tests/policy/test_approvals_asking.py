@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kit.loop import never_return, run
-from kit.waiting import until
+from kit.until import until
 from mcpx.config import Config, Policy, PolicyRule
 from mcpx.config.sections import FrontLimits, FrontServer
 from mcpx.model.call import Call, Caller, Json

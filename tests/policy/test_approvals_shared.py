@@ -9,7 +9,7 @@ import pytest
 
 from kit.loop import run
 from kit.replicas import RedisServer
-from kit.waiting import until
+from kit.until import until
 from mcpx.config import PolicyRule
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import DENIED, NEEDS_APPROVAL, OVERLOADED, Denied

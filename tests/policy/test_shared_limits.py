@@ -10,7 +10,7 @@ import pytest
 
 from kit.loop import never_return, run
 from kit.replicas import RedisServer as RealStore
-from kit.waiting import until
+from kit.until import until
 from mcpx.config import Config, Server
 from mcpx.config.schema import Profile
 from mcpx.config.sections import FrontLimits, FrontServer, Limits

@@ -11,7 +11,7 @@ from kit.callers import modern_caller, older_caller
 from kit.core_gateway import CoreGateway
 from kit.loop import run
 from kit.server import ScriptedServer
-from kit.waiting import until
+from kit.until import until
 from mcpx.catalog.catalog import Catalog, Source
 from mcpx.catalog.naming import Naming, wrap_uri
 from mcpx.catalog.narrowed import Blank, Narrowed

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from kit.waiting import until, wait_until
+from kit.until import until, wait_until
 from mcpx.processes import child as ending
 from mcpx.processes import keeper, process
 from mcpx.processes.process import Child, Spawn, spawn

@@ -6,7 +6,7 @@ from pathlib import Path
 from behaviour.load import call_of, connected, greeted
 from kit.gateway import GatewayProcess
 from kit.replicas import RedisServer, Replicas, ready
-from kit.waiting import until, wait_until
+from kit.until import until, wait_until
 from replicas.crowd import Crowd, journal, twice
 
 SESSIONS = 500

@@ -10,7 +10,7 @@ from behaviour.compact import Visitor, config, held_up, next_notice, text, told
 from behaviour.test_metrics import scrape, total
 from kit.messages import Json
 from kit.replicas import RedisServer, Replicas
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 LINES = "\n".join(f"line {number} of the log" for number in range(4_000))
 """More than is shown at once."""

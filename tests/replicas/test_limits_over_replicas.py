@@ -22,7 +22,7 @@ from kit.http_client import fetch
 from kit.messages import Json, modern_headers, modern_request
 from kit.replicas import RedisServer, Replicas
 from kit.servers import stdio_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 SERVER = Path(__file__).parents[1] / "behaviour" / "asking_server.py"
 QUICK = {"startup_wait": 10, "first_start_wait": 10, "hot_reload_interval": 0.05}

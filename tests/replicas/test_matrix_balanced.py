@@ -20,15 +20,15 @@ TRIED: dict[str, Callable[[Cell], bool]] = {
     "each HTTP request goes to the next replica, whatever the eras": lambda cell: (
         cell.front == "http" and cell.upstream == "http"
     ),
-    "what an SSE client posts is forwarded to the replica that has its stream": lambda cell: (
+    "the message of an SSE client is forwarded to the replica that has its stream": lambda cell: (
         cell.front == "sse" and cell.client.startswith("raw") and cell.upstream == "http" and cell.era == "older"
     ),
     "one replica serves a WebSocket from beginning to end": lambda cell: (
         cell.front == "websocket" and cell.client == "raw-modern" and cell.upstream == "http"
     ),
 }
-"""Why a cell of the matrix is tried again behind the load balancer. How a replica reaches its servers does not depend
-on the load balancer, so one way is enough."""
+"""The cells of the matrix that are tried again behind the load balancer, by reason. The connection to the servers does
+not depend on the load balancer, so one transport is enough."""
 CELLS = [cell for cell in matrix_tests.CELLS if any(tried(cell) for tried in TRIED.values())]
 
 ELSEWHERE = matrix_tests.an_update_reaches_who_subscribed_in_the_form_of_its_subscription

@@ -11,7 +11,7 @@ import pytest
 
 from kit import replicas as fixture
 from kit.loop import run
-from kit.waiting import until
+from kit.until import until
 from mcpx.replicas.address import parse
 from mcpx.replicas.members import BEAT, Member
 from mcpx.replicas.replicas import Replicas

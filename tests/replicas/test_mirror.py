@@ -13,7 +13,7 @@ import pytest
 
 from kit.loop import run
 from kit.replicas import RedisServer
-from kit.waiting import until
+from kit.until import until
 from mcpx.auth.shared import SIGN_INS
 from mcpx.auth.vault import Vault, name_of
 from mcpx.front.identity.shared import SharedTokens

@@ -6,7 +6,7 @@ import pytest
 
 from kit import replicas as fixture
 from kit.loop import run
-from kit.waiting import until
+from kit.until import until
 from mcpx.front.http_session import HttpSession
 from mcpx.front.neighbours import neighbours as neighbours_module
 from mcpx.front.neighbours.neighbours import Neighbours

@@ -12,7 +12,7 @@ import pytest
 
 from kit.http_pair import HttpClient, StreamedReply, serving_http
 from kit.loop import never_return, run
-from kit.waiting import until
+from kit.until import until
 from mcpx.front.neighbours import passing
 from mcpx.front.neighbours.papers import Papers
 from mcpx.front.neighbours.passing import Passing

@@ -7,7 +7,7 @@ from behaviour.test_leases import URI, seen
 from kit.client import Session, Stream, post
 from kit.messages import Json, modern_headers, modern_request, notification, text_of
 from kit.replicas import ready
-from kit.waiting import wait_until
+from kit.until import wait_until
 from replicas.conftest import Trio, three
 from replicas.looking import messages, nothing_more, told_in
 

@@ -12,7 +12,7 @@ from behaviour.test_leases import URI, seen
 from kit.client import ACCEPT_BOTH, WAIT_SECONDS, Session, Stream, post
 from kit.messages import META, Json, modern_headers, modern_request, notification, request, text_of
 from kit.replicas import RedisServer, program
-from kit.waiting import wait_until
+from kit.until import wait_until
 from replicas.conftest import Trio
 from replicas.looking import connections, messages, peak_memory, place_of
 

@@ -14,7 +14,7 @@ from kit.client import Session, post
 from kit.gateway import Gateway
 from kit.messages import modern_headers, modern_request, notification, text_of
 from kit.replicas import RedisServer, Replicas, health
-from kit.waiting import wait_until
+from kit.until import wait_until
 from mcpx.replicas.seals import Seals
 from replicas.conftest import Trio, nothing_broke, three
 from replicas.crowd import Crowd, journal, twice

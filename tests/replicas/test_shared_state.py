@@ -20,7 +20,7 @@ from kit.messages import Json, modern_headers, modern_request, request, text_of
 from kit.protected_server import ProtectedServer
 from kit.replicas import RedisServer, Replicas, ready
 from kit.servers import raw_server
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 CALLS = 60
 SOON = 1.0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kit.replicas import RedisServer, Replicas, free_port, health
-from kit.waiting import wait_until
+from kit.until import wait_until
 from replicas.crowd import Crowd, journal, twice
 
 SESSIONS = 60

@@ -12,7 +12,7 @@ import pytest
 from kit.loop import run
 from kit.process import START, Child
 from kit.replicas import SERVERS, RedisServer, free_port, program, reaches
-from kit.waiting import until, wait_until
+from kit.until import until, wait_until
 from mcpx.replicas.address import parse
 from mcpx.replicas.replicas import Replicas
 from mcpx.replicas.store import Script, StoreDown

@@ -10,7 +10,7 @@ import pytest
 
 from kit.loop import run
 from kit.replicas import RedisServer
-from kit.waiting import until
+from kit.until import until
 from mcpx.replicas.address import parse
 from mcpx.replicas.replicas import Replicas
 from mcpx.surfaces.large.kept import Kept, pack

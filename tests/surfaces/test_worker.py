@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kit.loop import run, yield_to_loop
-from kit.waiting import until
+from kit.until import until
 from mcpx.surfaces.large.kept import pack
 from mcpx.surfaces.large.pages import BadReading, Page
 from mcpx.surfaces.large.preview import NOT_JSON

@@ -9,7 +9,7 @@ import pytest
 
 from fixtures.collector import Collector, spans_in
 from kit.loop import run
-from kit.waiting import until
+from kit.until import until
 from mcpx.config.sections import Traces as Settings
 from mcpx.model.call import Call, Caller
 from mcpx.model.events import Bus, CallBegins, CallFinished, Passage

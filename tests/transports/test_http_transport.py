@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kit.loop import never_return, run, yield_to_loop
-from kit.waiting import until
+from kit.until import until
 from mcpx.model.call import Json
 from mcpx.model.errors import (
     INTERNAL_ERROR,

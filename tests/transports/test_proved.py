@@ -12,7 +12,7 @@ import pytest
 
 from kit.loop import run
 from kit.protected_server import ProtectedServer
-from kit.waiting import until
+from kit.until import until
 from mcpx.auth.credentials import Credentials, Fixed, Proof, Purpose, Refusal
 from mcpx.auth.oauth2 import OAuth2
 from mcpx.model.call import Json

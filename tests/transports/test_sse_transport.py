@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kit.loop import run, yield_to_loop
-from kit.waiting import until
+from kit.until import until
 from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, SERVER_TOO_LARGE, Unavailable
 from mcpx.transports import Sse

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kit.loop import run
-from kit.waiting import until
+from kit.until import until
 from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, Unavailable
 from mcpx.transports import Websocket

@@ -10,7 +10,7 @@ import pytest
 from kit.callers import CLIENT_CAPABILITIES, RecordingChannel, modern_caller, older_caller
 from kit.clock import LoopClock
 from kit.loop import never_return, run, yield_to_loop
-from kit.waiting import until
+from kit.until import until
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcError, Unavailable
 from mcpx.upstreams import bridges

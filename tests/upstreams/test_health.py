@@ -11,7 +11,7 @@ import pytest
 from kit.callers import older_caller
 from kit.loop import never_return, run
 from kit.server import ScriptedConnection, ScriptedServer, echo
-from kit.waiting import until
+from kit.until import until
 from mcpx.config import Server
 from mcpx.model.call import Call, Json
 from mcpx.model.errors import METHOD_NOT_FOUND, RpcError, Unavailable

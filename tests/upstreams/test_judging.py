@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kit.callers import RecordingChannel, modern_caller, older_caller
 from kit.loop import never_return, run, yield_to_loop
 from kit.server import ScriptedConnection, ScriptedServer
-from kit.waiting import until
+from kit.until import until
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import NotFound, RpcError, Unavailable
 from mcpx.model.offer import Kind

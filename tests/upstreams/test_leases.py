@@ -11,7 +11,7 @@ import pytest
 from kit.callers import CLIENT_CAPABILITIES, RecordingChannel, modern_caller, older_caller
 from kit.loop import never_return, run, yield_to_loop
 from kit.server import ScriptedConnection, ScriptedServer, asking_tool, echo
-from kit.waiting import until
+from kit.until import until
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import METHOD_NOT_FOUND, OVERLOADED, SERVER_DOWN, SERVER_TIMEOUT, RpcError, Unavailable
 from mcpx.model.offer import Kind

@@ -9,7 +9,7 @@ import pytest
 
 from kit.loop import run, yield_to_loop
 from kit.server import ScriptedServer
-from kit.waiting import until
+from kit.until import until
 from mcpx.model.errors import Unavailable
 from mcpx.upstreams.life import Gate, Life
 

@@ -9,7 +9,7 @@ import pytest
 from kit.callers import CLIENT_CAPABILITIES, RecordingChannel, modern_caller, older_caller
 from kit.loop import never_return, run, yield_to_loop
 from kit.server import ScriptedConnection, ScriptedServer, asking_tool, echo
-from kit.waiting import until
+from kit.until import until
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json, Voice
 from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_TIMEOUT, RpcError, Unavailable

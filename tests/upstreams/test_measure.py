@@ -10,7 +10,7 @@ from kit.callers import modern_caller, older_caller
 from kit.clock import Clock
 from kit.loop import never_return, run, yield_to_loop
 from kit.server import ScriptedConnection, ScriptedServer, echo
-from kit.waiting import until
+from kit.until import until
 from mcpx.model.call import Json
 from mcpx.model.errors import OVERLOADED, RpcError, Unavailable
 from mcpx.upstreams import bridges, chatter, connections, link, links, subscriptions

@@ -8,7 +8,7 @@ import pytest
 
 from kit.loop import closing, never_return, run, yield_to_loop
 from kit.server import ScriptedConnection, ScriptedServer
-from kit.waiting import until
+from kit.until import until
 from mcpx.model.call import Json
 from mcpx.model.errors import (
     METHOD_NOT_FOUND,

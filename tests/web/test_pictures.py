@@ -20,7 +20,7 @@ from kit.admin_api import AdminApi
 from kit.client import Session
 from kit.gateway import Gateway
 from kit.node import node, npm_bin
-from kit.waiting import wait_until
+from kit.until import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ import pytest
 import uvloop
 import zstandard
 
-from kit.waiting import until
+from kit.until import until
 from mcpx.wire import fetch as fetching
 from mcpx.wire import http_client
 from mcpx.wire.fetch import Answer, Fetch, Fetcher, FetchFailed

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.ports import closed_port
-from kit.waiting import until
+from kit.until import until
 from mcpx.wire import http_client
 from mcpx.wire.http_client import BadResponse, ConnectionLost, Crowded, Pool, header_lines
 from mcpx.wire.http_reply import HEADER_BYTES

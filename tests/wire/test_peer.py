@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kit.clock import LoopClock
 from kit.loop import never_return, run, yield_to_loop
-from kit.waiting import until
+from kit.until import until
 from mcpx.model.call import Json
 from mcpx.model.errors import (
     GATEWAY_ENDING,

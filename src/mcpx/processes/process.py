@@ -249,7 +249,7 @@ class _Brood:
         await self.end_orphans()
         if not _all_children():
             await _KEEPER.close()
-            if _all_children():  # Another loop has started a child while the keeper ended.
+            if _all_children():  # Another loop started a child during the close.
                 _KEEPER.start()
                 self._tell()
 
