@@ -1,5 +1,6 @@
 """Configuration of all tests: the slow tier, skips by platform, hypothesis, and signal handlers."""
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -49,6 +50,15 @@ SLOW = [
 @cache
 def is_slow(path: Path) -> bool:
     return any(path.is_relative_to(part) for part in SLOW)
+
+
+def pytest_configure() -> None:
+    gc.disable()  # Collecting tests makes a million objects that stay.
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

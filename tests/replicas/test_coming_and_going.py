@@ -57,7 +57,7 @@ def test_a_gateway_that_drains_says_so_first_and_serves_on(tmp_path: Path) -> No
         wire = await connected(gateway.port)
         session = await greeted(gateway.port, wire)
         gateway.process.terminate()
-        await asyncio.to_thread(wait_until, lambda: not ready(gateway), "it says that it is about to end", 5)
+        await asyncio.to_thread(wait_until, lambda: not ready(gateway), 5, what="it says that it is about to end")
         fresh = await connected(gateway.port)
         for each in (wire, fresh):
             assert b'"result"' in await each.send(call_of(gateway.port, "older", session, "log_note", "still"))

@@ -205,12 +205,16 @@ def test_a_replica_that_was_only_paused_makes_no_call_twice_and_no_session_is_lo
                 paused = replicas[0].process
                 id = id_of(replicas[0])
                 paused.send_signal(signal.SIGSTOP)
-                await asyncio.to_thread(wait_until, lambda id=id: id not in peers(replicas[1]), "it counts as gone")
+                await asyncio.to_thread(
+                    wait_until, lambda id=id: id not in peers(replicas[1]), what="it counts as gone"
+                )
                 await asyncio.sleep(1)  # of calls for the sessions that it had
                 paused.send_signal(signal.SIGCONT)
-                await asyncio.to_thread(wait_until, lambda id=id: id in peers(replicas[1]), "it is back")
+                await asyncio.to_thread(wait_until, lambda id=id: id in peers(replicas[1]), what="it is back")
                 before = crowd.good
-                await asyncio.to_thread(wait_until, lambda before=before: crowd.good > before + clients, "all goes on")
+                await asyncio.to_thread(
+                    wait_until, lambda before=before: crowd.good > before + clients, what="all goes on"
+                )
             crowd.stop.set()
         assert [how for _, _, how in crowd.failed if "unknown or expired" in how] == []
         assert len(store.cli("KEYS", "*:session:*").split()) == clients

@@ -59,7 +59,9 @@ def test_calls_go_on_while_the_store_fails_and_sessions_survive_the_next_death(t
                     store.go_on()
                 case _:
                     store.cli("FLUSHALL")
-            await asyncio.to_thread(wait_until, lambda: all_up(replicas, SESSIONS, store), "all is as before", BACK)
+            await asyncio.to_thread(
+                wait_until, lambda: all_up(replicas, SESSIONS, store), BACK, what="all is as before"
+            )
             assert crowd.failed == []
             replicas[0].process.kill()
             await asyncio.to_thread(replicas[0].process.wait)  # until then the system takes what is sent to it
@@ -196,7 +198,9 @@ def test_a_replica_that_is_cut_off_from_the_store_serves_what_it_has_and_joins_a
             way.cut()
             await asyncio.sleep(6)  # longer than it takes to count as gone
             way.cut(False)
-            await asyncio.to_thread(wait_until, lambda: all_up(replicas, SESSIONS, store), "all is as before", BACK)
+            await asyncio.to_thread(
+                wait_until, lambda: all_up(replicas, SESSIONS, store), BACK, what="all is as before"
+            )
             before = crowd.good
             await asyncio.sleep(1)
             assert crowd.good > before
