@@ -32,19 +32,33 @@ SLOW = [
     for part in (
         "attacks",
         "bench",
+        "behaviour/test_bridge.py",
+        "behaviour/test_chaos.py",
+        "behaviour/test_leases.py",
+        "behaviour/test_load.py",
+        "behaviour/test_matrix.py",
+        "behaviour/test_process_life.py",
+        "behaviour/test_recovery.py",
+        "behaviour/test_reload.py",
+        "behaviour/test_replicas_approvals.py",
+        "behaviour/test_replicas_config.py",
+        "behaviour/test_replicas_events.py",
+        "behaviour/test_stdio_rules.py",
         "conformance",
         "docs/test_snippets.py",
         "e2e",
+        "families/test_dropped_in.py",
+        "fixtures",
         "packaging",
         "processes/test_portable.py",
+        "processes/test_process.py",
         "replicas",
+        "scripts",
         "web",
-        "behaviour/test_matrix.py",
-        "behaviour/test_chaos.py",
-        "behaviour/test_load.py",
     )
 ]
-"""Tests of many processes, of third-party programs, or of the whole machine. `-m "not slow"` leaves them out."""
+"""Tests that start many processes, third-party programs, a browser, or several replicas, and tests that wait for time
+limits. `-m "not slow"` leaves them out."""
 
 
 @cache

@@ -87,7 +87,7 @@ def site() -> Iterator[AuthServer]:
 
 @pytest.fixture
 def place(tmp_path: Path, site: AuthServer) -> Place:
-    program = {"name": "program", "connection": {"type": "stdio", "command": "not-to-be-started"}}
+    program = {"name": "program", "timeout": 1, "connection": {"type": "stdio", "command": "not-to-be-started"}}
     return Place(tmp_path, site, program)
 
 
