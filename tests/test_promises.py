@@ -35,7 +35,7 @@ PROMISED = {
 IDS = [f"{kind}-{number}" for kind, numbers in PROMISED.items() for number in numbers]
 
 THROUGH_THE_PROGRAM = ("attacks", "behaviour", "conformance", "e2e", "replicas")
-"""Folders whose tests speak to mcpx running as a process of its own."""
+"""Folders whose tests use the transports of mcpx, from `app.run` on or as a separate process."""
 
 ID = re.compile(r"\b[A-Z]{3}-[0-9]{1,2}\b")
 RANGE = re.compile(r"\b[A-Z]{3}-[0-9]{1,2} (?:to|–|-|…) [A-Z]{3}-[0-9]{1,2}\b")
