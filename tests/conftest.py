@@ -80,6 +80,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if is_slow(item.path):
             item.add_marker(pytest.mark.slow)
     systems.skip(items)
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:
+        items[:] = slow_modules_first(items, workers)
+
+
+def slow_modules_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Order the tests so that each worker begins with slow modules. Quick tests are left for the end, when workers that
+    have no tests left take over tests of others.
+
+    Each worker first gets one part of the list, and the parts are of equal length.
+    """
+    modules: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        modules.setdefault(item.path, []).append(item)
+    parts: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    slow = [path for path in modules if is_slow(path)]
+    for number, path in enumerate(slow):
+        parts[number % workers] += modules.pop(path)
+    for module in modules.values():
+        min(parts, key=len).extend(module)
+    return [item for part in parts for item in part]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
