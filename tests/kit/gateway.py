@@ -3,7 +3,7 @@
     with Gateway({"mcp_servers": [...]}) as gateway:
         Client(gateway.url)
 
-`Gateway` starts in about 20 ms and listens on real sockets. Its servers are real child processes. Use
+`Gateway` starts in 3 to 20 ms and listens on real sockets. Its servers are real child processes. Use
 `GatewayProcess` for what belongs to a process: signals, standard streams, exit codes, memory, crashes, log settings.
 Both have the same attributes, apart from `process` and `excused`.
 """
