@@ -86,10 +86,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def slow_modules_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """Order the tests so that each worker begins with slow modules. Quick tests are left for the end, when workers that
-    have no tests left take over tests of others.
+    """Order the tests so that each worker begins with slow modules.
 
-    Each worker first gets one part of the list, and the parts are of equal length.
+    Each worker first gets one part of the list, and the parts have nearly equal lengths. The quick tests remain for the
+    end of the run, when workers without tests take over tests of other workers.
     """
     modules: dict[Path, list[pytest.Item]] = {}
     for item in items:

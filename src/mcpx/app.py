@@ -64,7 +64,7 @@ class Host:
         """The gateway exists and starts its servers next."""
 
     def listening(self, options: Run, url: str, login_url: str | None) -> None:
-        """Clients can connect to `url` over HTTP. The admin UI, if there is one, may still be loading."""
+        """Clients can connect to `url` over HTTP. The admin UI may still be loading."""
 
     def admin_loaded(self) -> None:
         """The admin UI answers requests."""
@@ -322,7 +322,7 @@ async def _serve_stdio(
     await front.start()
     if (login := upkeep.login_url()) is not None:
         say(run, f"  Admin {login}")
-        tasks.start(_open_admin(run, upkeep, host))  # beside it: a client does not wait for a page
+        tasks.start(_open_admin(run, upkeep, host))  # The client does not wait for the admin UI.
     await _first_of(stop, front.ended)
     dispatcher.gateway.wind_down()
     await front.close(GRACE)

@@ -9,7 +9,6 @@ knowledge for the clients of `behaviour.clients`.
 
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kit.client import ACCEPT_BOTH, WAIT_SECONDS, Stream, post
-from kit.command import MCPX
+from kit.command import run_command
 from kit.gateway import Gateway
 from kit.messages import META, MODERN, Json, modern_headers, notification, request
 from kit.process import FIXTURES
@@ -205,16 +204,7 @@ def replace(gateway: Gateway, to: Json) -> None:
 
 def command(gateway: Gateway, *words: str) -> str:
     """What a command of mcpx says about the gateway that runs on this config."""
-    line = [*MCPX, *words, str(gateway.file)]
-    done = subprocess.run(
-        line,
-        env=gateway.env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=WAIT_SECONDS,
-        check=False,
-    )
+    done = run_command([*words, str(gateway.file)], gateway.folder, gateway.env)
     assert done.returncode in (0, 4), done.stderr
     return done.stdout
 

@@ -13,7 +13,7 @@ import pytest
 
 from behaviour.test_reload import TOOLS, listening
 from kit.client import WAIT_SECONDS, Session, StdioClient, health, post_modern
-from kit.command import MCPX
+from kit.command import MCPX, run_command
 from kit.gateway import Gateway, GatewayProcess
 from kit.messages import Json, modern_request
 from kit.process import FIXTURES, START, Child
@@ -59,16 +59,7 @@ def running(folder: Path, settings: Json, *args: str) -> Gateway:
 
 
 def typed(gateway: Gateway, *words: str) -> "subprocess.CompletedProcess[str]":
-    command = [*MCPX, *words, "--config", str(gateway.file)]
-    done = subprocess.run(
-        command,
-        env=gateway.env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=WAIT_SECONDS,
-        check=False,
-    )
+    done = run_command([*words, "--config", str(gateway.file)], gateway.folder, gateway.env)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 

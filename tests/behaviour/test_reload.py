@@ -20,7 +20,7 @@ from websockets.typing import Subprotocol
 
 from behaviour.compact import held_up
 from kit.client import ACCEPT_BOTH, WAIT_SECONDS, Session, StdioClient, Stream, post, post_modern, wait_until_settled
-from kit.command import MCPX
+from kit.command import MCPX, run_command
 from kit.gateway import LISTENS, Gateway, GatewayProcess
 from kit.messages import (
     Json,
@@ -115,16 +115,7 @@ def change(gateway: Gateway, to: Json, how: Callable[[Path, str], None] = rename
 
 
 def mcpx(gateway: Gateway, *args: str) -> "subprocess.CompletedProcess[str]":
-    command = [*MCPX, *args, str(gateway.file)]
-    done = subprocess.run(
-        command,
-        env=gateway.env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=WAIT_SECONDS,
-        check=False,
-    )
+    done = run_command([*args, str(gateway.file)], gateway.folder, gateway.env)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 

@@ -243,7 +243,7 @@ class StdioClient:
             self._news.notify_all()
 
     def send(self, message: Json | bytes) -> None:
-        """Send a message in the framing of this client. Bytes are sent as they are."""
+        """Send a message in the framing of this client. Bytes are sent unchanged."""
         assert self.process.stdin is not None
         if not isinstance(message, bytes):
             body = json.dumps(message).encode()

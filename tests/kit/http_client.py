@@ -101,7 +101,7 @@ def fetch(
 
 
 def send_bytes(url: str, *pieces: bytes) -> bytes:
-    """Send bytes as they are, and return everything until the server closes the connection."""
+    """Send bytes unchanged, and return the bytes received until the server closes the connection."""
     parts = urlsplit(url)
     with socket.create_connection((parts.hostname, parts.port or 80), TIMEOUT_SECONDS) as sock:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # The server has replied before the end.

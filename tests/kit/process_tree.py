@@ -51,7 +51,7 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 
 def descendants(pid: int) -> set[int]:
-    """All processes below this one, including the keeper."""
+    """All descendants of this process, including the keeper process."""
     parents = dict(_parents())
     found: set[int] = set()
     fresh = {pid}

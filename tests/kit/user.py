@@ -11,7 +11,7 @@ from kit.command import Completed, run_command, run_process
 
 
 class User:
-    """A user without a configuration, until `write_config` is called. Nothing is read from the real home folder."""
+    """A user without a configuration, until `write_config` is called. The real home folder is not read."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "work"

@@ -1,4 +1,4 @@
-"""LIF-7: several event loops of one process have children of their own, and share the keeper."""
+"""LIF-7: each event loop of a process has separate children, and all loops share one keeper process."""
 
 from kit.client import Session, wait_until_settled
 from kit.gateway import Gateway

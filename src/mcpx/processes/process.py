@@ -85,8 +85,10 @@ def adopt_orphans() -> None:
 
 
 async def end_all() -> None:
-    """End every child that this event loop started, side by side, and the keeper if no other loop has children. For
-    shutdown; a later `spawn` starts afresh."""
+    """End the children of this event loop concurrently.
+
+    The keeper process ends too, unless another loop has children. A later `spawn` starts another keeper.
+    """
     brood = _brood()
     while brood.children:
         ends = (child.end() for child in tuple(brood.children))
@@ -107,8 +109,10 @@ async def let_go() -> None:
 
 
 class _Brood:
-    """The children that one event loop started: their marks, the surveys they share. The keeper is shared by all loops
-    of the process."""
+    """The children of one event loop, with their marks and their shared surveys.
+
+    All loops of the process share one keeper process.
+    """
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
