@@ -37,10 +37,10 @@ def test_a_command_line_becomes_a_server_of_the_users_own_file(user: User) -> No
     done = user.run("add", sys.executable, SHOP_SERVER)
     assert done.returncode == 0, done.stderr
     assert "A command line: a server that is started as a program" in done.stdout
-    assert "shop_server works" in done.stdout and "6 tools: every_kind, slow" in done.stdout
-    assert f"added server 'shop_server' to {user.user_config} (a new file)" in done.stdout
+    assert "shop works" in done.stdout and "6 tools: every_kind, slow" in done.stdout
+    assert f"added server 'shop' to {user.user_config} (a new file)" in done.stdout
     connection = {"type": "stdio", "command": sys.executable, "args": [SHOP_SERVER]}
-    assert servers(user.user_config) == {"shop_server": {"name": "shop_server", "connection": connection}}
+    assert servers(user.user_config) == {"shop": {"name": "shop", "connection": connection}}
     assert stat.S_IMODE(user.user_config.stat().st_mode) == 0o600
     assert user.run("check").returncode == 0
 
@@ -88,10 +88,10 @@ def test_comments_and_order_stay_and_there_is_a_way_back(user: User) -> None:
     assert user.run("add", sys.executable, SHOP_SERVER).returncode == 0
     text = path.read_text()
     assert text.startswith(before) and text.endswith("\nglobal: {log_level: WARNING}\n")
-    assert list(servers(path)) == ["a", "shop_server"]
+    assert list(servers(path)) == ["a", "shop"]
     history = json.loads(user.run("config", "history", "--json").stdout)["revisions"]
     assert [each["author"] for each in history] == ["command line", ""]
-    assert history[0]["message"] == "add server 'shop_server'"
+    assert history[0]["message"] == "add server 'shop'"
     assert user.run("config", "rollback", "1").returncode == 0
     assert path.read_text() == before + "\nglobal: {log_level: WARNING}\n"
 
@@ -104,7 +104,7 @@ def test_a_clients_file_is_written_in_its_own_shape(user: User) -> None:
     text = path.read_text()
     assert "// mine" in text
     found = json.loads(text.replace("// mine", ""))["mcpServers"]
-    assert found["shop_server"] == {"command": sys.executable, "args": [SHOP_SERVER], "env": {"K": "v"}}
+    assert found["shop"] == {"command": sys.executable, "args": [SHOP_SERVER], "env": {"K": "v"}}
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_secrets_go_to_a_file_beside_and_are_never_printed(user: User) -> None:
     env.write_text("# mine\nAPI_KEY=other\n")
     done = user.run("add", "--env", f"API_KEY={SECRET}", "--env", "PLAIN=x", sys.executable, SHOP_SERVER)
     assert done.returncode == 0 and SECRET not in done.stdout + done.stderr, done
-    assert servers(user.user_config)["shop_server"]["connection"]["env"] == {"API_KEY": "${API_KEY_2}", "PLAIN": "x"}  # type: ignore[index]
+    assert servers(user.user_config)["shop"]["connection"]["env"] == {"API_KEY": "${API_KEY_2}", "PLAIN": "x"}  # type: ignore[index]
     assert env.read_text() == f"# mine\nAPI_KEY=other\nAPI_KEY_2={SECRET}\n"
     assert stat.S_IMODE(env.stat().st_mode) == 0o600
     assert "API_KEY_2" not in user.run("check").stderr
@@ -255,4 +255,4 @@ def test_somebody_who_sits_there_is_asked(user: User) -> None:
     code, shown = user.run_in_terminal(*words, answers={"[E/k/c]": "", "Add it? [Y/n]": ""})
     assert code == 0 and SECRET not in shown and SECRET in (user.user_config.parent / ".env").read_text()
     code, shown = user.run_in_terminal("add", "no-such-program", answers={"Add it all the same? [y/N]": ""})
-    assert code == 1 and list(servers(user.user_config)) == ["shop_server"]
+    assert code == 1 and list(servers(user.user_config)) == ["shop"]

@@ -11,24 +11,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mcpx.config.edits import EditError
-from mcpx.config.entries import RESERVED
+from mcpx.config.server_names import name_of_command, name_of_url
 from mcpx.model.call import Json
 from mcpx.model.redaction import words as these
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _ADDRESS = re.compile(r"(?i)(?:https?|wss?)://\S+")
-RUNNERS = these("npx bunx uvx pnpx pipx bun pnpm yarn npm uv deno docker podman")
-"""Programs that start other programs."""
-_INTERPRETERS = re.compile(r"(?:python|node|ruby|java|sh|bash)[\d.]*")
-_TELLS_NOTHING = re.compile(
-    r"(?i)(?:index|main|__main__|mcp|(?:mcp-)?server|app|cli|start|run)(?:\.\w+)?|dist|build|out|src|lib|bin|\.?venv|[a-z]:|\.{1,2}"
-)
-"""Names of files and folders that every other server has, too."""
-_SKIPPED = these("run exec dlx tool x start")
-_WITH_VALUE = these(
-    "-e --env -v --volume --mount --name --network -p --publish --from --package --directory --with -u -w --env-file"
-)
-_COMMON = these("www api mcp com org net io dev ai app")
 _SHELL = these("| && ; > || < >> &")
 LONGEST = 65_536
 """Characters of a line; more than a system takes as arguments is not looked at."""
@@ -51,19 +39,12 @@ def is_address(text: str) -> bool:
 def of_address(url: str, name: str = "", kind: str = "", headers: dict[str, str] | None = None) -> Json:
     try:
         path = urlsplit(url).path.rstrip("/")
-        name = name or host_name(url)
+        name = name or name_of_url(url)
     except ValueError:
         raise EditError("invalid", "not a possible address") from None
     told = {"streamable-http": "http", "ws": "websocket"}.get(kind.lower(), kind.lower())
     kind = told or ("websocket" if url.lower().startswith("ws") else "sse" if path.endswith("/sse") else "http")
     return {"name": name, "connection": {"type": kind, "url": url, **({"headers": headers} if headers else {})}}
-
-
-def host_name(url: str) -> str:
-    """`github` of `https://api.github.com/mcp`."""
-    host = urlsplit(url).hostname or "server"
-    telling = [word for word in host.split(".") if word not in _COMMON]
-    return _name(telling[-1] if telling and not host.replace(".", "").isdigit() else host)
 
 
 def of_line(text: str) -> Line:
@@ -109,7 +90,7 @@ def _assignments(words: list[str]) -> tuple[dict[str, str], list[str]]:
 
 def _program(words: list[str], env: dict[str, str], name: str = "") -> Json:
     connection: Json = {"type": "stdio", "command": words[0], **({"args": words[1:]} if words[1:] else {})}
-    return {"name": name or program_name(words), "connection": {**connection, **({"env": env} if env else {})}}
+    return {"name": name or name_of_command(words), "connection": {**connection, **({"env": env} if env else {})}}
 
 
 def _mcp_add(words: list[str], *, is_json: bool) -> Line:
@@ -146,30 +127,3 @@ def _mcp_add(words: list[str], *, is_json: bool) -> Line:
     if is_address(rest[0]):
         return Line(of_address(rest[0], name, kind, headers))
     return Line(_program(rest, env, name))
-
-
-def program_name(words: list[str]) -> str:
-    """`filesystem` of `npx -y @modelcontextprotocol/server-filesystem /tmp`."""
-    program, *rest = words
-    base = re.sub(r"\.(?:exe|cmd)$", "", re.split(r"[\\/]", program)[-1])
-    if base not in RUNNERS and not _INTERPRETERS.fullmatch(base):
-        return _name(base)
-    skip = False
-    for word in rest:
-        if skip or word.startswith("-") or word in _SKIPPED:
-            skip = not skip and word in _WITH_VALUE
-        else:
-            return _name(word)
-    return _name(base)
-
-
-def _name(word: str) -> str:
-    """A name that is possible and tells what it is."""
-    parts = re.split(r"[\\/]", word.rstrip("/\\"))
-    telling = [part for part in parts if part and not _TELLS_NOTHING.fullmatch(part)]
-    last = telling[-1] if telling and len(parts) > 1 else parts[-1] or word
-    last = re.sub(r"(?<=.)@[^@]*$|:[^:]*$", "", last)
-    last = re.sub(r"\.(?:py|js|mjs|ts|exe|jar)$", "", last)
-    last = re.sub(r"^(?:mcp-server-|server-|mcp-)|(?:-mcp-server|-server|-mcp)$", "", last)
-    name = re.sub(r"[^\w-]+", "-", last).strip("-_")[:40] or "server"
-    return f"{name}-2" if name in RESERVED else name

@@ -12,8 +12,9 @@ from typing import Any, Literal, cast
 
 from mcpx.config.dialects import CLIENT_DIALECTS, TOP_KEYS, Reading, Translation, translate
 from mcpx.config.edits import EditError
-from mcpx.config.lines import EXPECTED, host_name, is_address, of_address, of_line, program_name
+from mcpx.config.lines import EXPECTED, is_address, of_address, of_line
 from mcpx.config.problems import Findings, GaveUpError, Refused, explain, tell
+from mcpx.config.server_names import name_of_command, name_of_url
 from mcpx.config.source import MAX_BYTES, Source
 from mcpx.config.tree import Tree, as_list, as_map, maps_in, shorten
 from mcpx.model.call import Json
@@ -147,8 +148,8 @@ def _name_of_entry(entry: Tree) -> str:
     if isinstance(command, list):
         command, *args = cast("list[Any]", command) or [""]
     if isinstance(command, str):
-        return program_name([command, *map(str, args)])
-    return host_name(str(entry.get("url") or entry.get("serverUrl") or entry.get("httpUrl") or ""))
+        return name_of_command([command, *map(str, args)])
+    return name_of_url(str(entry.get("url") or entry.get("serverUrl") or entry.get("httpUrl") or ""))
 
 
 def _of_tree(tree: Tree, name: str = "pasted.json") -> Pasted:

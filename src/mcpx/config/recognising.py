@@ -16,9 +16,10 @@ from typing import Literal
 from mcpx.config.checks import DOTS, MAX_NAME
 from mcpx.config.edits import EditError
 from mcpx.config.entries import RESERVED
-from mcpx.config.lines import EXPECTED, RUNNERS
+from mcpx.config.lines import EXPECTED
 from mcpx.config.masking import replaced
 from mcpx.config.pasted import Pasted, import_text
+from mcpx.config.server_names import RUNNERS, name_of_connection
 from mcpx.config.tree import KeyPath, shorten, spell
 from mcpx.model.call import Json, as_object
 
@@ -67,11 +68,17 @@ def read(text: str, *, is_line: bool = False) -> Found:
         names = Names(RESERVED if section == "mcp_servers" else ())
         for entry in given[section]:
             own = entry.get("name")
-            name = names.free(own if isinstance(own, str) else NOUNS[section].partition(" ")[0])
+            name = names.free(own if isinstance(own, str) else _default_name(section, entry))
             if isinstance(own, str) and name != own:
                 warnings.append(f"{NOUNS[section]} {shorten(own)!r} is called {name!r} here")
             entries.append((section, _in_order(entry, name)))
     return Found(pasted, entries, warnings)
+
+
+def _default_name(section: Section, entry: Json) -> str:
+    if section == "mcp_servers":
+        return name_of_connection(as_object(entry.get("connection")))
+    return NOUNS[section].partition(" ")[0]
 
 
 def _in_order(entry: Json, name: str) -> Json:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcpx.config.lines import is_address, program_name
+from mcpx.config.lines import is_address
+from mcpx.config.server_names import name_of_registry_entry
 from mcpx.imports.inputs import Answers, Input, literal
 from mcpx.imports.registry import Listed, packages_of, remotes_of
 from mcpx.imports.texts import clean, one_line
@@ -158,7 +159,7 @@ def _is_switch(said: Json) -> bool:
 
 def entry_of(listed: Listed, way: Way, told: Answers) -> Json:
     """A native server; not for bundles."""
-    made: Json = {"name": program_name([listed.name.rpartition("/")[2]])}
+    made: Json = {"name": name_of_registry_entry(listed.name)}
     if listed.description:
         made["description"] = literal(listed.description)
     return {**made, "connection": _remote(way, told) if way.kind == "remote" else _program(way, told)}
