@@ -87,6 +87,7 @@ TWINS = {
         "",
         "Set by the shell's completion for one look at what could come next. Not to be set by hand.",
     ),
+    "MCPX_TYPED_AS": ("", "Set by `scripts/demo`: the command line that hints of mcpx show. Do not set it by hand."),
     "MCPX_INSIDE": (
         "",
         "Set by mcpx for the servers it starts, so that a gateway inside itself is noticed. Not to be set by hand.",

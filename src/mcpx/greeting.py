@@ -60,7 +60,9 @@ def _found_elsewhere() -> str | None:
 
 
 def typed_as(environ: Mapping[str, str]) -> str:
-    """How mcpx is typed by whoever typed it now: a program of `uv run` or `uvx` is on nobody's PATH."""
+    """The command line that starts this mcpx, for hints. With `uv run` or `uvx`, `mcpx` is not on the PATH."""
+    if words := environ.get("MCPX_TYPED_AS"):
+        return words
     if "UV_RUN_RECURSION_DEPTH" in environ:
         return "uv run --no-dev mcpx"
     from mcpx.clients.launcher import cached

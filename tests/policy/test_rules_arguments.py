@@ -7,6 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from mcpx.config import Policy, PolicyRule
+from mcpx.model import slices
 from mcpx.model.call import Call, Caller
 from mcpx.model.events import Passage
 from mcpx.model.offer import Offer
@@ -169,7 +170,8 @@ def test_a_number_that_may_be_written_in_two_ways_is_left_out_by_either() -> Non
     assert both({"a": ["*", "!1.0"]}, {"a": 1.0}) == (False, False)
 
 
-def test_others_have_their_turns_while_many_rules_look_at_much() -> None:
+def test_other_tasks_run_while_many_rules_match_a_large_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "SLICE", 0.0)  # Fast machines judge all rules within one slice.
     of = Rules(
         Policy(rules=tuple(PolicyRule(effect="deny", arguments={"*": f"*{number}x*"}) for number in range(40))),
         lambda server: True,
@@ -194,7 +196,7 @@ def test_others_have_their_turns_while_many_rules_look_at_much() -> None:
         assert rule is left.decide(passage)
         return turns
 
-    assert asyncio.run(judge()) > 1
+    assert asyncio.run(judge()) >= 39
 
 
 @pytest.mark.parametrize(
