@@ -31,6 +31,7 @@ PROMISED = {
     "SEC": (1, 2, 3, 4, 5, 6, 7),  # who is let in, sees and may do what, what commands may do, how much of anything
     "OBS": (1,),  # what is told to whoever runs it
     "SCA": (1, 2),  # several replicas
+    "EXT": (1,),  # protocol extensions
 }
 IDS = [f"{kind}-{number}" for kind, numbers in PROMISED.items() for number in numbers]
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import INTERNAL_ERROR, INVALID_PARAMS, OVERLOADED, RpcError, Unasked, Unavailable
+from mcpx.upstreams.extensions import is_task, task_refused
 from mcpx.upstreams.lease import Lease, put
 from mcpx.upstreams.traits import ROOTS
 from mcpx.wire import codec, era
@@ -55,6 +56,8 @@ async def answer_for_older(call: Call, server: str, send: Callable[[Json], Await
         result = await send(params)
     if result.get("resultType") == "input_required":
         raise Unavailable(server, INTERNAL_ERROR, f"asked for input more than {ROUNDS} times in one call")
+    if is_task(call.method, result):  # `as_older` removes the mark.
+        raise task_refused(server)
     return era.as_older(result)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mcpx.config import Server
 from mcpx.model.call import Caller
 from mcpx.model.errors import SERVER_DIED, Unavailable
+from mcpx.upstreams.extensions import forwarded_capabilities
 from mcpx.upstreams.link import PLAIN, Link, Use, through
 from mcpx.upstreams.negotiate import Era, Identity
 from mcpx.upstreams.owner import Owner
@@ -128,4 +129,4 @@ class Dialler:
 
 
 def _identity(caller: Caller) -> Identity:
-    return Identity(through(caller.client), caller.capabilities, older_version(caller))
+    return Identity(through(caller.client), forwarded_capabilities(caller.capabilities), older_version(caller))

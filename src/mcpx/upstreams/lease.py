@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_TIMEOUT, RpcError, Unavailable
+from mcpx.upstreams.extensions import is_task, task_refused
 from mcpx.upstreams.traits import QUESTIONS, ROOTS
 from mcpx.wire import era
 
@@ -54,6 +55,10 @@ class Lease:
         """The call, once, and the end of the lease; its result in the client's own era."""
         try:
             result = await self.link.call(self, params)
+            if is_task(self.call.method, result):
+                # The server still works on the task and may ask about it.
+                self.link.haunt(self.client)
+                raise task_refused(self.link.name)
             self.link.answered()
             return result
         except asyncio.CancelledError:

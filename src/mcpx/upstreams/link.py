@@ -19,6 +19,7 @@ from mcpx.model.offer import Kind as OfferKind
 from mcpx.model.requests import SPAN
 from mcpx.transports.dial import Dial
 from mcpx.upstreams.bridges import answer_for_older
+from mcpx.upstreams.extensions import forwarded_capabilities, without_task
 from mcpx.upstreams.lease import Lease
 from mcpx.upstreams.listening import Listening
 from mcpx.upstreams.negotiate import Era, Identity, Terms, negotiate
@@ -211,6 +212,8 @@ class Link:
         """Forward one call of a client and bring back its result, in the client's own era."""
         call = lease.call
         caller = call.caller
+        if call.method == "tools/call":
+            params = without_task(params)
         if not self.terms.modern:
             if caller.modern:
                 params = era.unstamped(params)
@@ -229,7 +232,7 @@ class Link:
     def _stamped(caller: Caller, params: Json) -> Json:
         # An older client that set no level hears what is worth an "info"; a modern one says what it wants.
         level = caller.log_level if caller.modern else caller.log_level or "info"
-        return era.stamped(params, through(caller.client), caller.capabilities, level)
+        return era.stamped(params, through(caller.client), forwarded_capabilities(caller.capabilities), level)
 
     async def _send_with_level(self, lease: Lease, params: Json, level: str) -> Json:
         await self.set_level(level)
@@ -319,7 +322,7 @@ class Link:
         """A request of the gateway's own (lists, subscriptions), under the server's `timeout`."""
         assert self._talk is not None
         if self.terms.modern:
-            able = self.who.capabilities if capabilities is None else capabilities
+            able = self.who.capabilities if capabilities is None else forwarded_capabilities(capabilities)
             params = era.stamped(params, self.who.client, able, None)
         return await self._talk.request(method, params, timeout=timeout or self.server.timeout)
 
