@@ -52,7 +52,10 @@ TWINS = {
     "MCPX_PROFILE": ("`--profile`", "Over stdio: the named view the client gets."),
     "MCPX_ADMIN": ("`--admin`", "`true` starts the web UI and its API."),
     "MCPX_ADMIN_PORT": ("`--admin-port`", "Its port; 8080 by default."),
-    "MCPX_STRICT": ("`--strict`", "`true`: a variable that is not set is an error of the whole config."),
+    "MCPX_STRICT": (
+        "`--strict`",
+        "`true`: a variable that is not set is an error of the whole config (also for `mcpx check` and `mcpx doctor`).",
+    ),
     "MCPX_LOG_LEVEL": ("`--log-level`", "`DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`."),
     "MCPX_STANDALONE": ("`--standalone`", "`true`: over stdio a gateway for this client alone, in its own process."),
     "MCPX_LINGER": ("`--linger`", "Seconds that a gateway in the background stays after its last client; 60."),

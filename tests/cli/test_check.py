@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kit.admin_api import AdminApi
 from kit.command import mcpx
 from kit.gateway import Gateway
 from kit.process import stdio_command
@@ -56,21 +57,64 @@ def test_check_judges_the_address_of_the_store_as_the_start_does(tmp_path: Path)
     assert (done.returncode, "server.store" in done.stderr) == (2, True)
 
 
-def test_check_and_strict_refuse_what_a_start_only_switches_off(tmp_path: Path) -> None:
-    """CFG-3: exit code 2, variable and place; without, the other servers run and the status says why one does not."""
-    asks = {"name": "asks", "connection": {"type": "stdio", "command": COMMAND, "env": {"KEY": "${NOT_SET_HERE}"}}}
-    config = {"mcp_servers": [SERVER, asks]}
+ASKS = {"name": "asks", "connection": {"type": "stdio", "command": COMMAND, "env": {"KEY": "${NOT_SET_HERE}"}}}
+CALLS = {"name": "calls", "type": "http", "http": {"url": "http://h/${NOT_SET_HERE}"}}
+PRIVATE = {"auth": {"type": "bearer", "tokens": [{"name": "me", "token": "${NOT_SET_HERE}"}]}}
+UNSET: dict[str, tuple[dict[str, Any], str | None]] = {
+    "a server": ({"mcp_servers": [SERVER, ASKS]}, "asks"),
+    "a command": ({"mcp_servers": [SERVER], "commands": [CALLS]}, "calls"),
+    "the tokens of clients": ({"mcp_servers": [SERVER], "server": PRIVATE}, None),
+    "the global section": ({"mcp_servers": [SERVER], "global": {"log_level": "${NOT_SET_HERE}"}}, None),
+    "the policy": ({"mcp_servers": [SERVER], "policy": {"default": "${NOT_SET_HERE}"}}, None),
+}
+
+
+@pytest.mark.parametrize(("config", "disabled"), UNSET.values(), ids=UNSET)
+def test_check_doctor_serve_and_admin_agree_about_an_unset_variable(
+    tmp_path: Path, config: dict[str, Any], disabled: str | None
+) -> None:
+    """CFG-3: the variable disables its server or command. Elsewhere, and with --strict, it is an error."""
     file = written(tmp_path, **config)
-    for done in (
-        mcpx(tmp_path, "check", file),
-        mcpx(tmp_path, file, "--strict"),
-        mcpx(tmp_path, file, MCPX_STRICT="true"),
-    ):
+    for words in (["check", file, "--strict"], [file, "--strict"]):
+        done = mcpx(tmp_path, *words)
         assert (done.returncode, done.stdout) == (2, "")
         assert "error: variable NOT_SET_HERE is not set\n  --> mcpx.json:1:" in done.stderr
-    assert "must be one of true, false" in mcpx(tmp_path, file, MCPX_STRICT="maybe").stderr
+    for words in (["check", file], [file]):
+        assert mcpx(tmp_path, *words, MCPX_STRICT="true").returncode == 2
+    checked = mcpx(tmp_path, "check", file, "--json")
+    examined = json.loads(mcpx(tmp_path, "doctor", "--config", file, "--json", MCPX_PORT="0").stdout)["findings"]
+    level = next(each["level"] for each in examined if "NOT_SET_HERE is not set" in each["what"])
+    with Gateway({"mcp_servers": [SERVER]}, admin=True) as gateway:
+        planned = AdminApi(gateway).post("/api/config/plan", {"text": json.dumps(config)})
+        judged = AdminApi(gateway).post("/api/config/validate", {"text": json.dumps(config)})
+    assert judged["ok"] is planned["ok"] is (disabled is not None)
+    if disabled is None:
+        assert (checked.returncode, level) == (2, "error")
+        assert mcpx(tmp_path, file).returncode == 2
+        return
     with Gateway(config) as gateway:
-        assert "server 'asks' is switched off: variable NOT_SET_HERE is not set (" in gateway.stderr()
+        started = gateway.stderr()
+    (warned,) = json.loads(checked.stdout)["warnings"]
+    drafts = [each["message"] for told in (planned, judged) for each in told["problems"]]
+    for text in (warned, started, *drafts):
+        assert f"{disabled!r} is switched off: variable NOT_SET_HERE is not set (" in text
+    assert (checked.returncode, level, len(drafts)) == (0, "warning", 2)
+
+
+def test_a_strict_gateway_refuses_a_draft_with_an_unset_variable(tmp_path: Path) -> None:
+    """CFG-3."""
+    with Gateway({"mcp_servers": [SERVER]}, "--strict", admin=True) as gateway:
+        draft = {"text": json.dumps({"mcp_servers": [SERVER, ASKS]})}
+        assert not AdminApi(gateway).post("/api/config/plan", draft)["ok"]
+
+
+def test_check_says_which_entries_are_disabled(tmp_path: Path) -> None:
+    """CFG-3."""
+    file = written(tmp_path, mcp_servers=[SERVER, ASKS])
+    rows = json.loads(mcpx(tmp_path, "check", file, "--json").stdout)["servers"]
+    assert [(row["name"], row["enabled"]) for row in rows] == [("a", True), ("asks", False)]
+    assert rows[0]["last_error"] is None and rows[1]["last_error"].startswith("variable NOT_SET_HERE is not set (")
+    assert "must be one of true, false" in mcpx(tmp_path, file, MCPX_STRICT="maybe").stderr
 
 
 def test_places_keep_their_whole_path_for_whoever_stands_at_the_root(tmp_path: Path) -> None:

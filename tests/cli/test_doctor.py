@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import socket
 import stat
 import subprocess
@@ -17,7 +18,9 @@ import pytest
 from kit.command import run_command
 from kit.gateway import Gateway
 from kit.until import wait_until
+from mcpx.cli.doctor import gateway as gateway_look
 from mcpx.cli.doctor import programs
+from mcpx.cli.doctor.finding import Case
 from mcpx.front.control import socket_path
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -178,11 +181,27 @@ def test_every_mistake_of_the_config_is_told_with_its_place_and_the_rest_is_look
     assert patient.found("state") and patient.found("client")
 
 
-def test_a_variable_that_is_not_set_is_told_with_where_to_set_it(patient: Patient) -> None:
+def test_a_variable_that_is_not_set_is_a_warning_with_where_to_set_it(patient: Patient) -> None:
+    """CFG-3: as for `check`, which counts it as an error only with --strict."""
     patient.servers(a={**SHOP, "env": {"KEY": "${SHOP_KEY}"}})
-    each = patient.only("config", "error")
-    assert "SHOP_KEY is not set" in each["what"] and f"{patient.config.parent}/.env" in each["fix"]
-    assert not [each for each in patient.found("config", SHOP_KEY="x") if each["level"] != "ok"]
+    each = patient.only("config", "warning")
+    assert "SHOP_KEY is not set" in each["what"] and f"set SHOP_KEY in {patient.config.parent}/.env" in each["fix"]
+    assert each["where"] == "server a"
+    assert patient.only("config", "error", MCPX_STRICT="true")
+    (patient.config.parent / ".env").write_text("SHOP_KEY=x\n")
+    (patient.config.parent / ".env").chmod(0o600)
+    assert not [each for each in patient.found("config") if each["level"] != "ok"]
+
+
+def test_a_file_that_is_not_there_is_told_with_its_name(patient: Patient) -> None:
+    patient.servers(a={**SHOP, "env": {"KEY": "${file:no-such-file}"}})
+    assert patient.only("config", "warning")["fix"] == "create the file no-such-file, or correct its path"
+
+
+def test_the_gateway_in_its_own_file_is_told_as_by_check(patient: Patient) -> None:
+    """CFG-3: `doctor` has the warnings of `check`."""
+    patient.servers(me={"type": "http", "url": "http://localhost:8765/mcp"})
+    assert "it is this gateway itself" in patient.only("config", "warning", MCPX_PORT="8765")["what"]
 
 
 def test_a_secret_that_others_may_read_is_told_with_the_command_that_ends_it(patient: Patient) -> None:
@@ -222,6 +241,96 @@ def test_a_port_that_another_mcpx_has_is_told_so(patient: Patient) -> None:
         assert "by another mcpx" in patient.only("port", "error", MCPX_PORT=str(gateway.port))["what"]
 
 
+def test_the_port_line_recognizes_the_gateway_on_this_config(patient: Patient) -> None:
+    """RUN-4: at the port of the config, and at the one it was started with."""
+    with Gateway({"mcp_servers": []}) as gateway:
+        state = str(gateway.folder / "state")
+        for port in (str(gateway.port), "8765"):
+            words = ("--config", str(gateway.file))
+            each = patient.only("port", "ok", *words, MCPX_STATE_DIR=state, MCPX_PORT=port)
+            assert each["what"] == f"the gateway on this config listens at {gateway.url}"
+
+
+def test_the_port_line_names_the_config_of_another_gateway(patient: Patient) -> None:
+    """RUN-4."""
+    patient.servers(shop=SHOP)
+    with Gateway({"mcp_servers": []}) as gateway:
+        environ = {"MCPX_STATE_DIR": str(gateway.folder / "state"), "MCPX_PORT": str(gateway.port)}
+        each = patient.only("port", "error", "--config", str(patient.config), **environ)
+    assert f"the gateway that runs on {gateway.file}" in each["what"]
+    assert f"mcpx {patient.config} --port 0" in each["fix"]
+
+
+def test_a_taken_port_is_no_problem_for_the_demo(patient: Patient) -> None:
+    """RUN-3: the demo takes another port."""
+    with listening() as port:
+        case = Case(None, None, patient.environ | {"MCPX_PORT": ""}, patient.folder / "state", None, None, port=port)
+        (each,) = gateway_look.port(case)
+    assert (each.level, each.what) == ("ok", "it is taken; the demo takes another")
+
+
+def test_each_problem_is_counted_once(patient: Patient) -> None:
+    """RUN-4: a missing program, also while a gateway runs; a client's file, also in the home folder."""
+    missing = {"name": "gone", "connection": {"type": "stdio", "command": "no-such-npx"}, "max_retries": 0}
+    patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": {"command": "/gone/bin/mcpx"}}})
+    with Gateway({"mcp_servers": [missing]}) as gateway:
+        wait_until(lambda: gateway.control("status")["servers"][0]["status"] == "disconnected")
+        environ = {**patient.environ, "MCPX_STATE_DIR": str(gateway.folder / "state")}
+        ended = run_command(["doctor", "--config", str(gateway.file), "--json"], patient.folder, environ)
+    told = json.loads(ended.stdout)
+    broken = [(each["check"], each["where"]) for each in told["findings"] if each["level"] == "error"]
+    assert broken == [("program", "server gone"), ("client", str(patient.folder / ".cursor" / "mcp.json"))]
+    assert told["broken"] == 2
+
+
+def test_a_config_that_a_running_gateway_refused_is_counted_once(patient: Patient) -> None:
+    """RUN-4."""
+    with Gateway({"mcp_servers": []}) as gateway:
+        gateway.file.write_text('{"mcp_serverz": []}')
+        gateway.control("reload")
+        words = ("--config", str(gateway.file), "--json")
+        told = json.loads(patient.run(*words, MCPX_STATE_DIR=str(gateway.folder / "state")).stdout)
+    assert [each["check"] for each in told["findings"] if each["level"] == "error"] == ["config"]
+
+
+@pytest.mark.parametrize("in_project", [False, True])
+def test_the_fix_of_a_clients_entry_mends_it(patient: Patient, in_project: bool) -> None:
+    """RUN-4: the command changes the file that the finding names, whether it is the user's or the project's."""
+    patient.servers(shop=SHOP)
+    folder = patient.config.parent if in_project else patient.folder
+    file = folder / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"mcpServers": {"mcpx": {"command": "/gone/bin/mcpx"}}}))
+    words = shlex.split(patient.only("client", "error")["fix"])
+    fixed = run_command([*words[1:], "--yes"], patient.config.parent, patient.environ)
+    assert fixed.returncode == 0 and not [each for each in patient.found("client") if each["level"] == "error"]
+
+
+def test_a_fix_names_the_config_that_the_user_named(patient: Patient) -> None:
+    """RUN-4: without it, the command would change another config."""
+    patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": {"command": "/gone/bin/mcpx"}}})
+    other = patient.folder / "other.yaml"
+    other.write_text("mcp_servers: []\n")
+    assert patient.only("client", "error", "--config", str(other))["fix"] == f"mcpx connect cursor --config {other}"
+
+
+def test_a_dead_address_of_a_client_is_started_again_at_its_port(patient: Patient) -> None:
+    """RUN-4."""
+    patient.servers(shop=SHOP)
+    with listening() as port:
+        pass
+    patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": {"url": f"http://127.0.0.1:{port}/mcp"}}})
+    fix = patient.only("client", "error", MCPX_PORT="8765")["fix"]
+    assert fix == f"mcpx {patient.config} --port {port}, or mcpx connect cursor"
+
+
+def test_an_entry_under_another_name_is_to_be_removed_first(patient: Patient) -> None:
+    """RUN-4: `connect` writes the entry under its own name, and leaves others."""
+    file = patient.client(".cursor/mcp.json", {"mcpServers": {"tools": {"command": "/gone/bin/mcpx"}}})
+    fix = patient.only("client", "error")["fix"]
+    assert fix == f"remove the entry 'tools' from {file}, then mcpx connect cursor"
+
+
 def test_a_state_folder_that_cannot_be_used_is_told(patient: Patient) -> None:
     """RUN-6: nothing is lost but comfort, and that is said."""
     patient.servers(shop=SHOP)
@@ -258,9 +367,10 @@ def test_a_running_gateway_says_what_of_it_does_not_work(patient: Patient) -> No
     config = {
         "mcp_servers": [
             {"name": "shop", "connection": SHOP},
-            {"name": "gone", "connection": {"type": "stdio", "command": "no-such-program"}, "max_retries": 0},
+            {"name": "gone", "connection": {"type": "stdio", "command": "false"}, "max_retries": 0},
         ]
     }
+    patient.program("false", "exit 1")
     with Gateway(config) as gateway:
         state = str(gateway.folder / "state")
         wait_until(lambda: [each for each in gateway.control("status")["servers"] if each["status"] == "disconnected"])

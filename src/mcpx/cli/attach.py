@@ -38,7 +38,7 @@ def attached(options: argparse.Namespace, environ: Mapping[str, str]) -> int | N
 
     if not can_be_watched():
         return None
-    strict = options.strict or environ.get("MCPX_STRICT") == "true"
+    strict = how.is_strict(options, environ)
     wanted = gateways.Wanted(
         place=place,
         mode=options.mode or environ.get("MCPX_MODE") or None,

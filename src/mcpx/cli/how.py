@@ -47,6 +47,11 @@ def choice(environ: Mapping[str, str], name: str, allowed: Collection[str]) -> s
     return value or None
 
 
+def is_strict(options: argparse.Namespace, environ: Mapping[str, str]) -> bool:
+    """`--strict`, or MCPX_STRICT: an unset variable of a server or command is an error."""
+    return getattr(options, "strict", False) or choice(environ, "MCPX_STRICT", ("true", "false")) == "true"
+
+
 def alone(options: argparse.Namespace, environ: Mapping[str, str]) -> bool:
     """`--standalone`: no other gateway is looked for, and none is started in the background."""
     return options.standalone or choice(environ, "MCPX_STANDALONE", (*TRUE, *FALSE)) in TRUE

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from mcpx import __version__, app
 from mcpx.cli.commands.serve import LEVELS
-from mcpx.cli.how import by_stdio, choice
+from mcpx.cli.how import by_stdio, choice, is_strict
 from mcpx.config import Config, is_loopback, load, without_itself
 from mcpx.config.load import Texts
 from mcpx.config.locate import config_home, own_file
@@ -57,7 +57,7 @@ def run_options(
     """Combine flags, environment, and configuration. Raises ConfigError."""
     # In the background each client says for itself what it wants to see.
     mode = None if background is not None else options.mode or choice(environ, "MCPX_MODE", SURFACES)
-    strict = options.strict or choice(environ, "MCPX_STRICT", ("true", "false")) == "true"
+    strict = is_strict(options, environ)
     stdio = background is not None or by_stdio(options, environ)
     profile = None if background is not None else options.profile or environ.get("MCPX_PROFILE") or None
 

@@ -5,7 +5,6 @@ Promised: their files are read and never written; nobody is started.
 """
 
 import os
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,9 @@ from mcpx.cli.doctor.gateway import is_mcpx
 from mcpx.cli.running import result_of
 from mcpx.cli.words import counted
 from mcpx.clients import glance
-from mcpx.clients.catalogue import Client, clients, places_here
-from mcpx.config import Config
+from mcpx.clients.catalogue import Client, Place, clients, places_here
+from mcpx.clients.entry import NAME
+from mcpx.config import Config, is_loopback
 from mcpx.config.itself import config_named
 from mcpx.model.call import Caller
 from mcpx.processes.environment import find_program
@@ -32,8 +32,10 @@ class Seen:
 
     client: Client
     file: Path
-    ours: Sequence[Mapping[str, Any]]
-    """Entries that are mcpx."""
+    in_project: bool
+    """Whether it belongs to the project in this folder, and not to the user."""
+    ours: Sequence[tuple[str, Mapping[str, Any]]]
+    """Entries that are mcpx, with their names."""
     others: Sequence[tuple[str, Mapping[str, Any]]]
     """Every other one, with its name."""
 
@@ -52,16 +54,17 @@ def look(case: Case) -> Iterator[Finding]:
     seen = list(_seen(case))
     connected = [each for each in seen if each.ours]
     for each in connected:
-        for entry in each.ours:
-            yield from _works(each, entry, case)
+        for name, entry in each.ours:
+            yield from _works(each, name, entry, case)
     alone = [each for each in seen if not each.ours and each.others]
     for each in alone:
         what = f"{each.client.name} has {counted(len(each.others), 'server')} of its own, and mcpx is not among them"
         new = not all(_is_here(name, entry, case.config) for name, entry in each.others)
-        fix = f"{f'mcpx import {each.client.id}, then ' if new else ''}mcpx connect {each.client.id}"
+        first = f"{case.command('import', each.client.id)}, then " if new else ""
+        fix = first + _connect(each, case)
         yield ok("client", what, str(each.file), fix=fix)
     if not seen:
-        yield ok("client", "no client program has a server yet", fix="mcpx connect")
+        yield ok("client", "no client program has a server yet", fix=case.command("connect"))
     if case.config is not None:
         for client in {each.client.id: each.client for each in connected}.values():
             yield from _limits(client, _shown(case, case.config, client), case.config)
@@ -72,21 +75,24 @@ def _seen(case: Case) -> Iterator[Seen]:
         project = Path.cwd()
     except OSError:
         project = Path("/")
-    known: set[Path] = set()
+    known: set[str] = set()
     for client in clients():
-        files: dict[Path, list[tuple[str, Mapping[str, Any]]]] = {}
+        files: dict[Path, list[Place]] = {}
         for place in places_here(client, project, case.environ):
             for file in place.there():
-                if file in known:
-                    continue
-                tree = glance.read_tree(file, place.format) if place.format != "yaml" else _yaml(file)
-                files.setdefault(file, []).extend(glance.entries_in(tree, place))
-        for file, entries in files.items():
-            known.add(file)
-            ours = [entry for name, entry in entries if glance.is_mcpx(name, entry)]
+                if os.path.realpath(file) not in known:
+                    files.setdefault(file, []).append(place)
+        for file, places in files.items():
+            known.add(os.path.realpath(file))
+            tree = glance.read_tree(file, places[0].format) if places[0].format != "yaml" else _yaml(file)
+            # In the home folder, the file of the user and that of the project may be one file, read by the same keys.
+            by_root = {place.roots: glance.entries_in(tree, place) for place in places}
+            entries = [pair for found in by_root.values() for pair in found]
             if entries:
-                others = [(name, entry) for name, entry in entries if not glance.is_mcpx(name, entry)]
-                yield Seen(client, file, ours, others)
+                ours = [pair for pair in entries if glance.is_mcpx(*pair)]
+                others = [pair for pair in entries if not glance.is_mcpx(*pair)]
+                in_project = all(place.scope == "project" for place in places)
+                yield Seen(client, file, in_project, ours, others)
 
 
 def _yaml(file: Path) -> Any:
@@ -113,19 +119,27 @@ def _url(entry: Mapping[str, Any]) -> str | None:
     return next((entry[key] for key in ("url", "httpUrl", "serverUrl", "uri") if isinstance(entry.get(key), str)), None)
 
 
-def _works(seen: Seen, entry: Mapping[str, Any], case: Case) -> Iterator[Finding]:
+def _connect(seen: Seen, case: Case, entry: str = NAME) -> str:
+    """The command that writes a working entry into this file. `entry`: the name of the present one."""
+    if seen.client.imports_only:
+        return f"edit {seen.file}"
+    words = ["connect", seen.client.id, *(["--project"] if seen.in_project else [])]
+    connect = case.command(*words)
+    # `connect` writes the entry under its usual name, and would leave the other one.
+    return connect if entry == NAME else f"remove the entry {entry!r} from {seen.file}, then {connect}"
+
+
+def _works(seen: Seen, entry_name: str, entry: Mapping[str, Any], case: Case) -> Iterator[Finding]:
     name, file = seen.client.name, str(seen.file)
-    again = f"mcpx connect {seen.client.id}"
+    again = _connect(seen, case, entry_name)
     url = _url(entry)
     if url is not None:
         answers, url = is_mcpx(url), _bare(url)
         if answers:
             yield ok("client", f"{name} has mcpx, and it answers at {url}", file)
         elif answers is None:
-            start = "mcpx" if case.path is None else f"mcpx {shlex.quote(str(case.path))}"
-            yield error(
-                "client", f"{name} looks for mcpx at {url}, and nobody answers there", file, fix=f"{start}, or {again}"
-            )
+            fix = f"{start}, or {again}" if (start := _start_at(url, case)) else again
+            yield error("client", f"{name} looks for mcpx at {url}, and nobody answers there", file, fix=fix)
         else:
             yield error("client", f"{name} looks for mcpx at {url}, and something else answers there", file, fix=again)
         return
@@ -143,6 +157,18 @@ def _works(seen: Seen, entry: Mapping[str, Any], case: Case) -> Iterator[Finding
         yield error("client", what, file, fix=again)
         return
     yield ok("client", f"{name} has mcpx, by {found}", file)
+
+
+def _start_at(url: str, case: Case) -> str | None:
+    """The command that starts a gateway at this address. None if the address is not on this machine."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    if parts.scheme != "http" or not is_loopback(parts.hostname or "") or port is None:
+        return None
+    return case.serve_command(*([] if port == case.port else ["--port", str(port)]))
 
 
 def _bare(url: str) -> str:

@@ -1,15 +1,18 @@
 """The config itself: whether it can be used, what in it is off and why, and who may read its secrets."""
 
 import os
+import re
 import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from mcpx.cli.check import guard_warnings
 from mcpx.cli.doctor.finding import Case, Finding, error, ok, warning
 from mcpx.cli.words import counted
-from mcpx.config import Config, refuse_exposure
+from mcpx.config import Command, Config, Server, refuse_exposure
 from mcpx.config.problems import Refused
+from mcpx.config.tree import shorten
 from mcpx.model.errors import ConfigError
 
 _WIDE = "and others may read it"
@@ -39,22 +42,43 @@ def config(case: Case) -> Iterator[Finding]:
     on = sum(server.enabled for server in servers)
     facts = f"{on} of {counted(len(servers), 'server')} on, {counted(len(commands), 'command')}, mode {loaded.mode}"
     yield ok("config", f"it is good: {facts}", path)
-    yield from _switched_off(loaded, case.path)
-    for line in loaded.warnings:
-        if _WIDE not in line and "is switched off" not in line:
+    disabled = tuple(f"{noun} {shorten(each.name)!r} is switched off: " for noun, each in _disabled(loaded))
+    yield from _switched_off(loaded, case)
+    for line in (*loaded.warnings, *guard_warnings(loaded, case.environ, case.env)):
+        if _WIDE not in line and not line.startswith(disabled):
             yield warning("config", line, path)
     yield from _exposed(case, loaded)
 
 
-def _switched_off(loaded: Config, path: Path) -> Iterator[Finding]:
-    folder = path if path.is_dir() else path.parent
+_NO_VALUE: tuple[tuple[str, str], ...] = (
+    (r"variable (\w+) is not set", "set {name} in {env_file}, or in the environment in which mcpx starts"),
+    (r"the keyring has no secret '([^']+)'", "mcpx secret set {name}"),
+    (r"file '([^']+)' ", "create the file {name}, or correct its path"),
+)
+"""Reasons that `config.environment` gives for an entry without a value, and the fix for each."""
+
+
+def _disabled(loaded: Config) -> Iterator[tuple[str, Server | Command]]:
+    """The entries that a value disables which cannot be looked up, each with its noun."""
     for noun, entries in (("server", loaded.mcp_servers), ("command", loaded.commands)):
         for each in entries:
             if each.switched_off is not None:
-                fix = f"set it in {folder / '.env'}, or where mcpx is started"
-                if "keyring" in each.switched_off:
-                    fix = "mcpx secret set NAME"
-                yield error("config", f"it is switched off: {each.switched_off}", f"{noun} {each.name}", fix=fix)
+                yield noun, each
+
+
+def _switched_off(loaded: Config, case: Case) -> Iterator[Finding]:
+    """Warnings, as for `check` and `serve`: the other entries work."""
+    for noun, each in _disabled(loaded):
+        reason = each.switched_off or ""
+        yield warning("config", f"it is switched off: {reason}", f"{noun} {each.name}", fix=_fix_of(reason, case))
+
+
+def _fix_of(reason: str, case: Case) -> str:
+    folder = Path() if case.path is None else case.path if case.path.is_dir() else case.path.parent
+    for pattern, fix in _NO_VALUE:
+        if found := re.search(pattern, reason):
+            return fix.format(name=found[1], env_file=folder / ".env")
+    return f"{case.command('check')} shows the line"
 
 
 def _exposed(case: Case, loaded: Config) -> Iterator[Finding]:

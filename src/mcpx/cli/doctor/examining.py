@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from mcpx.cli import codes, where
+from mcpx.cli.check import load_as_served
 from mcpx.cli.doctor import clients, config, gateway, programs, server
 from mcpx.cli.doctor.finding import Case, Finding, Level, warning
 from mcpx.cli.running import result_of
@@ -20,7 +21,7 @@ from mcpx.cli.serve import address
 from mcpx.cli.state import state_folder
 from mcpx.cli.terminal import Style, Waiting, plain, print_json, styled
 from mcpx.cli.words import counted
-from mcpx.config import Config, load
+from mcpx.config import Config
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
 from mcpx.model.redaction import Redactor
@@ -80,7 +81,7 @@ def _case(options: argparse.Namespace, note: Callable[[Finding], None]) -> Case:
     try:
         if (named := where.found(options)) is not None:
             path = Path(os.path.abspath(named))
-            loaded = load(path, environ, env)
+            loaded = load_as_served(path, options, environ)
     except ConfigError as problem:
         for each in config.mistakes(problem):
             note(each)
@@ -91,7 +92,13 @@ def _case(options: argparse.Namespace, note: Callable[[Finding], None]) -> Case:
         for each in config.mistakes(problem):
             note(each)
     status = None if path is None else result_of(_status(state, path, env))
-    return Case(path, loaded, environ, state, env, status, host, port)
+    return Case(path, loaded, environ, state, env, status, host, port, _target(options))
+
+
+def _target(options: argparse.Namespace) -> tuple[str, ...]:
+    named = where.named(options)
+    config = () if named is None else ("--config", named)
+    return config if not options.env else (*config, "--env", options.env)
 
 
 async def _status(state: Path, path: Path, env: str | None) -> Json | None:

@@ -1,5 +1,6 @@
 """One thing that was looked at: how it is, where, and what to do about it."""
 
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -42,6 +43,18 @@ class Case:
     """What the gateway that runs on this config says of itself; None: none does."""
     host: str = "127.0.0.1"
     port: int = 8000
+    target: tuple[str, ...] = ()
+    """Options that name this configuration in another command: `--config` and `--env`, as the user wrote them."""
+
+    def command(self, *words: str) -> str:
+        """A command line about the same configuration, for a shell."""
+        return shlex.join(["mcpx", *words, *self.target])
+
+    def serve_command(self, *words: str) -> str:
+        """A command line that starts a gateway on the same configuration."""
+        config = [] if self.path is None else [str(self.path)]
+        env = [] if self.env is None else ["--env", self.env]
+        return shlex.join(["mcpx", *config, *env, *words])
 
 
 def ok(check: str, what: str, where: str = "", *, fix: str = "") -> Finding:

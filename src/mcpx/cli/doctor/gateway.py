@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import socket
+import ssl
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,15 +16,19 @@ from urllib.parse import urlsplit
 
 from mcpx import __version__
 from mcpx.cli.doctor.finding import Case, Finding, error, ok, warning
+from mcpx.cli.doctor.programs import has_program
+from mcpx.cli.running import result_of
 from mcpx.cli.servers import UP
 from mcpx.cli.words import counted
 from mcpx.core.causes import cause_of
-from mcpx.front.control import socket_path
-from mcpx.model.call import as_object
+from mcpx.front.control import ask, socket_path
+from mcpx.model.call import Json, as_object
 from mcpx.wire.folders import require_private
 
 PATIENCE = 2.0
 """Seconds somebody who listens may take to say who it is."""
+MAX_GATEWAYS = 20
+"""Control sockets that are tried."""
 
 
 def state(case: Case) -> Iterator[Finding]:
@@ -66,9 +71,9 @@ def running(case: Case) -> Iterator[Finding]:
         file = socket_path(case.state, case.path, case.env)
         if _is_socket(file):
             what = "a gateway ran on this config and left its socket; nobody answers there"
-            yield warning("gateway", what, str(file), fix=f"start it again: mcpx {shlex.quote(str(case.path))}")
+            yield warning("gateway", what, str(file), fix=f"start it again: {case.serve_command()}")
         else:
-            yield ok("gateway", "none runs on this config", fix=f"mcpx {shlex.quote(str(case.path))}")
+            yield ok("gateway", "none runs on this config", fix=case.serve_command())
         return
     told = case.status
     url, version = told.get("url"), told.get("version")
@@ -82,9 +87,11 @@ def running(case: Case) -> Iterator[Finding]:
     if reload and not reload.get("ok"):
         problems = cast("list[object]", reload.get("problems") or [reload.get("error")])
         first = str(problems[0]).removeprefix("error: ").partition("\n")[0] if problems else ""
-        yield error(
-            "gateway", f"it refused the config as it stands, and runs on the one before: {first}", fix="mcpx check"
-        )
+        what = "it refused the present config and still runs on the previous one"
+        if case.config is None:  # The config findings have the errors.
+            yield ok("gateway", what)
+        else:
+            yield error("gateway", f"{what}: {first}", fix=f"{case.command('check')}, then {case.command('reload')}")
     for server in found:
         yield from _down(case, server)
 
@@ -95,11 +102,14 @@ def _down(case: Case, told: dict[str, Any]) -> Iterator[Finding]:
         return
     problem = str(told.get("last_error") or state).removeprefix(f"{name}: ")
     known = next((each for each in (case.config.mcp_servers if case.config else ()) if each.name == name), None)
+    if known is not None and not has_program(known, case.environ):
+        return  # `programs` reports it.
     cause = None if known is None else cause_of(known, problem, (), case.environ)
     if state == "needs_auth":
-        yield error("server", "somebody has to sign in", f"server {name}", fix=f"mcpx auth login {shlex.quote(name)}")
+        fix = case.command("auth", "login", name)
+        yield error("server", "somebody has to sign in", f"server {name}", fix=fix)
         return
-    look = f"mcpx doctor {shlex.quote(name)}"
+    look = case.command("doctor", name)
     what = f"it is {state}: {problem}" + (f" ({cause.cause.rstrip('.')})" if cause else "")
     yield error("server", what, f"server {name}", fix=f"{cause.fix}; {look}" if cause else look)
 
@@ -112,9 +122,12 @@ def _is_socket(file: Path) -> bool:
 
 
 def port(case: Case) -> Iterator[Finding]:
-    """Whether the port that clients are to come to is free, or ours."""
+    """Whether the port for clients is free, or the gateway on this config has it."""
     url = None if case.status is None else case.status.get("url")
-    if case.port == 0 or (isinstance(url, str) and f":{case.port}/" in url):
+    if isinstance(url, str):
+        yield ok("port", f"the gateway on this config listens at {url}")
+        return
+    if case.port == 0:
         return
     where = f"{case.host}:{case.port}"
     problem = _taken(case.host, case.port)
@@ -125,14 +138,37 @@ def port(case: Case) -> Iterator[Finding]:
         yield error("port", f"{case.host} is no address of this machine", where, fix="correct server.host")
         return
     if problem.errno == errno.EACCES:
-        yield error("port", f"port {case.port} needs more rights than you have", where, fix="mcpx --port 8000")
+        fix = case.serve_command("--port", "8000")
+        yield error("port", f"port {case.port} needs more rights than you have", where, fix=fix)
         return
-    by = "by another mcpx" if is_mcpx(f"http://{_dialled(case.host)}:{case.port}/mcp") else "by another program"
+    if case.path is None and not case.environ.get("MCPX_PORT"):
+        yield ok("port", "it is taken; the demo takes another", where)
+        return
+    what = f"it is taken by {_who_listens(case)}"
+    other = case.serve_command("--port", "0")
+    fix = f"end that one, or take another port: {other}, or server.port in the config"
+    yield error("port", what, where, fix=fix)
+
+
+def _who_listens(case: Case) -> str:
+    """Which gateway or program has the port, as far as this user can see."""
+    gateway = result_of(_gateway_at(case))
+    if gateway is not None:
+        return f"the gateway that runs on {gateway.get('config')} (process {gateway.get('pid')})"
+    where = f"{_dialled(case.host)}:{case.port}/mcp"
+    by = "another mcpx" if is_mcpx(f"http://{where}") or is_mcpx(f"https://{where}") else "another program"
     who = _holder(case.port)
-    what = f"it is taken {by}{f' ({who})' if who else ''}"
-    yield error(
-        "port", what, where, fix="end that one, or take another port: mcpx --port 0, or server.port in the config"
-    )
+    return f"{by} ({who})" if who else by
+
+
+async def _gateway_at(case: Case) -> Json | None:
+    """The status of this user's gateway that listens on the port of this config."""
+    for socket_file in sorted(case.state.glob("control/*.sock"))[:MAX_GATEWAYS]:
+        status = await ask(socket_file, "status", PATIENCE / 2)
+        url = None if status is None else status.get("url")
+        if isinstance(url, str) and urlsplit(url).port == case.port:
+            return status
+    return None
 
 
 def _taken(host: str, port: int) -> OSError | None:
@@ -157,8 +193,7 @@ def is_mcpx(url: str) -> bool | None:
     """Whether a gateway answers at an address; None: nobody does."""
     try:
         parts = urlsplit(url)
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=PATIENCE)
+        connection = _connection(parts.scheme, parts.hostname or "", parts.port)
         try:
             connection.request("GET", "/health", headers={"Accept": "application/json"})
             answer = connection.getresponse()
@@ -168,6 +203,16 @@ def is_mcpx(url: str) -> bool | None:
     except (OSError, http.client.HTTPException, ValueError) as problem:
         return None if isinstance(problem, OSError) else False
     return isinstance(told, dict) and "status" in told
+
+
+def _connection(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
+    if scheme != "https":
+        return http.client.HTTPConnection(host, port, timeout=PATIENCE)
+    # Only whether a gateway answers is of interest, and its certificate is often self-signed.
+    unverified = ssl.create_default_context()
+    unverified.check_hostname = False
+    unverified.verify_mode = ssl.CERT_NONE
+    return http.client.HTTPSConnection(host, port, timeout=PATIENCE, context=unverified)
 
 
 def _holder(port: int) -> str | None:

@@ -61,6 +61,18 @@ def programs(case: Case) -> Iterator[Finding]:
             yield _not_on_desktop(command, path, names, desktop)
 
 
+def has_program(server: Server, environ: Mapping[str, str]) -> bool:
+    """Whether the program of a stdio server is found in this environment; True for other servers."""
+    spec = server.connection
+    if not isinstance(spec, Stdio):
+        return True
+    try:
+        find_program(spec.command, child_environment(environ, spec.env, spec.inherit_env), spec.cwd)
+    except OSError:
+        return False
+    return True
+
+
 def _whose(names: list[str]) -> str:
     more = f" and {len(names) - 4} more" if len(names) > 4 else ""
     return f"{'server' if len(names) == 1 else 'servers'} {', '.join(names[:4])}{more}"
@@ -163,6 +175,8 @@ def node(case: Case) -> Iterator[Finding]:
     for server in case.config.mcp_servers if case.config is not None else ():
         spec = server.connection
         if server.enabled and isinstance(spec, Stdio) and os.path.basename(spec.command) in _OF_NODE:
+            if not has_program(server, case.environ):
+                continue  # `programs` reports it.
             env = child_environment(case.environ, spec.env, spec.inherit_env)
             # npx takes the node that lies beside it, if there is one.
             beside = os.path.join(os.path.dirname(spec.command), "node") if os.path.dirname(spec.command) else "node"
