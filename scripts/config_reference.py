@@ -35,9 +35,9 @@ One file, YAML or JSON (comments and trailing commas are fine). `mcpx check FILE
 **Variables.** `${VAR}`, `${VAR:-default}`, `${env:VAR}` and `${file:path}` in any value; `$$` is a literal `$`. A
 `.env` file beside the config is read, the process environment wins over it. What cannot be had (an unset variable
 without a default, a file that is not there) is never passed on as it stands: it switches off the server or command it
-stands in, with a warning that names variable and place, and the rest runs. `mcpx check` and `mcpx doctor` report the same
-warning, and so does the admin API for a draft. With `--strict` (of `mcpx` and of `mcpx check`) or `MCPX_STRICT=true`, it is
-an error. Elsewhere, and in a name, it is always one. The variables of a disabled server or command are not looked up.
+stands in, with a warning that names variable and place, and the rest runs. `mcpx check`, `mcpx doctor`, and the admin
+API (for a draft) report the same warning. With `--strict` (`mcpx`, `mcpx check`) or `MCPX_STRICT=true`, it is an
+error. Elsewhere, and in a name, it is always one. The variables of a disabled server or command are not looked up.
 
 **Several files.** A folder in the place of a file: its `*.yaml`, `*.yml` and `*.json` files are one configuration, in
 the order of their names; hidden files are left out. Lists of servers, commands, auth configs and profiles are joined,
