@@ -1012,7 +1012,7 @@ def test_a_server_that_is_down_degrades_health_and_leaves_us_ready() -> None:
 
 
 def test_while_it_ends_it_is_not_ready_and_calls_in_flight_finish(tmp_path: Path) -> None:
-    """LIF-8: 503 on /ready, so that nobody new is sent here; every front gets its answers."""
+    """LIF-8: `/ready` answers 404, so that a load balancer sends no new requests. All transports deliver results."""
     record = tmp_path / "record"
     with GatewayProcess({"mcp_servers": [odd_server("odd", record)]}) as gateway, contextlib.ExitStack() as stack:
         port = gateway.port
@@ -1035,7 +1035,7 @@ def test_while_it_ends_it_is_not_ready_and_calls_in_flight_finish(tmp_path: Path
         opened.send(json.dumps(request("tools/call", call)))
         wait_until(lambda: len(running(record, "sleep")) == 4)
         gateway.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: fetch(port, "/ready").status == 503)
+        wait_until(lambda: fetch(port, "/ready").status == 404)
         ended = ear.event()
         assert ended is not None and ended["data"]["result"]["_meta"][META + "subscriptionId"] == "ear"
         assert text_of(older.reply().message) == "slept"

@@ -4,22 +4,30 @@ against the program; HAProxy reads and runs its file in front of three real repl
 Not tried here: what an engine or a cluster makes of the files, and the images that others publish.
 """
 
+import csv
+import http.client
 import json
 import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
+from kit.client import post
 from kit.http_client import fetch
+from kit.messages import initialize_request, modern_headers, modern_request, notification, request
 from kit.process import START, Child
 from kit.replicas import RedisServer, Replicas, free_port, program, reaches
 from kit.servers import raw_server
@@ -174,8 +182,23 @@ def test_haproxy_takes_its_file() -> None:
     assert warned == []  # the names are those of containers
 
 
+class Deployed(NamedTuple):
+    replicas: Replicas
+    port: int
+    stats: int
+    """The port of HAProxy's statistics."""
+
+    def servers_up(self) -> int:
+        """The number of replicas that HAProxy sends new requests to."""
+        rows = csv.DictReader(fetch(self.stats, "/;csv").text.splitlines())
+        return sum(row["svname"].startswith("mcpx-") and row["status"] == "UP" for row in rows)
+
+    def wait_until_complete(self) -> None:
+        wait_until(lambda: self.servers_up() == len(self.replicas), what="HAProxy uses all replicas")
+
+
 @pytest.fixture(scope="module")
-def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Replicas, int]]:
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     """Three replicas on the example's configuration, and the port of HAProxy on the example's file; addresses, servers,
     the store and how much a client may call are those of the test."""
     tree = yaml.safe_load(filled_in(text(COMPOSE / "mcpx.yaml")))
@@ -193,10 +216,12 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Replica
         for number, replica in enumerate(replicas, 1):
             written = written.replace(f"mcpx-{number}:8000", f"127.0.0.1:{replica.port}")
         assert ":8000" not in re.sub(r"(?m)#.*$", "", written)
+        stats = free_port()
+        written += f"\nfrontend stats\n    bind 127.0.0.1:{stats}\n    stats enable\n    stats uri /\n"
         file.write_text(written, encoding="utf-8")
         with Child([program("haproxy"), "-db", "-f", str(file)]) as child:
             wait_until(lambda: reaches(port), what=f"haproxy listens: {child.stderr.text}", seconds=START)
-            yield replicas, port
+            yield Deployed(replicas, port, stats)
 
 
 TEAM = ("Authorization", f"Bearer {TOKENS['MCPX_TEAM_TOKEN']}")
@@ -236,10 +261,10 @@ def figures(port: int, name: str) -> float:
 
 
 def test_calls_go_to_all_replicas_in_turn_and_strangers_and_figures_stay_outside(
-    deployed: tuple[Replicas, int],
+    deployed: Deployed,
 ) -> None:
     """SCA-1, SEC-1: through the file as it is shipped."""
-    replicas, port = deployed
+    replicas, port, _ = deployed
     wait_until(lambda: called(port, "first", TEAM) == 200, what="a call gets through")
     before = [figures(replica.port, "mcpx_calls_total") for replica in replicas]
     assert Counter(called(port, f"call {n}", TEAM) for n in range(30)) == {200: 30}
@@ -251,9 +276,9 @@ def test_calls_go_to_all_replicas_in_turn_and_strangers_and_figures_stay_outside
     assert called(port, "rebound", TEAM, ("Host", "evil.example")) == 421
 
 
-def test_a_client_cannot_say_where_it_comes_from(deployed: tuple[Replicas, int]) -> None:
+def test_a_client_cannot_say_where_it_comes_from(deployed: Deployed) -> None:
     """SEC-1: what it claims is replaced by what the load balancer saw; a foreign host in a header opens nothing."""
-    replicas, port = deployed
+    replicas, port, _ = deployed
     wait_until(lambda: called(port, "before", TEAM) == 200, what="a call gets through")
     claims = [("X-Forwarded-For", CLAIMED), ("X-Forwarded-Host", "evil.example"), ("Forwarded", f"for={CLAIMED}")]
     assert called(port, "claimed", TEAM, *claims) == 200
@@ -266,17 +291,101 @@ def test_a_client_cannot_say_where_it_comes_from(deployed: tuple[Replicas, int])
     assert CLAIMED not in trails()
 
 
-def test_a_replica_that_ends_costs_no_call(deployed: tuple[Replicas, int]) -> None:
-    """SCA-3: it says that it is leaving before it does, and HAProxy minds it."""
-    replicas, port = deployed
-    wait_until(lambda: called(port, "there", TEAM) == 200, what="a call gets through")
-    last = replicas[2]
-    last.process.terminate()
-    statuses: list[int] = []
-    while last.process.poll() is None:
-        statuses.append(called(port, f"meanwhile {len(statuses)}", TEAM))
-    statuses += [called(port, f"after {n}", TEAM) for n in range(20)]
-    assert set(statuses) == {200} and len(statuses) > 20
+@dataclass
+class Load:
+    """Threads that call a tool through the load balancer until `stop` is set."""
+
+    port: int
+    arguments: Json
+    outcomes: list[tuple[int, float, str]] = field(default_factory=list[tuple[int, float, str]])
+    """The client of each call, when the call ended, and its HTTP status, JSON-RPC error, or exception."""
+    stop: threading.Event = field(default_factory=threading.Event)
+    threads: list[threading.Thread] = field(default_factory=list[threading.Thread])
+
+    def start(self, clients: int) -> None:
+        """Half of the clients have a session, and half are modern clients."""
+        for number in range(clients):
+            session = opened_session(self.port) if number % 2 else None
+            self.threads.append(threading.Thread(target=self._run, args=(number, session), daemon=True))
+        for thread in self.threads:
+            thread.start()
+
+    def _run(self, number: int, session: str | None) -> None:
+        while not self.stop.is_set():
+            try:
+                outcome = str(slept(self.port, self.arguments, session))
+            except (OSError, http.client.HTTPException) as error:
+                outcome = type(error).__name__
+            self.outcomes.append((number, time.monotonic(), outcome))
+
+    def wait(self, seconds: float) -> int:
+        """The number of threads whose call has not ended after `seconds`."""
+        deadline = time.monotonic() + seconds
+        for thread in self.threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return sum(thread.is_alive() for thread in self.threads)
+
+
+def opened_session(port: int) -> str:
+    found = post(port, initialize_request(), dict([TEAM])).get("mcp-session-id")
+    assert found is not None
+    assert post(port, notification("notifications/initialized"), dict([TEAM, ("Mcp-Session-Id", found)])).status == 202
+    return found
+
+
+def slept(port: int, arguments: Json, session: str | None) -> int | str:
+    params: Json = {"name": "one_sleep", "arguments": arguments}
+    if session is not None:
+        reply = post(port, request("tools/call", params), dict([TEAM, ("Mcp-Session-Id", session)]))
+    else:
+        message = modern_request("tools/call", params)
+        reply = post(port, message, dict([*modern_headers(message).items(), TEAM]))
+    if reply.status != 200 or "result" in reply.message:
+        return reply.status
+    return f"error {reply.message['error']['code']}"
+
+
+def test_a_rolling_restart_cuts_no_call(deployed: Deployed) -> None:
+    """SCA-2, SCA-3: through the shipped file, with calls of one second in flight all the time."""
+    replicas, port, _ = deployed
+    load = Load(port, {"seconds": 1})
+    load.start(8)
+    for number in range(len(replicas)):
+        deployed.wait_until_complete()
+        replicas.restart(number)
+    load.stop.set()
+    assert load.wait(10) == 0
+    assert len(load.outcomes) > 50
+    assert {outcome for _, _, outcome in load.outcomes} == {"200"}
+
+
+def test_a_frozen_replica_leaves_no_call_hanging(deployed: Deployed) -> None:
+    """SCA-4: HAProxy closes the connections to a replica within 8 seconds after SIGSTOP.
+
+    The sessions of this replica continue on other replicas.
+    """
+    replicas, port, _ = deployed
+    deployed.wait_until_complete()
+    load = Load(port, {"seconds": 0.5})
+    load.start(12)
+    frozen = replicas[1].process
+    wait_until(lambda: len(load.outcomes) >= len(load.threads), what="each client has made a call")
+    frozen.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+
+    def outcomes_after(seconds: float) -> dict[int, str]:
+        """By client."""
+        return {client: outcome for client, ended, outcome in load.outcomes if ended > began + seconds}
+
+    try:
+        wait_until(lambda: time.monotonic() > began + 8, what="8 seconds have passed")
+        wait_until(lambda: len(outcomes_after(8)) == len(load.threads), 3, "no call hangs")
+        assert set(outcomes_after(8).values()) == {"200"}
+        assert {outcome for _, ended, outcome in load.outcomes if ended < began} == {"200"}
+    finally:
+        load.stop.set()
+        frozen.send_signal(signal.SIGCONT)
+    assert load.wait(10) == 0
 
 
 # Figures -------------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def test_a_killed_replica_costs_the_calls_it_ran_and_nothing_else(tmp_path: Path
 
 
 def test_a_gateway_that_drains_says_so_first_and_serves_on(tmp_path: Path) -> None:
-    """SCA-2: with `server.drain`, also without a store: `/ready` turns 503 while requests are still answered."""
+    """SCA-2: with `server.drain`, also without a store: `/ready` answers 404 while requests are still served."""
     config = {"mcp_servers": [journal(tmp_path / "journal")], "server": {"drain": 2}}
 
     async def run(gateway: GatewayProcess) -> None:

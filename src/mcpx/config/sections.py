@@ -172,8 +172,8 @@ class FrontServer:
     replica: Replica | None = None
     """Where other replicas reach this one; absent: where it reaches the store from, at any free port."""
     drain: Pause | None = None
-    """Seconds it goes on serving after it was told to end, with `/ready` answering 503, so that a load balancer
-    notices; absent: 5 with a store, else none."""
+    """Seconds for which the gateway keeps serving after SIGTERM. `/ready` answers 404 from then on, and the load
+    balancer sends no new requests. The default is 5 with a store and 0 without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

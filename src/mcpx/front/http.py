@@ -353,8 +353,8 @@ class HttpFront:
             exchange.reply(405, b"", None, [("allow", "GET, HEAD")])
             return
         if path == "/ready":
-            ready = not self._ending and not self._waits
-            exchange.reply(200 if ready else 503, b'{"ready":%s}' % (b"true" if ready else b"false"))
+            status = self._readiness()
+            exchange.reply(status, b'{"ready":%s}' % (b"true" if status == 200 else b"false"))
             return
         seen_by = Caller() if visitor is None else Caller(visitor.principal, visitor.profile, visitor.address)
         health: Mapping[str, object] = self._dispatcher.gateway.health(None if visitor is None else seen_by)
@@ -364,6 +364,13 @@ class HttpFront:
             whole = {} if self._neighbours is None or seen_by.profile is not None else self._neighbours.describe()
             health = {"status": health["status"], "version": __version__, "servers": health["servers"], **whole}
         exchange.reply(200, codec.dump(health))
+
+    def _readiness(self) -> int:
+        """The HTTP status of `/ready`."""
+        # 404 and not 503 while draining: with `http-check disable-on-404`, HAProxy then lets open requests finish.
+        if self._ending:
+            return 404
+        return 503 if self._waits else 200
 
     def counts(self) -> Mapping[str, int]:
         """Sessions of clients that have one, by transport."""
