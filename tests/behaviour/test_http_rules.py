@@ -47,14 +47,14 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def gateway(record: Path) -> Iterator[Gateway]:
+def gateway(record: Path) -> Iterator[GatewayProcess]:
     with GatewayProcess({"mcp_servers": [raw_server("good"), odd_server("odd", record)]}) as running:
         wait_until_settled(running.port)
         yield running
 
 
 @pytest.fixture(scope="module")
-def port(gateway: Gateway) -> int:
+def port(gateway: GatewayProcess) -> int:
     return gateway.port
 
 
