@@ -256,6 +256,7 @@ def test_print_shows_what_to_paste_and_writes_nothing(ada: CursorUser) -> None:
     [
         (("curser",), "did you mean cursor?"),
         (("roo", "--yes"), "no longer maintained"),
+        (("roo", "--print"), "Kilo Code and Cline have taken its place"),
         (("jetbrains", "--yes"), "--print shows what to paste"),
         (("claude-desktop", "--transport", "http", "--yes"), "takes no servers over HTTP"),
         (("cursor", "--profile", "nobody", "--yes"), "there is no profile 'nobody'; there is work"),

@@ -9,6 +9,7 @@ from typing import get_args
 
 import pytest
 
+from mcpx.cli import failing
 from mcpx.config import load
 from mcpx.model import errors
 from mcpx.upstreams.life import State
@@ -87,6 +88,17 @@ def test_every_example_for_a_client_is_json(page: str) -> None:
     examples = re.findall(r"^```json\n(.*?)^```", read(page), re.MULTILINE | re.DOTALL)
     examples += re.findall(r"`(\{\"(?:mcpServers|servers)\".*?\}\}\})`", read(page), re.DOTALL)
     assert len(examples) >= 3 and all("mcpx" in str(json.loads(example)) for example in examples)
+
+
+def test_the_errors_page_lists_all_codes_of_json_errors() -> None:
+    sources = "".join(file.read_text("utf-8") for file in (ROOT / "src" / "mcpx" / "cli").rglob("*.py"))
+    printed = {"mistake", "failed", *re.findall(r"failing\.tell\(\s*\"(\w+)\"", sources)}
+    printed |= {code for code, _ in failing.KINDS.values()}
+    table = read("docs", "errors.md").partition("| code | exit code |")[2].partition("\n\n")[0]
+    first_cells = [row.split("|")[1] for row in table.splitlines()[2:]]
+    documented = {code for cell in first_cells for code in re.findall(r"`(\w+)`", cell)}
+    assert printed - documented == set()
+    assert {"not_found", "server_down", "needs_sign_in"} <= documented
 
 
 @pytest.mark.parametrize("page", ["troubleshooting.md", "troubleshooting.zh-CN.md"])

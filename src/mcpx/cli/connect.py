@@ -38,6 +38,9 @@ def connect(options: argparse.Namespace) -> int:
     wanted = named(options.clients)
     if not wanted and not options.all:
         return list_clients(options, "mcpx connect")
+    for known in wanted:
+        if known.imports_only:
+            raise ConfigError([f"error: mcpx does not connect {known.name}: {known.imports_only}"])
     gateway = _gateway(options)
     if options.print:
         return _print(options, wanted or [each for each in clients() if not each.imports_only], gateway)
@@ -122,8 +125,6 @@ def _transport(known: Client, gateway: _Gateway) -> tuple[Transport, str]:
 
 
 def _refuse_impossible(known: Client, options: argparse.Namespace) -> None:
-    if known.imports_only:
-        raise ConfigError([f"error: nothing is written into {known.name}: {known.imports_only}"])
     if options.transport == "http" and not known.http:
         raise ConfigError([f"error: {known.name} cannot be connected over HTTP: {known.why}; leave --transport out"])
     scopes = {spec.scope for spec in known.specs if not spec.reads}

@@ -17,7 +17,7 @@ from mcpx.model.errors import (
     RpcError,
 )
 
-_KINDS = {
+KINDS = {
     DENIED: ("denied", WAITS),
     NEEDS_APPROVAL: ("needs_approval", WAITS),
     OVERLOADED: ("overloaded", FAILED),
@@ -29,7 +29,7 @@ _KINDS = {
 
 def failed(error: RpcError, servers: Sequence[Json], server: str, as_json: bool) -> int:
     """Of a request that has no result."""
-    word, code = _KINDS.get(error.code, ("failed", FAILED))
+    word, code = KINDS.get(error.code, ("failed", FAILED))
     message = error.message
     state = next((each.get("status") for each in servers if each.get("name") == server), None)
     if word == "server_down" and state == "needs_auth":
