@@ -610,15 +610,48 @@ def test_a_reply_that_is_none_is_garbage(body: bytes) -> None:
     run(main())
 
 
-def test_a_page_for_people_is_told_as_one() -> None:
-    """SRC-8: the address of a web site in the place of an endpoint."""
+KEY = "sekret-1234567-sekret"
+UNEXPECTED: list[tuple[bytes, str, str]] = [
+    (b"<!doctype html><title>Hi</title>", "text/html; charset=utf-8", "text/html {}. The body began: <!doctype html><"),
+    (b"", "", "no content type {}. The body was empty."),
+    (b'{"ok": true}', "", 'no content type {}. The body began: {"ok": true}'),
+    (b"a\x1b[31m\nb", "text/plain", "text/plain {}. The body began: a [31m b"),
+    (b"key " + KEY.encode() + b" ghp_0123456789abcdefghij0123", "text/plain", "began: key *** ***"),
+    (b"x" * 190 + KEY.encode() + b"y" * 100, "text/plain", "x" * 20 + "***" + "yyyyyyy…"),
+    ("é".encode() * 300, "text/plain", "é" * 100 + "…"),
+]
+
+
+@pytest.mark.parametrize(("body", "kind", "told"), UNEXPECTED)
+def test_an_unexpected_answer_is_told_with_its_status_type_and_first_bytes(body: bytes, kind: str, told: str) -> None:
+    """SRC-8: the address of a web site in the place of an endpoint. Secrets of the request are not repeated."""
+    told = told.replace("{}", "instead of a JSON-RPC response; check its URL")
 
     async def main() -> None:
-        page = b"<!doctype html><title>Welcome</title>"
-        async with Talking(Site(m=lambda exchange, _: exchange.reply(200, page, "text/html; charset=utf-8"))) as on:
-            with pytest.raises(Unavailable, match=r"^srv: answered with HTML") as caught:
+        site = Site(m=lambda exchange, _: exchange.reply(200, body, kind))
+        async with Talking(site, headers={"authorization": KEY}) as on:
+            with pytest.raises(Unavailable, match=r"^srv: answered with HTTP 200 and ") as caught:
                 await on.ask()
             assert caught.value.code == SERVER_GARBAGE
+            assert told in str(caught.value) and KEY[:8] not in str(caught.value)
+
+    run(main())
+
+
+def test_a_stream_that_carries_no_message_is_told_with_its_first_bytes() -> None:
+    """SRC-8."""
+
+    async def main() -> None:
+        def page(exchange: Exchange, _: Json) -> None:
+            exchange.stream(200, [("content-type", "text/event-stream")])
+            exchange.write(b"data: Service unavailable\n\n")
+            exchange.end()
+
+        async with Talking(Site(m=page)) as on:
+            with pytest.raises(Unavailable, match="ended before the result; it answered with HTTP 200") as caught:
+                await on.ask()
+            assert "text/event-stream instead of a JSON-RPC response" in str(caught.value)
+            assert str(caught.value).endswith("The body began: Service unavailable")
 
     run(main())
 

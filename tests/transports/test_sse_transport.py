@@ -485,7 +485,8 @@ def test_what_is_no_event_stream_is_not_read_for_ever() -> None:
 
         site = Site()
         site.on_get = page
-        with pytest.raises(Unavailable, match="HTTP 200 where an event stream was expected"):
+        told = r"HTTP 200 and text/html instead of an event stream; check its URL\. The body began: xxx"
+        with pytest.raises(Unavailable, match=told):
             async with Talking(site):
                 pass
         await hung_up.wait()

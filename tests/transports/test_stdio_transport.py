@@ -33,10 +33,10 @@ READY = "import sys; out = sys.stdout.buffer; first = sys.stdin.readline()\n"
 ANSWERS = 'out.write(b\'{"jsonrpc":"2.0","id":1,"result":{}}\\n\'); out.flush()\n'
 
 
-async def flooded(program: str, limit: int = 100_000) -> tuple[Any, list[str]]:
+async def flooded(program: str, limit: int = 100_000, **env: str) -> tuple[Any, list[str]]:
     """What a first and a second request of a server with this program get."""
     owner = Owner()
-    spec = Stdio(command=sys.executable, args=("-I", "-S", "-c", READY + program))
+    spec = Stdio(command=sys.executable, args=("-I", "-S", "-c", READY + program), env=env)
     talk: Conversation = await spec.open(Dial("srv", owner, 5.0, limit, {}, {}))
     try:
         with pytest.raises(Unavailable, match=r"^srv: ") as caught:
@@ -124,3 +124,12 @@ def test_last_words_are_read_though_they_are_many() -> None:
         await process.end_all()
 
     run(main())
+
+
+def test_an_answer_that_is_not_json_is_told_with_its_first_bytes() -> None:
+    """SRC-8: without the secrets of its environment."""
+    line = r'{"jsonrpc": "2.0", "id": 2, "result": sekret-1234567}'
+    program = ANSWERS + f"out.write({(line + chr(10)).encode()!r}); out.flush()"
+    error, _ = run(flooded(program, API_TOKEN="sekret-1234567"))
+    assert "the answer is not JSON" in str(error)
+    assert str(error).endswith('it began: {"jsonrpc": "2.0", "id": 2, "result": ***}')

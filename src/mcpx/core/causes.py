@@ -255,6 +255,11 @@ _SAID: tuple[tuple[str, str, str], ...] = (
 
 _ANSWERED: tuple[tuple[str, str, str], ...] = (
     (
+        r"answered with HTTP \d+ and [^\n]{1,200}? instead of ",
+        "{host} answers, but not with MCP.",
+        "check the path: `/mcp` is usual; an address that ends in `/sse` needs `type: sse`",
+    ),
+    (
         r"HTTP 401|wants the gateway to sign in",
         "{host} wants to know who asks (401).",
         "sign in, if it offers that; else put a token into `headers`, or refer to an auth config (`auth`)",

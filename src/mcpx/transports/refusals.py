@@ -1,4 +1,4 @@
-"""What an HTTP answer that is no success means for the message that got it.
+"""What an HTTP answer that is no success, or not the expected one, means for the message that got it.
 
 Promise: the error names the server and the status and says in one short printable line what the body says, whoever
 wrote it: an MCP server, a framework, a login page, a proxy. The gateway's own credentials are not among its words.
@@ -13,9 +13,9 @@ from mcpx.model.call import as_object
 from mcpx.model.errors import SERVER_DOWN, RpcError, Unavailable
 from mcpx.wire import codec
 from mcpx.wire.exchange import Headers, retry_after
-from mcpx.wire.words import printable, without
+from mcpx.wire.words import excerpt, printable, without
 
-__all__ = ["BODY", "about_us", "refusal"]
+__all__ = ["BODY", "about_us", "refusal", "unexpected"]
 
 BODY = 65536
 """Bytes of an error's body that are worth looking at."""
@@ -45,6 +45,20 @@ def refusal(
     if status in (429, 503):
         problem.retry_after = retry_after(headers)
     return problem
+
+
+def unexpected(expected: str, status: int, headers: Headers, body: bytes, secrets: Iterable[str] = ()) -> str:
+    """The reason for a success with another content than `expected`: status, content type, and first bytes."""
+    secrets = tuple(secrets)
+
+    def redact(text: str) -> str:
+        return without(secrets, text)
+
+    kind = (headers.get("content-type") or "").partition(";")[0].strip().lower()
+    what = f"HTTP {status} and {printable(redact(kind)) or 'no content type'}"
+    begin = excerpt(body, redact)
+    began = f"The body began: {begin}" if begin else "The body was empty."
+    return f"answered with {what} instead of {expected}; check its URL. {began}"
 
 
 def about_us(error: BaseException) -> bool:

@@ -19,13 +19,14 @@ from mcpx.model.errors import (
     RpcError,
     Unavailable,
 )
-from mcpx.transports.refusals import BODY, refusal
+from mcpx.transports.refusals import BODY, refusal, unexpected
 from mcpx.wire import codec, jsonrpc
 from mcpx.wire.exchange import Headers
 from mcpx.wire.framing import Patience
 from mcpx.wire.http_client import Abortable, ConnectionLost, Crowded
 from mcpx.wire.peer import Wait
 from mcpx.wire.sse import SseEvent, SseReader
+from mcpx.wire.words import MAX_REDACTED_BYTES
 
 if TYPE_CHECKING:
     from mcpx.auth.credentials import Proof
@@ -71,7 +72,8 @@ class Reply:
     """The stream of one request: a JSON body, or events up to the response, resumed where the server allows it."""
 
     __slots__ = (
-        *("_body", "_events", "_finished", "_headers", "_in_step", "_last_id", "_left", "_message", "_patience"),
+        *("_body", "_events", "_finished", "_headers", "_in_step", "_last_id", "_left", "_message", "_noise"),
+        *("_patience",),
         *("_polling", "_retry_ms", "_rid", "_status", "_talk", "_wait", "asked", "carrier", "meanwhile"),
         *("pending", "proof", "repeated", "session"),
     )
@@ -96,6 +98,8 @@ class Reply:
         self._patience: Patience | None = None
         self._body: bytes | bytearray = b""
         self._message: Any = None
+        self._noise = b""
+        """The first event on the stream that is not a message."""
         self._finished = False
         self._in_step = True
         """Nothing came but what belongs to this request."""
@@ -157,7 +161,11 @@ class Reply:
             self._last_id = event.id
         if event.retry is not None:
             self._retry_ms = bounded_retry(event.retry)
-        if event.data and event.event == "message" and self._talk.hear(event.data, self) and self._patience:
+        if not event.data or event.event != "message":
+            return
+        if not self._talk.hear(event.data, self):
+            self._noise = self._noise or bytes(event.data[:MAX_REDACTED_BYTES])
+        elif self._patience:
             self._patience.message()
 
     def answered(self, message: Json) -> None:
@@ -186,7 +194,8 @@ class Reply:
     def end(self) -> None:
         self._finished = True
         if self._events is not None:
-            self._broken("the answer ended before the result", deliberate=True)
+            reason = "the answer ended before the result"
+            self._broken(f"{reason}; it {self._unexpected(self._noise)}" if self._noise else reason, deliberate=True)
             return
         raw, self._body = self._body, b""
         if self._status == 404 and self._talk.in_session:
@@ -209,9 +218,10 @@ class Reply:
         elif jsonrpc.classify(self._message) == "response":
             self._fail(SERVER_GARBAGE, "answered another request than the one it was asked")
         else:
-            kind = (self._headers.get("content-type") or "").partition(";")[0].strip().lower()
-            what = "HTML, a page for people," if kind == "text/html" else "something that is"
-            self._fail(SERVER_GARBAGE, f"answered with {what} no JSON-RPC response")
+            self._fail(SERVER_GARBAGE, self._unexpected(raw))
+
+    def _unexpected(self, raw: bytes | bytearray) -> str:
+        return unexpected("a JSON-RPC response", self._status, self._headers, bytes(raw), self._talk.secrets)
 
     def failed(self, error: Exception) -> None:
         self._finished = True

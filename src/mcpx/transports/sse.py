@@ -14,7 +14,7 @@ from urllib.parse import urljoin, urlsplit
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, RpcError, Unavailable
 from mcpx.transports.carried import Carried
 from mcpx.transports.dial import Dial
-from mcpx.transports.refusals import BODY, refusal
+from mcpx.transports.refusals import BODY, refusal, unexpected
 from mcpx.wire import codec
 from mcpx.wire.address import target_of
 from mcpx.wire.exchange import Headers
@@ -22,6 +22,7 @@ from mcpx.wire.framing import Patience
 from mcpx.wire.http_client import Abortable, ConnectionLost, header_lines
 from mcpx.wire.peer import Conversation
 from mcpx.wire.sse import SseEvent, SseReader
+from mcpx.wire.words import MAX_REDACTED_BYTES, without
 
 if TYPE_CHECKING:
     from mcpx.auth.credentials import Proof
@@ -59,6 +60,7 @@ class SseConversation(Carried):
         super().__init__(dial, self._transmit)
         self._spec = spec
         self._secrets = tuple(spec.headers.values())
+        self._peer.waiting.redact = lambda text: without(self._secrets, text)
         self._set_headers(None)
         self.proving = dial.proving(self._take)
         """None: the server wants no proof."""
@@ -103,14 +105,16 @@ class SseConversation(Carried):
         return self._pool.start("POST", self._proved(self._endpoint.result()), self._lines, raw, sink)
 
     async def start(self) -> None:
-        _Down(self, self._dial.limit).start()
+        stream = _Down(self, self._dial.limit)
+        stream.start()
         try:
             async with asyncio.timeout(self._dial.timeout):
                 await self._endpoint
         except TimeoutError:
             excuse = "" if self.proving is None else self.proving.excuse
             await self.close()
-            raise Unavailable(self._dial.name, SERVER_DOWN, f"sent no endpoint event in time{excuse}") from None
+            reason = stream.unexpected or f"sent no endpoint event in time{excuse}"
+            raise Unavailable(self._dial.name, SERVER_DOWN, reason) from None
         except BaseException:
             await self.close()
             raise
@@ -163,6 +167,9 @@ class SseConversation(Carried):
     def refused(self, status: int, headers: Headers, body: bytes) -> RpcError:
         other = "" if self._endpoint.done() else "http"
         return refusal(self._dial.name, status, headers, body, self._secrets, other_type=other)
+
+    def describe_unexpected(self, status: int, headers: Headers, body: bytes) -> str:
+        return unexpected("an event stream", status, headers, body, self._secrets)
 
     def _transmit(self, raw: bytes) -> None:
         # One POST at a time: on several connections messages could overtake each other.
@@ -228,9 +235,16 @@ class _Down:
         self._patience = Patience(NOISE)
         self._reader = SseReader(self._event, limit=limit, on_skipped=self._skipped)
         self._refused: _Refused | None = None
+        self._other: _Refused | None = None
+        """A success that is not an event stream."""
         self.proof: Proof | None = None
         self.repeated = False
         self.pending: asyncio.Task[Any] | None = None
+
+    @property
+    def unexpected(self) -> str:
+        """What came instead of an event stream; empty for an event stream."""
+        return "" if self._other is None else self._other.unexpected(self._talk)
 
     def start(self) -> None:
         if self._talk.proving is None:
@@ -249,9 +263,14 @@ class _Down:
         if status >= 300:
             self._refused = _Refused(status, headers)
         elif status != 200 or not (headers.get("content-type") or "").startswith("text/event-stream"):
-            self._talk.down(f"HTTP {status} where an event stream was expected")
+            self._other = _Refused(status, headers)
 
     def body(self, data: bytes) -> None:
+        if self._other is not None:
+            self._other.take(data)
+            if self._other.size >= MAX_REDACTED_BYTES:
+                self._talk.down(self.unexpected)
+            return
         if self._refused is not None:
             if self._refused.take(data):
                 self._talk.leave_stream()
@@ -277,7 +296,7 @@ class _Down:
 
     def end(self) -> None:
         if self._refused is None:
-            self._talk.down("the event stream ended")
+            self._talk.down(self.unexpected or "the event stream ended")
             return
         problem = self._refused.problem(self._talk)
         if self._talk.proving is None or not self._talk.proving.refused(self, problem):
@@ -382,6 +401,13 @@ class _Refused:
         """Whether that was more than is worth reading."""
         self._body += data[: BODY - len(self._body)]
         return len(self._body) >= BODY
+
+    @property
+    def size(self) -> int:
+        return len(self._body)
+
+    def unexpected(self, talk: SseConversation) -> str:
+        return talk.describe_unexpected(self._status, self._headers, bytes(self._body))
 
     def problem(self, talk: SseConversation) -> RpcError:
         return talk.refused(self._status, self._headers, bytes(self._body))

@@ -64,6 +64,7 @@ class ChildConversation(Carried):
         super().__init__(dial, self._transmit)
         self._spec = spec
         self._redact = redaction(spec.env)
+        self._peer.waiting.redact = self._redact
         self._stderr = StderrLog(
             dial.name,
             self._redact,

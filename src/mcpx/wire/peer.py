@@ -29,6 +29,7 @@ from mcpx.model.errors import (
 from mcpx.model.requests import answering, identity
 from mcpx.wire import codec, jsonrpc
 from mcpx.wire.tasks import Tasks, spread
+from mcpx.wire.words import MAX_REDACTED_BYTES, excerpt
 
 log = logging.getLogger(__name__)
 
@@ -129,6 +130,8 @@ class Waiting:
         self._over = False
         self.noise = 0
         """Messages that could not be understood."""
+        self.redact: Callable[[str], str] = lambda text: text
+        """Removes the secrets that the gateway sent to the peer from a text of the peer."""
         self.strays = 0
         """Replies to nothing that waits: late, cancelled, made up."""
 
@@ -246,7 +249,8 @@ class Waiting:
     def unreadable(self, head: bytes, why: str) -> None:
         """A message that is no JSON: if it answered a request, that request has failed."""
         if (found := _ANSWERED_ID.match(head)) is not None:
-            self.fail(int(found[1]), Unavailable(self.name, SERVER_GARBAGE, f"the answer is not JSON: {why}"))
+            what = f"the answer is not JSON: {why}; it began: {excerpt(head, self.redact)}"
+            self.fail(int(found[1]), Unavailable(self.name, SERVER_GARBAGE, what))
 
     def fail_all(self, code: int, reason: str) -> None:
         spread(list(self._waits), lambda rid: self.fail(rid, Unavailable(self.name, code, reason)))
@@ -322,7 +326,7 @@ class Peer:
             message = codec.load(raw)
         except codec.BadJson as error:
             self._garbage(PARSE_ERROR, f"Parse error: {error}")
-            self.waiting.unreadable(raw[:256], str(error))
+            self.waiting.unreadable(raw[:MAX_REDACTED_BYTES], str(error))
             return
         match jsonrpc.classify(message):
             case "response":
