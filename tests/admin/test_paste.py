@@ -99,7 +99,12 @@ LINES: dict[str, tuple[str, str, Json]] = {
     "docker": (
         "docker run -i --rm -e TOKEN mcp/slack",
         "slack",
-        {"type": "stdio", "command": "docker", "args": ["run", "-i", "--rm", "-e", "TOKEN", "mcp/slack"]},
+        {
+            "type": "stdio",
+            "command": "docker",
+            "args": ["run", "-i", "--rm", "-e", "TOKEN", "mcp/slack"],
+            "env": {"TOKEN": "${TOKEN}"},
+        },
     ),
     "claude mcp add": (
         "claude mcp add --transport http sentry https://mcp.sentry.dev/mcp",

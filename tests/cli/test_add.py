@@ -69,15 +69,101 @@ def test_options_go_before_a_command_line_and_on_either_side_of_anything_else(us
     assert servers(user.user_config)["b"]["enabled"] is False
 
 
-def test_what_does_not_work_is_not_written_unless_somebody_says_so(user: User) -> None:
-    """The reason, and what mends it, are told; nothing is lost."""
+def test_a_server_that_fails_its_trial_is_written_only_with_force(user: User) -> None:
+    """RUN-4: the reason, and what mends it, are shown; `--yes` alone writes nothing."""
     done = user.run("add", "--name", "x", "no-such-program-anywhere", "arg")
     assert done.returncode == 1 and not user.user_config.exists()
-    assert "x does not work: " in done.stderr and "was not found on the PATH" in done.stderr and "--yes" in done.stderr
+    assert "x does not work: " in done.stderr and "was not found on the PATH" in done.stderr
+    assert "--force" in done.stderr
     told = json.loads(user.run("add", "--json", "no-such-program-anywhere").stdout)
     assert told["added"] == [] and told["tried"][0]["ok"] is False and told["tried"][0]["cause"]["fix"]
     done = user.run("add", "--yes", "--name", "x", "no-such-program-anywhere")
+    assert done.returncode == 1 and "Nothing was written" in done.stderr and not user.user_config.exists()
+    done = user.run("add", "--force", "--name", "x", "no-such-program-anywhere")
     assert done.returncode == 0 and list(servers(user.user_config)) == ["x"]
+
+
+def test_the_good_servers_of_a_file_are_added_and_the_others_are_reported(user: User) -> None:
+    """RUN-4: a mistake in the text, in a value, a name that another server has, and a failed trial."""
+    user.write_config("mcp_servers: [{name: taken, connection: {type: stdio, command: other}}]\n")
+    shop = {"command": sys.executable, "args": [SHOP_SERVER]}
+    given = {
+        "shop": shop,
+        "nothing": {"note": "neither a program nor an address"},
+        "number": {"command": 3},
+        "taken": {"command": "another"},
+        "absent": {"command": "no-such-program-anywhere", "env": {"API_KEY": SECRET}},
+    }
+    (user.folder / "given.json").write_text(json.dumps({"mcpServers": given}))
+    done = user.run("add", "given.json", "--yes", "--json")
+    told = json.loads(done.stdout)
+    assert done.returncode == 1 and told["added"] == [{"section": "mcp_servers", "name": "shop"}], done
+    reasons = {each["name"]: each["reason"] for each in told["left_out"]}
+    assert reasons.keys() == {"nothing", "number", "taken", "absent"}
+    assert "neither 'command' nor 'url'" in reasons["nothing"] and "connection.command" in reasons["number"]
+    assert "already" in reasons["taken"] and "--force" in reasons["absent"]
+    assert list(servers(user.folder / "mcpx.yaml")) == ["taken", "shop"] and not (user.folder / ".env").exists()
+    done = user.run("add", "given.json", "--dry-run", "--replace")
+    assert "error: 'nothing' was not added: neither" in done.stderr and done.returncode == 1
+    done = user.run("add", "given.json", "--force", "--replace")
+    assert done.returncode == 1 and list(servers(user.folder / "mcpx.yaml")) == ["taken", "shop", "absent"]
+
+
+def test_variables_are_set_with_the_letter_e_as_in_claude_mcp_add(user: User) -> None:
+    """RUN-4: before the program, after a name, with an address of a file; behind a program it is reported."""
+    program = ("some-program", "-y")
+    words: dict[str, tuple[str, ...]] = {
+        "a": ("--name", "a", "-e", "K=v", *program),
+        "b": ("b", "-e", "K=v", "--", *program),
+        "c": ("-e", "K=v", "c", "--", *program),
+        "d": ('{"mcpServers": {"d": {"command": "some-program", "args": ["-y"]}}}', "-e", "K=v"),
+        "e": ("some-program -y", "-e", "K=v", "--name", "e"),
+    }
+    for name, its in words.items():
+        done = user.run("add", "--no-test", *its)
+        assert done.returncode == 0 and "warning" not in done.stderr, done
+        connection = {"type": "stdio", "command": "some-program", "args": ["-y"], "env": {"K": "v"}}
+        assert servers(user.user_config)[name]["connection"] == connection, name
+    done = user.run("add", "--no-test", "--name", "f", *program, "-e", "K=v")
+    assert "-e follows the program and is passed to it" in done.stderr and "mcpx add -e … some-program …" in done.stderr
+    assert servers(user.user_config)["f"]["connection"]["args"] == ["-y", "-e", "K=v"]  # type: ignore[index]
+    done = user.run("add", "--no-test", "linear", "https://mcp.linear.example/sse", "--header", "A: b")
+    assert servers(user.user_config)["linear"]["connection"]["headers"] == {"A": "b"}, done  # type: ignore[index]
+
+
+def test_a_variable_of_a_container_is_passed_and_asked_for(user: User) -> None:
+    """RUN-4: `docker run -e NAME` takes the value from the environment of docker, which is the server's `env`."""
+    line = ("docker", "run", "-i", "--rm", "-e", "API_KEY", "--env=ZONE", "mcp/maps", "-e", "OWN")
+    done = user.run("add", "--no-test", *line, ZONE="x")
+    assert done.returncode == 2 and "it needs API_KEY" in done.stderr and "--set API_KEY=" in done.stderr, done
+    done = user.run("add", "--no-test", "--set", f"API_KEY={SECRET}", *line, ZONE="x")
+    assert done.returncode == 0 and "warning" not in done.stderr and SECRET not in done.stdout + done.stderr, done
+    connection = servers(user.user_config)["maps"]["connection"]
+    assert connection["args"] == list(line[1:])  # type: ignore[index]
+    assert connection["env"] == {"API_KEY": "${API_KEY}", "ZONE": "${ZONE}"}  # type: ignore[index]
+    assert SECRET in (user.user_config.parent / ".env").read_text()
+    snippet = json.dumps({"maps2": {"command": "docker", "args": list(line[1:]), "env": {"ZONE": "y"}}})
+    code, screen = user.run_in_terminal("add", "--no-test", snippet, "--name", "two", answers={"Add it?": ""})
+    assert code == 0, screen
+    assert servers(user.user_config)["two"]["connection"]["env"] == {"API_KEY": "${API_KEY}", "ZONE": "y"}  # type: ignore[index]
+    words = ("add", "--no-test", "docker", "run", "-e", "OTHER", "mcp/other")
+    code, screen = user.run_in_terminal(*words, answers={"OTHER": SECRET, "[E/k/c]": "", "Add it?": ""})
+    assert code == 0 and SECRET not in screen, screen
+    assert f"OTHER={SECRET}" in (user.user_config.parent / ".env").read_text()
+
+
+def test_a_setting_may_be_a_reference(user: User) -> None:
+    """RUN-4, SRC-7: for an OpenAPI document as for a bundle; a setting that nothing takes is a mistake."""
+    key = "components: {securitySchemes: {key: {type: http, scheme: bearer}}}\nsecurity: [{key: []}]\n"
+    (user.folder / "pets.yaml").write_text(PETS + key)
+    done = user.run("add", "pets.yaml", "--set", "PET_KEY_TOKEN=${PKEY}", PKEY=SECRET)
+    assert done.returncode == 0 and not (user.user_config.parent / ".env").exists(), done
+    (auth,) = yaml.safe_load(user.user_config.read_text())["auth_configs"]
+    assert auth["bearer_token"] == {"token": "${PKEY}"} and user.run("check", PKEY=SECRET).returncode == 0
+    done = user.run("add", "pets.yaml", "--set", "OTHER=x", "--replace", PKEY=SECRET)
+    assert done.returncode == 2 and "there is PET_KEY_TOKEN" in done.stderr, done
+    done = user.run("add", "--set", "OTHER=x", "program")
+    assert done.returncode == 2 and "takes no settings" in done.stderr and "-e KEY=VALUE" in done.stderr
 
 
 def test_comments_and_order_stay_and_there_is_a_way_back(user: User) -> None:

@@ -27,6 +27,7 @@ from mcpx.config.recognising import (
     secrets_noted,
     title_of,
 )
+from mcpx.config.tree import shorten
 from mcpx.config.written import Written
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import ConfigError
@@ -58,7 +59,8 @@ async def recognise(desk: Desk, text: str) -> PasteResult:
 
 def _told(found: Found, written: Written) -> PasteResult:
     pasted = found.pasted
-    warnings = [*found.warnings, *secrets_noted(found.entries)]
+    left_out = [f"{shorten(each.name)!r} is left out: {shorten(each.reason, 300)}" for each in pasted.left_out]
+    warnings = [*left_out, *found.warnings, *secrets_noted(found.entries)]
     others = [*(["profiles"] if pasted.profiles else []), *(key for key in pasted.sections if key != "mode")]
     if others and pasted.kind == "native":
         warnings.append(f"only servers, commands and auth configs are taken here, not {', '.join(others)}")

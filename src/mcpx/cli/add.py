@@ -6,9 +6,10 @@ what was made for it nothing is left then. No secret is printed.
 
 import argparse
 import os
+import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,15 +18,16 @@ from mcpx.cli.asking import pairs, settings
 from mcpx.cli.changing import Subject, code_of, print_change, print_warnings, print_written, subject, to_make, write
 from mcpx.cli.given import TEXTS, Given, recognise, told_names
 from mcpx.cli.running import result_of
-from mcpx.cli.secrets_offer import Offer, choose, offer, variables_beside
+from mcpx.cli.secrets_offer import Offer, choose, offer, replace_references, variables_beside
 from mcpx.cli.terminal import agreed, can_ask, plain, print_json
 from mcpx.cli.trying import all_tried, print_tried, results
-from mcpx.config import Config
+from mcpx.config import Config, Refused
 from mcpx.config.checks import MAX_NAME
 from mcpx.config.edits import Edit, PutEntry
 from mcpx.config.entries import RESERVED
-from mcpx.config.lines import is_address
+from mcpx.config.lines import container_variables, is_address
 from mcpx.config.recognising import NOUNS, Section, possible
+from mcpx.config.server_names import CONTAINER_PROGRAMS, RUNNERS, program_of
 from mcpx.config.written import Written
 from mcpx.core.alone import Proposal
 from mcpx.core.trying import Tried
@@ -33,15 +35,16 @@ from mcpx.imports.inputs import Input
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import ConfigError
 
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+_OPTIONS_OF_CONTAINERS = ("-e", "--env", "--name")
+"""Options of `docker run` that have the names of options of mcpx."""
+
 
 def run(options: argparse.Namespace) -> int:
     words = _own_options(options)
     on = subject(to_make(options), os.environ.get("MCPX_ENV") or None)
     given = recognise(words, options)
-    known = options.parser._option_string_actions  # pyright: ignore[reportPrivateUsage]
-    ours = [word for word in words[1:] if word.startswith("--") and word in known]
-    if given.kind == "command" and ours:
-        given.facts.append(f"{ours[0]} is given to the program: options of mcpx go before it")
+    given.warnings += _misplaced_options(given, options)
     added = False
     try:
         code, added = _add(given, on, options)
@@ -51,9 +54,29 @@ def run(options: argparse.Namespace) -> int:
             shutil.rmtree(given.folder, ignore_errors=True)
 
 
+def _misplaced_options(given: Given, options: argparse.Namespace) -> list[str]:
+    """A warning for the first option of mcpx that follows the program, and therefore belongs to it."""
+    known = options.parser._option_string_actions  # pyright: ignore[reportPrivateUsage]
+    program, *arguments = given.program or ("",)
+    if options.words[:1] == ["--"]:
+        return []
+    its_own = _OPTIONS_OF_CONTAINERS if program_of(program) in CONTAINER_PROGRAMS else ()
+    for word in arguments:
+        option = word.partition("=")[0]
+        is_ours = option in known and (option == "-e" or option.startswith("--"))
+        if is_ours and option not in its_own:
+            before = f"mcpx add {option} … {plain(program, 60)} …"
+            return [f"{option} follows the program and is passed to it; put options of mcpx before it: {before}"]
+    return []
+
+
 def _own_options(options: argparse.Namespace) -> list[str]:
     """What is to be added, without options of ours that stand behind it. Behind a command line they are its own."""
     words = list[str](options.words)
+    if _begins_with_name(words, options):
+        options.name = options.name or words[0]
+        options.parser.parse_args(words[1:], options)
+        words = list[str](options.words)
     if words[:1] == ["--"]:
         return words[1:]
     if len(words) > 1 and (_is_whole(words[0])):
@@ -63,6 +86,16 @@ def _own_options(options: argparse.Namespace) -> list[str]:
             raise ConfigError([f"error: one thing at a time: {plain(words[0], 60)}, then {plain(left[0], 60)}"])
         return words[:1]
     return words
+
+
+def _begins_with_name(words: Sequence[str], options: argparse.Namespace) -> bool:
+    """Whether the words are `NAME [OPTIONS] -- PROGRAM` or `NAME [OPTIONS] URL`, as in `claude mcp add`."""
+    if len(words) < 2 or not _NAME.fullmatch(words[0]) or words[0] in RUNNERS or shutil.which(words[0]) is not None:
+        return False
+    second = words[1]
+    known = options.parser._option_string_actions  # pyright: ignore[reportPrivateUsage]
+    is_option = second.partition("=")[0] in known and ("--" in words or any(map(is_address, words)))
+    return second == "--" or is_address(second) or is_option
 
 
 def _is_whole(word: str) -> bool:
@@ -77,10 +110,12 @@ def _is_whole(word: str) -> bool:
 def _add(given: Given, on: Subject, options: argparse.Namespace) -> tuple[int, bool]:
     """The exit code, and whether it was added."""
     written = on.alone.look()
-    entries, there = _new_ones(_as_wished(given, options), written, options)
+    entries, there = _new_ones(given, _as_wished(given, options), written, options)
     if not entries:
-        return _say_there(there, on, options), False
-    _ask_for(given, on, options)
+        _say_left_out(given)
+        return codes.FAILED if given.left_out else _say_there(there, on, options), False
+    entries = _with_settings(given, entries, on, options)
+    entries = _valid(given, entries, on, written)
     made = offer(entries, on.path, os.environ, given.secrets)
     quiet = options.json
     if not quiet:
@@ -92,18 +127,22 @@ def _add(given: Given, on: Subject, options: argparse.Namespace) -> tuple[int, b
         choose(made, options.secrets)
     elif options.secrets:
         made.place = options.secrets
-    proposal = _proposed(on, made, written, made.entries if made.place != "config" else made.written)
-    final = proposal if made.place != "keyring" else replace(proposal, texts=_texts(on, made, written))
+    proposal, final = _proposals(on, made, written)
     if not quiet:
         print_change(final)
         _say_needs(given, made)
     if options.dry_run:
         return _say_dry(given, final, made, options), False
     tried = _tried(given, _switched_on(on, made, proposal), made, options)
-    if tried is None or not _agreed(given, tried, options):
+    chosen = None if tried is None else _chosen(given, entries, tried, options)
+    if tried is None or chosen is None:
         if quiet:
             print_json({"added": [], "tried": results(tried or {}), "config": str(on.path)})
         return codes.FAILED, False
+    if len(chosen) < len(entries):
+        entries = chosen
+        made = _offer_of_rest(given, chosen, on, made)
+        _, final = _proposals(on, made, written)
     made.keep()
     try:
         result = write(on, final, f"add {told_names(entries)}")
@@ -111,6 +150,60 @@ def _add(given: Given, on: Subject, options: argparse.Namespace) -> tuple[int, b
         made.undo()
         raise
     return _say_added(given, entries, tried, made, result, on, quiet), True
+
+
+def _proposals(on: Subject, made: Offer, written: Written) -> tuple[Proposal, Proposal]:
+    """The change to be tried, and the change to be written."""
+    proposal = _proposed(on, made, written, made.entries if made.place != "config" else made.written)
+    final = proposal if made.place != "keyring" else replace(proposal, texts=_texts(on, made, written))
+    return proposal, final
+
+
+def _offer_of_rest(given: Given, entries: Sequence[tuple[Section, Json]], on: Subject, former: Offer) -> Offer:
+    """The offer for some of the entries, with the secrets that these refer to."""
+    text = repr(entries)
+    secrets = {name: value for name, value in given.secrets.items() if f"${{{name}}}" in text}
+    made = offer(entries, on.path, os.environ, secrets)
+    made.place = former.place
+    return made
+
+
+def _valid(
+    given: Given, entries: list[tuple[Section, Json]], on: Subject, written: Written
+) -> list[tuple[Section, Json]]:
+    """Without the servers that the configuration does not take, if it takes others. Raises `ConfigError`."""
+    servers = [each for each in entries if each[0] == "mcp_servers"]
+    if len(servers) < 2:
+        return entries
+    reason = _refusal(given, entries, on, written)
+    if reason is None:
+        return entries
+    others = [each for each in entries if each[0] != "mcp_servers"]
+    refusals = {str(each[1]["name"]): _refusal(given, [*others, each], on, written) for each in servers}
+    bad = {name: refusal for name, refusal in refusals.items() if refusal is not None}
+    if len(bad) == len(servers):
+        raise reason
+    given.left_out |= {name: _told_refusal(refusal) for name, refusal in bad.items()}
+    return [each for each in entries if each[0] != "mcp_servers" or each[1]["name"] not in bad]
+
+
+def _refusal(
+    given: Given, entries: Sequence[tuple[Section, Json]], on: Subject, written: Written
+) -> ConfigError | None:
+    try:
+        on.alone.propose(_edits(entries), written, **given.secrets)
+    except ConfigError as error:
+        return error
+    return None
+
+
+def _told_refusal(error: ConfigError) -> str:
+    if not isinstance(error, Refused) or not error.told:
+        return error.problems[0].partition("\n")[0].removeprefix("error: ")
+    first = error.told[0]
+    field = re.sub(r"^mcp_servers\[\d+\]\.?", "", first.path)
+    said = f"{field}: {first.message}" if field else first.message
+    return f"{said} ({first.hint})" if first.hint else said
 
 
 def _proposed(on: Subject, made: Offer, written: Written, entries: Sequence[tuple[Section, Json]]) -> Proposal:
@@ -200,12 +293,15 @@ def _in_order(entry: Json) -> Json:
 
 
 def _new_ones(
-    entries: list[tuple[Section, Json]], written: Written, options: argparse.Namespace
+    given: Given, entries: list[tuple[Section, Json]], written: Written, options: argparse.Namespace
 ) -> tuple[list[tuple[Section, Json]], list[str]]:
-    """Without those that are there and say the same. Raises `ConfigError` for a name that another has."""
+    """The entries that the config does not have yet, and the names of the others.
+
+    Raises `ConfigError` if the config has a different entry under each of the names.
+    """
     new: list[tuple[Section, Json]] = []
     there: list[str] = []
-    problems: list[str] = []
+    problems: dict[str, str] = {}
     for section, entry in entries:
         name = entry["name"]
         index = next((index for index, own in written.names(section) if own == name), None)
@@ -216,10 +312,14 @@ def _new_ones(
         elif options.replace:
             new.append((section, entry))
         else:
-            told = "--replace puts this one in its place, --name gives it another name"
-            problems.append(f"error: there is a {NOUNS[section]} named {plain(str(name), 100)!r} already\n  {told}")
-    if problems:
-        raise ConfigError(problems)
+            problems[str(name)] = f"there is a {NOUNS[section]} named {plain(str(name), 100)!r} already"
+    hint = "--replace puts this one in its place, --name gives it another name"
+    if problems and any(section == "mcp_servers" for section, _ in new):
+        given.left_out |= {
+            name: f"{problem}; --replace puts this one in its place" for name, problem in problems.items()
+        }
+    elif problems:
+        raise ConfigError([f"error: {problem}\n  {hint}" for problem in problems.values()])
     return new, there
 
 
@@ -237,15 +337,40 @@ def _say_there(there: list[str], on: Subject, options: argparse.Namespace) -> in
     return codes.DONE
 
 
-def _ask_for(given: Given, on: Subject, options: argparse.Namespace) -> None:
-    """Secrets of an API that nobody has said: by `--set`, else asked for; those that are set somewhere are not."""
+def _with_settings(
+    given: Given, entries: list[tuple[Section, Json]], on: Subject, options: argparse.Namespace
+) -> list[tuple[Section, Json]]:
+    """The entries with the values of variables that are not set: from `--set`, else from the user."""
+    needs = {**given.needs, **_container_needs(entries)}
     known = {**variables_beside(on.path), **os.environ}
-    wanted = [Input(name, what, secret=True, required=True) for name, what in given.needs.items() if name not in known]
+    said = pairs(options.set, "--set")
+    if said and not needs and given.kind not in ("mcpb", "registry"):
+        told = "-e KEY=VALUE sets a variable of a program, --header KEY=VALUE a header of an address"
+        raise ConfigError([f"error: --set: this server takes no settings\n  {told}"])
+    wanted = [
+        Input(name, what, secret=True, required=True)
+        for name, what in needs.items()
+        if name not in known or name in said
+    ]
     if not wanted:
-        return
+        return entries
     told = settings(wanted, options, "")
     given.secrets.update(told.secrets)
-    given.needs = {name: what for name, what in given.needs.items() if name not in told.secrets}
+    given.needs = {name: what for name, what in given.needs.items() if name not in told.values}
+    by = {name: value for name in told.values if (value := told.first(name)) is not None}
+    return [(section, replace_references(entry, by)) for section, entry in entries]
+
+
+def _container_needs(entries: Sequence[tuple[Section, Json]]) -> dict[str, str]:
+    """The variables that `docker run -e NAME` names, unless the entry has another value for them."""
+    needs: dict[str, str] = {}
+    for section, entry in entries:
+        connection = as_object(entry.get("connection")) if section == "mcp_servers" else {}
+        env = as_object(connection.get("env"))
+        for name in container_variables(connection):
+            if env.get(name) == f"${{{name}}}":
+                needs[name] = f"the container of {plain(str(entry['name']), 60)!r} gets it by -e"
+    return needs
 
 
 # Trying ---------------------------------------------------------------------------------------------------------------
@@ -261,22 +386,35 @@ def _tried(given: Given, config: Config, made: Offer, options: argparse.Namespac
     return result_of(all_tried(config, names))
 
 
-def _agreed(given: Given, tried: dict[str, Tried], options: argparse.Namespace) -> bool:
-    """Whether it shall be added."""
-    broken = [name for name, each in tried.items() if not each.ok and not each.needs_auth]
+def _chosen(
+    given: Given, entries: list[tuple[Section, Json]], tried: dict[str, Tried], options: argparse.Namespace
+) -> list[tuple[Section, Json]] | None:
+    """The entries to add after the trial, or None to add no entry."""
     for name, each in tried.items() if not options.json else ():
         print_tried(name, each)
-    if options.yes:
-        return True
-    if broken:
-        if can_ask():
-            return agreed("It does not work. Add it all the same?")
+    broken = {name: each for name, each in tried.items() if not each.ok and not each.needs_auth}
+    asks = can_ask() and not options.yes
+    if not broken or options.force:
+        return entries if not asks or agreed("Add it?", default=True) else None
+    working = [each for each in entries if each[0] != "mcp_servers" or each[1]["name"] not in broken]
+    has_working = any(section != "auth_configs" for section, _ in working)
+    if asks:
+        question = "It does not work. Add it" if not has_working else f"{_listed(broken)}: no. Add it"
+        if agreed(f"{question} all the same?"):
+            return entries
+        if not has_working or not agreed("Add the others?", default=True):
+            return None
+    elif not has_working:
         if not options.json:
-            sys.stderr.write(
-                "Nothing was written. --yes adds it although it does not work, --no-test without trying.\n"
-            )
-        return False
-    return agreed("Add it?", default=True) if can_ask() else True
+            told = "--force adds it although it does not work, --no-test adds it without a trial."
+            sys.stderr.write(f"Nothing was written. {told}\n")
+        return None
+    given.left_out |= dict.fromkeys(broken, "it does not work; --force adds it all the same")
+    return working
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(plain(name, 60) for name in names)
 
 
 # What came of it ------------------------------------------------------------------------------------------------------
@@ -295,8 +433,18 @@ def _say_dry(given: Given, proposal: Proposal, made: Offer, options: argparse.Na
     if options.json:
         print_json({**_facts(given, proposal, made), "added": []})
     else:
+        _say_left_out(given)
         sys.stdout.write("nothing was written (--dry-run)\n")
-    return codes.DONE
+    return codes.FAILED if given.left_out else codes.DONE
+
+
+def _say_left_out(given: Given) -> None:
+    for name, reason in given.left_out.items():
+        sys.stderr.write(f"error: {plain(name, 100)!r} was not added: {plain(reason, 500)}\n")
+
+
+def _told_left_out(given: Given) -> list[Json]:
+    return [{"name": name, "reason": reason} for name, reason in given.left_out.items()]
 
 
 def _facts(given: Given, proposal: Proposal, made: Offer) -> Json:
@@ -308,6 +456,7 @@ def _facts(given: Given, proposal: Proposal, made: Offer) -> Json:
         "files": [{"path": str(file.path), "diff": file.diff} for file in proposal.files],
         "secrets": {"place": made.place, "variables": list(made.variables)},
         "needs": given.needs,
+        "left_out": _told_left_out(given),
     }
 
 
@@ -324,14 +473,19 @@ def _say_added(
         added = [{"section": section, "name": entry["name"]} for section, entry in entries]
         secrets: Json = {"place": made.place, "variables": list(made.variables)}
         facts: Json = {"kind": given.kind, "title": given.title, "warnings": given.warnings, "needs": given.needs}
-        print_json({"added": added, **facts, "tried": results(tried), "secrets": secrets, **result})
-        return code_of(result)
+        left_out = _told_left_out(given)
+        print_json(
+            {"added": added, "left_out": left_out, **facts, "tried": results(tried), "secrets": secrets, **result}
+        )
+        return codes.FAILED if given.left_out else code_of(result)
     new = " (a new file)" if on.alone.is_new else ""
     sys.stdout.write(f"added {told_names(entries)} to {on.told}{new}\n")
     for name, each in tried.items():
-        if each.needs_auth:
+        if each.needs_auth and name not in given.left_out:
             sys.stdout.write(f"sign in: mcpx auth login {plain(name, 100)}\n")
     for section, entry in entries:
         if section == "mcp_servers" and entry.get("trust") == "quarantine":
             sys.stdout.write(f"its tools are held back until: mcpx approve {plain(str(entry['name']), 100)}\n")
-    return print_written(result, on)
+    code = print_written(result, on)
+    _say_left_out(given)
+    return codes.FAILED if given.left_out else code

@@ -53,6 +53,10 @@ class Given:
     """Where a bundle was unpacked for it."""
     is_strange: bool = False
     """Somebody else decides what is started."""
+    program: tuple[str, ...] = ()
+    """Words of the command line that belong to the program."""
+    left_out: dict[str, str] = field(default_factory=dict[str, str])
+    """Names of entries that cannot be added, with the reasons."""
 
 
 def recognise(words: Sequence[str], options: argparse.Namespace) -> Given:
@@ -79,7 +83,9 @@ def recognise(words: Sequence[str], options: argparse.Namespace) -> Given:
 
 
 def _line(words: Sequence[str]) -> Given:
-    return _in_this_folder(_read(shlex.join(words), is_line=shutil.which(words[0]) is not None))
+    given = _in_this_folder(_read(shlex.join(words), is_line=shutil.which(words[0]) is not None))
+    given.program = tuple(words)
+    return given
 
 
 def _read(text: str, *, is_line: bool = False) -> Given:
@@ -95,7 +101,8 @@ def _read(text: str, *, is_line: bool = False) -> Given:
         warnings.append(f"only servers, commands and auth configs are added, not {', '.join(others)}")
     if not found.entries:
         raise ConfigError([f"error: there is no server in it; what is understood: {UNDERSTOOD}"])
-    return Given(found.pasted.kind, title_of(found), found.entries, warnings=warnings)
+    left_out = {each.name: each.reason for each in found.pasted.left_out}
+    return Given(found.pasted.kind, title_of(found), found.entries, warnings=warnings, left_out=left_out)
 
 
 def _in_this_folder(given: Given) -> Given:

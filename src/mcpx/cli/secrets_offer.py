@@ -48,7 +48,7 @@ class Offer:
             return self.entries
         in_ring = self.place == "keyring"
         by = {name: f"${{keyring:{name}}}" if in_ring else _literal(value) for name, value in self.variables.items()}
-        return [(section, _replaced(entry, by)) for section, entry in self.entries]
+        return [(section, replace_references(entry, by)) for section, entry in self.entries]
 
     def keep(self) -> None:
         """Raises `ConfigError`, having kept nothing."""
@@ -190,17 +190,17 @@ def _renamed(entries: Entries, values: dict[str, str], known: Mapping[str, str])
             names[name] = new
             values[new] = values.pop(name)
     by = {name: f"${{{new}}}" for name, new in names.items()}
-    return [(section, _replaced(entry, by)) for section, entry in entries] if names else entries
+    return [(section, replace_references(entry, by)) for section, entry in entries] if names else entries
 
 
-def _replaced(value: Any, by: Mapping[str, str]) -> Any:
+def replace_references(value: Any, by: Mapping[str, str]) -> Any:
     """The same with references to these variables replaced."""
     if isinstance(value, str):
         return re.sub(r"\$\$|\$\{(\w+)\}", lambda m: by.get(m[1] or "", m[0]), value)
     if (table := as_map(value)) is not None:
-        return {key: _replaced(item, by) for key, item in table.items()}
+        return {key: replace_references(item, by) for key, item in table.items()}
     items = as_list(value)
-    return value if items is None else [_replaced(item, by) for item in items]
+    return value if items is None else [replace_references(item, by) for item in items]
 
 
 def _literal(value: str) -> str:

@@ -6,16 +6,18 @@ a name that tells what it is; a line that needs a shell is refused. Nothing is r
 
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from mcpx.config.edits import EditError
-from mcpx.config.server_names import name_of_command, name_of_url
-from mcpx.model.call import Json
+from mcpx.config.server_names import CONTAINER_PROGRAMS, OPTIONS_WITH_VALUE, name_of_command, name_of_url, program_of
+from mcpx.model.call import Json, as_object
 from mcpx.model.redaction import words as these
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ADDRESS = re.compile(r"(?i)(?:https?|wss?)://\S+")
 _SHELL = these("| && ; > || < >> &")
 LONGEST = 65_536
@@ -91,6 +93,38 @@ def _assignments(words: list[str]) -> tuple[dict[str, str], list[str]]:
 def _program(words: list[str], env: dict[str, str], name: str = "") -> Json:
     connection: Json = {"type": "stdio", "command": words[0], **({"args": words[1:]} if words[1:] else {})}
     return {"name": name or name_of_command(words), "connection": {**connection, **({"env": env} if env else {})}}
+
+
+def container_variables(connection: Mapping[str, Any]) -> list[str]:
+    """The names that `docker run -e NAME` takes from the environment of the docker program."""
+    command, args = connection.get("command"), connection.get("args")
+    if not isinstance(command, str) or not isinstance(args, list):
+        return []
+    words = [str(word) for word in cast("list[Any]", args)]
+    if program_of(command) not in CONTAINER_PROGRAMS or "run" not in words[:2]:
+        return []
+    found: list[str] = []
+    rest = iter(words[words.index("run") + 1 :])
+    for word in rest:
+        if not word.startswith("-"):
+            break  # The image. The words that follow belong to its program.
+        option, equals, value = word.partition("=")
+        if not equals and option in OPTIONS_WITH_VALUE:
+            value = next(rest, "")
+        if option in ("-e", "--env") and _VARIABLE_NAME.fullmatch(value):
+            found.append(value)
+    return list(dict.fromkeys(found))
+
+
+def with_container_variables(server: Json) -> Json:
+    """A server with a reference for each variable that its container takes from the environment.
+
+    A server gets the variables of its `env` only, so `-e NAME` alone would give the container no value.
+    """
+    connection = as_object(server.get("connection"))
+    env = as_object(connection.get("env"))
+    missing = {name: f"${{{name}}}" for name in container_variables(connection) if name not in env}
+    return {**server, "connection": {**connection, "env": {**env, **missing}}} if missing else server
 
 
 def _mcp_add(words: list[str], *, is_json: bool) -> Line:

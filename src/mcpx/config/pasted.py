@@ -6,6 +6,7 @@ documents and curl lines, which are another room's.
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -13,13 +14,25 @@ from typing import Any, Literal, cast
 from mcpx.config.dialects import CLIENT_DIALECTS, TOP_KEYS, Reading, Translation, translate
 from mcpx.config.edits import EditError
 from mcpx.config.lines import EXPECTED, is_address, of_address, of_line
-from mcpx.config.problems import Findings, GaveUpError, Refused, explain, tell
+from mcpx.config.problems import Findings, GaveUpError, Refused, Told, explain, explain_finding, tell
 from mcpx.config.server_names import name_of_command, name_of_url
 from mcpx.config.source import MAX_BYTES, Source
-from mcpx.config.tree import Tree, as_list, as_map, maps_in, shorten
+from mcpx.config.tree import KeyPath, Tree, as_list, as_map, maps_in, shorten
 from mcpx.model.call import Json
 
 Kind = Literal["native", "client", "command", "url"]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """An entry with a mistake, in a text whose other entries are good."""
+
+    name: str
+    told: tuple[Told, ...]
+
+    @property
+    def reason(self) -> str:
+        return "; ".join(f"{told.message} ({told.hint})" if told.hint else told.message for told in self.told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +52,7 @@ class Pasted:
     """As `dialects.Translation` has them."""
     tree: Tree = field(default_factory=dict[str, Any])
     """What was read, before it was made native."""
+    left_out: list[LeftOut] = field(default_factory=list[LeftOut])
 
 
 def import_text(text: str) -> Pasted:
@@ -153,12 +167,14 @@ def _name_of_entry(entry: Tree) -> str:
 
 
 def _of_tree(tree: Tree, name: str = "pasted.json") -> Pasted:
-    source = Source(Path(name), "")
-    findings = Findings(source.trace)
-    try:
-        result = translate(tree, source, Reading(findings, _as_it_is))
-    except GaveUpError:
-        result = Translation("native", {}, cast(Any, None))
+    result, findings = _translated(tree, name)
+    left_out: list[LeftOut] = []
+    if findings and (bad := _bad_entries(findings)):
+        rest = _without(tree, bad)
+        without_bad, remaining = _translated(rest, name)
+        if not remaining and any(without_bad.tree.get(key) for key in _LISTS):
+            left_out = [LeftOut(_name_at(tree, path), tuple(told)) for path, told in bad.items()]
+            tree, result, findings = rest, without_bad, remaining
     if findings:
         raise Refused(tell(findings), (), explain(findings))
     native, warnings = result.tree, list(result.warnings)
@@ -176,7 +192,76 @@ def _of_tree(tree: Tree, name: str = "pasted.json") -> Pasted:
     kind: Kind = "client" if result.dialect in CLIENT_DIALECTS else "native"
     others = {key: value for key, value in native.items() if key not in _LISTS and key in TOP_KEYS}
     servers, commands, auths, profiles = (lists[key] for key in _ORDER)
-    return Pasted(kind, result.dialect, servers, commands, auths, profiles, others, warnings, result.references, tree)
+    return Pasted(
+        kind,
+        result.dialect,
+        servers,
+        commands,
+        auths,
+        profiles,
+        others,
+        warnings,
+        result.references,
+        tree,
+        left_out,
+    )
+
+
+def _translated(tree: Tree, name: str) -> tuple[Translation, Findings]:
+    source = Source(Path(name), "")
+    findings = Findings(source.trace)
+    try:
+        return translate(tree, source, Reading(findings, _as_it_is)), findings
+    except GaveUpError:
+        return Translation("native", {}, cast(Any, None)), findings
+
+
+_CONTAINERS = (
+    *("mcp_servers", "commands", "auth_configs"),
+    *("mcpServers", "servers", "context_servers", "extensions", "amp.mcpServers", "mcp.servers"),
+)
+"""Keys whose values are entries, by name or in a list."""
+
+
+def _bad_entries(findings: Findings) -> dict[KeyPath, list[Told]]:
+    """The findings by the path of their entry; empty if a finding is outside of the entries."""
+    bad: dict[KeyPath, list[Told]] = {}
+    for finding in findings:
+        path = _entry_path(finding.path)
+        if path is None:
+            return {}
+        bad.setdefault(path, []).append(explain_finding(finding))
+    return bad
+
+
+def _entry_path(path: KeyPath) -> KeyPath | None:
+    opencode = 0 if path[:1] == ("mcp",) else None
+    depth = next((index for index, step in enumerate(path) if step in _CONTAINERS), opencode)
+    return path[: depth + 2] if depth is not None and len(path) > depth + 1 else None
+
+
+def _name_at(tree: Any, path: KeyPath) -> str:
+    """The name of the entry at a path, in a table or in a list."""
+    for step in path:
+        tree = tree[step]
+    entry = as_map(tree) or {}
+    last = path[-1]
+    default = f"entry {last + 1}" if isinstance(last, int) else last
+    return str(entry.get("name") or entry.get("id") or default)
+
+
+def _without(tree: Any, paths: Collection[KeyPath]) -> Any:
+    """A copy of a tree without the values at some paths."""
+    below: dict[str | int, list[KeyPath]] = {}
+    for first, *rest in paths:
+        below.setdefault(first, []).append(tuple(rest))
+    kept = {step: inner for step, inner in below.items() if () not in inner}
+    gone = below.keys() - kept.keys()
+    if (table := as_map(tree)) is not None:
+        return {key: _without(value, kept.get(key, ())) for key, value in table.items() if key not in gone}
+    if (items := as_list(tree)) is not None:
+        return [_without(value, kept.get(index, ())) for index, value in enumerate(items) if index not in gone]
+    return tree
 
 
 _ORDER = ("mcp_servers", "commands", "auth_configs", "profiles")

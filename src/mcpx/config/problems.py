@@ -192,6 +192,10 @@ def explain(findings: Findings) -> list[Told]:
     return [_explain(finding, place) for place, finding in _in_order(findings)]
 
 
+def explain_finding(finding: Finding) -> Told:
+    return _explain(finding, finding.place or finding.file.place(finding.path, finding.at))
+
+
 def _explain(finding: Finding, place: Place | None) -> Told:
     at = (place.line, place.column, max(1, place.length)) if place else (None, None, 1)
     return Told(_visible(finding.message), _hint(finding), _visible(spell(finding.path)), finding.file.name, *at)

@@ -16,7 +16,7 @@ from typing import Literal
 from mcpx.config.checks import DOTS, MAX_NAME
 from mcpx.config.edits import EditError
 from mcpx.config.entries import RESERVED
-from mcpx.config.lines import EXPECTED
+from mcpx.config.lines import EXPECTED, with_container_variables
 from mcpx.config.masking import replaced
 from mcpx.config.pasted import Pasted, import_text
 from mcpx.config.server_names import RUNNERS, name_of_connection
@@ -66,7 +66,8 @@ def read(text: str, *, is_line: bool = False) -> Found:
     given = {"mcp_servers": pasted.servers, "commands": pasted.commands, "auth_configs": pasted.auth_configs}
     for section in SECTIONS:
         names = Names(RESERVED if section == "mcp_servers" else ())
-        for entry in given[section]:
+        for found in given[section]:
+            entry = with_container_variables(found) if section == "mcp_servers" else found
             own = entry.get("name")
             name = names.free(own if isinstance(own, str) else _default_name(section, entry))
             if isinstance(own, str) and name != own:

@@ -20,20 +20,22 @@ MAX_GENERATED_NAME = 40
 RUNNERS = _set("npx bunx uvx pnpx pipx bun pnpm yarn npm uv deno docker podman dnx")
 """Programs that start other programs."""
 _INTERPRETERS = re.compile(r"(?:python|node|ruby|java|dotnet|go|tsx|ts-node|php|sh|bash|zsh)[\d.]*")
-_CONTAINER_PROGRAMS = _set("docker podman")
+CONTAINER_PROGRAMS = _set("docker podman")
 _SHELLS = _set("cmd sh bash zsh")
 _SUBCOMMANDS = _set("run exec dlx tool x start container")
 _PYTHON_SERVER_CLIS = _set("mcp fastmcp")
 """`mcp run FILE` and `fastmcp run FILE` start the server of a file."""
-_OPTIONS_WITH_VALUE = _set(
+OPTIONS_WITH_VALUE = _set(
     "-e --env -v --volume --mount --name --network --net -p --publish --from --package --directory --project --with "
     "--with-editable --with-requirements -u --user -w --workdir --env-file --platform --entrypoint --add-host -l "
     "--label -m --memory --cpus --gpus --pull -h --hostname --python --index --index-url --extra-index-url "
     "--default-index --registry --prefix --require -r --import --loader -cp --classpath --call --cap-drop --cap-add "
-    "--security-opt --tmpfs --restart --refresh-package --prerelease"
+    "--security-opt --tmpfs --restart --refresh-package --prerelease --device --dns --group-add --shm-size --ulimit "
+    "--log-driver --log-opt --runtime --ipc --pid"
 )
+"""Options of the runners and of `docker run`."""
 _VALUE_LESS_OPTIONS = {"python": _set("-m -u -h"), "node": _set("-h"), "npx": _set("-h"), "pipx": _set("-h -e")}
-"""Options of `_OPTIONS_WITH_VALUE` that take no value in these programs."""
+"""Options of `OPTIONS_WITH_VALUE` that take no value in these programs."""
 _SOURCES = ("--from", "--package", "-p", "--directory", "--project")
 """Options whose value names the server if the program's own word does not."""
 
@@ -118,10 +120,10 @@ def name_of_registry_entry(name: str) -> str:
 
 
 def _found_in_command(words: Sequence[str], depth: int) -> str:
-    program = _base(words[0])
+    program = program_of(words[0])
     if program in _SHELLS and depth < 2 and (inner := _inside_shell(words)):
         return _found_in_command(inner, depth + 1)
-    if program in _CONTAINER_PROGRAMS and not {"run", "exec"} & set(words[1:3]):
+    if program in CONTAINER_PROGRAMS and not {"run", "exec"} & set(words[1:3]):
         return program
     if program not in RUNNERS and not _INTERPRETERS.fullmatch(program) and program not in _PYTHON_SERVER_CLIS:
         return _telling_of_path(words[0]) or _last_part(words[0])
@@ -176,7 +178,7 @@ def _parsed(program: str, arguments: Sequence[str]) -> tuple[list[str], list[str
             if _is_source(program, option):
                 sources.append(value)
         elif not positional or (program in RUNNERS and _SUBCOMMANDS.issuperset(positional)):
-            takes_value = option in _OPTIONS_WITH_VALUE and option not in without_value
+            takes_value = option in OPTIONS_WITH_VALUE and option not in without_value
             pending = option if takes_value else None
     return sources, positional
 
@@ -271,7 +273,8 @@ def _first(found: Iterable[str | None]) -> str | None:
     return next(candidates, None)
 
 
-def _base(program: str) -> str:
+def program_of(program: str) -> str:
+    """`npx` for `/usr/bin/npx` and for `npx.cmd`."""
     return re.sub(r"\.(?:exe|cmd)$", "", re.split(r"[\\/]", program)[-1])
 
 
