@@ -234,6 +234,7 @@ own.kill()
 """
 
 
+@pytest.mark.needs("ps")
 def test_a_program_keeps_its_own_children_loop_and_signals(tmp_path: Path) -> None:
     """LIF-7: closing ends what the gateway started, and nothing else."""
     (tmp_path / "config.json").write_text(json.dumps({"mcp_servers": [using("one"), using("two")]}))
@@ -261,6 +262,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.needs("ps")
 def test_a_program_that_is_killed_leaves_no_server_behind(tmp_path: Path) -> None:
     """LIF-7"""
     (tmp_path / "config.json").write_text(json.dumps({"mcp_servers": [using("one", "--record", "pid")]}))

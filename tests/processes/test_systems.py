@@ -81,7 +81,7 @@ def test_dates_a_second_apart_may_be_of_one_process(start: int, other: int, one:
     assert posix.are_one(other, start) is one
 
 
-@pytest.mark.needs("programs")
+@pytest.mark.needs("programs", "ps")
 def test_ps_tells_of_a_real_process_its_mark_its_group_and_its_start() -> None:
     env = {**os.environ, MARK: "run.7"}
     with subprocess.Popen(["sleep", "60"], env=env, start_new_session=True) as marked:
@@ -119,7 +119,7 @@ def test_without_ps_the_group_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     child.stdout.close()
 
 
-@pytest.mark.needs("programs")
+@pytest.mark.needs("programs", "ps")
 def test_the_keeper_without_proc_ends_what_was_named_or_marked_and_nobody_else() -> None:
     run = "5" * 32
     groups: list[Popen] = []
