@@ -58,6 +58,7 @@ NEEDS = {
     "links": Need(_POSIX, "makes symbolic links, which Windows lets few users do", r"symlink"),
     "sockets": Need(hasattr(__import__("socket"), "AF_UNIX") and _POSIX, "opens Unix sockets", r"AF_UNIX|unix_"),
     "ps": Need(program("ps") is not None, "needs ps (Debian: procps)"),
+    "bwrap": Need(program("bwrap") is not None, "needs bwrap (Debian: bubblewrap)"),
     "store": Need(
         program("valkey-server", "redis-server") is not None and program("haproxy") is not None,
         "needs valkey-server or redis-server, and haproxy",

@@ -4,19 +4,25 @@ Not tried here: the base image, and what an engine makes of the instructions.
 """
 
 import fnmatch
+import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from fixtures.stranger import REPOSITORY, printed, stranger, tracked
 from kit.gateway import STOP_SECONDS
+from kit.node import node, npx_command
 from kit.process import START, Child
+from kit.servers import raw_server
 
 NOBODY_LISTENS = 1
 TOKEN = "a-token-of-thirty-two-characters"
@@ -64,15 +70,13 @@ def test_it_does_not_run_as_root() -> None:
 @pytest.fixture
 def folders(tmp_path: Path) -> dict[str, str]:
     """The image's environment, its volumes being folders of this test."""
-    config, state = tmp_path / "config", tmp_path / "state"
-    config.mkdir()
-    state.mkdir()
     env = environment()
-    assert json.loads(last("VOLUME")) == [env["MCPX_CONFIG"], env["MCPX_STATE_DIR"]]
-    home = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
-    moved = {"MCPX_CONFIG": str(config), "MCPX_STATE_DIR": str(state), "MCPX_HOST": env["MCPX_HOST"], "MCPX_PORT": "0"}
-    assert set(env) - {"PATH"} == set(moved)
-    return {**home, **moved}
+    volumes = json.loads(last("VOLUME"))
+    assert volumes == [env["MCPX_CONFIG"], env["MCPX_STATE_DIR"], env["XDG_CACHE_HOME"]]
+    for volume in volumes:
+        (tmp_path / volume.lstrip("/")).mkdir()
+    moved = {name: f"{tmp_path}{value}" if value.startswith("/") else value for name, value in env.items()}
+    return {**moved, "HOME": str(tmp_path), "PATH": os.environ["PATH"], "MCPX_PORT": "0"}
 
 
 def command() -> list[str]:
@@ -132,3 +136,63 @@ def test_the_steps_of_the_build_need_nothing_but_what_is_copied(tmp_path: Path) 
     pins = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
     versions = [line for line in listed.splitlines() if "==" in line]
     assert len(versions) > 10 and [line for line in versions if f'"{line}' not in pins] == []
+
+
+def sealed(tmp_path: Path, *writable: str) -> list[str]:
+    """A command prefix for a read-only file system, apart from /tmp and these folders of the test."""
+    words = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
+    words += ["--ro-bind", str(tmp_path), str(tmp_path)]
+    for name in writable:
+        words += ["--bind", str(tmp_path / name), str(tmp_path / name)]
+    return words
+
+
+def local_packages(folder: Path) -> dict[str, list[str]]:
+    """An npm and a Python package whose program is a small MCP server, and the command lines that start them."""
+    connection = raw_server("raw")["connection"]
+    script = f"#!/bin/sh\nexec {shlex.join([connection['command'], *connection['args']])}\n"
+    manifest = {"name": "tiny", "version": "1.0.0", "bin": {"tiny": "tiny.sh"}}
+    with tarfile.open(folder / "tiny.tgz", "w:gz") as archive:
+        for name, text in (("package.json", json.dumps(manifest)), ("tiny.sh", script)):
+            member = tarfile.TarInfo(f"package/{name}")
+            member.mode, member.size = 0o755, len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    wheel = folder / "tiny-1.0.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("tiny-1.0.0.data/scripts/tiny", script)
+        archive.writestr("tiny-1.0.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0.0\n")
+        archive.writestr("tiny-1.0.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr("tiny-1.0.0.dist-info/RECORD", "")
+    return {"node": ["npx", "-y", f"file:{folder / 'tiny.tgz'}"], "python": ["uvx", "--from", str(wheel), "tiny"]}
+
+
+@pytest.mark.slow
+@pytest.mark.needs("bwrap")
+@pytest.mark.parametrize("has_cache", [True, False])
+def test_npx_and_uvx_start_with_a_read_only_root_if_the_cache_is_writable(
+    folders: dict[str, str], tmp_path: Path, has_cache: bool
+) -> None:
+    """RUN-1: the volume and the variables of the image suffice. Without them, the error names the variables."""
+    commands = local_packages(tmp_path)
+    connections = {name: {"type": "stdio", "command": words[0], "args": words[1:]} for name, words in commands.items()}
+    servers = [{"name": name, "connection": connection} for name, connection in connections.items()]
+    file = tmp_path / "config" / "mcpx.json"
+    file.write_text(json.dumps({"mcp_servers": servers}))
+    programs = tmp_path / "bin"
+    home = tmp_path / "home"
+    programs.mkdir()
+    home.mkdir()
+    npx = programs / "npx"
+    npx.write_text(f'#!/bin/sh\nexec {shlex.join(npx_command())} "$@"\n')
+    npx.chmod(0o755)
+    path = os.pathsep.join([str(programs), str(Path(node()).parent), os.environ["PATH"]])
+    environ = {**folders, "HOME": str(home), "PATH": path}
+    writable = ["state", "cache"] if has_cache else ["state"]
+    command = [*sealed(tmp_path, *writable), sys.executable, "-m", "mcpx"]
+    if has_cache:
+        done = subprocess.run([*command, "tools", "--json"], env=environ, capture_output=True, text=True, timeout=100)
+        assert {tool["server"] for tool in json.loads(done.stdout)["tools"]} == {"node", "python"}, done.stderr
+        return
+    for name, variable in (("node", "npm_config_cache"), ("python", "UV_CACHE_DIR")):
+        done = subprocess.run([*command, "doctor", name], env=environ, capture_output=True, text=True, timeout=100)
+        assert "cannot write to its package cache" in done.stdout and variable in done.stdout, done.stdout

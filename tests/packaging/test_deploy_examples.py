@@ -41,6 +41,8 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples" / "deploy"
 COMPOSE = DEPLOY / "compose"
 KUBERNETES = DEPLOY / "kubernetes"
+SCRAPE_JOB = "prometheus.yaml"
+"""Configuration of Prometheus, not a manifest."""
 VARIABLE = re.compile(r"\$\{(\w+)(:[-?][^}]*)?\}")
 TOKENS = {"MCPX_TEAM_TOKEN": "a-token-of-the-team-in-the-tests", "MCPX_PROMETHEUS_TOKEN": "a-token-of-prometheus"}
 GIVEN = {**TOKENS, "VALKEY_PASSWORD": "0123abcd", "MCPX_PUBLIC_HOST": "localhost"}
@@ -93,7 +95,7 @@ def test_the_files_fit_the_schemas_that_are_published_and_a_mistake_would_be_fou
     """SCA-4: no key is misspelt, and none is missing."""
     good = tmp_path / "compose.yaml"
     good.write_text(filled_in(text(COMPOSE / "compose.yaml")), encoding="utf-8")
-    names = [file for file in sorted(KUBERNETES.glob("*.yaml")) if file.name != "mcpx.yaml"]
+    names = [file for file in sorted(KUBERNETES.glob("*.yaml")) if file.name not in ("mcpx.yaml", SCRAPE_JOB)]
     done = judged(good, *names)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
@@ -456,7 +458,7 @@ def test_the_store_takes_its_options(compose: Json, manifests: dict[str, Json], 
 def test_every_manifest_is_applied_and_the_configuration_with_them() -> None:
     kustomization = yaml.safe_load(text(KUBERNETES / "kustomization.yaml"))
     (generated,) = kustomization["configMapGenerator"]
-    rest = {file.name for file in KUBERNETES.glob("*")} - {"kustomization.yaml", *generated["files"]}
+    rest = {file.name for file in KUBERNETES.glob("*")} - {"kustomization.yaml", SCRAPE_JOB, *generated["files"]}
     assert set(kustomization["resources"]) == rest
     assert generated["files"] == ["mcpx.yaml"]
     assert [image["name"] for image in kustomization["images"]] == ["mcpx"]
@@ -506,9 +508,42 @@ def test_a_pod_listens_where_it_is_asked_and_is_given_what_it_mounts(manifests: 
     replica = load(KUBERNETES / "mcpx.yaml", GIVEN).server.replica
     assert replica is not None and replica.port == ports["replica"]
     assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
-    assert {"/config", "/state"} < {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert {"/config", "/state", "/cache", "/tmp"} == {mount["mountPath"] for mount in container["volumeMounts"]}
     assert str(pod["securityContext"]["runAsUser"]) in image
     sources = [each["valueFrom"] for each in container["env"]]
     keys = {source["secretKeyRef"]["key"] for source in sources if "secretKeyRef" in source}
     made = set(re.findall(r"--from-literal=([\w-]+)=", text(DEPLOY / "README.md")))
     assert keys == made and not any("value" in each for each in container["env"])
+
+
+def scrape_target(job: Json, labels: dict[str, str]) -> tuple[str, str] | None:
+    """The address and path at which a Prometheus job scrapes a pod with these labels. None if it drops the pod."""
+    labels = {"__metrics_path__": job.get("metrics_path", "/metrics"), **labels}
+    for rule in job["relabel_configs"]:
+        value = ";".join(labels.get(name, "") for name in rule["source_labels"])
+        matched = re.fullmatch(rule.get("regex", "(.*)"), value)
+        if rule.get("action", "replace") == "keep":
+            if matched is None:
+                return None
+        elif matched is not None:
+            replacement = re.sub(r"\$(\d)", r"\\\1", rule.get("replacement", "$1"))
+            labels[rule["target_label"]] = matched.expand(replacement)
+    return labels["__address__"], labels["__metrics_path__"]
+
+
+def test_the_scrape_job_finds_the_annotated_pods_and_sends_the_token_of_metrics(
+    manifests: dict[str, Json], deployed: Deployed
+) -> None:
+    """OBS-1: an annotation alone does not suffice, because /metrics requires a token."""
+    (job,) = yaml.safe_load(text(KUBERNETES / SCRAPE_JOB))["scrape_configs"]
+    annotations = manifests["Deployment/mcpx"]["spec"]["template"]["metadata"]["annotations"]
+    pod = {"__address__": "10.0.0.7", "__meta_kubernetes_pod_ip": "10.0.0.7"}
+    annotated = {
+        "__meta_kubernetes_pod_annotation_" + re.sub(r"\W", "_", name): value for name, value in annotations.items()
+    }
+    assert scrape_target(job, pod) is None
+    assert scrape_target(job, pod | annotated) == ("10.0.0.7:8000", "/metrics")
+    assert not any(name.startswith("prometheus.io/") for name in annotations)  # Jobs for these send no token.
+    assert Path(job["authorization"]["credentials_file"]).name in text(DEPLOY / "README.md")
+    assert fetch(deployed.replicas[0].port, "/metrics").status == 401
+    assert figures(deployed.replicas[0].port, "mcpx_build_info") == 1

@@ -177,6 +177,15 @@ def _unstartable(spec: Stdio, problem: str) -> Cause | None:
 
 _SAID: tuple[tuple[str, str, str], ...] = (
     (
+        r"Log files were not written due to an error writing to the directory: (\S+)/_logs"
+        r"|Failed to initialize cache at `([^`\n]+)`"
+        r"|failed to create directory `([^`\n]+)`: (?:Read-only|Permission)"
+        r"|EROFS[^\n]*'([^'\n]+)'",
+        "The program cannot write to its package cache or data folder: {it}",
+        "set npm_config_cache (npx), or UV_CACHE_DIR and UV_TOOL_DIR (uvx), to writable folders, in the server's `env` "
+        "or where mcpx is started; other programs use XDG_CACHE_HOME",
+    ),
+    (
         r"npm (?:error|ERR!) 404 +'([^'\s]+)' is not|404 Not Found - GET \S+/([^/\s]+) -|npm \S+ code E404()",
         "npm knows no package {it} (404).",
         "check the name of the package in `args`: spelling, and the scope (`@scope/name`)",
