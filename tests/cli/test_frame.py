@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kit.command import mcpx
+from mcpx.cli.leading_options import command_first
 from mcpx.cli.table import COMMANDS, GROUPS
 from mcpx.cli.terminal import Cell, Table, agreed, cut, plain, shown, styled, width_of
 
@@ -44,6 +45,39 @@ def test_only_what_is_needed_is_told_to_be_lacking(tmp_path: Path) -> None:
 
 def test_a_word_that_stands_elsewhere_is_told_with_where(tmp_path: Path) -> None:
     assert "did you mean 'mcpx config rollback'?" in mcpx(tmp_path, "rollback").stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("--config a.yaml tools", "tools --config a.yaml"),
+        ("--config=a.yaml tools github", "tools --config=a.yaml github"),
+        ("--env prod --json check b.yaml", "check --env prod --json b.yaml"),
+        ("--config a.yaml call x.y k=v -- --config", "call --config a.yaml x.y k=v -- --config"),
+        ("--config a.yaml add npx -y --json", "add --config a.yaml npx -y --json"),
+        ("--config a.yaml import cursor", "import --config a.yaml cursor"),
+        ("--json import openapi a.json", "import openapi --json a.json"),
+        ("--port 0 serve a.yaml", "serve --port 0 a.yaml"),
+        ("--config tools", "--config tools"),
+        ("--config a.yaml --transport stdio", "--config a.yaml --transport stdio"),
+        ("--config a.yaml help tools", "help tools"),
+        ("--unknown tools", "--unknown tools"),
+        ("tools --config a.yaml", "tools --config a.yaml"),
+        ("-- tools", "-- tools"),
+    ],
+)
+def test_options_may_stand_before_the_command(typed: str, read: str) -> None:
+    """RUN-4."""
+    assert command_first(typed.split()) == read.split()
+
+
+def test_a_config_named_before_the_command_is_the_one_that_is_read(tmp_path: Path) -> None:
+    """RUN-4: also for shells that complete the line."""
+    (tmp_path / "other.yaml").write_text("mcp_servers: []\n")
+    assert mcpx(tmp_path, "--config", "other.yaml", "check").stdout.startswith(f"{tmp_path / 'other.yaml'}: good")
+    ended = mcpx(tmp_path, "--log-level", "DEBUG", "check", "other.yaml")
+    assert ended.returncode == 2 and "unknown option --log-level\n  mcpx check --help" in ended.stderr
+    assert "--strict" in mcpx(tmp_path, "__complete", "zsh", "mcpx --config other.yaml check --").stdout
 
 
 def test_an_unknown_letter_is_told_as_that(tmp_path: Path) -> None:

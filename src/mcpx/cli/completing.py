@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
+from mcpx.cli.leading_options import command_first
 from mcpx.cli.places import Place
 from mcpx.cli.table import COMMANDS, Command
 from mcpx.cli.terminal import plain
@@ -111,6 +112,7 @@ def _quoted(value: str, quote: str) -> str:
 
 def answer_to(words: Sequence[str], word: str) -> Answer:
     answer = Answer()
+    words = command_first(words)
     if not words or (words[0] == "help" and len(words) == 1):
         _commands(answer, word, with_files=not words)
         return answer

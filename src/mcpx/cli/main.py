@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from mcpx.cli import codes
+from mcpx.cli.leading_options import command_first
 from mcpx.cli.parsing import near, tell_mistakes, wants_json
 from mcpx.cli.running import leave
 from mcpx.cli.table import COMMANDS
@@ -17,7 +18,7 @@ ELSEWHERE = {"rollback": "config rollback", "history": "config history", "list":
 
 def main(argv: Sequence[str] | None = None) -> int:
     _open_standard_streams()
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = command_first(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["__complete"]:  # for shells; see `mcpx completion`
         from mcpx.cli.completing import complete
 

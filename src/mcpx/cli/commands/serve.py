@@ -17,6 +17,8 @@ Without --transport: stdio when standard input is a pipe, a socket or a file (a 
 terminal or when --host or --port is given. Without CONFIG: $MCPX_CONFIG, then mcpx.yaml, config.yaml, config.json in
 this folder, then config.yaml in the user's config folder, else the built-in demo. `store:` as CONFIG is the one that
 replicas keep in the store that $MCPX_STORE names; `mcpx config push FILE` puts it there.
+
+Options of a command may stand before it: `mcpx --config FILE tools` is `mcpx tools --config FILE`.
 """
 
 
