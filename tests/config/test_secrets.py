@@ -231,7 +231,7 @@ def test_a_secret_in_the_keyring_is_set_listed_used_and_removed(tmp_path: Path) 
     file.write_text(servers(server("${keyring:git/hub}")))
     file.chmod(0o600)
     code, _, said = mcpx(tmp_path, "check", str(file), ring=True)
-    assert code == 2 and "mcpx secret set git/hub" in said
+    assert code == 0 and "mcpx secret set git/hub" in said
     assert mcpx(tmp_path, "secret", "set", "git/hub", given=CANARY, ring=True)[0] == 0
     assert mcpx(tmp_path, "secret", "list", ring=True)[1] == "git/hub\n"
     assert json.loads(mcpx(tmp_path, "secret", "list", "--json", ring=True)[1]) == {"secrets": ["git/hub"]}

@@ -24,7 +24,7 @@ class Auth(Protocol):
 AUTHS: Family[Auth] = Family(
     "mcpx.auth",
     "mcpx.auth",
-    beside=("callback", "credentials", "keychain", "once", "ring", "sealing", "shared", "vault"),
+    beside=("callback", "credentials", "keychain", "keyring_advice", "once", "ring", "sealing", "shared", "vault"),
     needs=("per_server", "credentials"),
     keys=True,
 )

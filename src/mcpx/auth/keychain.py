@@ -101,7 +101,11 @@ def _asked(work: Callable[[Any], T], patience: float | None = None) -> T:
     from importlib.util import find_spec
 
     if find_spec("keyring") is None:
-        raise NoKeyring("the library 'keyring' is not installed (pip install 'mcpx-gateway[keyring]')", absent=True)
+        from mcpx.auth.keyring_advice import install_advice
+
+        raise NoKeyring(f"the library 'keyring' is not installed ({install_advice()})", absent=True)
+    from mcpx.auth.keyring_advice import usage_advice
+
     found: list[T] = []
     why: list[NoKeyring] = []
 
@@ -111,13 +115,12 @@ def _asked(work: Callable[[Any], T], patience: float | None = None) -> T:
         ring: Any = keyring
         try:
             if ring.get_keyring().priority <= 0:
-                why.append(
-                    NoKeyring("there is no keyring here", absent=True)
-                )  # this is the stand-in that refuses everything
+                # This is the backend that refuses everything.
+                why.append(NoKeyring(f"there is no keyring here ({usage_advice()})", absent=True))
             else:
                 found.append(work(ring))
         except Exception as error:  # noqa: BLE001  whatever a backend raises; its words may hold anything
-            why.append(NoKeyring(f"the keyring cannot be used ({type(error).__name__})"))
+            why.append(NoKeyring(f"the keyring cannot be used: {type(error).__name__} ({usage_advice()})"))
 
     worker = threading.Thread(target=look, name="keyring", daemon=True)
     worker.start()
@@ -125,5 +128,5 @@ def _asked(work: Callable[[Any], T], patience: float | None = None) -> T:
     if found:
         return found[0]
     if worker.is_alive():
-        raise NoKeyring("the keyring does not answer", slow=True)
+        raise NoKeyring(f"the keyring does not answer ({usage_advice()})", slow=True)
     raise why[0] if why else NoKeyring("the keyring cannot be used")
