@@ -244,11 +244,10 @@ def test_who_can_be_asked_shares_with_nobody() -> None:
     [
         said("no", isError=True),
         said("?", resultType="input_required"),
-        {"resultType": "task", "task": {"taskId": "t"}},
         said("x" * (1 << 20)),
         {"structuredContent": {"a": ["x" * 1000] * 1100}, "content": []},
     ],
-    ids=["error", "question", "task", "large text", "large data"],
+    ids=["error", "question", "large text", "large data"],
 )
 def test_what_is_no_answer_or_too_large_is_not_kept(answer: Json) -> None:
     async def test(desk: Desk) -> None:
@@ -258,6 +257,17 @@ def test_what_is_no_answer_or_too_large_is_not_kept(answer: Json) -> None:
         assert desk.gateway.provisions.answers.size == 0
 
     with_desk(test, "modern", answer=lambda _: answer)
+
+
+def test_a_task_is_an_error_that_is_not_kept() -> None:
+    async def test(desk: Desk) -> None:
+        for _ in range(2):
+            with pytest.raises(RpcError, match="returned a task"):
+                await desk.look(modern_caller())
+        assert len(desk.counter.calls) == 2
+        assert desk.gateway.provisions.answers.size == 0
+
+    with_desk(test, "modern", answer=lambda _: {"resultType": "task", "taskId": "t"})
 
 
 def test_errors_are_given_to_all_who_wait_and_not_kept() -> None:

@@ -126,6 +126,7 @@ class Toolbox:
         catalog, caller = await self._catalog(profile), self.caller(profile)
         generation = self._gateway.generation
         surface = cast(Compact, generation.surfaces.of("search"))
+        catalog = catalog.for_models
         found = (await surface.finder.index(catalog)).search(query, limit=limit)
         tools = catalog.offers["tools"]
         hits = [

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from mcpx.catalog.apps import is_app_only, is_page, page_label, split_page
 from mcpx.catalog.merge import NOTHING_HELD, Given, Held, Merged, Source, merge
 from mcpx.catalog.naming import Naming, unwrap_uri
 from mcpx.catalog.paging import page_of
@@ -54,7 +55,9 @@ class Catalog:
         "__weakref__",
         "_counts",
         "_index",
+        "_labels",
         "_later",
+        "_model_catalog",
         "_named",
         "_native",
         "_offered",
@@ -63,6 +66,7 @@ class Catalog:
         "_servers",
         "_templates",
         "descriptions",
+        "has_app_tools",
         "naming",
         "offers",
         "warnings",
@@ -91,6 +95,12 @@ class Catalog:
             {kind: tuple(merged.offers.get(kind, ())) for kind in KINDS}
         )
         self._servers = frozenset(servers)
+        self._labels: dict[str, str] = {}
+        for server in servers:
+            self._labels.setdefault(page_label(server), server)
+        self._model_catalog: Catalog | None = None
+        self.has_app_tools = False
+        """Whether the catalog has a tool that is for apps only."""
         self._offered: frozenset[str] = frozenset()
         self._public: dict[Kind, dict[str, Offer]] = {kind: {} for kind in KINDS}
         self._native: dict[Kind, dict[tuple[str, str], Offer]] = {kind: {} for kind in KINDS}
@@ -100,6 +110,8 @@ class Catalog:
             for index, offer in enumerate(found):
                 public[offer.public] = native[offer.server, offer.name] = offer
                 self._counts[offer.server, kind] += 1
+                if kind == "tools" and not self.has_app_tools:
+                    self.has_app_tools = is_app_only(offer.definition)
                 if index % _PIECE == 0:
                     yield
         self._plain: dict[str, str] = {}
@@ -145,6 +157,17 @@ class Catalog:
     def whole(self) -> "Catalog":
         """What this is a part of: itself, unless somebody sees only some of it."""
         return self
+
+    @property
+    def for_models(self) -> "Catalog":
+        """The catalog without tools that are for apps only."""
+        if not self.has_app_tools:
+            return self
+        if self._model_catalog is None:
+            from mcpx.catalog.narrowed import without_app_tools
+
+            self._model_catalog = without_app_tools(self)
+        return self._model_catalog
 
     def knows(self, server: str) -> bool:
         """Whether whoever sees this may know of that server."""
@@ -227,6 +250,8 @@ class Catalog:
         listed = self._public["resources"].get(uri)
         if listed is not None:
             return listed.server, listed.name
+        if is_page(uri):
+            return self._resolve_page(uri)
         wrapped = unwrap_uri(uri)
         if wrapped is not None and wrapped[0] in self._servers:
             return wrapped
@@ -235,6 +260,20 @@ class Catalog:
         if server is None and wrapped is None:
             server = next(self.expanding(uri), None)
         return None if server is None else (server, uri)
+
+    def _resolve_page(self, uri: str) -> tuple[str, str] | None:
+        """A page by its public URI, or by the server's own URI if exactly one visible server has it."""
+        whole = self.whole
+        label, native = split_page(uri)
+        server = whole._labels.get(label)
+        if server is not None and self.knows(server):
+            if self.native("resources", server, uri) is not None:
+                native = uri
+            return (server, native) if self.may_read(server, native) else None
+        owners = {server for server in whole._servers if self.native("resources", server, uri) is not None}
+        owners.update(whole.expanding(uri, self.sees))
+        readable = [server for server in owners if self.may_read(server, uri)]
+        return (readable[0], uri) if len(readable) == 1 else None
 
     def expanding(self, uri: str, counts: Callable[[Offer], bool] | None = None) -> Iterator[str]:
         """The servers one of whose templates gives that URI, in order; of the templates that count."""

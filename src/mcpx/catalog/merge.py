@@ -15,6 +15,7 @@ from itertools import count, islice
 from types import MappingProxyType
 from typing import Any, cast
 
+from mcpx.catalog.apps import is_page, public_page, with_public_pages
 from mcpx.catalog.naming import LONGEST_URI, Naming, public_name, safe_name, tagged_name, wrap_uri
 from mcpx.model.call import Json
 from mcpx.model.offer import KINDS, Kind, Offer
@@ -101,10 +102,8 @@ def merge(sources: Sequence[Source], naming: Naming, given: Given, held: Held = 
         publics: Iterable[str]
         if kind in ("tools", "prompts"):
             publics = yield from _settle(kind, entries, naming, given, held, notes)
-        elif by_uri:
-            publics = (entry.native for entry in entries)
         else:
-            publics = (wrap_uri(entry.source.server, entry.native) for entry in entries)
+            publics = (_public_uri(kind, entry, naming) for entry in entries)
         found = offers[kind] = []
         for index, (entry, public) in enumerate(zip(entries, publics, strict=True)):
             found.append(Offer(kind, entry.source.server, entry.native, public, _definition(kind, entry, public)))
@@ -138,7 +137,8 @@ def _entries(
             if not isinstance(native, str) or not native or (key != "name" and len(native) > LONGEST_URI):
                 notes.add(server, f"{kind} left out, not an object with a usable `{key}`")
                 continue
-            mark = native if by_uri else (server, native)
+            bare = by_uri and not (kind == "resources" and is_page(native))
+            mark = native if bare else (server, native)
             owner = owners.get(mark)
             if owner is None:
                 owners[mark] = server
@@ -153,6 +153,15 @@ def _entries(
                     _shown(native),
                 )
     return entries, beaten
+
+
+def _public_uri(kind: Kind, entry: _Entry, naming: Naming) -> str:
+    server, native = entry.source.server, entry.native
+    if kind == "templates":
+        return native
+    if is_page(native):
+        return public_page(server, native)
+    return native if naming.uris == "plain" else wrap_uri(server, native)
 
 
 def _settle(
@@ -236,10 +245,11 @@ def _definition(kind: Kind, entry: _Entry, public: str) -> Json:
     shown = {**entry.raw, _KEY[kind]: public}
     if not entry.source.local:
         theirs = entry.raw.get("_meta")
-        meta: Json = {**cast(dict[str, Any], theirs)} if isinstance(theirs, dict) else {}
+        meta: Json = cast(dict[str, Any], theirs) if isinstance(theirs, dict) else {}
+        if kind == "tools":
+            meta = with_public_pages(entry.source.server, meta)
         origin = "name" if kind in ("tools", "prompts") else "originalUri"
-        meta["proxy"] = {"server": entry.source.server, origin: entry.native}
-        shown["_meta"] = meta
+        shown["_meta"] = {**meta, "proxy": {"server": entry.source.server, origin: entry.native}}
     return shown
 
 

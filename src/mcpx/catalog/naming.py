@@ -42,7 +42,8 @@ class Naming:
     """`always`: every tool and prompt carries its server's prefix, or the server's name when it has none; one that
     begins with that name already is left as it is."""
     uris: Literal["wrapped", "plain"] = "wrapped"
-    """`wrapped`: as `proxy://resource/…`, so that no two servers clash; `plain`: as the servers write them."""
+    """`wrapped`: as `proxy://resource/…`, so that no two servers clash; `plain`: as the servers write them.
+    App pages (`ui://`) contain the name of their server in both cases."""
     max_length: int = 64
     """Longest name clients are shown; longer ones are cut and end in six hex digits."""
 

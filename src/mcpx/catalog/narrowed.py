@@ -12,10 +12,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from mcpx.catalog.apps import is_app_only, is_page
 from mcpx.catalog.catalog import Catalog, Searchable
 from mcpx.catalog.naming import spellings, unwrap_uri
 from mcpx.model.offer import KINDS, Kind, Offer
-from mcpx.model.slices import Work
+from mcpx.model.slices import Work, at_once
 
 if TYPE_CHECKING:
     from mcpx.catalog.search.index import Hits
@@ -93,6 +94,8 @@ class Narrowed(Catalog):
         """`later`: of what comes after the same of others, all that may be seen."""
         narrowed = cls.__new__(cls)
         narrowed._from = whole
+        narrowed._model_catalog = None
+        narrowed.has_app_tools = whole.has_app_tools and not isinstance(sight, _ModelSight)
         narrowed.sight = sight
         narrowed.naming, narrowed.descriptions, narrowed.warnings = whole.naming, whole.descriptions, ()
         instead: dict[tuple[Kind, str], Offer] = {}
@@ -168,6 +171,8 @@ class Narrowed(Catalog):
         listed = self.find("resources", uri)
         if listed is not None:
             return listed.server, listed.name
+        if is_page(uri):
+            return self._resolve_page(uri)
         wrapped = unwrap_uri(uri)
         if wrapped is not None:
             return wrapped if self._from.has_server(wrapped[0]) and self.may_read(*wrapped) else None
@@ -197,6 +202,34 @@ class Narrowed(Catalog):
             return self._has(listed)
         by_any = server in self._from.expanding(uri)
         return not by_any or server in self._from.expanding(uri, self._has)
+
+
+def without_app_tools(catalog: Catalog) -> Catalog:
+    sight = _ModelSight(catalog.sight if isinstance(catalog, Narrowed) else None)
+    if catalog.blank:
+        return Blank.of(catalog.whole, sight)
+    return at_once(Narrowed.narrowing(catalog.whole, sight))
+
+
+class _ModelSight:
+    """The sight of a caller without tools that are for apps only."""
+
+    __slots__ = ("_caller", "picks")
+
+    def __init__(self, caller: Seen | None) -> None:
+        self._caller = caller
+        self.picks = caller is not None and caller.picks
+
+    def server(self, name: str) -> bool:
+        return self._caller is None or self._caller.server(name)
+
+    def offer(self, offer: Offer) -> bool:
+        if offer.kind == "tools" and is_app_only(offer.definition):
+            return False
+        return self._caller is None or self._caller.offer(offer)
+
+    def resource(self, server: str, uri: str) -> bool:
+        return self._caller is None or self._caller.resource(server, uri)
 
 
 class Blank(Narrowed):

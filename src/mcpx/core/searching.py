@@ -22,7 +22,7 @@ class Match:
 async def search(gateway: "Gateway", caller: Caller, query: str, limit: int) -> tuple[list[Match], int]:
     """The best of what this caller may see, and how many match in all. Nothing is waited for."""
     await gateway.catalogs.ready(caller)
-    catalog = gateway.catalogs.of(caller)
+    catalog = gateway.catalogs.of(caller).for_models
     surface = cast("Compact", gateway.generation.surfaces.of("search"))
     found = (await surface.finder.index(catalog)).search(query.strip(), limit=limit)
     tools = catalog.offers["tools"]

@@ -27,6 +27,7 @@ from mcpx.surfaces.large import reading
 from mcpx.surfaces.large.hints import closing
 from mcpx.surfaces.large.preview import NOT_JSON, Preview
 from mcpx.surfaces.menu import Menu, abouts, tools_by_server
+from mcpx.surfaces.model_view import ModelView
 from mcpx.surfaces.own import BUILT_IN, READER
 from mcpx.surfaces.results import Shaper, has_lines, is_plain, owner_of, said
 from mcpx.surfaces.settings import Rendering
@@ -108,6 +109,7 @@ class Compact(Surface):
     # The surface -------------------------------------------------------------------------------------------------
 
     async def list_tools(self, view: View, call: Call) -> Json:
+        view = ModelView(view)
         catalog, menu = await self.contents(view)
         tools = self._menus.of(catalog, (menu,))
         if tools is None:
@@ -133,6 +135,7 @@ class Compact(Surface):
         name = call.params.get("name")
         if not isinstance(name, str):
             raise RpcError(INVALID_PARAMS, "the name of the tool must be a string")
+        view = ModelView(view)
         try:
             answer = await self.answer(view, call, name, _object(call.params.get("arguments")))
             if answer is None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Literal
 
+from mcpx.catalog.apps import result_with_public_pages
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import OVERLOADED, SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, RpcError, Unavailable
@@ -475,7 +476,7 @@ class Upstream:
         self._life.recovery.served()
         if self._life.status.state == "needs_auth":
             self._life.set("connected")
-        return result
+        return result_with_public_pages(self.name, result)
 
     def see_off(self, stays: Callable[[str], bool]) -> None:
         """Give up the calls of principals that may not come in any more."""

@@ -44,7 +44,7 @@ class Finder:
 
     async def search(self, view: View, query: str, *, service: str = "", limit: int = 20, offset: int = 0) -> Json:
         """A blank query finds every tool there is, or every one of the service."""
-        catalog = await view.prepare()
+        catalog = (await view.prepare()).for_models
         query = query.strip()
         if service == BUILT_IN or query in OWN_NAMES:
             page = Page(query, None, [READER], 1, 1, 1, 0, 1)
