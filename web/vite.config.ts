@@ -26,7 +26,7 @@ export default defineConfig({
     __INTLIFY_DROP_MESSAGE_COMPILER__: "true",
     __INTLIFY_JIT_COMPILATION__: "true",
   },
-  server: { proxy: { "/api": proxied, "/login": proxied } },
+  server: { proxy: { "/api": proxied, "/login": proxied, "/leave": proxied } },
   build: {
     outDir: "../src/mcpx/admin/site",
     emptyOutDir: true,

@@ -4,6 +4,7 @@ Here and not in `app`, which would otherwise load it for everybody: nothing of `
 """
 
 import errno
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from mcpx.core.store import ConfigStore
     from mcpx.front.audience import Audience
     from mcpx.telemetry.telemetry import Telemetry
+
+log = logging.getLogger(__name__)
 
 STARTED = time.time()
 
@@ -61,6 +64,7 @@ class Office:
         self._config = config
         self._server = AdminServer(place.host, place.port, place.token, config)
         self._place = place
+        self._state: Path | None = None
 
     def bind(self) -> str | None:
         """Take the port; None, or what is wrong with it."""
@@ -84,6 +88,7 @@ class Office:
         return self._server.url
 
     async def open(self, room: Room) -> None:
+        self._state = room.state
         _ = room.telemetry.watching  # counts from now on; it belongs to the loop's thread
         await self._server.start(lambda: _desk(room, self._config, self._server.url, self._chronicle))
         if room.gateway.replicas is not None:
@@ -93,8 +98,15 @@ class Office:
         return self._server.login_url()
 
     async def tell_login(self, request: Json) -> Json:
-        """The control verb `admin`."""
-        return {"ok": True, "url": self.login_url()}
+        """The control verb `admin`. With `file`, the reply has the path of a file that leads a browser to the URL."""
+        url = self.login_url()
+        reply: Json = {"ok": True, "url": url}
+        if request.get("file") and self._state is not None:
+            try:
+                reply["file"] = str(await self._server.write_login_file(self._state, url))
+            except OSError as error:
+                log.warning("admin: cannot write the login file in %s: %s", self._state, error)
+        return reply
 
     def take_up(self, config: Config) -> None:
         self._server.take_up(config)

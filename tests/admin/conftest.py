@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from kit.admin_api import browser_session
 from kit.gateway import Gateway
-from kit.http_client import fetch
 
 
 @pytest.fixture(scope="module")
@@ -14,6 +14,6 @@ def gateway() -> Iterator[Gateway]:
 
 
 @pytest.fixture
-def cookie(gateway: Gateway) -> str:
-    """Of a new session."""
-    return fetch(gateway.admin_url, "/api/login", "POST", body={"token": gateway.admin_token}).cookie
+def session(gateway: Gateway) -> dict[str, str]:
+    """The headers of a new browser session."""
+    return browser_session(gateway)

@@ -1,7 +1,10 @@
 """ADM-6: who comes in, and who does not, whatever they send."""
 
+from urllib.parse import quote
+
 import pytest
 
+from kit.admin_api import browser_session
 from kit.gateway import Gateway
 from kit.http_client import fetch, send_bytes
 
@@ -14,7 +17,6 @@ WANTED = (
     "content-security-policy",
     "cache-control",
 )
-CSRF = {"X-Mcpx-Csrf": "1"}
 
 
 def port_of(gateway: Gateway) -> str:
@@ -133,24 +135,64 @@ def test_two_origins_are_refused(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("said", ["cross-site", "same-site", "anything"])
 def test_what_a_browser_calls_another_site_is_refused_without_an_origin_too(
-    gateway: Gateway, cookie: str, said: str
+    gateway: Gateway, session: dict[str, str], said: str
 ) -> None:
     """An image of another port of this machine: the cookie comes along, an Origin does not."""
-    headers = {"Cookie": cookie, "Sec-Fetch-Site": said}
+    headers = {**session, "Sec-Fetch-Site": said}
     assert fetch(gateway.admin_url, "/api/session", headers=headers).code == "cross_site"
-    twice = [("Cookie", cookie), ("Sec-Fetch-Site", "same-origin"), ("Sec-Fetch-Site", said)]
+    twice = [*session.items(), ("Sec-Fetch-Site", "same-origin"), ("Sec-Fetch-Site", said)]
     assert fetch(gateway.admin_url, "/api/session", headers=twice).code == "cross_site"
     for ours in ("same-origin", "none"):
         assert fetch(gateway.admin_url, "/api/session", headers={**headers, "Sec-Fetch-Site": ours}).status == 200
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-def test_a_session_changes_nothing_without_the_csrf_header(gateway: Gateway, cookie: str, method: str) -> None:
-    for more in ({}, {"X-Mcpx-Csrf": "0"}, {"X-Mcpx-Csrf": ""}):
-        answer = fetch(gateway.admin_url, "/api/mcp-servers/x", method, headers={"Cookie": cookie, **more}, body={})
-        assert (answer.status, answer.code) == (403, "csrf")
-    answer = fetch(gateway.admin_url, "/api/mcp-servers/x", method, headers={"Cookie": cookie, **CSRF}, body={})
-    assert answer.status not in (401, 403)
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/api/about"),
+        ("GET", "/api/config"),
+        ("GET", "/api/events"),
+        ("POST", "/api/mcp-servers/x"),
+        ("PUT", "/api/mcp-servers/x"),
+        ("PATCH", "/api/mcp-servers/x"),
+        ("DELETE", "/api/mcp-servers/x"),
+        ("POST", "/api/logout"),
+    ],
+)
+def test_a_cookie_alone_does_nothing(gateway: Gateway, session: dict[str, str], method: str, path: str) -> None:
+    """SEC-8: a listener on another port of this host receives the cookie, and replays it."""
+    cookie = session["Cookie"]
+    of_another = browser_session(gateway)["X-Mcpx-Session"]
+    own = session["X-Mcpx-Session"]
+    guesses: list[list[tuple[str, str]]] = [
+        [],
+        [("X-Mcpx-Csrf", "1")],
+        [("X-Mcpx-Session", "1")],
+        [("X-Mcpx-Session", "")],
+        [("X-Mcpx-Session", cookie.partition("=")[2])],
+        [("X-Mcpx-Session", of_another)],
+        [("X-Mcpx-Session", own), ("X-Mcpx-Session", own)],
+    ]
+    body: object = b"" if method == "GET" else {}
+    for guess in guesses:
+        answer = fetch(gateway.admin_url, path, method, [("Cookie", cookie), *guess], body)
+        assert (answer.status, answer.code) == (401, "unauthorized"), guess
+    told = fetch(gateway.admin_url, "/api/session", headers={"Cookie": cookie, "X-Mcpx-Csrf": "1"}).json
+    assert told == {"signed_in": False, "by": None, "version": None}
+    assert fetch(gateway.admin_url, "/api/session", headers=session).json["signed_in"]
+
+
+def test_one_credential_of_a_session_is_no_token() -> None:
+    """SEC-8"""
+    with Gateway({"mcp_servers": []}, admin=True) as gateway:
+        session = browser_session(gateway)
+        secret, id = session["X-Mcpx-Session"], session["Cookie"].partition("=")[2]
+        alone: list[dict[str, str]] = [
+            {"X-Mcpx-Session": secret},
+            {"Authorization": f"Bearer {secret}"},
+            {"Authorization": f"Bearer {id}"},
+        ]
+        assert [fetch(gateway.admin_url, "/api/about", headers=headers).status for headers in alone] == [401] * 3
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
@@ -258,27 +300,67 @@ def test_a_websocket_is_a_request_like_any_other(gateway: Gateway) -> None:
 def test_a_cookie_of_another_gateway_is_no_cookie_here(gateway: Gateway) -> None:
     """Cookies know no ports: the browser sends both, each finds its own."""
     with Gateway({"mcp_servers": []}, admin=True) as other:
-        theirs = fetch(other.admin_url, "/api/login", "POST", body={"token": other.admin_token}).cookie
-        ours = fetch(gateway.admin_url, "/api/login", "POST", body={"token": gateway.admin_token}).cookie
+        at_other, here = browser_session(other), browser_session(gateway)
+        theirs, ours = at_other["Cookie"], here["Cookie"]
         assert theirs.partition("=")[0] != ours.partition("=")[0]
-        both = {"Cookie": f"{theirs}; {ours}"}
-        assert fetch(gateway.admin_url, "/api/session", headers=both).json["signed_in"] is True
-        assert fetch(other.admin_url, "/api/session", headers=both).json["signed_in"] is True
-        stolen = {"Cookie": f"{ours.partition('=')[0]}={theirs.partition('=')[2]}"}
+        both = f"{theirs}; {ours}"
+        assert fetch(gateway.admin_url, "/api/session", headers={**here, "Cookie": both}).json["signed_in"] is True
+        assert fetch(other.admin_url, "/api/session", headers={**at_other, "Cookie": both}).json["signed_in"] is True
+        stolen = {**at_other, "Cookie": f"{ours.partition('=')[0]}={theirs.partition('=')[2]}"}
         assert fetch(gateway.admin_url, "/api/session", headers=stolen).json["signed_in"] is False
 
 
-def test_two_cookies_of_our_name_are_none(gateway: Gateway, cookie: str) -> None:
-    """Another page of this machine can put one beside ours, and must not decide which counts."""
+def test_a_second_cookie_of_the_same_name_does_not_hide_the_valid_one(
+    gateway: Gateway, session: dict[str, str]
+) -> None:
+    """SEC-8: another port of this host can set a cookie with the same name."""
+    cookie = session["Cookie"]
     planted = f"{cookie.partition('=')[0]}=planted"
-    for both in (f"{planted}; {cookie}", f"{cookie}; {planted}"):
-        assert fetch(gateway.admin_url, "/api/about", headers={"Cookie": both}).status == 401
+    for both in (f"{planted}; {cookie}", f"{cookie}; {planted}", f"{planted}; {planted}; {cookie}"):
+        assert fetch(gateway.admin_url, "/api/about", headers={**session, "Cookie": both}).status == 200
+    separate = [("Cookie", planted), *session.items()]
+    assert fetch(gateway.admin_url, "/api/about", headers=separate).status == 200
 
 
-def test_nothing_of_it_stands_in_the_log(gateway: Gateway, cookie: str) -> None:
+@pytest.mark.parametrize("to", ["http://127.0.0.1:9999/authorize?a=1&b=%20x", "https://example.com/"])
+def test_a_link_to_a_third_party_leaves_from_a_sandboxed_document(gateway: Gateway, to: str) -> None:
+    answer = fetch(gateway.admin_url, f"/leave?to={quote(to, safe='')}", headers={"Sec-Fetch-Site": "same-origin"})
+    assert (answer.status, answer.headers["refresh"]) == (200, f"0;url={to}")
+    assert answer.headers["content-security-policy"].startswith("sandbox allow-scripts; default-src 'none'")
+    assert answer.headers["referrer-policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "?to=",
+        "?to=javascript:alert(1)",
+        "?to=data:text/html,x",
+        "?to=//example.com",
+        "?to=file:///etc/passwd",
+        "?to=http://",
+        "?to=http://a%0d%0aset-cookie:%20b",
+        "?to=http://[",
+        "?to=http://a/&to=http://b/",
+    ],
+)
+def test_only_a_web_address_is_left_for(gateway: Gateway, query: str) -> None:
+    answer = fetch(gateway.admin_url, f"/leave{query}")
+    assert (answer.status, answer.headers["refresh"]) == (400, None)
+
+
+def test_a_page_of_another_site_cannot_send_a_browser_elsewhere(gateway: Gateway) -> None:
+    answer = fetch(gateway.admin_url, "/leave?to=http://example.com/", headers={"Sec-Fetch-Site": "cross-site"})
+    assert (answer.status, answer.code) == (403, "cross_site")
+    assert fetch(gateway.admin_url, "/leave?to=http://example.com/", "POST").status == 405
+
+
+def test_nothing_of_it_stands_in_the_log(gateway: Gateway, session: dict[str, str]) -> None:
     fetch(gateway.admin_url, "/login?token=sesame-from-a-query")
     fetch(gateway.admin_url, "/api/about", headers={"Authorization": "Bearer sesame-as-a-guess"})
     fetch(gateway.admin_url, "/api/login", "POST", body={"token": "sesame-in-a-body"})
     said = gateway.stderr()
-    assert "sesame" not in said and gateway.admin_token not in said and cookie.partition("=")[2] not in said
+    assert "sesame" not in said and gateway.admin_token not in said
+    assert session["Cookie"].partition("=")[2] not in said and session["X-Mcpx-Session"] not in said
     assert "a wrong token from 127.0.0.1" in said

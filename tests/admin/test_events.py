@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kit.admin_api import AdminApi
+from kit.admin_api import AdminApi, browser_session
 from kit.admin_events import WAIT, AdminEvents
 from kit.client import Session
 from kit.gateway import Gateway, GatewayProcess
@@ -219,12 +219,11 @@ def test_a_reader_that_never_reads_holds_nobody_up_and_costs_nothing() -> None:
 
 def test_logging_out_ends_the_streams_of_that_session_only(watched: Gateway) -> None:
     """ADM-6"""
-    login = fetch(watched.admin_url, "/api/login", "POST", body={"token": watched.admin_token})
-    cookie = login.headers["Set-Cookie"].partition(";")[0]
-    with AdminEvents(watched, headers={"Cookie": cookie, "Authorization": None}) as mine, AdminEvents(watched) as other:
+    session = browser_session(watched)
+    with AdminEvents(watched, headers={**session, "Authorization": None}) as mine, AdminEvents(watched) as other:
         mine.wait_for("hello")
         other.wait_for("hello")
-        out = fetch(watched.admin_url, "/api/logout", "POST", headers={"Cookie": cookie, "X-Mcpx-Csrf": "1"})
+        out = fetch(watched.admin_url, "/api/logout", "POST", headers=session)
         assert out.status == 204
         mine.wait_for_end()
         assert not other.ended

@@ -25,30 +25,40 @@ def clock() -> Clock:
 
 def test_a_session_ends_after_twelve_hours_without_a_request(clock: Clock) -> None:
     sessions = Sessions(clock)
-    id, session = sessions.begin()
+    session = sessions.begin_with_token("token")
     for _ in range(5):
         clock.advance(IDLE - 1)
-        assert sessions.find(id.encode()) is session
+        assert sessions.find_with_token(b"token") is session
     clock.advance(IDLE + 1)
-    assert sessions.find(id.encode()) is None and session.ended.is_set() and len(sessions) == 0
+    assert sessions.find_with_token(b"token") is None and session.ended.is_set() and len(sessions) == 0
 
 
 def test_a_session_that_is_being_answered_is_not_left_alone(clock: Clock) -> None:
     sessions = Sessions(clock)
-    id, session = sessions.begin()
+    session = sessions.begin_with_token("token")
     session.open += 1
     clock.advance(2 * IDLE)
-    assert sessions.find(id.encode()) is session
+    assert sessions.find_with_token(b"token") is session
 
 
 def test_the_session_that_was_left_alone_for_longest_makes_room(clock: Clock) -> None:
     sessions = Sessions(clock)
-    begun = [sessions.begin() for _ in range(MOST_SESSIONS)]
-    assert sessions.find(begun[0][0].encode()) is not None
-    sessions.begin()
+    begun = [sessions.begin_with_token(f"token-{number}") for number in range(MOST_SESSIONS)]
+    assert sessions.find_with_token(b"token-0") is begun[0]
+    sessions.begin_in_browser()
     assert len(sessions) == MOST_SESSIONS
-    assert sessions.find(begun[0][0].encode()) is not None
-    assert sessions.find(begun[1][0].encode()) is None and begun[1][1].ended.is_set()
+    assert sessions.find_with_token(b"token-0") is begun[0]
+    assert sessions.find_with_token(b"token-1") is None and begun[1].ended.is_set()
+
+
+def test_a_browser_session_needs_both_credentials(clock: Clock) -> None:
+    sessions = Sessions(clock)
+    id, secret = (part.encode() for part in sessions.begin_in_browser())
+    _, another = (part.encode() for part in sessions.begin_in_browser())
+    assert sessions.find_in_browser(id, secret) is not None
+    for wrong in ((id, another), (id, b""), (b"", secret), (secret, id), (id, id)):
+        assert sessions.find_in_browser(*wrong) is None
+    assert sessions.find_with_token(id) is None and sessions.find_with_token(secret) is None
 
 
 def test_a_pass_is_good_once_and_for_ten_minutes(clock: Clock) -> None:
@@ -68,8 +78,7 @@ def test_only_so_many_passes_are_kept(clock: Clock) -> None:
 def test_nothing_that_lets_in_is_kept_as_it_is(clock: Clock) -> None:
     async def held() -> tuple[str, str]:
         keys = Keys("the-token-of-it", clock)
-        id, _ = keys.sessions.begin()
-        secret = "the-token-of-it", id, keys.passes.make()
+        secret = "the-token-of-it", *keys.sessions.begin_in_browser(), keys.passes.make()
         everything = repr([vars(part) for part in (keys, keys.sessions, keys.passes, keys.attempts)])
         return everything, "|".join(secret)
 
@@ -111,7 +120,7 @@ def test_guesses_from_everywhere_hold_up_whoever_was_never_right(clock: Clock) -
 def test_the_same_token_again_ends_nothing(clock: Clock) -> None:
     async def work() -> tuple[int, bool, int]:
         keys = Keys("a", clock)
-        keys.sessions.begin()
+        keys.sessions.begin_in_browser()
         before = keys.changed
         keys.take_up("a")
         kept = len(keys.sessions)
@@ -124,7 +133,7 @@ def test_the_same_token_again_ends_nothing(clock: Clock) -> None:
 def test_a_token_that_was_generated_is_kept_over_reloads(clock: Clock) -> None:
     async def work() -> int:
         keys = Keys(None, clock)
-        keys.sessions.begin()
+        keys.sessions.begin_in_browser()
         keys.take_up(None)
         return len(keys.sessions)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.admin_api import session_headers
 from kit.command import mcpx, mcpx_process
 from kit.gateway import Gateway, GatewayProcess, admin_login
 from kit.http_client import fetch
@@ -72,8 +73,9 @@ def test_it_runs_beside_stdio_and_writes_no_byte_to_stdout() -> None:
         try:
             login = admin_login(stderr)
             url, _, path = login.partition("/login")
-            cookie = fetch(url, f"/login{path}").cookie
-            assert fetch(url, "/api/session", headers={"Cookie": cookie}).json["signed_in"] is True
+            token = path.partition("=")[2]
+            session = session_headers(fetch(url, "/api/login", "POST", body={"token": token}))
+            assert fetch(url, "/api/session", headers=session).json["signed_in"] is True
             child.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
             child.stdin.flush()
             first = json.loads(child.stdout.readline())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kit.admin_api import AdminApi
+from kit.admin_api import AdminApi, browser_session, session_headers
 from kit.command import mcpx, mcpx_process
 from kit.gateway import Gateway
 from kit.http_client import Reply, fetch
@@ -103,8 +103,7 @@ def test_another_page_that_is_named_uses_the_api_with_the_token_and_never_with_a
         assert told.json["by"] == "token" and told.headers["access-control-allow-origin"] == PAGE
         assert fetch(gateway.admin_url, "/api/about", headers=page).headers["access-control-allow-origin"] == PAGE
 
-        cookie = fetch(gateway.admin_url, "/api/login", "POST", body={"token": gateway.admin_token}).cookie
-        with_cookie = {**page, "Cookie": cookie, "X-Mcpx-Csrf": "1"}
+        with_cookie = {**page, **browser_session(gateway)}
         assert fetch(gateway.admin_url, "/api/about", headers=with_cookie).status == 401
         assert fetch(gateway.admin_url, "/api/config/reload", "POST", headers=with_cookie).status == 401
         for other in ("https://app.example:444", "http://app.example", "https://evil.example", "null"):
@@ -135,8 +134,8 @@ def test_over_tls_the_cookie_is_for_tls_only(tmp_path: Path) -> None:
         login = fetch(gateway.admin_url, "/api/login", "POST", headers=origin, body=body, context=context)
         assert login.headers["set-cookie"].startswith("__Host-mcpx-admin-")
         assert "; Secure" in login.headers["set-cookie"]
-        cookie = {"Cookie": login.cookie}
-        assert fetch(gateway.admin_url, "/api/session", headers=cookie, context=context).json["by"] == "cookie"
+        session = session_headers(login)
+        assert fetch(gateway.admin_url, "/api/session", headers=session, context=context).json["by"] == "cookie"
         plain = {"Origin": gateway.admin_url.replace("https", "http")}
         assert fetch(gateway.admin_url, "/api/session", headers=plain, context=context).status == 403
 

@@ -94,15 +94,18 @@ def run(work: Callable[[AdminConnections], Awaitable[Any]]) -> Any:
 BEARER = f"Authorization: Bearer {TOKEN}"
 
 
-def session_of(made: AdminConnections) -> tuple[str, Any]:
-    id, session = made.door.keys.sessions.begin()
-    return f"Cookie: mcpx-admin-{made.server.url.rpartition(':')[2]}={id}", session
+def session_of(made: AdminConnections) -> tuple[list[str], Any]:
+    sessions = made.door.keys.sessions
+    id, secret = sessions.begin_in_browser()
+    session = sessions.find_in_browser(id.encode(), secret.encode())
+    port = made.server.url.rpartition(":")[2]
+    return [f"Cookie: mcpx-admin-{port}={id}", f"X-Mcpx-Session: {secret}"], session
 
 
 def test_a_session_that_ends_takes_its_streams_along_and_no_others() -> None:
     async def work(made: AdminConnections) -> int:
-        cookie, session = session_of(made)
-        mine, by_token = await made.stream(cookie), await made.stream(BEARER)
+        headers, session = session_of(made)
+        mine, by_token = await made.stream(*headers), await made.stream(BEARER)
         assert session.open == 1
         made.door.keys.sessions.end(session)
         await mine.read()
@@ -115,8 +118,8 @@ def test_a_session_that_ends_takes_its_streams_along_and_no_others() -> None:
 
 def test_another_token_ends_every_stream() -> None:
     async def work(made: AdminConnections) -> int:
-        cookie, _ = session_of(made)
-        streams = [await made.stream(cookie), await made.stream(BEARER)]
+        headers, _ = session_of(made)
+        streams = [await made.stream(*headers), await made.stream(BEARER)]
         made.door.keys.take_up("another-token-that-cannot-be-guessed")
         for reader in streams:
             await reader.read()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kit.admin_api import browser_session
 from kit.client import Stream
 from kit.gateway import GatewayProcess
 from kit.http_client import fetch
@@ -53,8 +54,7 @@ def test_a_trial_ends_with_the_connection_it_was_asked_for_on(gateway: GatewayPr
 
 def test_a_trial_ends_with_the_session_that_asked_for_it(gateway: GatewayProcess) -> None:
     """Nobody runs programs here after a logout."""
-    cookie = fetch(gateway.admin_url, "/api/login", "POST", body={"token": gateway.admin_token}).cookie
-    session: dict[str, Any] = {"Cookie": cookie, "X-Mcpx-Csrf": "1"}
+    session: dict[str, Any] = browser_session(gateway)
     stream, processes = begin(gateway, "/api/mcp-servers/test", session)
     with stream, ProcessWatch(processes) as watch:
         assert fetch(gateway.admin_url, "/api/logout", "POST", session).status == 204

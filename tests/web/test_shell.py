@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Browser, expect
 
-from fixtures.browser import SIZES, Language, opened, serious, text
+from fixtures.browser import SIZES, Language, opened, serious, sign_in, text
 from kit.gateway import STOP_SECONDS, GatewayProcess
 
 
@@ -103,7 +103,7 @@ def test_the_first_load_is_small(browser: Browser, gateway: GatewayProcess) -> N
     width, height = SIZES["desk"]
     context = browser.new_context(viewport={"width": width, "height": height}, locale="en")
     try:
-        context.request.post(f"{gateway.admin_url}/api/login", data={"token": gateway.admin_token})
+        sign_in(context, gateway)
         page = context.new_page()
         page.goto(f"{gateway.admin_url}/#/")
         expect(page.get_by_role("region", name=text("en", "overview.calls.title")).get_by_role("img")).to_be_visible()

@@ -106,6 +106,7 @@ def test_they_fit_and_read_well_everywhere(browser: Browser, gateway: Gateway, p
         expect(page.locator("main h1")).to_be_visible()
         if path == "/activity":
             expect(page.locator("main [data-row]").filter(has_text="tool_error").first).to_be_visible()
-        page.wait_for_load_state("networkidle") if path == "/savings" else None
+        if path == "/savings":
+            expect(page.get_by_role("radio", name=text("en", "savings.baseline.deferred"))).to_be_visible()
         assert page.evaluate("document.querySelector('main').scrollWidth <= document.querySelector('main').clientWidth")
         assert serious(page) == []

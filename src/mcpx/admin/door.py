@@ -1,17 +1,18 @@
 """Who may come in: the first thing every request to the admin port meets, and the last its answer passes.
 
 Promise: nothing under `/api` is reached without the token or a session, but for logging in and asking whether one is
-logged in; this is decided by the very path the routes are found by. A browser's session changes nothing without the
-CSRF header and is not heard from other pages at all (`visit`); no GET changes anything but the one-time login. Tokens
-are in no log, no address that stays, no answer. A session that ended takes the streams with it that it opened.
+logged in; this is decided by the very path the routes are found by. A browser's session needs the cookie and the
+session's secret, which other origins cannot read, and is not accepted from other pages at all (`visit`); no GET changes
+anything. Tokens are in no log, no address that stays, no answer. A session that ended takes the streams with it that it
+opened.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,18 +22,19 @@ from mcpx.admin.bodies import LARGEST, LARGEST_UNKNOWN, Bodies, Gone, require_js
 from mcpx.admin.errors import ApiError
 from mcpx.admin.headers import PLAIN, Headers, adding
 from mcpx.admin.keys import Keys, Session
+from mcpx.admin.leaving import LEAVE, leave
 from mcpx.admin.visit import PREFLIGHT, Rules, Visit, values
 from mcpx.config import Admin, Config
 
 log = logging.getLogger(__name__)
 
-CSRF: Final = b"x-mcpx-csrf"
+SESSION_SECRET: Final = b"x-mcpx-session"
 SAFE: Final = ("GET", "HEAD", "OPTIONS")
 PUBLIC: Final = {("POST", "/api/login"), ("GET", "/api/session"), ("HEAD", "/api/session")}
 """What is answered to somebody who is not in."""
 LOGIN: Final = "/login"
-EXPIRED: Final = "/#/login?expired=1"
-"""Where somebody comes with a pass that is not good (any more)."""
+LOGIN_SCREEN: Final = "/#/login"
+"""Browsers do not send the fragment in requests, so the token in it reaches only the page."""
 ENTRY: Final = "mcpx.entry"
 """Key of a scope."""
 
@@ -122,6 +124,8 @@ class Door:
                 send = adding(send, _for_page(visit.foreign))
             if scope["path"] == LOGIN:
                 await self._login(scope, visit)(scope, receive, send)
+            elif scope["path"] == LEAVE:
+                await leave(scope)(scope, receive, send)
             elif not is_api:
                 await self.pages(scope, receive, send)
             elif _is_preflight(scope, visit):
@@ -162,8 +166,6 @@ class Door:
             if public:
                 return Entry(visit)
             raise _unknown()
-        if scope["method"] not in SAFE and not public and values(scope, CSRF) != [b"1"]:
-            raise ApiError(403, "csrf", "a browser has to show that its own page asks", hint="send X-Mcpx-Csrf: 1")
         return Entry(visit, "cookie", session)
 
     def _by_token(self, shown: list[bytes], visit: Visit) -> Entry:
@@ -171,10 +173,10 @@ class Door:
         token = token.strip()
         if len(shown) > 1 or kind.lower() != b"bearer" or not token:
             raise _unknown()
-        if (session := self.keys.sessions.find(token)) is not None:
+        if (session := self.keys.sessions.find_with_token(token)) is not None:
             return Entry(visit, "token", session)
         if self.keys.passes.spend(token):  # a script that took it from the login URL goes on with it as its token
-            return Entry(visit, "token", self.keys.sessions.begin(token.decode("ascii"))[1])
+            return Entry(visit, "token", self.keys.sessions.begin_with_token(token.decode("ascii")))
         self.check(token, visit)
         return Entry(visit, "token")
 
@@ -193,30 +195,34 @@ class Door:
     def _session(self, scope: Scope, visit: Visit) -> Session | None:
         if visit.foreign is not None:  # another page brings the token, or nothing
             return None
-        id = _cookie(values(scope, b"cookie"), cookie_name(visit))
-        return None if id is None else self.keys.sessions.find(id.encode("utf-8", "surrogatepass"))
+        secrets = values(scope, SESSION_SECRET)
+        if len(secrets) != 1:
+            return None
+        # Another port of this host can set a cookie with the same name. Such a cookie must not hide the valid one.
+        for id in _cookies(values(scope, b"cookie"), cookie_name(visit)):
+            session = self.keys.sessions.find_in_browser(id, secrets[0])
+            if session is not None:
+                return session
+        return None
 
     # Coming and going -----------------------------------------------------------------------------------------------
 
     def _login(self, scope: Scope, visit: Visit) -> Response:
-        """The one-time URL: a session for a pass. Where it leads has no token in it, and nothing remembers this."""
+        """Redirect a login URL to the login screen, which posts the token to `/api/login`."""
         if scope["method"] not in ("GET", "HEAD"):
             raise ApiError(405, None, "this is a page", headers={"allow": "GET, HEAD"})
-        there = {"location": "/", "cache-control": "no-store"}
         looks_ahead = any(b"prefetch" in said or b"prerender" in said for said in values(scope, b"sec-purpose"))
         if scope["method"] == "HEAD" or looks_ahead or visit.foreign is not None:
             return Response(status_code=204, headers={"cache-control": "no-store"})
         given = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=10).get("token", [])
-        if len(given) == 1 and self.keys.passes.spend(given[0].encode("utf-8", "surrogatepass")):
-            return Response(status_code=303, headers={**there, "set-cookie": self.new_session(visit)})
-        if self._session(scope, visit) is not None:
-            return Response(status_code=303, headers=there)  # the same link once more
-        return Response(status_code=303, headers={**there, "location": EXPIRED})
+        location = LOGIN_SCREEN
+        if len(given) == 1:
+            location = f"{LOGIN_SCREEN}?{urlencode({'token': given[0]})}"
+        return Response(status_code=303, headers={"location": location, "cache-control": "no-store"})
 
-    def new_session(self, visit: Visit) -> str:
-        """The cookie of a new one."""
-        id, _ = self.keys.sessions.begin()
-        return f"{cookie_name(visit)}={id}; Path=/; HttpOnly; SameSite=Strict{'; Secure' * visit.secure}"
+
+def session_cookie(visit: Visit, id: str) -> str:
+    return f"{cookie_name(visit)}={id}; Path=/; HttpOnly; SameSite=Strict{'; Secure' * visit.secure}"
 
 
 def cookie_name(visit: Visit) -> str:
@@ -256,12 +262,13 @@ def _unknown(message: str = "this needs the admin token, or a login") -> ApiErro
     return ApiError(401, None, message, hint=hint, headers={"www-authenticate": 'Bearer realm="mcpx admin"'})
 
 
-def _cookie(given: Iterable[bytes], name: str) -> str | None:
-    found: list[str] = []
+def _cookies(given: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """The values of all cookies of a name. Their number is limited by the size of the request's head."""
     for line in given:
-        pairs = [pair.strip().partition(b"=") for pair in line.split(b";")]
-        found += [value.decode("latin-1") for key, _, value in pairs if key == name.encode()]
-    return found[0] if len(found) == 1 else None  # two of one name: somebody put one beside ours
+        for pair in line.split(b";"):
+            key, _, value = pair.strip().partition(b"=")
+            if key == name.encode():
+                yield value
 
 
 def _receiving(scope: Scope, body: bytes, receive: Receive, ended: asyncio.Event) -> Receive:

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 CODES: dict[int, tuple[str, str]] = {
     400: ("bad_request", "The request is not what it should be."),
     401: ("unauthorized", "No token, or one that is not known."),
-    403: ("forbidden", "Not from this address, host, page, or without the CSRF header."),
+    403: ("forbidden", "The address, the host, or the origin of the request is not allowed."),
     404: ("not_found", "There is no such thing."),
     405: ("method_not_allowed", "The path is known, this method is not."),
     408: ("too_slow", "The request did not arrive in time, or whoever asked had gone before it was over."),

@@ -18,7 +18,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
-from typing import Final
+from typing import Final, NamedTuple
 
 from mcpx.admin.server import LONG
 
@@ -38,6 +38,22 @@ def _digest(text: bytes) -> bytes:
 
 def _digest_of(token: str | None) -> bytes | None:
     return None if token is None else _digest(token.encode("utf-8", "surrogateescape"))
+
+
+def _browser_digest(id: bytes, secret: bytes) -> bytes:
+    return _digest(id + b"\0" + secret)
+
+
+class BrowserCredentials(NamedTuple):
+    """Credentials of a browser's session. Each request needs both.
+
+    Browsers send cookies to every port of a host. The secret is kept by the page, and only its origin can read it.
+    """
+
+    id: str
+    """Value of the cookie."""
+    secret: str
+    """Value of the header X-Mcpx-Session."""
 
 
 class Session:
@@ -60,18 +76,32 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._held)
 
-    def begin(self, id: str | None = None) -> tuple[str, Session]:
-        """A new one; the one that was left alone for longest makes room."""
-        id = id or secrets.token_urlsafe(32)
+    def begin_in_browser(self) -> BrowserCredentials:
+        id, secret = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        self._begin(_browser_digest(id.encode(), secret.encode()))
+        return BrowserCredentials(id, secret)
+
+    def begin_with_token(self, token: str) -> Session:
+        """Start the session of a script whose bearer token is the token of a login URL."""
+        return self._begin(_digest(token.encode()))
+
+    def _begin(self, digest: bytes) -> Session:
+        """If there are too many sessions, the least recently used one ends."""
         while len(self._held) >= MOST_SESSIONS:
             self.end(next(iter(self._held.values())))
-        session = Session(_digest(id.encode()), self._clock())
+        session = Session(digest, self._clock())
         self._held[session.digest] = session
-        return id, session
+        return session
 
-    def find(self, id: bytes) -> Session | None:
-        """Looked up by its digest: how long that takes says nothing of the id."""
-        session = self._held.get(_digest(id))
+    def find_in_browser(self, id: bytes, secret: bytes) -> Session | None:
+        return self._find(_browser_digest(id, secret))
+
+    def find_with_token(self, token: bytes) -> Session | None:
+        return self._find(_digest(token))
+
+    def _find(self, digest: bytes) -> Session | None:
+        """Look up by digest, so that the time of the lookup reveals nothing about the credentials."""
+        session = self._held.get(digest)
         if session is None:
             return None
         now = self._clock()

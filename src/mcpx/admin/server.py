@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcpx.config import Admin, Config, is_loopback
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from mcpx.admin.door import Door
     from mcpx.admin.keys import Keys
     from mcpx.admin.live import Live
+    from mcpx.admin.login_file import LoginFile
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +47,7 @@ class AdminServer:
         self._context: ssl.SSLContext | None = None
         self._keys: Keys | None = None
         self._served: _Served | None = None
+        self._login_file: LoginFile | None = None
         self._closing = False
         self.url = ""
         """Where it is found, once bound."""
@@ -87,6 +90,15 @@ class AdminServer:
         assert self._keys is not None, "bind first"
         return f"{self.url}/login?token={self._keys.passes.make()}"
 
+    async def write_login_file(self, folder: Path, login_url: str) -> Path:
+        """Write a file that leads a browser to a login URL. Raises OSError."""
+        from mcpx.admin.login_file import LoginFile
+
+        if self._login_file is None:
+            port = self.url.rpartition(":")[2]
+            self._login_file = LoginFile(folder / f"admin-login-{port}.html")
+        return await self._login_file.write(login_url)
+
     def tell_elsewhere(self) -> None:
         """Somebody may listen to events at another replica."""
         if self._served is not None:
@@ -110,6 +122,8 @@ class AdminServer:
     async def close(self) -> None:
         """No more connections. What is being answered may end, streams are told that they are over; then all is cut."""
         self._closing = True
+        if self._login_file is not None:
+            self._login_file.close()
         if self._listener is not None:
             self._listener.close()
         elif self._socket is not None:

@@ -13,7 +13,8 @@ from mcpx.cli.terminal import print_json
 def admin(config_path: Path, state: Path, env: str | None, browser: bool, as_json: bool = False) -> int:
     from mcpx.front.control import ask, socket_path
 
-    answer = result_of(ask(socket_path(state, config_path, env), "admin"))
+    opens_browser = browser and sys.stdout.isatty()
+    answer = result_of(ask(socket_path(state, config_path, env), "admin", file=opens_browser))
     if answer is None:
         told = f"no gateway runs on {config_path}; start one with: mcpx {config_path} --admin"
         return failing.tell("not_running", told, NOT_RUNNING, as_json)
@@ -25,9 +26,10 @@ def admin(config_path: Path, state: Path, env: str | None, browser: bool, as_jso
     else:
         sys.stdout.write(f"{url}\n")
     sys.stdout.flush()
-    if browser and sys.stdout.isatty():
+    if opens_browser and (file := answer.get("file")):
         import webbrowser
 
-        with contextlib.suppress(Exception):  # where to log in was said
-            webbrowser.open(url)
+        # The login URL must not be an argument of the browser program: other users can read the process list.
+        with contextlib.suppress(Exception):  # The terminal shows the URL.
+            webbrowser.open(Path(str(file)).as_uri())
     return 0

@@ -6,21 +6,30 @@ import createClient, { type Middleware } from "openapi-fetch";
 import { ApiError } from "./errors";
 import { configEtag } from "./etag";
 import { inOwnWords, wordsReady } from "./said";
-import { signedOut } from "./session";
+import { refused, secretIn, sessionHeaders } from "./session";
 import type { paths } from "./schema";
 
 const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
 
 export const base = new URL(".", document.baseURI).href.replace(/\/$/, "");
 
+/** A request past the typed client, for streams. Failures are thrown as `ApiError`. */
+export async function send(path: string, init: RequestInit = {}): Promise<Response> {
+  const headers = new Headers({ ...(init.headers as Record<string, string> | undefined), ...sessionHeaders() });
+  const response = await fetch(`${base}${path}`, { ...init, credentials: "same-origin", headers });
+  if (response.ok) return response;
+  if (response.status === 401) refused(secretIn(headers));
+  throw await ApiError.from(response);
+}
+
 async function learnEtag(): Promise<void> {
-  const response = await fetch(`${base}/api/config`, { credentials: "same-origin" });
+  const response = await fetch(`${base}/api/config`, { credentials: "same-origin", headers: sessionHeaders() });
   configEtag.value = response.headers.get("ETag");
 }
 
 const house: Middleware = {
   async onRequest({ request }) {
-    request.headers.set("X-Mcpx-Csrf", "1");
+    for (const [name, value] of Object.entries(sessionHeaders())) request.headers.set(name, value);
     request.headers.set("X-Mcpx-Via", "ui");
     if (!SAFE.has(request.method) && !request.headers.has("If-Match")) {
       if (configEtag.value === null) await learnEtag();
@@ -28,11 +37,11 @@ const house: Middleware = {
     }
     return request;
   },
-  async onResponse({ response }) {
+  async onResponse({ request, response }) {
     const etag = response.headers.get("ETag");
     if (etag !== null) configEtag.value = etag;
     if (response.ok) return undefined;
-    if (response.status === 401) signedOut.value = true;
+    if (response.status === 401) refused(secretIn(request.headers));
     throw await ApiError.from(response);
   },
   onError({ error }) {

@@ -1,13 +1,15 @@
 /**
- * One EventSource for the whole page. It tells vue-query what is out of date and hands events to who listens. The
- * browser resumes by Last-Event-ID by itself; when the gateway refuses or is down, it is tried again with growing
- * pauses and everything is fetched anew after it came back.
+ * One stream of events for the whole page. It tells vue-query what is out of date and hands events to who listens. A
+ * lost stream is resumed after the last received event (Last-Event-ID), with growing pauses between the attempts.
+ * After a reconnect, all data is fetched again. The stream is read with `fetch`, because `EventSource` cannot send the
+ * header of the session.
  */
 import type { QueryClient } from "@tanstack/vue-query";
 import { computed, onScopeDispose, reactive } from "vue";
-import { api, base } from "./client";
+import { send } from "./client";
 import { configEtag } from "./etag";
 import type { LiveEvents, LiveName } from "./events";
+import { frames, type Frame } from "./frames";
 import { inOwnWords } from "./said";
 import type { components } from "./schema";
 import { signedOut } from "./session";
@@ -53,7 +55,7 @@ function patch(name: LiveName, data: LiveEvents[LiveName]): void {
   });
 }
 
-const NAMES: readonly LiveName[] = ["hello", "reset", "status", "catalog", "call", "config", "approvals", "clients", "rates"];
+const NAMES: readonly string[] = ["hello", "reset", "status", "catalog", "call", "config", "approvals", "clients", "rates"];
 /** Many events in a row (200 servers that start) cause one round of requests in this time. */
 const GATHER = 300;
 const FIRST_PAUSE = 1_000;
@@ -68,7 +70,9 @@ interface Live {
 
 const live = reactive<Live>({ state: "off", heard: null, nextTry: null });
 const listeners = new Map<LiveName, Set<(data: never) => void>>();
-let source: EventSource | null = null;
+let stream: AbortController | null = null;
+/** The id of the last received event. */
+let lastId: string | null = null;
 let pause = FIRST_PAUSE;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let queries: QueryClient | null = null;
@@ -86,9 +90,12 @@ function outdate(roots: readonly string[]): void {
   for (const root of roots) outdated.add(root);
 }
 
-function told(name: LiveName, message: MessageEvent<string>): void {
+function told(frame: Frame): void {
   live.heard = Date.now();
-  const data = inOwnWords(JSON.parse(message.data) as LiveEvents[LiveName]);
+  lastId = frame.id ?? lastId;
+  if (!NAMES.includes(frame.event)) return;
+  const name = frame.event as LiveName;
+  const data = inOwnWords(JSON.parse(frame.data) as LiveEvents[LiveName]);
   if (name === "hello") replica = (data as LiveEvents["hello"]).replica ?? null;
   const where = (data as { replica?: string | null }).replica ?? replica;
   if (where !== replica) return; // it happened at another one, which has its own pages
@@ -108,30 +115,29 @@ function opened(): void {
   if (wasLost) void queries?.invalidateQueries();
 }
 
-/** A stream does not tell why it was refused: the session may have ended, in another tab, with its time, or with a
- * gateway that was started anew. */
-async function askWhetherIn(): Promise<void> {
-  const { data } = await api.GET("/api/session").catch(() => ({ data: undefined }));
-  if (data?.signed_in === false) signedOut.value = true;
-}
-
 function lost(): void {
-  if (live.state === "live") live.state = "reconnecting";
-  if (source?.readyState !== EventSource.CLOSED || signedOut.value) return;
   live.state = "reconnecting";
+  if (signedOut.value) return;
   live.nextTry = Date.now() + pause;
-  void askWhetherIn();
   timer = setTimeout(open, pause);
   pause = Math.min(pause * 2, LONGEST_PAUSE);
 }
 
+async function listen(signal: AbortSignal): Promise<void> {
+  const resume: Record<string, string> = lastId === null ? {} : { "Last-Event-ID": lastId };
+  const response = await send("/api/events", { headers: { Accept: "text/event-stream", ...resume }, cache: "no-store", signal });
+  opened();
+  if (response.body) for await (const frame of frames(response.body)) told(frame);
+}
+
 function open(): void {
   clearTimeout(timer);
-  source?.close();
-  source = new EventSource(`${base}/api/events`);
-  source.onopen = opened;
-  source.onerror = lost;
-  for (const name of NAMES) source.addEventListener(name, (message) => told(name, message as MessageEvent<string>));
+  stream?.abort();
+  const current = new AbortController();
+  stream = current;
+  void listen(current.signal)
+    .catch(() => {}) // The next step opens the stream again.
+    .then(() => stream === current && lost());
 }
 
 export function goLive(client: QueryClient): void {
@@ -141,8 +147,9 @@ export function goLive(client: QueryClient): void {
 
 export function endLive(): void {
   clearTimeout(timer);
-  source?.close();
-  source = null;
+  stream?.abort();
+  stream = null;
+  lastId = null;
   live.state = "off";
 }
 

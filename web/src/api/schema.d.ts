@@ -663,7 +663,10 @@ export interface paths {
         put?: never;
         /**
          * Log In
-         * @description Begin a session with the admin token, or with the one of a login URL; the answer sets a cookie.
+         * @description Start a browser session with the admin token, or with the token of a login URL.
+         *
+         *     The response sets a cookie and contains a secret. Each request of the session needs the cookie and the header
+         *     `X-Mcpx-Session` with the secret.
          */
         post: operations["log_in_api_login_post"];
         delete?: never;
@@ -2629,6 +2632,23 @@ export interface components {
             /** Token */
             token: string;
         };
+        /** LoginResult */
+        LoginResult: {
+            /**
+             * By
+             * @example cookie
+             */
+            by?: string | null;
+            /**
+             * Secret
+             * @description Value of the header `X-Mcpx-Session`; each request of the session needs it.
+             */
+            secret: string;
+            /** Signed In */
+            signed_in: boolean;
+            /** Version */
+            version?: string | null;
+        };
         /** Logs */
         Logs: {
             /**
@@ -4425,7 +4445,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4515,7 +4535,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4609,7 +4629,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4712,7 +4732,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4831,7 +4851,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4920,7 +4940,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5025,7 +5045,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5135,7 +5155,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5247,7 +5267,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5368,7 +5388,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5482,7 +5502,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5617,7 +5637,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5736,7 +5756,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5821,7 +5841,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5916,7 +5936,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6008,7 +6028,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6120,7 +6140,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6243,7 +6263,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6339,7 +6359,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6451,7 +6471,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6565,7 +6585,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6700,7 +6720,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6825,7 +6845,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6955,7 +6975,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7074,7 +7094,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7175,7 +7195,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7298,7 +7318,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7417,7 +7437,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7538,7 +7558,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7632,7 +7652,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7717,7 +7737,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7827,7 +7847,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7950,7 +7970,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8051,7 +8071,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8161,7 +8181,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8284,7 +8304,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8387,7 +8407,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8476,7 +8496,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8551,7 +8571,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SessionTold"];
+                    "application/json": components["schemas"]["LoginResult"];
                 };
             };
             /** @description The request is not what it should be. */
@@ -8572,7 +8592,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8653,7 +8673,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8736,7 +8756,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8848,7 +8868,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8971,7 +8991,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9083,7 +9103,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9197,7 +9217,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9332,7 +9352,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9453,7 +9473,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9551,7 +9571,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9645,7 +9665,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9748,7 +9768,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9842,7 +9862,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9945,7 +9965,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10075,7 +10095,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10196,7 +10216,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10288,7 +10308,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10384,7 +10404,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10467,7 +10487,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10568,7 +10588,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10691,7 +10711,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10792,7 +10812,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10904,7 +10924,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11045,7 +11065,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11180,7 +11200,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11299,7 +11319,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11382,7 +11402,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11476,7 +11496,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11564,7 +11584,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11656,7 +11676,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11742,7 +11762,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11843,7 +11863,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11939,7 +11959,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12042,7 +12062,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12156,7 +12176,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12253,7 +12273,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12352,7 +12372,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description Not from this address, host, page, or without the CSRF header. */
+            /** @description The address, the host, or the origin of the request is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;

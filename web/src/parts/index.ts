@@ -10,6 +10,7 @@ export { default as CodeEditor, type Finding } from "./CodeEditor";
 export { default as CopyButton } from "./CopyButton.vue";
 export { default as Dialog } from "./Dialog.vue";
 export { default as DiffView } from "./DiffView.vue";
+export { download } from "./download";
 export { default as Drawer } from "./Drawer.vue";
 export { default as EmptyState } from "./EmptyState.vue";
 export { default as ErrorPanel } from "./ErrorPanel.vue";

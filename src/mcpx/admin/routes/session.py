@@ -5,9 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Response
 
 from mcpx import __version__
-from mcpx.admin.door import Door, Entry, no_session, the_door, the_entry
+from mcpx.admin.door import Door, Entry, no_session, session_cookie, the_door, the_entry
 from mcpx.admin.errors import ALWAYS
-from mcpx.admin.shapes.session import Login, SessionTold
+from mcpx.admin.shapes.session import Login, LoginResult, SessionTold
 
 router = APIRouter(prefix="/api", tags=["Session"], responses=ALWAYS)
 
@@ -16,15 +16,20 @@ Comer = Annotated[Entry, Depends(the_entry)]
 
 
 @router.post("/login")
-async def log_in(login: Login, response: Response, door: AtDoor, entry: Comer) -> SessionTold:
-    """Begin a session with the admin token, or with the one of a login URL; the answer sets a cookie."""
+async def log_in(login: Login, response: Response, door: AtDoor, entry: Comer) -> LoginResult:
+    """Start a browser session with the admin token, or with the token of a login URL.
+
+    The response sets a cookie and contains a secret. Each request of the session needs the cookie and the header
+    `X-Mcpx-Session` with the secret.
+    """
     token = login.token.encode()
     if not door.keys.passes.spend(token):
         door.check(token, entry.visit)
     if entry.session is not None:
         door.keys.sessions.end(entry.session)
-    response.headers["set-cookie"] = door.new_session(entry.visit)
-    return SessionTold(signed_in=True, by="cookie", version=__version__)
+    credentials = door.keys.sessions.begin_in_browser()
+    response.headers["set-cookie"] = session_cookie(entry.visit, credentials.id)
+    return LoginResult(signed_in=True, by="cookie", version=__version__, secret=credentials.secret)
 
 
 @router.post("/logout", status_code=204)

@@ -13,3 +13,7 @@ class SessionTold(Told):
     signed_in: bool
     by: str | None = Field(None, examples=["cookie"])
     version: str | None = None
+
+
+class LoginResult(SessionTold):
+    secret: str = Field(description="Value of the header `X-Mcpx-Session`; each request of the session needs it.")

@@ -1,16 +1,11 @@
 import type { NavigationGuard, RouteRecordRaw } from "vue-router";
-import { api, take } from "@/api/client";
-import { signedOut } from "@/api/session";
 import { nextOf } from "./next";
+import { isSignedIn } from "./signed-in";
 
 /** Who is signed in already is not asked again. */
 const passOn: NavigationGuard = async (to) => {
-  if (signedOut.value || typeof to.query.token === "string") return true;
-  try {
-    return (await take(api.GET("/api/session"))).signed_in ? nextOf(to) : true;
-  } catch {
-    return true; // the form tells what is wrong
-  }
+  if (typeof to.query.token === "string") return true;
+  return (await isSignedIn()) ? nextOf(to) : true;
 };
 
 const routes: RouteRecordRaw[] = [{ path: "/login", name: "login", component: () => import("./Login.vue"), beforeEnter: passOn, meta: { bare: true } }];

@@ -3,7 +3,7 @@
  * is kept for as long as the browser's tab is open, a bounded number of runs of each tool and of all.
  */
 import { reactive, shallowReactive } from "vue";
-import { api, ApiError, base, type components } from "@/api";
+import { api, ApiError, frames, send, type components, type Frame } from "@/api";
 import type { Fields } from "@/schemaform";
 
 type CallResult = components["schemas"]["CallResult"];
@@ -34,36 +34,8 @@ function keep(run: Run): void {
   for (const other of [...old, ...runs.slice(MOST)]) if (runs.includes(other)) runs.splice(runs.indexOf(other), 1);
 }
 
-interface Frame {
-  event: string;
-  data: unknown;
-}
-
-/** The events of a stream, as they come. */
-async function* frames(body: ReadableStream<Uint8Array>): AsyncGenerator<Frame> {
-  const reader = body.getReader();
-  const decoder = new TextDecoder();
-  let rest = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    rest += decoder.decode(value, { stream: !done });
-    const blocks = rest.split(/\r?\n\r?\n/);
-    rest = blocks.pop() ?? "";
-    for (const block of blocks) {
-      let event = "message";
-      const data: string[] = [];
-      for (const line of block.split(/\r?\n/)) {
-        if (line.startsWith("event:")) event = line.slice(6).trim();
-        else if (line.startsWith("data:")) data.push(line.slice(5).trimStart());
-      }
-      if (data.length) yield { event, data: JSON.parse(data.join("\n")) as unknown };
-    }
-    if (done) return;
-  }
-}
-
 function heard(run: Run, { event, data }: Frame): void {
-  const told = data as Record<string, unknown>;
+  const told = JSON.parse(data) as Record<string, unknown>;
   const line = (level: string, text: unknown) => {
     if (run.log.length < MOST_LINES) run.log.push({ level, text: typeof text === "string" ? text : JSON.stringify(text) });
   };
@@ -71,7 +43,7 @@ function heard(run: Run, { event, data }: Frame): void {
     run.progress = { progress: Number(told.progress) || 0, total: typeof told.total === "number" ? told.total : null, message: typeof told.message === "string" ? told.message : null };
   } else if (event === "message") line(String(told.level ?? "info"), told.text);
   else if (event === "question") line("question", told.message || told.method);
-  else if (event === "result") run.result = data as CallResult;
+  else if (event === "result") run.result = told as unknown as CallResult;
 }
 
 const CANCELLED = -32800;
@@ -102,13 +74,11 @@ export function start(tool: string, given: Fields): Run {
 
 async function hear(run: Run): Promise<void> {
   try {
-    const response = await fetch(`${base}/api/tools/${encodeURIComponent(run.tool)}/call`, {
+    const response = await send(`/api/tools/${encodeURIComponent(run.tool)}/call`, {
       method: "POST",
-      credentials: "same-origin",
-      headers: { "X-Mcpx-Csrf": "1", "Content-Type": "application/json", Accept: "text/event-stream" },
+      headers: { "Content-Type": "application/json", Accept: "text/event-stream" },
       body: JSON.stringify({ arguments: run.arguments, call_id: run.id }),
     });
-    if (!response.ok) throw await ApiError.from(response);
     if (response.headers.get("Content-Type")?.startsWith("application/json")) run.result = (await response.json()) as CallResult;
     else if (response.body) for await (const frame of frames(response.body)) heard(run, frame);
     if (!run.result) throw new ApiError(0, "cut_off", "the stream ended before the result came");
