@@ -143,6 +143,28 @@ def test_the_public_name_of_a_tool_calls_it(either: Home) -> None:
     assert either.run("call", "two_add", "a=1", "b=1").stdout == "2\n"
 
 
+def test_an_unqualified_call_starts_only_the_server_that_had_the_tool_before(home: Home) -> None:
+    """RUN-4: it looks at the tools of earlier runs first, and reports that it starts all servers."""
+    assert home.run("call", "two_add", "a=1", "b=1").stdout == "2\n"
+    first = home.run("call", "one_off", "a=1")
+    assert "'one_off' names no server and is not known from an earlier run; starting 3 servers" in first.stderr
+    home.forget()
+    ended = home.run("call", "two_add", "a=1", "b=1")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "2\n", "")
+    assert home.record() == [] and home.record("other")[0] == "started"
+
+
+def test_a_tool_that_its_server_no_longer_has_is_looked_for_in_all_of_them(home: Home) -> None:
+    """RUN-4: what an earlier run knew may be out of date."""
+    assert home.run("call", "two_add", "a=1", "b=1").stdout == "2\n"
+    for file in (home.folder / "state" / "snapshots").glob("*.json"):
+        file.write_text(file.read_text().replace('"name":"add"', '"name":"plus"'))
+    home.forget()
+    ended = home.run("call", "two_plus", "a=1", "b=1")
+    assert ended.returncode == 2 and "there is no tool 'two_plus'" in ended.stderr
+    assert home.record()[:1] == home.record("other")[:1] == ["started"]
+
+
 def test_mistakes_are_json_where_json_is_read(either: Home) -> None:
     ended = either.run("call", "one.nothing", "--json")
     error = json.loads(ended.stderr)["error"]

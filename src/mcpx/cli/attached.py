@@ -37,6 +37,7 @@ class Attached:
     """Implements `reach.Desk`."""
 
     running = True
+    earlier_path = None
 
     def __init__(
         self,

@@ -34,24 +34,35 @@ def call(options: argparse.Namespace) -> int:
 
 
 async def _call(options: argparse.Namespace) -> int:
+    waiting = Waiting()
+    try:
+        code = await _called(options, waiting, options.tool)
+        if code is None:  # The server that had the tool in an earlier run does not have it any more.
+            code = await _called(options, waiting, None)
+        return FAILED if code is None else code
+    finally:
+        waiting.clear()
+
+
+async def _called(options: argparse.Namespace, waiting: Waiting, known: str | None) -> int | None:
+    """`known`: see `reach`. None: the tool was looked for in one server only, and not found."""
     name, words = options.tool, list[str](options.arguments)
-    with Waiting() as waiting:
-        async with reach(place(options), Questions(waiting), waiting, only(name)) as desk:
-            try:
-                tools = await tools_of(desk)
-            except RpcError as error:
-                return failing.failed(error, [], "", options.json)
-            tool = find(name, tools)
-            if tool is None:
-                return await _not_found(desk, name, tools, options.json)
-            if (stopped := await _refused(desk, tool, options.json)) is not None:
-                return stopped
-            given = arguments.given(words, tool.input_schema)
-            checked = check(tool, given)
-            if isinstance(checked, str):
-                return failing.tell("bad_arguments", checked, MISTAKE, options.json)
-            params: Json = {"name": tool.name, "arguments": checked}
-            return await _made(desk, tool, params, options, waiting)
+    async with reach(place(options), Questions(waiting), waiting, only(name), tool=known) as desk:
+        try:
+            tools = await tools_of(desk)
+        except RpcError as error:
+            return failing.failed(error, [], "", options.json)
+        tool = find(desk.earlier_path or name, tools)
+        if tool is None:
+            return None if desk.earlier_path is not None else await _not_found(desk, name, tools, options.json)
+        if (stopped := await _refused(desk, tool, options.json)) is not None:
+            return stopped
+        given = arguments.given(words, tool.input_schema)
+        checked = check(tool, given)
+        if isinstance(checked, str):
+            return failing.tell("bad_arguments", checked, MISTAKE, options.json)
+        params: Json = {"name": tool.name, "arguments": checked}
+        return await _made(desk, tool, params, options, waiting)
 
 
 async def _made(desk: Desk, tool: Tool, params: Json, options: argparse.Namespace, waiting: Waiting) -> int:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mcpx.config import Config
     from mcpx.library.gateway import Gateway
     from mcpx.library.values import Health, Question
+    from mcpx.model.offer import Offer
 
 TICK = 0.1
 """Seconds between two looks at who is still starting."""
@@ -41,6 +42,11 @@ class Desk(Protocol):
         """Whether it is a gateway that runs."""
         ...
 
+    @property
+    def earlier_path(self) -> str | None:
+        """`SERVER.TOOL` of the wanted tool in an earlier run, if its server alone was started."""
+        ...
+
     async def request(self, method: str, params: Json | None = None, on_progress: OnProgress | None = None) -> Json:
         """A method of MCP. Raises `RpcError`."""
         ...
@@ -52,20 +58,29 @@ class Desk(Protocol):
 
 @contextlib.asynccontextmanager
 async def reach(
-    place: Place, elicit: Elicit, waiting: Waiting, needs: Needs = lambda config: None, *, whole: bool = True
+    place: Place,
+    elicit: Elicit,
+    waiting: Waiting,
+    needs: Needs = lambda config: None,
+    *,
+    whole: bool = True,
+    tool: str | None = None,
 ) -> AsyncGenerator[Desk]:
-    """`whole`: it waits for every server, until it has come or failed; else for none that keeps the others waiting."""
+    """`whole`: it waits for every server, until it has come or failed; else for none that keeps the others waiting.
+    `tool`: a public name. If it is known from an earlier run and `needs` names no server, its server alone starts."""
     if place.channel is not None:
         async with attached(place.channel, place.profile, elicit) as there:
             if there is not None:
                 yield there
                 return
-    async with _opened(place, elicit, waiting, needs, whole) as desk:
+    async with _opened(place, elicit, waiting, needs, whole, tool) as desk:
         yield desk
 
 
 @contextlib.asynccontextmanager
-async def _opened(place: Place, elicit: Elicit, waiting: Waiting, needs: Needs, whole: bool) -> AsyncGenerator[Desk]:
+async def _opened(
+    place: Place, elicit: Elicit, waiting: Waiting, needs: Needs, whole: bool, tool: str | None
+) -> AsyncGenerator[Desk]:
     from mcpx.library.gateway import Gateway
 
     if place.path is None:
@@ -82,18 +97,43 @@ async def _opened(place: Place, elicit: Elicit, waiting: Waiting, needs: Needs, 
     async def answer(question: "Question") -> Json:
         return await elicit(question.server, dict(question.params))
 
+    wanted = needs(config)
+    earlier: Offer | None = None
+    if wanted is None and tool is not None and place.path is not None:
+        earlier = await _of_earlier_run(tool, config, place)
+        wanted = None if earlier is None else [earlier.server]
     opening = Gateway.open(
         config,
         profile=place.profile,
         env=place.env,
         state=None if place.path is None else place.state,
-        servers=needs(config),
+        servers=wanted,
         elicit=answer,
         client="mcpx command line",
     )
     async with opening as gateway:
         await _settled(gateway, config, waiting, whole)
-        yield _Own(gateway)
+        # With one server, the tool may have another public name.
+        yield _Own(gateway, None if earlier is None else f"{earlier.server}.{earlier.name}")
+
+
+async def _of_earlier_run(tool: str, config: "Config", place: Place) -> "Offer | None":
+    """The tool that had this public name in an earlier run. None, with a report, if it is unknown."""
+    from mcpx.core.gateway import Gateway as Core
+
+    core = Core(config, os.environ, place.state)
+    try:
+        known = next((offer for offer in core.catalog.offers["tools"] if offer.public == tool), None)
+    finally:
+        await core.close()
+    enabled = [server.name for server in config.mcp_servers if server.enabled]
+    if known is not None or len(enabled) < 2:
+        return known
+    sys.stderr.write(
+        f"{plain(tool)!r} names no server and is not known from an earlier run; starting {len(enabled)} servers to "
+        f"find it. 'mcpx call SERVER.TOOL' starts one.\n"
+    )
+    return None
 
 
 async def _settled(gateway: "Gateway", config: "Config", waiting: Waiting, whole: bool) -> None:
@@ -140,8 +180,9 @@ class _Own:
 
     running = False
 
-    def __init__(self, gateway: "Gateway") -> None:
+    def __init__(self, gateway: "Gateway", earlier_path: str | None) -> None:
         self._gateway = gateway
+        self.earlier_path = earlier_path
 
     async def request(self, method: str, params: Json | None = None, on_progress: OnProgress | None = None) -> Json:
         return await self._gateway.request(method, params, on_progress=on_progress)
