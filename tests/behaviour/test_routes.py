@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kit.client import ACCEPT_BOTH, Stream
+from kit.client import ACCEPT_BOTH, Session, Stream
 from kit.gateway import Gateway
 from kit.http_client import Headers, fetch
 from kit.messages import Json, initialize_request
@@ -29,7 +29,10 @@ TOKENS: list[Json] = [
     {"name": "bound", "token": "foreign", "profile": "theirs"},
     {"name": "past", "token": "over", "expires": "2020-01-31"},
 ]
-UNKNOWN = ("/", "/mcp/no-such", "/mcp/", "/MCP", "//mcp", "/mcp%2f", "/admin", "/p/mine", "/p/mine/health", "/p//mcp")
+UNKNOWN = (
+    *("/", "/mcp/no-such", "/no-such/mcp", "/search/mcp/", "/mcp/mcp", "/mcp/", "/MCP", "//mcp", "/mcp%2f", "/admin"),
+    *("/p/mine", "/p/mine/health", "/p//mcp"),
+)
 
 
 def paths(route: Route) -> list[str]:
@@ -71,6 +74,18 @@ STRANGERS: dict[str, list[tuple[str, str]]] = {
     "another scheme": [("Authorization", "Basic cmlnaHQ=")],
     "in a cookie": [("Cookie", "Authorization=Bearer right")],
 }
+
+
+@pytest.mark.parametrize("mode", ["direct", "search"])
+def test_an_address_that_ends_in_mcp_shows_the_same_as_the_mode_behind_it(mode: str) -> None:
+    """SUR-6: some clients cut off what follows `/mcp`. Also below a profile."""
+    command = {"name": "hello", "type": "http", "http": {"url": "http://127.0.0.1:9/"}}
+    with Gateway({"mode": "inspect", "commands": [command], "profiles": [{"name": "mine"}]}) as gateway:
+        paths = (f"/mcp/{mode}", f"/{mode}/mcp", f"/p/mine/mcp/{mode}", f"/p/mine/{mode}/mcp")
+        listed = [Session(gateway.port, path=path).request("tools/list")["result"]["tools"] for path in paths]
+    shown = [[tool["name"] for tool in tools] for tools in listed]
+    assert shown == [shown[0]] * 4
+    assert ("mcp_search_tools" in shown[0]) == (mode == "search")
 
 
 @pytest.mark.parametrize("who", STRANGERS)

@@ -123,6 +123,8 @@ def test_an_entry_of_a_reserved_name_that_is_left_out_is_told_of_once(loaded: Lo
         (Http(url="http://127.0.0.1:8000/mcp"), "127.0.0.1", 8000),
         (Http(url="http://localhost:8000/mcp/"), "127.0.0.1", 8000),
         (Http(url="HTTP://LOCALHOST:8000/mcp/search?a=b"), "127.0.0.1", 8000),
+        (Http(url="http://127.0.0.1:8000/search/mcp"), "127.0.0.1", 8000),
+        (Http(url="http://127.0.0.1:8000/p/mine/mcp"), "127.0.0.1", 8000),
         (Http(url="http://[::1]:8000/mcp"), "localhost", 8000),
         (Http(url="http://0.0.0.0:8000/mcp"), "::", 8000),
         (Http(url="http://127.0.0.1:8000/mcp"), "0.0.0.0", 8000),

@@ -123,7 +123,7 @@ def _is_ours(url: str, host: str, port: int) -> bool:
     except ValueError:
         return False
     path = parts.path.rstrip("/")
-    if found != port or not (path in ("/mcp", "/sse", "/ws") or path.startswith("/mcp/")):
+    if found != port or not (path.endswith(("/mcp", "/sse", "/ws")) or path.startswith("/mcp/")):
         return False
     name = (parts.hostname or "").lower()
     return name == host.lower().strip("[]") or (_is_this_machine(name) and _is_this_machine(host.strip("[]")))

@@ -34,6 +34,7 @@ ROUTES: Final = {
     for route in (
         Route("/mcp", ("GET", "POST", "DELETE")),
         Route(f"/mcp/{MODE}", ("GET", "POST", "DELETE")),
+        Route(f"/{MODE}/mcp", ("GET", "POST", "DELETE")),  # For clients that want every address to end in `/mcp`.
         Route("/sse", ("GET",)),
         Route("/messages", ("POST",)),
         Route("/ws", ("GET",)),
@@ -49,7 +50,14 @@ def route_of(path: str) -> Route | None:
     route = ROUTES.get(path)
     if route is None and path.startswith("/mcp/") and path[5:] in SURFACES:
         route = ROUTES[f"/mcp/{MODE}"]
+    if route is None and _mode_before_mcp(path) is not None:
+        route = ROUTES[f"/{MODE}/mcp"]
     return route
+
+
+def _mode_before_mcp(path: str) -> str | None:
+    mode = path[1:].removesuffix("/mcp")
+    return mode if path == f"/{mode}/mcp" and mode in SURFACES else None
 
 
 Place = tuple["Route | None", str, "str | None"]
@@ -58,7 +66,8 @@ _places: dict[str, Place] = {}
 
 
 def place_of(path: str) -> Place:
-    """The route of a path, what stands behind its profile, and the profile that it asks for."""
+    """The route of a path, the path behind its profile, and the profile that it asks for. `/MODE/mcp` is told as
+    `/mcp/MODE`."""
     place = _places.get(path)
     if place is None:
         place = _place(path)
@@ -76,7 +85,8 @@ def _place(path: str) -> Place:
     route = route_of(path)
     if route is not None and asked is not None and not route.profiles:
         route = None
-    return route, path, asked
+    mode = _mode_before_mcp(path)
+    return route, path if mode is None else f"/mcp/{mode}", asked
 
 
 def below_profile(path: str) -> tuple[str, str]:
