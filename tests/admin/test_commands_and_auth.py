@@ -235,7 +235,7 @@ def test_auth_configs_tell_who_uses_them_and_where_their_secrets_come_from(api: 
 def test_the_kinds_of_auth_say_what_they_need(api: AdminApi) -> None:
     types = {each["type"]: each["fields"] for each in api.get("/api/auth-types")["types"]}
     assert {"api_key", "bearer_token", "basic_auth", "custom_header", "oauth2", "oauth"} <= types.keys()
-    assert types["oauth2"]["required"] == ["client_id", "client_secret", "token_url"]
+    assert types["oauth2"]["required"] == ["client_id", "client_secret"]
 
 
 def test_an_auth_config_that_is_referred_to_is_not_removed(api: AdminApi) -> None:

@@ -131,6 +131,7 @@ class AuthServer:
             def handle_error(self, request: Any, client_address: Any) -> None:
                 pass  # a client that hung up
 
+        self._host = host
         self._server = Server((host, 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
@@ -146,8 +147,7 @@ class AuthServer:
 
     @property
     def origin(self) -> str:
-        host, port = self._server.server_address[:2]
-        return f"http://{host}:{port}"
+        return f"http://{self._host}:{self._server.server_address[1]}"
 
     @property
     def url(self) -> str:
@@ -275,6 +275,10 @@ class AuthServer:
         is_document = self.cimd and client.startswith("https://")
         if not is_document and self.known_clients.get(client) != secret:
             return Reply(401, {"error": "invalid_client"})
+        if form.get("grant_type") == "client_credentials":
+            grant = Grant(client, "", "", form.get("scope", ""), form.get("resource"))
+            self.grants.append(grant)
+            return self._issue(grant, with_refresh=False)
         if form.get("grant_type") == "refresh_token":
             grant = self.refresh_tokens.get(form.get("refresh_token", ""))
             if grant is None or grant.client != client:

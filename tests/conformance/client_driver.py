@@ -207,7 +207,7 @@ def main() -> None:
         "mcp_servers": [server],
         "global": {"startup_wait": 10, "first_start_wait": 10},
     }
-    if signs_in and (auth := signing_in.auth_config(scenario(), url, context())) is not None:
+    if signs_in and (auth := signing_in.auth_config(scenario(), context())) is not None:
         server["auth"] = {"ref": "suite"}
         config["auth_configs"] = [{"name": "suite", **auth}]
     with GatewayProcess(config, transport="stdio") as gateway:

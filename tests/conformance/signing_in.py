@@ -5,7 +5,6 @@
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -136,7 +135,7 @@ async def use_directly(client: Client) -> None:
 # mcpx --------------------------------------------------------------------------------------------------------------
 
 
-def auth_config(scenario: str, url: str, context: dict[str, Any]) -> dict[str, Any] | None:
+def auth_config(scenario: str, context: dict[str, Any]) -> dict[str, Any] | None:
     """What a user writes down; None: nothing, mcpx finds out."""
     if scenario == "auth/basic-cimd":
         return {"type": "oauth", "oauth": {"client_id": DOCUMENT}}
@@ -144,20 +143,8 @@ def auth_config(scenario: str, url: str, context: dict[str, Any]) -> dict[str, A
         return None
     own = {key: context[key] for key in ("client_id", "client_secret") if key in context}
     if scenario == MACHINE:
-        return {"type": "oauth2", "oauth2": {**own, "token_url": token_url(url)}}
+        return {"type": "oauth2", "oauth2": own}
     return {"type": "oauth", "oauth": own}
-
-
-def token_url(url: str) -> str:
-    """Of the issuer that a server names: for `oauth2` a user looks it up and writes it down."""
-
-    def get(place: str) -> dict[str, Any]:
-        with urlopen(place, timeout=10) as answer:
-            return json.load(answer)
-
-    parts = urlsplit(url)
-    about = get(f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource{parts.path}")
-    return get(f"{about['authorization_servers'][0]}/.well-known/oauth-authorization-server")["token_endpoint"]
 
 
 class Looking:

@@ -3,7 +3,7 @@
 Left out are extensions for which mcpx has no way of signing in: `client-credentials-jwt` and `wif-jwt-bearer` (the
 client signs assertions with a key of its own), `cross-app-access-complete-flow` and `enterprise-managed-authorization`
 (an identity provider of an enterprise exchanges tokens), `dpop` and `dpop-nonce` (tokens bound to a key).
-`client-credentials-basic` is what type `oauth2` does, with the token address written down.
+`client-credentials-basic` is what type `oauth2` does.
 """
 
 import shlex

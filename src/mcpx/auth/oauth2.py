@@ -3,7 +3,8 @@
 Promised: one request for a token at a time, however many wait for it (`once`). A token is renewed a little before it
 expires, beside the calls, which go on with the old one while that is valid. One that a server refuses is renewed once
 for all who used it; a server that refuses whatever it is given does not make us ask for tokens all the time. The secret
-goes to `token_url` and nowhere else, and stands in no error.
+stands in no error. It goes to `token_url`, to the token endpoint of `issuer`, or, if neither is set, to a token
+endpoint on the host of the MCP server itself. A server cannot direct it to another host.
 """
 
 import asyncio
@@ -52,14 +53,17 @@ class OAuth2:
     """Client credentials; the token is fetched, kept and renewed."""
 
     type: ClassVar[str] = "oauth2"
-    per_server: ClassVar[bool] = False
 
     client_id: str
     """Client id."""
     client_secret: NonEmpty = field(repr=False)
     """Client secret."""
-    token_url: str
-    """Where tokens are issued; redirects are not followed, since they would carry the secret elsewhere."""
+    token_url: str | None = None
+    """Where tokens are issued; redirects are not followed, since they would carry the secret elsewhere. Absent: taken
+    from the metadata of `issuer`."""
+    issuer: str | None = None
+    """The authorization server, whose metadata name the token address. Absent as well: the one that the MCP server
+    names, if it is on the host of the MCP server."""
     scope: str = ""
     """Scopes asked for, separated by spaces."""
     client_auth: Literal["basic", "post"] | None = None
@@ -68,13 +72,35 @@ class OAuth2:
     """Further fields of the request for a token, as `audience` or `resource`."""
 
     def mistakes(self) -> Iterator[Mistake]:
-        yield from url_mistakes(self.token_url, "token_url")
+        for key, url in (("token_url", self.token_url), ("issuer", self.issuer)):
+            if url is not None:
+                yield from url_mistakes(url, key)
+        if self.token_url is not None and self.issuer is not None:
+            yield Mistake("'issuer' has no effect beside 'token_url'", ("issuer",), "leave one of them out", "key")
         for name in OURS:
             if name in self.params:
                 yield Mistake(f"'{name}' is set by mcpx", ("params", name), "leave it out", "key")
 
+    @property
+    def per_server(self) -> bool:
+        """Whether the token address depends on the server."""
+        return self.token_url is None and self.issuer is None
+
     def credentials(self, purpose: Purpose) -> Credentials:
         return ClientCredentials(self, purpose)
+
+
+@dataclass(frozen=True, slots=True)
+class _Endpoint:
+    """Where tokens are requested."""
+
+    url: str
+    resource: str | None = None
+    """The resource to request tokens for (RFC 8707), if the server names it."""
+
+    @property
+    def host(self) -> str:
+        return parse(self.url).authority
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,8 +120,9 @@ class ClientCredentials:
         """What was refused last."""
         self._spec = spec
         self._purpose = purpose
-        self._name = f"auth config '{purpose.name}'"
-        self._host = parse(spec.token_url).authority
+        self._name = "client credentials" if spec.per_server else f"auth config '{purpose.name}'"
+        self._endpoint = None if spec.token_url is None else _Endpoint(spec.token_url)
+        """None: not discovered yet."""
         self._style: Style | None = spec.client_auth
         """None: not known yet."""
         self._token: _Token | None = None
@@ -151,16 +178,17 @@ class ClientCredentials:
     async def _renew(self) -> _Token:
         """By one replica for all of them, where there are several."""
         shared, spec = self._purpose.shared, self._spec
+        endpoint = await self._discovered()
         if shared is None:
-            return self._take(await self._fetched())
+            return self._take(await self._fetched(endpoint))
         if self._place is None:
-            about = (spec.token_url, spec.client_id, spec.scope, *(f"{k}={v}" for k, v in sorted(spec.params.items())))
+            about = (endpoint.url, spec.client_id, spec.scope, *(f"{k}={v}" for k, v in sorted(spec.params.items())))
             self._place = await asyncio.to_thread(shared.place, spec.client_secret, *about)
         async with shared.turn(self._place.name):
             kept = await shared.read(self._place)
             token = None if kept is None else _made(kept.token, kept.life or math.inf, kept.left)
             if token is None or monotonic() >= token.renew or self._was_refused(token.proof):
-                token = await self._fetched()
+                token = await self._fetched(endpoint)
                 life, left = token.end - token.since, token.end - monotonic()
                 await shared.write(self._place, token.value, None if life == math.inf else life, left)
             return self._take(token)
@@ -173,14 +201,40 @@ class ClientCredentials:
     def _was_refused(self, proof: Proof) -> bool:
         return self._unwanted is not None and self._unwanted.headers == proof.headers
 
-    async def _fetched(self) -> _Token:
+    async def _discovered(self) -> _Endpoint:
+        if self._endpoint is None:
+            try:
+                self._endpoint = await self._discover()
+            except Unproved as error:
+                raise Failed(f"{self._name}: {error.reason}") from None
+        return self._endpoint
+
+    async def _discover(self) -> _Endpoint:
+        from mcpx.auth.flow import discovery  # not needed with `token_url`
+        from mcpx.auth.flow.web import Web, checked, parse_server
+
+        issuer, server = self._spec.issuer, self._purpose.url
+        if issuer is not None:
+            return _Endpoint(await discovery.find_token_url(Web(self._purpose.fetcher, issuer), issuer))
+        if server is None:
+            raise Unproved("the token address is unknown; set 'issuer' or 'token_url'")
+        web = Web(self._purpose.fetcher, server)
+        issuer, resource = await discovery.find_issuer(web, server)
+        if checked(issuer).host != parse_server(server).host:
+            raise Unproved(_other_host("issuer", issuer, "issuer"))
+        token_url = await discovery.find_token_url(web, issuer)
+        if checked(token_url).host != parse_server(server).host:
+            raise Unproved(_other_host("token address", token_url, "token_url"))
+        return _Endpoint(token_url, resource)
+
+    async def _fetched(self, endpoint: _Endpoint) -> _Token:
         asked = monotonic()
         if self._style is not None:
-            answer = await self._ask(self._style)
+            answer = await self._ask(endpoint, self._style)
         else:
-            answer = await self._ask("basic")
+            answer = await self._ask(endpoint, "basic")
             if _unknown_client(answer):
-                other = await self._ask("post")
+                other = await self._ask(endpoint, "post")
                 if other.status >= 300:
                     told = dict.fromkeys([self._words(answer), self._words(other)])
                     raise self._failed(f"refuses: {'; '.join(told)}", answer)
@@ -193,16 +247,21 @@ class ClientCredentials:
             raise self._failed(f"refuses: {self._words(answer)}", answer)
         return self._read(answer, asked)
 
-    async def _ask(self, style: Style) -> Answer:
+    async def _ask(self, endpoint: _Endpoint, style: Style) -> Answer:
         spec = self._spec
-        form = {"grant_type": "client_credentials", **({"scope": spec.scope} if spec.scope else {}), **spec.params}
+        form = {"grant_type": "client_credentials"}
+        if spec.scope:
+            form["scope"] = spec.scope
+        if endpoint.resource is not None:
+            form["resource"] = endpoint.resource
+        form |= spec.params
         headers = [("content-type", "application/x-www-form-urlencoded"), ("accept", "application/json")]
         if style == "basic":
             headers.append(("authorization", f"Basic {self._pair}"))
         else:
             form |= {"client_id": spec.client_id, "client_secret": spec.client_secret}
         request = Fetch(
-            url=spec.token_url,
+            url=endpoint.url,
             method="POST",
             headers=tuple(headers),
             body=urlencode(form).encode(),
@@ -250,7 +309,17 @@ class ClientCredentials:
 
     def _failed(self, what: str, answer: Answer | None = None) -> Failed:
         wish = None if answer is None else retry_after(answer.headers)
-        return Failed(f"{self._name}: the token server {self._host} {what}", min(wish or 0.0, LONGEST_WISH))
+        host = "" if self._endpoint is None else self._endpoint.host
+        if self._spec.token_url is None:
+            self._endpoint = None  # The issuer may have moved it.
+        return Failed(f"{self._name}: the token server {host} {what}", min(wish or 0.0, LONGEST_WISH))
+
+
+def _other_host(what: str, url: str, key: str) -> str:
+    return (
+        f"the server names the {what} {printable(url)}, which is on another host. The client secret is not sent there. "
+        f"If the {what} is right, set '{key}' to it in the auth config"
+    )
 
 
 def _made(token: str, life: float, left: float) -> _Token:

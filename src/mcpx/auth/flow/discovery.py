@@ -52,21 +52,53 @@ class Found:
 async def discover(web: Web, server: str, challenge: Challenge) -> Found:
     """Raises `Unproved`."""
     url = _as_http(server)
-    about = None
-    for place in _resource_places(url, challenge.resource_metadata):
-        about = await web.metadata(place)
-        if about is not None and isinstance(about.get("resource"), str):
-            break
-        about = None
+    about = await _resource_metadata(web, url, challenge.resource_metadata)
     if about is None:
         return Found(await _older(web, url), _without_fragment(url), None)
     resource = str(about["resource"])
-    if not _covers(resource, url):
-        raise Unproved(f"its metadata are of another resource: {printable(resource)}")
     scopes = _texts(about.get("scopes_supported")) if "scopes_supported" in about else None
     trusted = _texts(about.get("authorization_servers"))
     issuer = await _issuer(web, trusted[0]) if trusted else await _older(web, url)
     return Found(issuer, resource, scopes)
+
+
+async def _resource_metadata(web: Web, url: str, told: str | None) -> Json | None:
+    """The metadata of a protected resource (RFC 9728). `told` is the address in the server's challenge."""
+    for place in _resource_places(url, told):
+        about = await web.metadata(place)
+        if about is None or not isinstance(about.get("resource"), str):
+            continue
+        if not _covers(about["resource"], url):
+            raise Unproved(f"its metadata are of another resource: {printable(about['resource'])}")
+        return about
+    return None
+
+
+async def find_issuer(web: Web, server: str) -> tuple[str, str]:
+    """The issuer that an MCP server names, and the resource that tokens are requested for. Without metadata, the issuer
+    is the server's origin (2025-03-26). Raises `Unproved`."""
+    url = _as_http(server)
+    about = await _resource_metadata(web, url, None)
+    if about is None:
+        return _origin(url), _without_fragment(url)
+    named = _texts(about.get("authorization_servers"))
+    return named[0] if named else _origin(url), about["resource"]
+
+
+async def find_token_url(web: Web, issuer: str) -> str:
+    """The token endpoint in the metadata of an issuer (RFC 8414). Raises `Unproved`."""
+    host = checked(issuer).host
+    for place in issuer_places(issuer):
+        about = await web.metadata(place)
+        if about is None or "issuer" not in about:
+            continue
+        if not isinstance(about["issuer"], str) or not same_issuer(about["issuer"], issuer):
+            raise Unproved(f"{host} publishes metadata of another issuer: {printable(str(about['issuer']))}")
+        endpoint = _endpoint(about, "token_endpoint")
+        if endpoint is None:
+            raise Unproved(f"the metadata of {host} name no token endpoint")
+        return endpoint
+    raise Unproved(f"{host} publishes no metadata of an authorization server")
 
 
 def same_issuer(one: str, other: str) -> bool:
