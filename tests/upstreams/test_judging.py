@@ -1,7 +1,7 @@
 """SEC-5: no call reaches a process of a pinned server in which what is called is not approved, in whatever order."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from mcpx.policy.pins.store import Pins
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
 from mcpx.upstreams.surroundings import Surroundings
+from mcpx.upstreams.traits import Kind as ClientKind
 from mcpx.upstreams.upstream import Upstream
 
 NAMES = ("read", "write")
@@ -30,6 +31,10 @@ class Hub:
     def offers_changed(self, server: str, kinds: Iterable[Kind], said_so: bool) -> None: ...
 
     def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None: ...
+
+    def listed_for(
+        self, server: str, client_kind: ClientKind, changed: Collection[Kind], *, announce: bool
+    ) -> None: ...
 
     def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None: ...
 

@@ -1,7 +1,7 @@
 """Who is lent which connection, and for how long: the rule of decision 0004, and what it costs."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from mcpx.upstreams import links as module
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
 from mcpx.upstreams.surroundings import Surroundings
+from mcpx.upstreams.traits import Kind as ClientKind
 from mcpx.upstreams.traits import kind_of
 from mcpx.upstreams.upstream import Upstream
 
@@ -32,12 +33,17 @@ class Hub:
     def __init__(self) -> None:
         self.words: list[tuple[str, object]] = []
         self.varied: list[str | None] = []
+        self.announced: list[ClientKind] = []
 
     def offers_changed(self, server: str, kinds: Iterable[Kind], said_so: bool) -> None:
         pass
 
     def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None:
         self.varied.append(session)
+
+    def listed_for(self, server: str, client_kind: ClientKind, changed: Collection[Kind], *, announce: bool) -> None:
+        if changed and announce:
+            self.announced.append(client_kind)
 
     def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:
         pass
@@ -83,9 +89,9 @@ class On:
         return asyncio.create_task(self.call(caller, name, **params))
 
     async def learn(self, caller: Caller) -> None:
-        task = self.upstream.learn(caller)
-        if task is not None:
-            await task
+        learning = self.upstream.learning(caller)
+        if learning is not None and learning.task is not None:
+            await learning.task
 
     async def alive(self, count: int) -> None:
         """Until so many connections are left: what goes takes a moment."""

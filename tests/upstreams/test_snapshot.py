@@ -65,6 +65,41 @@ def test_instructions_that_are_no_text_are_none(tmp_path: Path) -> None:
     assert Snapshots(tmp_path).load("key") == Snapshot(EMPTY, "")
 
 
+@pytest.mark.parametrize("common", [{**EMPTY, "tools": [{"name": "a"}, 1, [2]]}, None])
+def test_the_lists_of_kinds_of_clients_are_saved(tmp_path: Path, common: Any) -> None:
+    """LIF-1: in their order; a definition that all clients get is saved once. Servers may list any JSON."""
+    shared: list[Any] = common["tools"] if common else []
+    lists = {**EMPTY, "tools": [{"name": "b"}, *reversed(shared), 1, [0], True], "prompts": [{"name": "p"}]}
+    by_kind = {frozenset({"sampling"}): lists, frozenset({"roots", "sampling"}): EMPTY}
+    saved = Snapshot(common, "Hello", {}, [["roots"]], by_kind, [[], ["elicitation"]])
+    Snapshots(tmp_path).save("key", saved)
+    loaded = Snapshots(tmp_path).load("key")
+    assert loaded is not None
+    assert (loaded.definitions, loaded.by_kind) == (common, by_kind)
+    assert (list(loaded.same), list(loaded.awaited)) == ([["roots"]], [[], ["elicitation"]])
+    assert (tmp_path / "key.json").read_text().count('{"name":"a"}') == (1 if common else 0)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        7,
+        {"kind": ["sampling"]},
+        {"kind": [], "definitions": EMPTY},
+        {"kind": [7], "definitions": EMPTY},
+        {"kind": ["sampling"], "definitions": {"tools": []}},
+        *({"kind": ["sampling"], "definitions": {**EMPTY, "tools": [wrong]}} for wrong in (0, -1, "a", {}, [], [1, 2])),
+    ],
+)
+def test_lists_of_a_kind_that_cannot_be_read_are_left_out(tmp_path: Path, entry: Any) -> None:
+    good = {"kind": ["roots"], "definitions": EMPTY}
+    body = {"format": FORMAT, "definitions": EMPTY, "by_kind": [entry, good], "awaited": [7, ["roots"], [8]]}
+    (tmp_path / "key.json").write_text(json.dumps(body))
+    loaded = Snapshots(tmp_path).load("key")
+    assert loaded is not None
+    assert dict(loaded.by_kind) == {frozenset({"roots"}): EMPTY} and list(loaded.awaited) == [["roots"]]
+
+
 def test_a_file_no_snapshot_can_have_grown_to_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Snapshots(tmp_path).save("key", FULL)
     monkeypatch.setattr(module, "LARGEST", 10)

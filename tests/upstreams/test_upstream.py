@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from mcpx.upstreams import connections as module
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
 from mcpx.upstreams.surroundings import Surroundings
+from mcpx.upstreams.traits import Kind as ClientKind
 from mcpx.upstreams.upstream import Upstream
 
 
@@ -28,7 +29,7 @@ class Hub:
     def __init__(self) -> None:
         self.changes: list[tuple[tuple[Kind, ...], bool]] = []
         self.updates: list[tuple[Json, frozenset[str]]] = []
-        self.words: list[tuple[str, Json, str | None]] = []
+        self.words: list[tuple[str, Json, object | None]] = []
         self.states: list[str] = []
         self.upstream: Upstream | None = None
 
@@ -36,6 +37,9 @@ class Hub:
         self.changes.append((tuple(kinds), said_so))
 
     def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None:
+        pass
+
+    def listed_for(self, server: str, client_kind: ClientKind, changed: Collection[Kind], *, announce: bool) -> None:
         pass
 
     def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:

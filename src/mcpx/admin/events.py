@@ -239,7 +239,7 @@ class Events:
         self._soon()
 
     def _offers_changed(self, event: OffersChanged) -> None:
-        if event.session is None and event.viewers is None:
+        if event.session is None and event.viewers is None and event.client_kind is None:
             self._offers.setdefault(event.server, set()).update(event.kinds)
             self._soon()
 

@@ -148,9 +148,9 @@ class Global(PerServer):
     default_timeout: Seconds = 30.0
     """`timeout` of servers and commands that name none."""
     startup_wait: Pause = 0.5
-    """Most seconds a first list waits for servers that were seen before and are starting."""
+    """Most seconds a list waits for a server that lists differently by client and did not list in time before."""
     first_start_wait: Pause = 6.0
-    """Most seconds a first list waits for servers that were never seen; a third of it after the last that came."""
+    """Most seconds a first list waits for servers that have not listed; a third of it after the last that listed."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
     """Least serious log line that is written."""
     log_format: Literal["text", "json"] = "text"

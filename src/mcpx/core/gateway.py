@@ -97,7 +97,7 @@ class Gateway:
         self.catalogs = Catalogs(
             lambda: self.generation.sources, lambda: self.generation.config.naming, self._tasks, self.sight
         )
-        self.starting = Starting(self._upstreams_of, lambda: self.generation.config.global_.first_start_wait)
+        self.starting = Starting(self._upstreams_of, lambda: self.generation.config.global_)
         self._announcements = Announcements(
             self.bus, self._tasks, self._look, lambda: listing_menus(self.generation.config)
         )
@@ -253,6 +253,8 @@ class Gateway:
         self._tasks.start(self._prune())
         for upstream in self.generation.upstreams.values():
             upstream.start(solo)
+        if solo is not None:
+            self.catalogs.changed()  # Snapshots have other lists for its kind of client.
         self._watch_pins()
 
     async def apply(self, config: Config) -> Plan:
@@ -502,15 +504,7 @@ class Gateway:
     async def prepare(self, caller: Caller) -> None:
         """Before a list: time for servers nothing is known of yet; what comes later is announced (LIF-1)."""
         await self.starting.wait(caller)
-        if caller.answers and not caller.solo:
-            await self.learn(caller, self.generation.config.global_.startup_wait)
         await self.catalogs.ready(caller)
-
-    async def learn(self, caller: Caller, seconds: float) -> None:
-        """Find out what servers offer to a client like this one; once for each kind of client."""
-        work = [task for u in self._upstreams_of(caller) if (task := u.learn(caller)) is not None]
-        if work and seconds > 0:
-            await asyncio.wait(work, timeout=seconds)
 
     def strangers(self, caller: Caller, server: str | None, name: str) -> list[Upstream]:
         """Servers that have not said yet what they offer: that one, else those whose prefix the name has.

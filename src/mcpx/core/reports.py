@@ -4,7 +4,7 @@ A server that clients may not know of, because it is in quarantine, is heard and
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from mcpx.core.announcements import Announcements
 from mcpx.core.catalogs import Catalogs
@@ -13,6 +13,7 @@ from mcpx.core.starting import Starting
 from mcpx.model.call import Json
 from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.model.offer import Kind
+from mcpx.upstreams.traits import Kind as ClientKind
 from mcpx.wire.logs import Brief
 
 log = logging.getLogger(__name__)
@@ -55,6 +56,15 @@ class Reports:
             self._changed(server)
         if session is not None and self.may_speak(server):
             self._bus.publish(OffersChanged(frozenset(kinds), session, server))
+
+    def listed_for(self, server: str, client_kind: ClientKind, changed: Collection[Kind], *, announce: bool) -> None:
+        self._starting.came(client_kind)
+        if not changed:
+            return
+        self._catalogs.varied()
+        self._changed(server)
+        if announce and self.may_speak(server):
+            self._bus.publish(OffersChanged(frozenset(changed), None, server, client_kind=client_kind))
 
     def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:
         self._changed(server)

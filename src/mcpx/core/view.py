@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 NOUNS: dict[Kind, str] = {"tools": "tool", "prompts": "prompt", "resources": "resource", "templates": "template"}
 
 
-LEARNING = 5.0
-"""Seconds a call to what is not known waits until it is known what servers offer to this caller."""
-
-
 class CallersView:
     """Implements `surfaces.view.View` and `core.router.WholeView`."""
 
@@ -60,7 +56,7 @@ class CallersView:
         return [found for its in self._gateway.generation.sources if (found := self.service(its.name)) is not None]
 
     def starting(self) -> list[str]:
-        return [source.name for source in self._gateway.starting.unknown(self._caller)]
+        return self._gateway.starting.unknown(self._caller)
 
     async def page(self, kind: Kind, call: Call) -> tuple[list[Json], str | None]:
         catalog = await self.prepare()
@@ -113,15 +109,8 @@ class CallersView:
                 problem = error  # to be told only if nobody else has what is wanted
             else:
                 yield await self._whole()
-        special = bool(self._caller.answers) and not self._caller.solo
-        if special:
-            await self._gateway.learn(self._caller, LEARNING)
+        async for _ in self._gateway.starting.as_they_settle(self._caller, server):
             yield await self._whole()
-        if server is None:
-            async for _ in self._gateway.starting.as_they_settle(self._caller):
-                if special:
-                    await self._gateway.learn(self._caller, LEARNING)
-                yield await self._whole()
         if problem is not None:
             raise problem
 

@@ -16,6 +16,7 @@ from mcpx.front.turns import Turns
 from mcpx.model.call import Caller, Json, as_object
 from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid
 from mcpx.model.offer import Kind
+from mcpx.upstreams.traits import kind_of
 from mcpx.wire import era
 
 if TYPE_CHECKING:
@@ -222,6 +223,8 @@ class Audience:
                 yield
 
     def _differs_for(self, caller: Caller, event: OffersChanged, method: str) -> bool:
+        if event.client_kind is not None and kind_of(caller.capabilities) != event.client_kind:
+            return False
         if event.modes is not None and self._eyes.mode(caller) not in event.modes:
             return False
         if event.viewers is not None:
@@ -229,9 +232,9 @@ class Audience:
         limited = self._eyes.limited(caller)
         if limited is None:
             return True
-        # On a connection of its own: what it sees of that server may be what has changed.
+        # The lists of a session or of a kind of client have changed: compare with the part that the caller sees.
         server = event.server
-        if event.session is None or server is None:
+        if server is None or (event.session is None and event.client_kind is None):
             return False
         return any(limited.count(server, kind) for kind in event.kinds if NOTICES[kind] == method)
 

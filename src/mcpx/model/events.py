@@ -28,6 +28,8 @@ class OffersChanged:
     """Only clients in these modes see a difference (None among them: the configured one); absent: everybody."""
     viewers: frozenset[Viewer] | None = None
     """Only these see a difference; absent: all who see everything."""
+    client_kind: frozenset[str] | None = None
+    """The kind of the clients that see a difference (`upstreams.traits.Kind`), or None for all clients."""
 
 
 @dataclass(frozen=True, slots=True)

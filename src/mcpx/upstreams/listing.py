@@ -229,6 +229,25 @@ def kept(definitions: Mapping[Kind, Iterable[Json]], account: Account) -> Offers
     return offers
 
 
+def kept_of_kind(
+    definitions: Mapping[Kind, Iterable[Json]], account: Account, whose: object, common: Offers
+) -> Offers | None:
+    """The lists of an earlier run for one kind of client. None if the budget has no room for them."""
+    offers: Offers = {}
+    for kind, found in definitions.items():
+        shared = {id(one) for one in common[kind]}
+        reading = account.read((whose, kind))
+        taken = offers[kind] = []
+        for definition in found:
+            size = SHARED if id(definition) in shared else weight(_written(definition) or b"")
+            if reading.takes(size) is not None:
+                reading.settle()
+                return None
+            taken.append(definition)
+        reading.settle()
+    return offers
+
+
 def with_headers(
     link: Link, tools: list[Json], annotations: dict[str, era.ParamHeaders]
 ) -> Work[tuple[list[Json], int]]:

@@ -3,13 +3,16 @@
 Keeps the lists in memory, within its account (`budget`), and on disk (`snapshot`). A server may show a tool only to
 clients that can be asked what the tool needs: found out once for each *kind* of client (decision 0006), over a link
 that is not kept for it. And a session with a link of its own may find things there that were made on it.
+
+The snapshot contains the lists of all kinds. Lists by kind that come from the snapshot are read again once in each run.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from mcpx.model.call import Caller, as_object
 from mcpx.model.errors import RpcError
@@ -22,10 +25,10 @@ from mcpx.upstreams.hub import Hub
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.links import Links
 from mcpx.upstreams.negotiate import LONGEST_INSTRUCTIONS
-from mcpx.upstreams.snapshot import Snapshot
+from mcpx.upstreams.snapshot import Lists, Snapshot
 from mcpx.upstreams.surroundings import Surroundings
+from mcpx.upstreams.traits import NOTHING, Traits, kind_of
 from mcpx.upstreams.traits import Kind as ClientKind
-from mcpx.upstreams.traits import Traits, kind_of
 from mcpx.wire.era import ParamHeaders
 from mcpx.wire.tasks import Tasks
 
@@ -39,6 +42,23 @@ FOLLOWED = 5_000
 """Definitions up to which what some clients are offered follows a change at once; else it is found out again."""
 MOST_KINDS = 16
 """Kinds of clients of which is kept what they are offered; the one longest unused goes."""
+RETRY_SECONDS = 60.0
+"""Seconds after which the lists for a kind of client are requested again if they could not be read."""
+
+
+class Learning:
+    """The reading of the lists for one kind of client."""
+
+    def __init__(self, patience: Literal["first", "again", "none"]) -> None:
+        self.patience = patience
+        """How long lists wait for it. "first": as for a server without a snapshot. "again": as for a server with a
+        snapshot, because lists have waited for this kind in vain. "none": not at all, because other lists of this kind
+        are known from an earlier run."""
+        self.began = time.monotonic()
+        self.done = asyncio.Event()
+        self.late = False
+        """Whether a client of this kind received lists without it."""
+        self.task: asyncio.Task[None] | None = None
 
 
 class OfferBook:
@@ -81,7 +101,19 @@ class OfferBook:
         self._written: Snapshot | None = None
         """What is on disk, as far as is known."""
         self._rest_until = 0.0
-        self._learning: dict[ClientKind, asyncio.Task[None]] = {}
+        self._learning: dict[ClientKind, Learning] = {}
+        self._failed: dict[ClientKind, float] = {}
+        """When the lists for a kind could not be read, by the monotonic clock."""
+        self._awaited: set[ClientKind] = set()
+        """Kinds for which lists have waited in vain, in this run or in earlier ones. NOTHING stands for all clients."""
+        self.awaited_before = False
+        """Whether lists waited in vain for this server in an earlier run, and it has never listed."""
+        self._restored: set[ClientKind] = set()
+        """Kinds in `_by_kind` whose lists come from the snapshot and were not read in this run."""
+        self._inherited = False
+        """Whether `inherit` has set the lists, and the server has not listed since."""
+        self._only: ClientKind = NOTHING
+        """The kind of the program's one client: the main link is opened with its capabilities."""
         self._same: set[ClientKind] = set()
         """Kinds of clients that are offered what everybody is."""
         self._by_kind: dict[ClientKind, Offers] = {}
@@ -94,18 +126,50 @@ class OfferBook:
         snapshot = self._snapshots.load(self._key)
         if snapshot is None:
             return
-        self.known = True
         self._written = snapshot
-        self.common = listing.kept(snapshot.definitions, self.account)
+        self._awaited = {frozenset(kind) for kind in snapshot.awaited[:MOST_KINDS]}
+        self.awaited_before = NOTHING in self._awaited
+        self._traits.take_up(snapshot.traits)
+        if snapshot.definitions is not None:
+            self._restore(snapshot.definitions, snapshot)
+        self._same = {frozenset(kind) for kind in snapshot.same[:MOST_KINDS]}
+        for kind, lists in list(snapshot.by_kind.items())[:MOST_KINDS]:
+            offers = listing.kept_of_kind(lists, self.account, kind, self.common)
+            if offers is None:
+                self._drop(self._by_kind, kind)
+            else:
+                self._by_kind[kind] = offers
+        self._restored = set(self._by_kind)
+        self._differ()
+
+    def _restore(self, lists: Lists, snapshot: Snapshot) -> None:
+        self.known = True
+        self.common = listing.kept(lists, self.account)
         self.offered = any(self.common.values())
         self.instructions = snapshot.instructions[:LONGEST_INSTRUCTIONS]
-        self._same = {frozenset(kind) for kind in snapshot.same[:MOST_KINDS]}
-        self._traits.take_up(snapshot.traits)
+
+    def serve_only(self, kind: ClientKind) -> None:
+        """Use the lists for this kind as the common lists: the main link belongs to the program's one client."""
+        if kind == self._only:
+            return
+        self._only = kind
+        snapshot, same = self._written, self._same
+        self._forget_kinds()
+        self._same = set()
+        if snapshot is None or any(kind <= one for one in same):
+            return
+        self.awaited_before = kind in self._awaited
+        if (lists := snapshot.by_kind.get(kind)) is not None:
+            self._restore(lists, snapshot)
+        else:
+            self.known = False  # The lists for other clients stay until its own lists are read.
 
     def inherit(self, other: "OfferBook") -> None:
         """Show what the server's predecessor offered until it says itself what it offers."""
         self.common, self.instructions, self.offered = other.common, other.instructions, other.offered
         self._by_kind = dict(other._by_kind)  # what a session made on its own link is not among it: that link goes
+        self._inherited = True
+        self._differ()
 
     # Asking ------------------------------------------------------------------------------------------------------
 
@@ -122,7 +186,7 @@ class OfferBook:
 
     def of(self, caller: Caller | None) -> Offers:
         """What this caller is offered; None asks for what everybody is."""
-        if caller is None or not self.varies:
+        if caller is None or caller.solo or not self.varies:
             return self.common
         if caller.session is not None and (own := self._by_session.get(caller.session)) is not None:
             return own
@@ -137,14 +201,18 @@ class OfferBook:
         found = listed.offers
         # As it is now: another reading may have ended meanwhile. What was inherited goes, whichever lists were read.
         own: Offers = self.common if self.known else {kind: [] for kind in KINDS}
-        before = self.common
+        before, first = self.common, not self.known
         after: Offers = {**own, **found}
-        if not self.known:
+        if self._inherited:
+            self._inherited = False
             self._forget_kinds()
         self.known = True
+        self._awaited.discard(self._only)
+        if not said_so:
+            self._failed.clear()
         if after != before:
             self.common = after
-            self._follow(before, said_so)
+            self._follow(before, said_so, first)
         self.offered = self.offered or any(after.values())
         self._told.update(found)
         self.held.read_by_all(link)
@@ -157,12 +225,12 @@ class OfferBook:
         self.keep_soon()
         return tuple(kind for kind in kinds if kind not in found)
 
-    def _follow(self, before: Offers, said_so: bool) -> None:
-        """What everybody is offered has changed: what some are offered changes with it."""
+    def _follow(self, before: Offers, said_so: bool, first: bool) -> None:
+        """Update the other lists after a change of the common lists. `first`: the common lists were not known."""
         size = sum(len(found) for offers in self._by_kind.values() for found in offers.values())
         if said_so and size <= FOLLOWED:
             self._by_kind = {kind: _following(offers, before, self.common) for kind, offers in self._by_kind.items()}
-        else:
+        elif not first:
             # It was started anew, perhaps another version: what some clients are offered is to be found out again.
             self._same.clear()
             self._forget_kinds()
@@ -175,6 +243,13 @@ class OfferBook:
     def _forget_kinds(self) -> None:
         for kind in list(self._by_kind):
             self._drop(self._by_kind, kind)
+        self._restored.clear()
+        self._differ()
+        for learning in self._learning.values():
+            learning.patience, learning.began = "first", time.monotonic()
+
+    def _differ(self) -> None:
+        self._traits.differing = frozenset(self._by_kind)
 
     def _all(self) -> Iterable[Offers]:
         return (self.common, *self._by_kind.values(), *self._by_session.values()) if self._annotations else ()
@@ -218,19 +293,55 @@ class OfferBook:
             self._note({None: ("what only some clients are offered is too much to be kept: they see what all do",)})
         return not listed.cut
 
-    def learn(self, caller: Caller, main: Link) -> asyncio.Task[None] | None:
-        """Find out, once, what clients of this kind are offered; the task while it runs."""
-        kind = kind_of(caller.capabilities)
-        if kind in self._by_kind or kind == main.needs.kind or any(kind <= same for same in self._same):
-            return None
-        task = self._learning.get(kind)
-        if task is None:
-            task = self._learning[kind] = self._tasks.start(self._learn(kind, caller, main))
-            task.add_done_callback(lambda _: self._learning.pop(kind, None))
-        return task
+    def learning(
+        self, caller: Caller, main: Link | None, connect: Callable[[], Awaitable[Link]], *, refresh: bool
+    ) -> Learning | None:
+        """Start to read the lists for the caller's kind, or return the reading that runs.
 
-    async def _learn(self, kind: ClientKind, caller: Caller, main: Link) -> None:
+        Returns None if the lists are known or cannot be read now. `connect` returns the main link. `refresh` tells
+        whether to read lists of an earlier run again."""
+        kind = kind_of(caller.capabilities)
+        running = self._learning.get(kind)
+        if running is not None:
+            return None if running.done.is_set() else running
+        restored = kind in self._restored
+        if restored and not refresh:
+            return None
+        if not restored and self._knows(kind, main):
+            return None
+        if time.monotonic() - self._failed.get(kind, float("-inf")) < RETRY_SECONDS:
+            return None
+        self._restored.discard(kind)
+        learning = Learning("none" if restored else "again" if kind in self._awaited else "first")
+        self._learning[kind] = learning
+        learning.task = self._tasks.start(self._learn(kind, caller, connect, learning))
+        learning.task.add_done_callback(lambda _: self._learning.pop(kind, None))
+        return learning
+
+    def _knows(self, kind: ClientKind, main: Link | None) -> bool:
+        """Whether the lists for this kind were read, be they those of all clients."""
+        if kind in self._by_kind or any(kind <= same for same in self._same):
+            return True
+        return main is not None and main.alive and kind == main.needs.kind
+
+    def is_learning(self, caller: Caller) -> bool:
+        """Whether the lists for the caller's kind are read for the first time."""
+        learning = self._learning.get(kind_of(caller.capabilities))
+        return learning is not None and learning.patience != "none" and not learning.done.is_set()
+
+    def awaited(self, kind: ClientKind) -> None:
+        """Lists have waited for this kind in vain: they do so only once (LIF-1)."""
+        if kind not in self._awaited and len(self._awaited) < MOST_KINDS:
+            self._awaited.add(kind)
+            self.keep_soon()
+
+    async def _learn(
+        self, kind: ClientKind, caller: Caller, connect: Callable[[], Awaitable[Link]], learning: Learning
+    ) -> None:
         try:
+            main = await connect()
+            if self._knows(kind, main) and learning.patience != "none":
+                return  # Its lists are those of the main link.
             if main.modern and self._links.era_for(caller) == "modern":
                 await self.learn_modern(kind, caller, main)
                 return
@@ -240,6 +351,12 @@ class OfferBook:
                     await self._learn_over(kind, caller, exact=True)
         except RpcError as error:
             log.debug("[%s] what it offers to %s is not known: %s", self._name, sorted(kind), error.message)
+            if self._links.main is not None:
+                self._failed[kind] = time.monotonic()
+                if kind not in self._by_kind:
+                    self.awaited(kind)
+        finally:
+            learning.done.set()
 
     async def learn_modern(self, kind: ClientKind, caller: Caller, link: Link) -> str | None:
         """Over a modern link, which tells each client what it is offered; what could not be read, if anything."""
@@ -247,7 +364,7 @@ class OfferBook:
         if len(listed.offers) < len(KINDS) and kind in self._by_kind:
             return next(listed.notes[one][0] for one in KINDS if one not in listed.offers)
         link.told.add(kind)
-        self._learnt(kind, kind, caller, listed)
+        self._learnt(kind, kind, listed)
         return None
 
     async def _learn_over(self, kind: ClientKind, caller: Caller, *, exact: bool) -> bool:
@@ -258,30 +375,43 @@ class OfferBook:
             listed = await self.lists(link, KINDS, kind, caller.capabilities if link.modern else None)
             told = link.needs.kind == kind or {**self.common, **listed.offers} == self.common
             if told:
-                self._learnt(link.needs.kind, kind, caller, listed)
+                self._learnt(link.needs.kind, kind, listed)
             else:
                 self._drop(self._by_kind, kind)
+                self._differ()
             usable = told and asked == self._traits.asks
             return told
         finally:
             await self._links.learnt(link, caller, usable=usable)
 
-    def _learnt(self, kind: ClientKind, charged: ClientKind, caller: Caller, listed: listing.Listed) -> None:
-        """`charged`: under whose name the lists are on the account."""
+    def _learnt(self, told: ClientKind, kind: ClientKind, listed: listing.Listed) -> None:
+        """The lists for a kind were read, over a link with the capabilities `told`."""
         offers: Offers = {**self.common, **listed.offers}
+        before = self._by_kind.get(kind, self.common)
+        learning = self._learning.get(kind)
         if offers == self.common or not self._fits(listed):
-            self._same.add(kind)
+            offers = self.common
+            self._same.add(told)
             if len(self._same) > MOST_KINDS:
                 self._same.pop()
-            self.keep_soon()
-            if not self._drop(self._by_kind, charged) | self._drop(self._by_kind, kind):
-                return
+            self._drop(self._by_kind, told)
+            self._drop(self._by_kind, kind)
         else:
+            self._same.discard(kind)
             self._by_kind[kind] = offers
             if len(self._by_kind) > MOST_KINDS:
                 self._drop(self._by_kind, next(iter(self._by_kind)))
-        self.judge()
-        self._hub.offers_vary(self._name, KINDS, caller.session)
+        self._failed.pop(kind, None)
+        self._awaited.discard(kind)
+        self._differ()
+        self.keep_soon()
+        changed: tuple[Kind, ...] = tuple(one for one in KINDS if before[one] != offers[one])
+        if changed:
+            self.judge()
+        announce = learning is None or learning.late or learning.patience == "none"
+        self._hub.listed_for(self._name, kind, changed, announce=announce)
+        if learning is not None:
+            learning.done.set()  # The link may take longer to close.
 
     async def learn_session(self, link: Link, session: str, kinds: Iterable[Kind]) -> bool:
         """A link that one session uses says that its lists have changed; whether they are that session's own now."""
@@ -309,7 +439,7 @@ class OfferBook:
     # On disk -----------------------------------------------------------------------------------------------------
 
     def keep_soon(self) -> None:
-        if self._keeping is None and self.known:
+        if self._keeping is None and (self.known or self._awaited):
             loop = asyncio.get_running_loop()
             self._keeping = loop.call_at(max(loop.time() + KEEP_SOON, self._rest_until), self._begin_keeping)
 
@@ -322,8 +452,7 @@ class OfferBook:
 
     async def _keep(self) -> None:
         try:
-            same = tuple(sorted(sorted(kind) for kind in self._same))
-            snapshot = Snapshot(dict(self.common), self.instructions, self._traits.to_json(), same)
+            snapshot = self._snapshot()
             if snapshot == self._written and self._snapshots.use(self._key):
                 return
             loop = asyncio.get_running_loop()
@@ -333,6 +462,27 @@ class OfferBook:
             self._rest_until = loop.time() + KEEP_REST * (loop.time() - began)
         finally:
             self._writing = None
+
+    def _snapshot(self) -> Snapshot:
+        awaited = tuple(sorted(sorted(kind) for kind in self._awaited))
+        if not self._only:
+            common = dict(self.common) if self.known else None
+            same = tuple(sorted(sorted(kind) for kind in self._same))
+            traits = self._traits.to_json()
+            return Snapshot(common, self.instructions, traits, same, dict(self._by_kind), awaited)
+        # Replace the lists of this kind, and keep the lists of all other kinds.
+        before = self._written or Snapshot(None, "")
+        after = replace(before, traits=self._traits.to_json(), awaited=awaited)
+        if not self.known:
+            return after
+        same_kinds = {frozenset(kind) for kind in before.same} - {self._only}
+        by_kind = {kind: lists for kind, lists in before.by_kind.items() if kind != self._only}
+        if self.common == before.definitions:
+            same_kinds.add(self._only)
+        else:
+            by_kind[self._only] = dict(self.common)
+        same = tuple(sorted(sorted(kind) for kind in same_kinds))
+        return replace(after, instructions=self.instructions, same=same, by_kind=by_kind)
 
     async def close(self) -> None:
         """Write what was not written yet."""

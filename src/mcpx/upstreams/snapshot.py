@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from mcpx.model.call import Json, as_list, as_object
+from mcpx.model.call import Json, as_list, as_object, is_array
 from mcpx.model.offer import KINDS, Kind
 from mcpx.model.slices import Work, at_once, in_slices
+from mcpx.upstreams.traits import Kind as ClientKind
 from mcpx.wire import codec, folders
 from mcpx.wire.system import WINDOWS
 
@@ -47,14 +48,22 @@ NAMES = re.compile(r"[0-9a-f]{32}\.json")
 _OURS = re.compile(rf"{NAMES.pattern}|\.[0-9a-f]{{32}}-\w+")
 
 
+Lists = Mapping[Kind, Sequence[Json]]
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    definitions: Mapping[Kind, Sequence[Json]]
+    definitions: Lists | None
+    """The lists for clients without such capabilities, or None if the server never listed for them."""
     instructions: str
     traits: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What the server is like (`traits`)."""
     same: Sequence[Sequence[str]] = ()
     """Kinds of clients that are offered the same as everybody."""
+    by_kind: Mapping[ClientKind, Lists] = field(default_factory=dict[ClientKind, Lists])
+    """The lists for kinds of clients that get other lists."""
+    awaited: Sequence[Sequence[str]] = ()
+    """Kinds of clients for which lists have waited in vain. The empty kind stands for all clients."""
 
 
 def key_of(identity: Sequence[object]) -> str:
@@ -87,16 +96,20 @@ class Snapshots:
             kept = as_object(codec.load(raw, strict=True))
         except codec.BadJson:
             return None
-        definitions = as_object(kept.get("definitions"))
-        if kept.get("format") != FORMAT or not all(isinstance(definitions.get(kind), list) for kind in KINDS):
+        definitions: Lists | None = None
+        if kept.get("definitions", ()) is not None:
+            raw_lists = as_object(kept.get("definitions"))
+            definitions = {kind: raw_lists[kind] for kind in KINDS if isinstance(raw_lists.get(kind), list)}
+        if kept.get("format") != FORMAT or (definitions is not None and len(definitions) < len(KINDS)):
             return None
         instructions: Any = kept.get("instructions")
-        same = [kind for kind in as_list(kept.get("same")) if all(isinstance(part, str) for part in as_list(kind))]
         return Snapshot(
-            {kind: cast(list[Json], definitions[kind]) for kind in KINDS},
+            definitions,
             instructions if isinstance(instructions, str) else "",
             as_object(kept.get("traits")),
-            tuple(as_list(kind) for kind in same if as_list(kind)),
+            tuple(kind for kind in _kinds_in(kept.get("same")) if kind),
+            _by_kind_in(kept.get("by_kind"), definitions),
+            tuple(_kinds_in(kept.get("awaited"))),
         )
 
     def save(self, key: str, snapshot: Snapshot) -> None:
@@ -123,16 +136,23 @@ class Snapshots:
 
     def _pieces(self, snapshot: Snapshot) -> Work[list[bytes]]:
         """The file as JSON, made piece by piece."""
-        pieces = [b'{"format":%d,"definitions":{' % FORMAT]
-        for kind in KINDS:
-            pieces.append(b'%s"%s":[' % (b"" if kind == KINDS[0] else b",", kind.encode()))
-            for at, definition in enumerate(snapshot.definitions.get(kind, ())):
-                pieces.extend((b",\n" if at else b"\n", codec.dump(definition)))
-                if at % 32 == 0:
-                    yield
-            pieces.append(b"]")
-        rest = {"instructions": snapshot.instructions, "traits": snapshot.traits, "same": snapshot.same}
-        pieces.extend((b"},", codec.dump(rest)[1:]))
+        pieces = [b'{"format":%d,"definitions":' % FORMAT]
+        if snapshot.definitions is None:
+            pieces.append(b"null")
+        else:
+            pieces += yield from _written(snapshot.definitions)
+        pieces.append(b',"by_kind":[')
+        for number, (client_kind, lists) in enumerate(snapshot.by_kind.items()):
+            pieces.append(b'%s{"kind":%s,"definitions":' % (b"," if number else b"", codec.dump(sorted(client_kind))))
+            pieces += yield from _written(lists, snapshot.definitions or {})
+            pieces.append(b"}")
+        rest = {
+            "instructions": snapshot.instructions,
+            "traits": snapshot.traits,
+            "same": snapshot.same,
+            "awaited": snapshot.awaited,
+        }
+        pieces.extend((b"],", codec.dump(rest)[1:]))
         return pieces
 
     def _write(self, key: str, pieces: Sequence[bytes]) -> None:
@@ -165,6 +185,59 @@ class Snapshots:
             if at >= MOST_UNUSED or age > (LEFT_BEHIND if entry.name.startswith(".") else UNUSED):
                 with suppress(OSError):
                     os.unlink(entry.path)
+
+
+def _written(lists: Lists, common: Lists | None = None) -> Work[list[bytes]]:
+    """Lists as JSON.
+
+    With `common`, an element is the index of the same definition in `common`, or an array with the definition."""
+    pieces = [b"{"]
+    for kind in KINDS:
+        pieces.append(b'%s"%s":[' % (b"" if kind == KINDS[0] else b",", kind.encode()))
+        indexes = {} if common is None else {id(one): index for index, one in enumerate(common.get(kind, ()))}
+        for at, definition in enumerate(lists.get(kind, ())):
+            element: object = definition if common is None else indexes.get(id(definition), [definition])
+            pieces.extend((b",\n" if at else b"\n", codec.dump(element)))
+            if at % 32 == 0:
+                yield
+        pieces.append(b"]")
+    pieces.append(b"}")
+    return pieces
+
+
+def _kinds_in(raw: object) -> list[list[str]]:
+    kinds = [kind for kind in as_list(raw) if is_array(kind)]
+    return [kind for kind in kinds if all(isinstance(part, str) for part in kind)]
+
+
+def _by_kind_in(raw: object, common: Lists | None) -> Mapping[ClientKind, Lists]:
+    """The lists by kind of client, without those that cannot be read."""
+    found: dict[ClientKind, Lists] = {}
+    for entry in as_list(raw):
+        kinds = _kinds_in([as_object(entry).get("kind")])
+        lists = _resolved(as_object(as_object(entry).get("definitions")), common or {})
+        if kinds and kinds[0] and lists is not None:
+            found[frozenset(kinds[0])] = lists
+    return found
+
+
+def _resolved(raw: Json, common: Lists) -> Lists | None:
+    """The inverse of `_written` with `common`. None if it is not well-formed."""
+    lists: dict[Kind, list[Json]] = {}
+    for kind in KINDS:
+        elements = raw.get(kind)
+        if not isinstance(elements, list):
+            return None
+        shared = common.get(kind, ())
+        found = lists[kind] = []
+        for element in cast(list[Any], elements):
+            if is_array(element) and len(element) == 1:
+                found.append(element[0])
+            elif isinstance(element, int) and 0 <= element < len(shared):
+                found.append(shared[element])
+            else:
+                return None
+    return lists
 
 
 def _age_of(entry: "os.DirEntry[str]") -> float | None:

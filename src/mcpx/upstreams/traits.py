@@ -91,6 +91,8 @@ class Traits:
         """What the main link was opened with, as far as clients can be asked it: it serves them all in turn."""
         self.era: Era | None = None
         """The era it spoke when it was last greeted."""
+        self.differing: frozenset[Kind] = frozenset()
+        """Kinds of clients to which it offers other lists than to all others. Kept by `offers`, not in `to_json`."""
         self._unasked = 0
 
     @property
@@ -100,6 +102,10 @@ class Traits:
     @property
     def asks_for_roots(self) -> bool:
         return "roots" in self.asks
+
+    def lists_alike(self, one: Kind, other: Kind) -> bool:
+        """Whether clients of both kinds get the same lists."""
+        return one == other or not (one in self.differing or other in self.differing)
 
     def answered_unasked(self) -> bool:
         """One more call of a client that could have been asked is over; whether that made the server quiet."""

@@ -28,8 +28,10 @@ from mcpx.upstreams.lease import Lease
 from mcpx.upstreams.life import Life, Status
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.negotiate import Terms
+from mcpx.upstreams.offers import Learning
 from mcpx.upstreams.proofs import Named, address_of, proofs_of, wants_sign_in
 from mcpx.upstreams.surroundings import Surroundings
+from mcpx.upstreams.traits import NOTHING, kind_of
 from mcpx.wire import era
 from mcpx.wire.logs import plain
 from mcpx.wire.tasks import Tasks
@@ -38,6 +40,8 @@ log = logging.getLogger(__name__)
 
 TOLD = 1000
 """Characters of a server's own words that are kept as the reason why it is not connected."""
+UNREACHABLE = ("disconnected", "needs_auth", "disabled")
+"""States in which the lists for a kind of client are not requested."""
 LONGEST_WISH = 10.0
 """Seconds of a server's `Retry-After` that a call waits for before it is sent once more."""
 
@@ -154,6 +158,12 @@ class Upstream:
     def start(self, caller: Caller | None = None) -> None:
         """Connect in the background. `caller` is the one client of a stdio front, whose own link this becomes."""
         self._solo = caller
+        if self._living is None and caller is not None:
+            self._book.serve_only(kind_of(caller.capabilities))
+            if self.known:
+                self.settled.set()
+            elif self.server.enabled:
+                self.settled.clear()
         if self._living is None and self.server.enabled:
             # A lazy server is started once to learn what it offers; from then on only when it is called.
             work = self._life.run(asleep=self.server.lazy and self.known)
@@ -182,6 +192,8 @@ class Upstream:
                 return None
             problem = f"{self.name}: died right after it was connected"
         problem = self._fit_to_say(problem)
+        if not self.known:
+            self.given_up()
         known = self._life.needs_auth and problem == self.status.last_error  # it is asked once a minute
         log.log(
             logging.DEBUG if known else logging.WARNING, "[%s] %s", self.name, problem.removeprefix(f"{self.name}: ")
@@ -388,10 +400,45 @@ class Upstream:
         traits = self._connections.traits
         return traits.asks | traits.declares.keys()
 
-    def learn(self, caller: Caller) -> asyncio.Task[None] | None:
-        """Find out what a client like this one is offered; None when that is known, or cannot be found out now."""
+    @property
+    def delays_lists(self) -> bool:
+        """Whether lists wait for the server. They do so in one run only if the server never lists (LIF-1)."""
+        return not self.settled.is_set() and not self._book.awaited_before
+
+    def given_up(self) -> None:
+        """Record that a list has waited for the server in vain."""
+        self._book.awaited(kind_of(self._solo.capabilities) if self._solo is not None else NOTHING)
+
+    def learning(self, caller: Caller) -> Learning | None:
+        """Start to read the lists for the caller's kind (`OfferBook.learning`)."""
+        if caller.solo or not caller.answers or not self.known or self.status.state in UNREACHABLE:
+            return None
+        refresh = self.status.state != "sleeping"
+        return self._book.learning(caller, self._links.main, self._main_link, refresh=refresh)
+
+    def is_learning(self, caller: Caller) -> bool:
+        """Whether the lists for the caller's kind are read for the first time."""
+        return bool(caller.answers) and not caller.solo and self._book.is_learning(caller)
+
+    def given_up_for(self, learning: Learning, caller: Caller) -> None:
+        """Record that the caller receives a list before the reading of its kind's lists is done."""
+        learning.late = True
+        if learning.patience == "first":
+            self._book.awaited(kind_of(caller.capabilities))
+
+    async def _main_link(self) -> Link:
+        """The main link. Waits for the current attempt, and wakes a sleeping server. Raises Unavailable."""
         main = self._links.main
-        return None if main is None or not main.alive else self._book.learn(caller, main)
+        if main is None or not main.alive:
+            self.start(self._solo)
+            if self.status.state == "sleeping":
+                await self._tried()
+            else:
+                await self._life.attempt_over()
+            main = self._links.main
+        if main is None or not main.alive:
+            raise Unavailable(self.name, SERVER_DOWN, self.status.last_error or "not connected")
+        return main
 
     # Changes of its configuration --------------------------------------------------------------------------------
 

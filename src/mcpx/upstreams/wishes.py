@@ -130,6 +130,8 @@ class Wishes:
         needs = wish.needs
         if needs is None:
             return True
+        if not self._traits.lists_alike(link.needs.kind, needs.kind):
+            return False
         if not needs.kind:
             # Nobody was ever asked anything: who could not answer may have it too.
             return not link.needs.kind or not self._traits.asks
