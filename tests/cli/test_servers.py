@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.command import run_command
+from kit.command import private_environ, run_command
 from kit.gateway import Gateway
 from kit.process import stdio_command
 from kit.until import wait_until
@@ -100,6 +100,15 @@ def test_a_server_that_is_down_gives_exit_code_4(tmp_path: Path, capsys: pytest.
     head, row, last = out.splitlines()
     assert "down" not in row[head.index("DETAIL") :], "the row names the server once"
     assert last.startswith("1 server · ")
+
+
+def test_servers_without_a_config_shows_the_demo(tmp_path: Path) -> None:
+    """RUN-4: as `mcpx tools` does. Nothing is written."""
+    environ = private_environ(tmp_path, HOME=str(tmp_path), XDG_CONFIG_HOME=str(tmp_path / "none"))
+    ended = run_command(["servers"], tmp_path, environ)
+    assert ended.returncode == 0 and ended.stdout.splitlines()[1].split()[:2] == ["demo", "connected"]
+    assert json.loads(run_command(["servers", "--json"], tmp_path, environ).stdout)["config"] is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_bad_config_is_told_when_nobody_runs_on_it(tmp_path: Path) -> None:

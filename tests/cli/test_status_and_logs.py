@@ -3,8 +3,12 @@
 import json
 import os
 import re
+import sys
+from pathlib import Path
 
 from cli.conftest import Home, using
+from kit.command import run_command
+from kit.gateway import Gateway
 from kit.terminal import mcpx_on
 from kit.until import wait_until
 
@@ -32,6 +36,16 @@ def test_status_tells_what_runs_where_and_for_whom(home: Home) -> None:
         assert "✗ down" in ended.stdout and "2 connected" in ended.stdout and "16 tools" in ended.stdout
     finally:
         child.end()
+
+
+def test_a_server_that_is_starting_does_not_look_failed(tmp_path: Path) -> None:
+    """RUN-4: neither by its mark nor by the exit code."""
+    starting = {"type": "stdio", "command": sys.executable, "args": ["-c", "input()\nwhile True: input()"]}
+    with Gateway({"mcp_servers": [{"name": "slow", "connection": starting}]}) as gateway:
+        for command in ("status", "servers"):
+            ended = run_command([command, str(gateway.file)], tmp_path, gateway.env)
+            assert ended.returncode == 0 and "connecting" in ended.stdout and "✗" not in ended.stdout
+        assert "… slow connecting" in run_command(["status", str(gateway.file)], tmp_path, gateway.env).stdout
 
 
 def test_logs_are_what_servers_printed_in_the_order_it_came(home: Home) -> None:

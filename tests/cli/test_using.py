@@ -23,6 +23,18 @@ def test_tools_are_listed_by_server_and_tool_and_who_is_down_is_told(either: Hom
     assert ended.returncode == 4 and "down is down: " in ended.stderr and "no API key" in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("servers", "commands", "told"),
+    [(2, 2, "16 tools of 2 servers, 2 commands"), (1, 1, "8 tools of 1 server, 1 command"), (0, 2, "2 commands")],
+)
+def test_commands_are_not_counted_as_a_server(servers: int, commands: int, told: str, tmp_path: Path) -> None:
+    """RUN-4."""
+    home = Home(tmp_path)
+    made = [{"name": f"c{at}", "type": "http", "http": {"url": "http://127.0.0.1:9/"}} for at in range(commands)]
+    home.write(*(using(f"s{at}") for at in range(servers)), commands=made)
+    assert home.run("tools").stdout.splitlines()[-1] == told
+
+
 def test_tools_of_one_server_start_only_that_one(home: Home) -> None:
     ended = home.run("tools", "two", "config.json")
     assert ended.returncode == 0 and ended.stdout.endswith("8 tools of 1 server\n")

@@ -109,8 +109,17 @@ def _print_table(found: Sequence[Tool]) -> None:
         about = plain(" ".join((tool.description or tool.title).split()), 400)
         table.add(Cell(plain(tool.path), "cyan"), _arguments(tool.input_schema), about)
     table.print()
-    servers = len({tool.server for tool in found})
-    sys.stdout.write(f"{counted(len(found), 'tool')} of {counted(servers, 'server')}\n")
+    sys.stdout.write(f"{_total(found)}\n")
+
+
+def _total(found: Sequence[Tool]) -> str:
+    """How many tools servers have, and how many are commands of the config."""
+    commands = sum(tool.server == COMMANDS for tool in found)
+    servers = len({tool.server for tool in found} - {COMMANDS})
+    tools = f"{counted(len(found) - commands, 'tool')} of {counted(servers, 'server')}"
+    if not commands:
+        return tools
+    return f"{tools}, {counted(commands, 'command')}" if servers else counted(commands, "command")
 
 
 def _arguments(schema: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from mcpx.cli.codes import MISTAKE, NOT_RUNNING, PARTIAL
 from mcpx.cli.reach import TICK, starting
 from mcpx.cli.running import result_of
 from mcpx.cli.state import state_folder
-from mcpx.cli.status import told_since
+from mcpx.cli.status import is_starting, told_since
 from mcpx.cli.terminal import Cell, Style, Table, Waiting, columns, plain, print_json, printable, styled
 from mcpx.cli.words import counted
 from mcpx.config import Config
@@ -25,7 +25,7 @@ UP = ("connected", "sleeping", "disabled")
 
 
 def servers(
-    path: Path,
+    path: Path | None,
     load: Callable[[], Config],
     environ: Mapping[str, str],
     env: str | None,
@@ -34,16 +34,17 @@ def servers(
 ) -> int:
     """Every server and how it is; without a running gateway they are connected to here, once.
 
-    A running gateway is asked whatever has become of its file, and without the variables the file may need."""
-    answer: Json | None = result_of(_ask(path, state_folder(environ), env))
+    A running gateway is asked whatever has become of its file, and without the variables the file may need. `path` is
+    None for the demo."""
+    answer: Json | None = None if path is None else result_of(_ask(path, state_folder(environ), env))
     if answer is None:
-        seen = result_of(_look(load(), environ, state_folder(environ)))
-        answer = {"running": False, "config": str(path), **seen}
+        seen = result_of(_look(load(), environ, None if path is None else state_folder(environ)))
+        answer = {"running": False, "config": None if path is None else str(path), **seen}
     if as_json:
         print_json(answer)
     else:
         print_table(answer, with_links)
-    down = [server["name"] for server in answer["servers"] if server["status"] not in UP]
+    down = [server for server in answer["servers"] if server["status"] not in UP and not is_starting(server)]
     return PARTIAL if down else 0
 
 
@@ -73,7 +74,7 @@ async def _ask(path: Path, state: Path, env: str | None) -> Json | None:
     return {"running": True, **answer} if answer is not None and "servers" in answer else None
 
 
-async def _look(config: Config, environ: Mapping[str, str], state: Path) -> Json:
+async def _look(config: Config, environ: Mapping[str, str], state: Path | None) -> Json:
     """Connect to every server once, see, and let go."""
     from mcpx.core.gateway import Gateway
     from mcpx.processes import process

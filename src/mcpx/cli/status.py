@@ -41,7 +41,7 @@ def status(options: argparse.Namespace) -> int:
     if answer is None or not answer.get("ok"):
         return _none(where, options.json)
     servers = [as_object(server) for server in as_list(answer.get("servers"))]
-    down = [server for server in servers if server.get("status") not in UP]
+    down = [server for server in servers if server.get("status") not in UP and not is_starting(server)]
     if options.json:
         more = {
             "mode": answer.get("mode"),
@@ -51,8 +51,13 @@ def status(options: argparse.Namespace) -> int:
         about = [{key: server.get(key) for key in ("name", "status", "tools", "last_error")} for server in servers]
         print_json({"running": True, **{key: answer.get(key) for key in TOLD}, **more, "servers": about})
     else:
-        _print(answer, servers, down)
+        _print(answer, servers)
     return PARTIAL if down else DONE
+
+
+def is_starting(server: Json) -> bool:
+    """Whether a server connects for the first time, and has not failed."""
+    return server.get("status") == "connecting" and not server.get("last_error")
 
 
 def _none(where: Place, as_json: bool) -> int:
@@ -65,7 +70,7 @@ def _none(where: Place, as_json: bool) -> int:
     return NOT_RUNNING
 
 
-def _print(answer: Json, servers: Sequence[Json], down: Sequence[Json]) -> None:
+def _print(answer: Json, servers: Sequence[Json]) -> None:
     role = {"background": "in the background for clients", "alone": "for the one client that started it"}
     how = role.get(str(answer.get("role")), "")
     since, pid = told_since(answer.get("started_at")), answer.get("pid")
@@ -78,10 +83,13 @@ def _print(answer: Json, servers: Sequence[Json], down: Sequence[Json]) -> None:
             sys.stdout.write(f"  {title:10}{printable(str(value)) if '://' in str(value) else plain(str(value))}\n")
     sys.stdout.write(f"  {'Attached':10}{_clients(answer)}\n")
     sys.stdout.write(f"  {'Servers':10}{_servers(servers)}\n")
-    for server in down:
+    for server in servers:
+        if server.get("status") in UP:
+            continue
+        mark = styled("…", "yellow") if is_starting(server) else styled("✗", "red")
         why = plain(str(server.get("last_error") or "")).removeprefix(f"{server.get('name')}: ")
         name = plain(str(server.get("name")))
-        sys.stdout.write(f"            {styled('✗', 'red')} {name} {server.get('status')}{f': {why}' if why else ''}\n")
+        sys.stdout.write(f"            {mark} {name} {server.get('status')}{f': {why}' if why else ''}\n")
     for title, line in _replicas(answer):
         sys.stdout.write(f"  {title:10}{line}\n")
     sys.stdout.write(f"  {'Revision':10}{answer.get('revision')}{_reload(as_object(answer.get('last_reload')))}\n")

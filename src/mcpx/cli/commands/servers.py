@@ -2,9 +2,13 @@
 
 import argparse
 import os
-from functools import partial
+import sys
+from typing import TYPE_CHECKING
 
 from mcpx.cli import where
+
+if TYPE_CHECKING:
+    from mcpx.config import Config
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +20,18 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from mcpx.cli.servers import servers
 
-    path = where.required(options, "servers")
-    load = partial(where.load, path, options)  # asked for only where no gateway runs
+    found = where.found(options)
+    path = None if found is None else where.required(options, "servers")
+
+    def load() -> "Config":  # Needed only where no gateway runs.
+        return _demo() if path is None else where.load(path, options)
+
     return servers(path, load, os.environ, where.overlay(options), options.json, options.links)
+
+
+def _demo() -> "Config":
+    from mcpx import demo
+
+    if sys.stderr.isatty():
+        sys.stderr.write("no config found; this is the built-in demo\n")
+    return demo.config()
