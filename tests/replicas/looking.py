@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from kit.client import Stream
-from kit.gateway import Gateway
+from kit.gateway import GatewayProcess
 from kit.messages import Json
 from kit.replicas import RedisServer, health
+from mcpx.replicas.seals import Seals
 
 KEYS = "{mcpx}:"
 ANNOUNCED = 1.3
@@ -37,10 +38,10 @@ def nothing_more(stream: Stream) -> bool:
         return True
 
 
-def place_of(store: RedisServer, replica: Gateway) -> tuple[str, int, str]:
+def place_of(store: RedisServer, replica: GatewayProcess) -> tuple[str, int, str]:
     """Where other replicas reach this one, and its id."""
     id = health(replica)["replica"]["id"]
-    about: Any = json.loads(store.cli("HGET", f"{KEYS}members", id))
+    about: Any = json.loads(store.cli("HGET", f"{KEYS}members", id).partition(".")[2])
     return about["host"], about["port"], id
 
 
@@ -50,7 +51,7 @@ def connections(port: int) -> set[str]:
     return set(re.findall(rf"^\s*\d+: (\S+) \S+:{port:04X} 01", table, re.MULTILINE))
 
 
-def peak_memory(replica: Gateway) -> int:
+def peak_memory(replica: GatewayProcess) -> int:
     """The most it ever had, in bytes."""
     status = Path("/proc", str(replica.process.pid), "status").read_text()
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
@@ -58,6 +59,16 @@ def peak_memory(replica: Gateway) -> int:
     return int(found[1]) << 10
 
 
+def seals_of(store: RedisServer) -> Seals:
+    """The seals of replicas that have no MCPX_KEY."""
+    return Seals(bytes.fromhex(store.cli("GET", f"{KEYS}secret")))
+
+
+def record_of(store: RedisServer, id: str, kind: str = "session") -> str:
+    """The key in the store for the record of a session, or for its `events`."""
+    return f"{KEYS}{kind}:{seals_of(store).name(b'session', id.encode())}"
+
+
 def told_in(store: RedisServer, id: str) -> int:
     """Events of a session that another replica would find."""
-    return int(store.cli("LLEN", f"{KEYS}events:{id}"))
+    return int(store.cli("LLEN", record_of(store, id, "events")))

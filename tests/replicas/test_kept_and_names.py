@@ -11,6 +11,7 @@ from behaviour.test_metrics import scrape, total
 from kit.messages import Json
 from kit.replicas import RedisServer, Replicas
 from kit.until import wait_until
+from replicas.looking import record_of
 
 LINES = "\n".join(f"line {number} of the log" for number in range(4_000))
 """More than is shown at once."""
@@ -72,7 +73,7 @@ def test_what_auto_chose_for_a_modern_client_counts_at_every_replica(tmp_path: P
         wait_until(lambda: "mcp_execute_tool" in here.names(), what="it is shown little of so much")
         assert there.result("tools/call", {"name": "mcp_search_tools", "arguments": {"query": "note"}})["content"]
         session = Visitor(replicas[0].port, name="a session")
-        record = f"{{mcpx}}:session:{session.headers['Mcp-Session-Id']}"
+        record = record_of(store, session.headers["Mcp-Session-Id"])
         wait_until(lambda: store.cli("EXISTS", record) == "1", what="the session is written")
         size = int(store.cli("HSTRLEN", record, "about"))
         assert "mcp_execute_tool" in session.names()

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -15,8 +14,8 @@ from kit.until import until
 from mcpx.replicas.address import parse
 from mcpx.replicas.members import BEAT, Member
 from mcpx.replicas.replicas import Replicas
+from mcpx.replicas.seals import Seals
 from mcpx.replicas.store import Word
-from mcpx.wire import codec
 
 
 @pytest.fixture
@@ -116,12 +115,31 @@ def test_one_that_died_before_the_clock_of_the_store_was_set_back_is_gone(
         async with joined(server) as one:
             dead = Member("dead", "dead", "127.0.0.1", 1)
             an_hour_ahead = int((time.time() + 3_600) * 1000)
-            await one.store.ask("HSET", one.store.key("members"), dead.id, codec.dump(asdict(dead)))
+            await one.store.ask("HSET", one.store.key("members"), dead.id, dead.write(one.seals))
             await one.store.ask("ZADD", one.store.key("alive"), an_hour_ahead, dead.id)
             await until(lambda: dead.id in one.members.others)
             await until(lambda: dead.id not in one.members.others)
 
     run(main())
+
+
+@pytest.mark.parametrize("record", [None, b"", b"{}", b"x.{}", Member("odd").write(Seals())])
+def test_a_record_that_no_replica_has_signed_is_ignored(
+    server: fixture.RedisServer, caplog: pytest.LogCaptureFixture, record: bytes | None
+) -> None:
+    """SEC-8: the replica counts as absent, and the log says so once."""
+
+    async def main() -> None:
+        async with joined(server) as one, joined(server) as other:
+            await one.store.ask("ZADD", one.store.key("alive"), int(time.time() * 1000), "odd")
+            if record is not None:
+                await one.store.ask("HSET", one.store.key("members"), "odd", record)
+            for _ in range(3):
+                await one.members.beat()
+            assert set(one.members.others) == {other.id}
+
+    run(main())
+    assert caplog.text.count("are not signed with the key of this replica") <= 2  # One for each replica.
 
 
 def test_a_store_that_comes_back_empty_makes_nobody_count_as_gone(server: fixture.RedisServer) -> None:
@@ -357,7 +375,8 @@ def test_who_was_there_says_whose_an_emptied_store_is_and_a_stranger_who_was_qui
                 assert not stranger.joined.is_set()
                 assert one.joined.is_set() and two.joined.is_set()
                 assert await ask("GET", one.store.key("fingerprint")) == one.seals.fingerprint.encode()
-                await until(lambda: getattr(one.members.find(stranger.id), "state", "") == "leaving")
+                await one.members.beat()
+                assert one.members.find(stranger.id) is None
             finally:
                 await stranger.close()
 

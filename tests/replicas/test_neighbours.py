@@ -10,6 +10,7 @@ from kit.until import until
 from mcpx.front.http_session import HttpSession
 from mcpx.front.neighbours import neighbours as neighbours_module
 from mcpx.front.neighbours.neighbours import Neighbours
+from mcpx.front.neighbours.records import Records
 from mcpx.front.sessions import Client
 from mcpx.front.streams import Shelf
 from mcpx.front.visitor import Visitor
@@ -62,7 +63,7 @@ def test_a_session_that_was_taken_up_meanwhile_is_not_taken_up_a_second_time() -
             exchange = Exchange(cast(Any, object()), "GET", "/mcp", Headers({}), b"", True, False)
             assert neighbours.take(exchange, ANN, None, id, passed=False)
             await until(lambda: rooms.answered == [exchange])
-            assert await replicas.store.ask("HGET", replicas.store.key("session", id), "life") == b"0"
+            assert await replicas.store.ask("HGET", neighbours.records._keys(id)[0], "life") == b"0"
             await neighbours.close(0.0)
 
     with fixture.RedisServer() as server:
@@ -91,7 +92,7 @@ def test_a_session_that_goes_while_all_are_written_anew_is_not_brought_back(how:
             neighbours.records.put_again = slow  # type: ignore[method-assign]
             await neighbours._look_over()  # pyright: ignore[reportPrivateUsage]
             await replicas.store.settled()
-            found = await replicas.store.ask("HGET", replicas.store.key("session", owner.session.id), "owner")
+            found = await replicas.store.ask("HGET", neighbours.records._keys(owner.session.id)[0], "owner")
             assert found == (None if how == "ended" else b"")
             await neighbours.close(0.0)
 
@@ -109,7 +110,8 @@ def test_news_of_before_do_not_take_a_session_from_who_has_taken_it_up_since() -
             owner = rooms.here = HttpSession(ANN, Client(("ann", "")), Shelf(), id=replicas.seals.mint("dead"))
             owner.life = 2
             for life, dropped in ((1, []), (2, []), (3, [owner])):
-                other.store.tell("taken", f"{life} {owner.session.id}".encode())
+                other.store.tell("taken", f"9 {owner.session.id}".encode())  # Forged: not written by a replica.
+                other.store.tell("taken", Records(other).news(owner.session.id, life))
                 other.store.tell("heard", str(life).encode())
                 heard: list[bytes] = []
                 replicas.store.hear("heard", heard.append)

@@ -17,6 +17,7 @@ from mcpx.front.neighbours import passing
 from mcpx.front.neighbours.papers import Papers
 from mcpx.front.neighbours.passing import Passing
 from mcpx.front.visitor import Visitor
+from mcpx.replicas import channel
 from mcpx.replicas.members import Member
 from mcpx.replicas.seals import Seals
 from mcpx.wire import http_client
@@ -44,12 +45,14 @@ class Pair:
 
 
 @asynccontextmanager
-async def pair() -> AsyncIterator[Pair]:
+async def pair(there: Seals | None = None) -> AsyncIterator[Pair]:
+    """`there`: the keys of the other replica, if they differ."""
     door: asyncio.Queue[Exchange] = asyncio.Queue()
-    other = HttpServer(door.put_nowait)
+    seals = Seals()
+    other = HttpServer(door.put_nowait, secure=channel.accepting(there or seals, "there"))
     member = Member("there", host="127.0.0.1", port=await other.start("127.0.0.1", 0))
     lost: list[str] = []
-    over = Passing(Papers(Seals(), "here", lambda: 0.0), lost.append)
+    over = Passing(Papers(), seals, lost.append)
 
     def hand(exchange: Exchange) -> None:
         def again() -> None:
@@ -127,15 +130,14 @@ def test_streams_leave_room_for_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     run(main())
 
 
-def test_somebody_else_at_the_address_did_nothing_and_is_not_asked_again() -> None:
-    """SCA-1: whom the papers are not for."""
+def test_a_process_that_does_not_prove_that_it_is_the_replica_gets_no_request() -> None:
+    """SCA-1, SEC-8: the replica counts as gone, and the request is tried elsewhere."""
 
     async def main() -> None:
-        async with pair() as between:
+        async with pair(there=Seals()) as between:
             reply = between.ask()
-            (await between.door.get()).reply(403, b"who are you?", "text/plain")
             await reply.over.wait()
-            assert (between.lost, between.again) == (["there"], ["POST"])
+            assert (between.lost, between.again, between.door.qsize()) == (["there"], ["POST"], 0)
 
     run(main())
 

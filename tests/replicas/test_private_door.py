@@ -1,117 +1,96 @@
-"""SEC-6, SCA-1: the port where replicas hand requests to each other is for those of this store, and for nobody else."""
+"""SEC-6, SEC-8, SCA-1: the port for replicas accepts requests from replicas of the same store only."""
 
-import socket
+import json
 import time
 
 import pytest
 
-from kit.client import WAIT_SECONDS, Session, post
-from kit.http_client import fetch
+from kit.client import ACCEPT_BOTH, Session, post
+from kit.http_client import fetch, send_bytes
+from kit.http_pair import StreamedReply
+from kit.loop import run
 from kit.messages import initialize_request
 from mcpx.front.identity.badge import Badge
-from mcpx.front.neighbours.papers import GOOD_FOR, PAPER, Papers
+from mcpx.front.neighbours.papers import PAPER, Papers
 from mcpx.front.visitor import ANONYMOUS, Visitor
+from mcpx.replicas import channel
 from mcpx.replicas.seals import Seals
+from mcpx.wire.http_client import ConnectionLost, Pool
 from replicas.conftest import Trio
-from replicas.looking import KEYS, place_of
+from replicas.looking import place_of, seals_of
 
 
-def papers(key: bytes, replica: str, ago: float = 0.0) -> dict[str, str]:
-    """As a replica with this key makes them for another, or made them so many seconds ago."""
-    made = Papers(Seals(key), "somebody", lambda: time.time() - ago)
-    return {PAPER: made.write(Visitor(ANONYMOUS, None, "127.0.0.1"), replica).decode()}
+def identity(visitor: Visitor) -> str:
+    return Papers().write(visitor).decode()
 
 
-@pytest.fixture(scope="module")
-def key(trio: Trio) -> bytes:
-    return bytes.fromhex(trio.store.cli("GET", f"{KEYS}secret"))
+SOMEBODY = identity(Visitor(ANONYMOUS, None, "127.0.0.1"))
 
 
-def test_papers_for_this_replica_are_good(trio: Trio, key: bytes) -> None:
-    """SCA-1: without this, whatever is refused below proves nothing."""
+def forwarded(door: int, seals: Seals, target: str, identity: str) -> StreamedReply:
+    """An `initialize` request that a replica with these keys forwards to the replica `target`."""
+
+    async def main() -> StreamedReply:
+        pool = Pool(f"http://127.0.0.1:{door}", secure=channel.connecting_to(target, seals))
+        lines = f"content-type: application/json\r\naccept: {ACCEPT_BOTH}\r\n{PAPER}: {identity}\r\n"
+        reply = StreamedReply()
+        pool.start("POST", "/mcp", lines.encode(), json.dumps(initialize_request()).encode(), reply)
+        await reply.over.wait()
+        await pool.close()
+        return reply
+
+    return run(main())
+
+
+def test_a_replica_of_the_same_store_is_answered(trio: Trio) -> None:
+    """SCA-1: without this test, the refusals below would prove nothing."""
     _, door, id = place_of(trio.store, trio.replicas[0])
-    assert post(door, initialize_request(), papers(key, id)).status == 200
+    assert forwarded(door, seals_of(trio.store), id, SOMEBODY).status == 200
 
 
-def test_papers_are_good_for_a_while_and_then_no_more() -> None:
-    """SEC-6: also those that were read before; who writes them makes them anew in time."""
-    clock = 1_000_000.0
-    seals = Seals()
-    writer, reader = (Papers(seals, me, lambda: clock) for me in ("one", "other"))
-    visitor = Visitor("ann", None, "10.0.0.1")
-    first = writer.write(visitor, "other")
-    assert writer.write(visitor, "other") is first
-    assert reader.read(first) == visitor
-    clock += GOOD_FOR - 1
-    assert reader.read(first) == visitor
-    second = writer.write(visitor, "other")
-    assert second != first
-    clock += 2
-    assert reader.read(first) is None
-    assert reader.read(second) == visitor
-
-
-def test_whoever_has_no_papers_is_refused(trio: Trio) -> None:
-    """SEC-6, SCA-1: for a session that there is, too, and for every path."""
-    _, door, _ = place_of(trio.store, trio.replicas[0])
-    session = Session(trio.port(0))
-    assert post(door, initialize_request()).status == 403
-    assert post(door, initialize_request(), session.headers).status == 403
-    for path in ("/mcp", "/sse", "/messages", "/ws", "/health", "/ready", "/metrics", "/"):
-        assert fetch(door, path, "GET", session.headers.items()).status == 403
-
-
-@pytest.mark.parametrize(
-    "what", ["made up", "for another", "of another store", "changed", "made younger", "cut", "old", "of another day"]
-)
-def test_papers_that_were_not_made_just_now_for_this_replica_by_one_of_its_store_are_refused(
-    trio: Trio, key: bytes, what: str
-) -> None:
-    """SEC-6, SCA-1."""
+@pytest.mark.parametrize("what", ["another key", "another replica"])
+def test_no_request_is_sent_to_a_replica_that_proves_something_else(trio: Trio, what: str) -> None:
+    """SEC-8: the client of a connection checks the proof before it sends a request."""
     _, door, id = place_of(trio.store, trio.replicas[0])
     _, _, other = place_of(trio.store, trio.replicas[1])
-    good = papers(key, id)[PAPER]
-    text, _, signature = good.rpartition(".")
-    old, _, old_signature = papers(key, id, GOOD_FOR + 60)[PAPER].rpartition(".")
-    shown = {
-        "made up": f"{text}.{'A' * len(signature)}",
-        "for another": papers(key, other)[PAPER],
-        "of another store": papers(bytes(32), id)[PAPER],
-        "changed": f"AAAA{text[4:]}.{signature}",
-        "made younger": f"{old.rpartition('.')[0]}.{int(time.time())}.{old_signature}",
-        "cut": text,
-        "old": f"{old}.{old_signature}",
-        "of another day": papers(key, id, -86_400)[PAPER],
-    }[what]
-    assert post(door, initialize_request(), {PAPER: shown}).status == 403
+    keys = Seals() if what == "another key" else seals_of(trio.store)
+    reply = forwarded(door, keys, other if what == "another replica" else id, SOMEBODY)
+    assert isinstance(reply.broken, ConnectionLost) and not reply.broken.sent
 
 
-def test_papers_of_somebody_whose_token_has_ended_meanwhile_let_nobody_in(trio: Trio, key: bytes) -> None:
-    """SEC-1, SCA-1: and those of somebody whose token is good still do."""
+@pytest.mark.parametrize("wrong", ["", "AAAA", "é", "e30="])
+def test_a_request_without_an_identity_is_refused(trio: Trio, wrong: str) -> None:
+    """SEC-6: also on a connection of a replica."""
     _, door, id = place_of(trio.store, trio.replicas[0])
-    made = Papers(Seals(key), "somebody", time.time)
-    for expires, status in ((time.time() - 1, 401), (time.time() + 600, 200)):
-        paper = made.write(Visitor("ann", None, "127.0.0.1", Badge("ann", expires=expires)), id)
-        assert post(door, initialize_request(), {PAPER: paper.decode()}).status == status
+    assert forwarded(door, seals_of(trio.store), id, wrong).status == 400
 
 
-def test_papers_are_worth_nothing_at_the_front_door(trio: Trio, key: bytes) -> None:
-    """SEC-6, SCA-1: nor does the word by which replicas give sessions away."""
-    _, _, id = place_of(trio.store, trio.replicas[0])
+def test_http_without_a_handshake_is_not_answered(trio: Trio) -> None:
+    """SEC-6, SCA-1: with the id of a session and the identity of its owner, for each path."""
+    _, door, _ = place_of(trio.store, trio.replicas[0])
     session = Session(trio.port(0))
-    headers = {**session.headers, **papers(key, id), "mcpx-take": "1"}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in (*session.headers.items(), (PAPER, SOMEBODY)))
+    for path in ("/mcp", "/sse", "/messages", "/ws", "/health", "/ready", "/metrics", "/"):
+        request = f"GET {path} HTTP/1.1\r\nhost: x\r\n{lines}\r\n"
+        assert send_bytes(f"http://127.0.0.1:{door}", request.encode()) == b""
+    large = b"POST /mcp HTTP/1.1\r\nhost: x\r\ncontent-length: 3000000\r\n\r\n" + b"x" * 150_000
+    assert send_bytes(f"http://127.0.0.1:{door}", large) == b""
+
+
+def test_an_identity_whose_token_has_expired_is_refused(trio: Trio) -> None:
+    """SEC-1, SCA-1: an identity whose token is valid is accepted."""
+    _, door, id = place_of(trio.store, trio.replicas[0])
+    for expires, status in ((time.time() - 1, 401), (time.time() + 600, 200)):
+        badge = Badge("ann", expires=expires)
+        ann = identity(Visitor("ann", None, "127.0.0.1", badge))
+        assert forwarded(door, seals_of(trio.store), id, ann).status == status
+
+
+def test_an_identity_in_a_header_means_nothing_at_the_port_for_clients(trio: Trio) -> None:
+    """SEC-6, SCA-1: nor does the header by which replicas hand over sessions."""
+    session = Session(trio.port(0))
+    headers = {**session.headers, PAPER: SOMEBODY, "mcpx-take": "1"}
     for number in range(3):
-        assert (
-            post(trio.port(number), initialize_request(), papers(key, id)).status == 200
-        )  # as anybody's, no token is asked
+        assert post(trio.port(number), initialize_request(), {PAPER: SOMEBODY}).status == 200
         assert fetch(trio.port(number), "/nowhere", "DELETE", headers.items()).status == 404
     assert session.delete().status == 200
-
-
-def test_a_strangers_large_body_is_not_read(trio: Trio) -> None:
-    """SEC-6, SCA-1: refused when there is too much of it."""
-    _, door, _ = place_of(trio.store, trio.replicas[0])
-    with socket.create_connection(("127.0.0.1", door), WAIT_SECONDS) as connection:
-        # Of three million bytes that are announced, a twentieth is sent.
-        connection.sendall(b"POST /mcp HTTP/1.1\r\nhost: x\r\ncontent-length: 3000000\r\n\r\n" + b"x" * 150_000)
-        assert connection.recv(12) == b"HTTP/1.1 403"

@@ -94,7 +94,7 @@ def test_who_took_a_session_up_last_has_it_whatever_the_store_has_forgotten(
     async def main() -> None:
         async with three(server) as (first, second, _):
             before = await first.begins()
-            key = first.replicas.store.key("session", before.session.id)
+            key = first.records._keys(before.session.id)[0]  # pyright: ignore[reportPrivateUsage]
             older = await first.replicas.store.ask("DUMP", key)
             now = await second.takes(before, first)
             await first.replicas.store.ask("DEL", key)

@@ -14,7 +14,7 @@ from kit.messages import META, Json, modern_headers, modern_request, notificatio
 from kit.replicas import RedisServer, program
 from kit.until import wait_until
 from replicas.conftest import Trio
-from replicas.looking import connections, messages, peak_memory, place_of
+from replicas.looking import connections, messages, peak_memory, place_of, record_of
 
 ABLE: Json = {"elicitation": {}, "sampling": {}, "roots": {}}
 ANSWERS: dict[str, Json] = {
@@ -176,8 +176,10 @@ def test_ids_that_nobody_here_made_are_unknown_everywhere_and_ask_the_store_noth
         assert real.delete().status == 200
         gone = through(real, trio, 1).post(notification("notifications/x"))  # was sealed here: the store is asked
         assert gone.status == 404
-        wait_until(lambda: monitor.about(real.id), what="the monitor has seen the one that was asked for")
-        assert {line for line in monitor.lines if ":session:" in line and real.id not in line} == set()
+        record = record_of(trio.store, real.id)
+        wait_until(lambda: monitor.about(record), what="the monitor has seen the one that was asked for")
+        assert {line for line in monitor.lines if ":session:" in line and record not in line} == set()
+        assert [line for line in monitor.lines if real.id in line] == []
 
 
 class Monitor:
@@ -197,8 +199,8 @@ class Monitor:
     def lines(self) -> list[str]:
         return self._child.stdout.text.splitlines()
 
-    def about(self, id: str) -> bool:
-        return any(f":session:{id}" in line for line in self.lines)
+    def about(self, record: str) -> bool:
+        return any(record in line for line in self.lines)
 
     def __exit__(self, *_: object) -> None:
         self._child.end()

@@ -2,7 +2,6 @@
 somebody else sits at the owner's address, or a replica ends while it waits for another's answer."""
 
 import asyncio
-import json
 import signal
 import time
 from pathlib import Path
@@ -11,31 +10,31 @@ import pytest
 
 from behaviour.test_leases import seen
 from kit.client import Session, post
-from kit.gateway import Gateway
+from kit.gateway import GatewayProcess
 from kit.messages import modern_headers, modern_request, notification, text_of
 from kit.replicas import RedisServer, Replicas, health
 from kit.until import wait_until
-from mcpx.replicas.seals import Seals
+from mcpx.replicas.members import Member
 from replicas.conftest import Trio, nothing_broke, three
 from replicas.crowd import Crowd, journal, twice
-from replicas.looking import KEYS, messages, place_of, told_in
+from replicas.looking import KEYS, messages, place_of, record_of, seals_of, told_in
 from replicas.test_sessions_adopted import ABLE, at, kill
 
 ENDING = -33007
 """The code of what a call is told that was cut off."""
 
 
-def peers(replica: Gateway) -> set[str]:
+def peers(replica: GatewayProcess) -> set[str]:
     """Those that it knows."""
     return {peer["id"] for peer in health(replica)["peers"]}
 
 
-def id_of(replica: Gateway) -> str:
+def id_of(replica: GatewayProcess) -> str:
     return health(replica)["replica"]["id"]
 
 
 def owner_of(trio: Trio, session: Session) -> str:
-    return trio.store.cli("HGET", f"{KEYS}session:{session.id}", "owner")
+    return trio.store.cli("HGET", record_of(trio.store, session.id), "owner")
 
 
 def pause_until_gone(trio: Trio, number: int) -> str:
@@ -131,13 +130,13 @@ def test_another_process_at_the_address_of_a_dead_replica_is_not_taken_for_it(tm
     """SCA-1, SCA-2: restarted on the same port before anybody has noticed: its sessions are looked for."""
     with three(tmp_path) as trio:
         host, port, _ = place_of(trio.store, trio.replicas[0])
-        ghost = {"id": "ghost", "name": "ghost", "host": host, "port": port}
+        seals = seals_of(trio.store)
+        ghost = Member("ghost", "ghost", host, port).write(seals).decode()
         later = int(time.time() + 600) * 1000
-        trio.store.cli("HSET", f"{KEYS}members", "ghost", json.dumps(ghost))
+        trio.store.cli("HSET", f"{KEYS}members", "ghost", ghost)
         trio.store.cli("ZADD", f"{KEYS}alive", str(later), "ghost")
         wait_until(lambda: all("ghost" in peers(each) for each in trio.replicas), what="all count it in")
-        key = bytes.fromhex(trio.store.cli("GET", f"{KEYS}secret"))
-        unknown = {"Mcp-Session-Id": Seals(key).mint("ghost")}
+        unknown = {"Mcp-Session-Id": seals.mint("ghost")}
         assert post(trio.port(1), notification("notifications/x"), unknown).status == 404
         state = modern_request("tools/call", {"name": "s_ask", "requestState": "mcpx-at.ghost.x"}, capabilities=ABLE)
         reply = post(trio.port(2), state, modern_headers(state)).message
@@ -183,7 +182,7 @@ def test_what_an_owner_that_is_not_one_any_more_says_is_not_written_down(tmp_pat
         wait_until(lambda: owner_of(trio, session) != "", what="it is written down")
         with session.listen() as stream:
             stream.comment()
-            trio.store.cli("HSET", f"{KEYS}session:{session.id}", "owner", "somebody", "life", "1")
+            trio.store.cli("HSET", record_of(trio.store, session.id), "owner", "somebody", "life", "1")
             session.request("logging/setLevel", {"level": "error"})
             list(messages(session.start_call("s_log", level="error", text="loud")))
             session.call("s_touch")

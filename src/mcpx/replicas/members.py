@@ -4,7 +4,7 @@ Promised: a replica that joined, left or changed its state is known to the other
 within `BEAT` in any case. One that has not beaten for `GONE` counts as gone, whatever became of it; whoever finds its
 door closed may say so before (`lost`). While the store is away the others count as they were last seen.
 
-`now` is the time by the store's clock, which is the same for all replicas whatever their machines say.
+Each replica signs its record. A replica whose record has no valid signature counts as absent.
 
 The numbers (`changed`, `numbers`) are for what must not be missed though news may be: each topic has one in the store,
 and whoever watches it is told when it has grown.
@@ -19,6 +19,7 @@ from time import monotonic, time
 from typing import Any, Final, Literal, cast
 
 from mcpx.model.call import as_object
+from mcpx.replicas.seals import Seals
 from mcpx.replicas.store import Script, Store, StoreDown
 from mcpx.wire import codec
 from mcpx.wire.tasks import Tasks
@@ -30,6 +31,10 @@ GONE: Final = 3.5
 """Seconds: so many beats may be missed, by a machine that is very busy."""
 FORGOTTEN: Final = 3_600.0
 """Seconds after which nothing is known of one that is gone."""
+
+WARN_SECONDS: Final = 30.0
+"""Between two warnings about records without a valid signature."""
+_PURPOSE: Final = b"member"
 
 State = Literal["serving", "leaving"]
 
@@ -53,10 +58,19 @@ class Member:
     sessions: int = 0
     started_at: float = 0.0
 
+    def write(self, seals: Seals) -> bytes:
+        """The signed record for the store."""
+        text = codec.dump(asdict(self))
+        return seals.sign(_PURPOSE, text).encode() + b"." + text
+
     @classmethod
-    def read(cls, raw: bytes) -> "Member | None":
+    def read(cls, raw: bytes, seals: Seals) -> "Member | None":
+        """None if no replica with the same key has signed the record."""
+        signature, _, text = raw.partition(b".")
+        if not seals.signed(_PURPOSE, text, signature.decode("latin-1")):
+            return None
         try:
-            about = as_object(codec.load(raw))
+            about = as_object(codec.load(text))
             return cls(**{name: about[name] for name in cls.__slots__ if name in about})
         except (codec.BadJson, TypeError):
             return None
@@ -79,7 +93,7 @@ end
 local there = redis.call('ZRANGEBYSCORE', KEYS[1], now - ARGV[3], '+inf')
 local told = {}
 for _, id in ipairs(there) do told[#told + 1] = redis.call('HGET', KEYS[2], id) end
-return {told, redis.call('HGETALL', KEYS[3]), last and now - last or -1, redis.call('GET', KEYS[4]), now}
+return {told, redis.call('HGETALL', KEYS[3]), last and now - last or -1, redis.call('GET', KEYS[4])}
 """
 )
 """Who has beaten at a time that is yet to come has beaten before the clock was set back: from now on it counts."""
@@ -98,8 +112,9 @@ _LEAVE = Script("redis.call('ZREM', KEYS[1], ARGV[1]) return redis.call('HDEL', 
 
 
 class Members:
-    def __init__(self, store: Store, me: Member) -> None:
+    def __init__(self, store: Store, seals: Seals, me: Member) -> None:
         self._store = store
+        self._seals = seals
         self.me = me
         self._others: dict[str, Member] = {}
         self._lost: dict[str, float] = {}
@@ -112,8 +127,8 @@ class Members:
         self._tasks = Tasks("members")
         self._now = asyncio.Event()
         self._beaten = monotonic()
-        self._ahead = time() - monotonic()
-        """Seconds that the store's clock is ahead of the one here; before the first beat the machine's will do."""
+        self._warned = float("-inf")
+        """The time of the last warning about a record without a valid signature."""
         self._told = True
         """Whether the others should look before their next beat."""
         self._life: tuple[int, bytes | None] = (0, None)
@@ -129,10 +144,6 @@ class Members:
     @staticmethod
     def new_id() -> str:
         return secrets.token_hex(5)
-
-    def now(self) -> float:
-        """Seconds of the epoch, by the clock of the store as it was last seen."""
-        return monotonic() + self._ahead
 
     # Who is there ----------------------------------------------------------------------------------------------
 
@@ -224,7 +235,7 @@ class Members:
         async with self._beating:
             there, epoch = await self._store.run(_LOOK, keys, [int(GONE * 1000)])
             self._notice_loss(epoch)
-            self._take_up([member for raw in there if (member := Member.read(raw)) is not None])
+            self._take_up(self._signed(there))
 
     async def beat(self) -> None:
         """Say that we are here, and see who else is. Raises `StoreDown`."""
@@ -234,22 +245,35 @@ class Members:
     async def _beat(self) -> None:
         tell, self._told = self._told, False
         keys = [self._store.key(name) for name in ("alive", "members", "numbers", "epoch")]
-        words = [self.me.id, codec.dump(asdict(self.me)), int(GONE * 1000), int(FORGOTTEN * 1000)]
-        there, numbers, missed, epoch, now = await self._store.run(_BEAT, keys, words)
-        self._ahead = int(now) / 1000 - monotonic()
+        words = [self.me.id, self.me.write(self._seals), int(GONE * 1000), int(FORGOTTEN * 1000)]
+        there, numbers, missed, epoch = await self._store.run(_BEAT, keys, words)
         self._notice_loss(epoch)
         await self._store.look(epoch)
         paused = monotonic() - self._beaten
         self._beaten = monotonic()
         if tell:
             self._store.tell("members")
-        self._take_up([member for raw in there if (member := Member.read(raw)) is not None])
+        self._take_up(self._signed(there))
         if int(missed) > GONE * 1000 or paused > GONE:
             for absent in self._on_absence:
                 absent()
         pairs = cast(list[bytes], numbers)
         for topic, number in zip(pairs[::2], pairs[1::2], strict=True):
             self._see(topic.decode(), int(number))
+
+    def _signed(self, records: list[bytes | None]) -> list[Member]:
+        """The members whose records have a valid signature. Others count as absent."""
+        members = [None if raw is None else Member.read(raw, self._seals) for raw in records]
+        if None in members and monotonic() - self._warned >= WARN_SECONDS:
+            self._warned = monotonic()
+            log.warning(
+                "%d of %d records of replicas in the store are ignored: they are not signed with the key of this "
+                "replica. Either they are those of an earlier version of mcpx, which this version does not exchange "
+                "requests with, or a third party has written to the store",
+                members.count(None),
+                len(members),
+            )
+        return [member for member in members if member is not None]
 
     def _notice_loss(self, epoch: bytes | None) -> None:
         """Before anybody is told that the store is back, or was emptied."""

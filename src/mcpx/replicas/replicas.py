@@ -62,7 +62,7 @@ class Replicas:
         self.seals = Seals(self._given)
         name = environ.get("MCPX_REPLICA") or f"{socket.gethostname()}-{os.getpid()}"  # several on one machine
         me = Member(Members.new_id(), name, version=version, started_at=started_now())
-        self.members = Members(self.store, me)
+        self.members = Members(self.store, self.seals, me)
         self.forwarded: Counter[str] = Counter()
         """Requests that were handed to other replicas, by how that ended."""
         self.adopted = 0
@@ -123,8 +123,9 @@ class Replicas:
         self.seals.take_up(bytes.fromhex(found.decode()))
         if fresh and self._since is None:
             log.warning(
-                "MCPX_KEY is not set: whoever can read the store can read the sign-ins that are shared in it. "
-                "Set it to the same on all replicas (`mcpx secret key` makes one)"
+                "MCPX_KEY is not set: a party that can read the store can read shared sign-ins and sessions, and act "
+                "as a replica and as any client. Set MCPX_KEY to the same value on all replicas (`mcpx secret key` "
+                "makes one)"
             )
         return True
 

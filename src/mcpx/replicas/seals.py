@@ -43,6 +43,11 @@ class Seals:
         """Tells one key from another, and nothing else of it."""
         return hmac.digest(self.key, b"fingerprint", "sha256").hex()[:32]
 
+    @property
+    def channel_keys(self) -> list[bytes]:
+        """For connections between replicas, the newest first."""
+        return [self._mac(key, b"channel", b"") for key in self._keys]
+
     def take_up(self, key: bytes) -> None:
         """From now on this one is used."""
         if key != self.key:
@@ -79,6 +84,10 @@ class Seals:
     @staticmethod
     def _mac(key: bytes, purpose: bytes, data: bytes) -> bytes:
         return hmac.digest(key, len(purpose).to_bytes(2) + purpose + data, "sha256")
+
+    def name(self, purpose: bytes, data: bytes) -> str:
+        """A name for a key of the store that does not reveal `data`."""
+        return self._mac(self.key, purpose, data).hex()[:40]
 
     # Secrets ---------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, cast
 from mcpx.wire import descriptors
 from mcpx.wire.address import parse, proxy_for
 from mcpx.wire.flow import Intake
-from mcpx.wire.http_dial import Resolve, default_context, dial, proxy_authorization
+from mcpx.wire.http_dial import Resolve, Secured, default_context, dial, proxy_authorization
 from mcpx.wire.http_reply import Abortable, BadResponse, ConnectionLost, Crowded, Forbidden, Request, Sink
 
 if TYPE_CHECKING:
@@ -178,11 +178,12 @@ class Pool:
         resolve: Resolve | None = None,
         packed: bool = False,
         most: int | None = None,
+        secure: Callable[[asyncio.Protocol], Secured] | None = None,
     ) -> None:
         """`idle` is below the five seconds after which Node and uvicorn close: a request sent at that moment is
         lost, and it must not be sent again. `environ` may name proxies; without it there are none. `packed`: who calls
         says which encodings he takes, and unpacks. `most`: connections at a time, as far as there are descriptors.
-        Raises BadAddress."""
+        `secure`: adds a handshake and encryption to each connection. Raises BadAddress."""
         self._address = address = parse(url)
         self.host, self.port, self.tls = address.host, address.port, address.tls
         self.authority = address.authority
@@ -191,6 +192,7 @@ class Pool:
         self._proxy = proxy_for(address, environ or {})
         self._prefix = b""
         self._resolve, self._packed = resolve, packed
+        self._secure = secure
         self._common = b" HTTP/1.1\r\nhost: %b\r\n" % self.authority.encode()
         if not packed:
             self._common += b"accept-encoding: identity\r\n"
@@ -357,12 +359,25 @@ class Pool:
 
     # --- connecting
 
+    async def _dial(self, connection: _Connection) -> None:
+        """Raises OSError, ValueError."""
+        context = (self._ssl_context or default_context()) if self.tls else None
+        if self._secure is None:
+            await dial(self._address, context, self._proxy, self._resolve, connection)
+            return
+        secured = self._secure(connection)
+        try:
+            await dial(self._address, context, self._proxy, self._resolve, secured)
+            await secured.ready
+        except BaseException:
+            secured.abort()
+            raise
+
     async def _connect(self, call: Request, connection: _Connection) -> None:
         error = f"no connection to {self.authority}"
         try:
             async with asyncio.timeout(self._connect_timeout):
-                context = (self._ssl_context or default_context()) if self.tls else None
-                await dial(self._address, context, self._proxy, self._resolve, connection)
+                await self._dial(connection)
         except BaseException as e:
             connection.drop()
             self.gone(connection)  # uvloop does not tell of the loss when connecting is cancelled

@@ -16,10 +16,22 @@ from mcpx.wire.address import Address
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["Resolve", "default_context", "dial", "proxy_authorization"]
+__all__ = ["Resolve", "Secured", "default_context", "dial", "proxy_authorization"]
 
 UNANSWERED: Final = 2.0
 """Seconds for an address that is not the last one of a name."""
+
+
+class Secured(asyncio.Protocol):
+    """A protocol that makes a handshake before it connects the protocol above it."""
+
+    __slots__ = ()
+
+    ready: asyncio.Future[None]
+    """Done after the handshake. Raises OSError if it fails."""
+
+    def abort(self) -> None: ...
+
 
 Resolve = Callable[[str, bool], Awaitable[Sequence[str]]]
 """From a host to the addresses that are dialled for it, in order; or, where a proxy dials (`True`), whether it may.

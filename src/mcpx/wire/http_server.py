@@ -43,11 +43,13 @@ class HttpServer:
         handler: Callable[[Exchange], None],
         limits: Limits = Limits(),  # noqa: B008
         forestall: Callable[[Exchange], int | None] | None = None,
+        secure: Callable[[asyncio.Protocol], asyncio.Protocol] | None = None,
     ) -> None:
         """`forestall`: the status with which a request with a large body is refused before that is read; None: it is
-        read."""
+        read. `secure`: adds a handshake and encryption to each connection."""
         self.handler = handler
         self.forestall = forestall
+        self._secure = secure
         self.limits = limits
         self.now = time.monotonic()
         self.closing = False
@@ -68,7 +70,7 @@ class HttpServer:
         """Listen, and return the port. May be called again for another address."""
         loop = asyncio.get_running_loop()
         listener = await loop.create_server(
-            lambda: Connection(self),
+            self._protocol,
             host,
             port,
             ssl=ssl,
@@ -80,6 +82,10 @@ class HttpServer:
         if self._timer is None:
             self._sweep()
         return listener.sockets[0].getsockname()[1]
+
+    def _protocol(self) -> asyncio.Protocol:
+        connection = Connection(self)
+        return connection if self._secure is None else self._secure(connection)
 
     async def close(self, grace: float) -> None:
         """Stop listening, close idle connections, give the others `grace` seconds."""

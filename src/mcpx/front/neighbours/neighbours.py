@@ -73,11 +73,11 @@ class Neighbours:
         self._members = replicas.members
         self._rooms = rooms
         self._tasks = Tasks("neighbours")
-        self._papers = Papers(replicas.seals, replicas.id, self._members.now)
-        self._passing = Passing(self._papers, self._members.lost)
+        papers = Papers()
+        self._passing = Passing(papers, replicas.seals, self._members.lost)
         replicas.forwarded = self._passing.counts
         self.records = Records(replicas)
-        self._door = Door(self._papers, enter, limits)
+        self._door = Door(papers, replicas.seals, replicas.id, enter, limits)
         self._went: OrderedDict[str, str] = OrderedDict()
         """Where sessions are that are not here, as far as is known: where they were begun, or went since."""
         self._ended: OrderedDict[str, None] = OrderedDict()
@@ -240,7 +240,7 @@ class Neighbours:
             self.records.free(id)
             raise StoreDown("there is no room for another session here")
         self._replicas.adopted += 1
-        self._replicas.store.tell("taken", f"{taken.life} {id}".encode())
+        self._replicas.store.tell("taken", self.records.news(id, taken.life))
         return owner
 
     # Whom requests are handed to -------------------------------------------------------------------------------
@@ -350,9 +350,11 @@ class Neighbours:
         await asyncio.sleep(PARTING)
 
     def _taken_elsewhere(self, news: bytes) -> None:
-        life, _, id = news.decode(errors="replace").partition(" ")
+        if (told := self.records.read_news(news)) is None:
+            return
+        id, life = told
         owner = self._rooms.session(id)
-        if owner is not None and int(life) > owner.life:  # else we have taken it up since
+        if owner is not None and life > owner.life:  # else we have taken it up since
             self._lose(owner)
 
     def _lose(self, owner: HttpSession) -> None:

@@ -1,12 +1,12 @@
 """Requests that belong to another replica, handed to it; its answer goes back as it comes, streams too.
 
 Promised: a request is handed over once. If the other one is found gone before anything was sent, takes no connection,
-says that it has no such session, or is not the one it was taken for, whoever handed it over is told (`Again`) and may
-try another way; that others wait for a connection in vain is no reason to give up what is under way there already. If
-it goes while it answers, the client is told that the call was cut off, unless the request has no effect and nothing was
-answered yet; where half a message was told the connection is broken off, and it may come back for it. A client that
-leaves is a client that leaves there, and one that does not read is not read for: the other one notices, and does what
-it does about slow readers. Not promised: anything about what the other one does with it.
+says that it has no such session, or does not prove that it is that replica, whoever handed it over is told (`Again`)
+and may try another way; that others wait for a connection in vain is no reason to give up what is under way there
+already. If it goes while it answers, the client is told that the call was cut off, unless the request has no effect
+and nothing was answered yet; where half a message was told the connection is broken off, and it may come back for it.
+A client that leaves is a client that leaves there, and one that does not read is not read for: the other one notices,
+and does what it does about slow readers. Not promised: anything about what the other one does with it.
 """
 
 import asyncio
@@ -22,7 +22,9 @@ from mcpx.front.streams import refuse
 from mcpx.front.visitor import Visitor
 from mcpx.model.errors import RpcError, cut_off, gateway_ending, overloaded
 from mcpx.model.repeating import REPEATABLE
+from mcpx.replicas import channel
 from mcpx.replicas.members import Member
+from mcpx.replicas.seals import Seals
 from mcpx.wire import codec, jsonrpc
 from mcpx.wire.exchange import Exchange, Headers
 from mcpx.wire.http_client import Abortable, ConnectionLost, Crowded, Pool
@@ -34,16 +36,15 @@ log = logging.getLogger(__name__)
 MOST_CALLS: Final = 1024
 MOST_STREAMS: Final = 3072
 """Connections to one replica: each GET stream of a client takes one, and however many there are, calls have theirs."""
-CONNECTING: Final = 1.0
-"""Seconds in which a replica that is there takes a connection, if nothing here stood still meanwhile."""
+CONNECTING: Final = 2.0
+"""Seconds in which a running replica accepts a connection and finishes the handshake, unless this process stood
+still."""
 LATE: Final = 3
 """So many connections, one tried after the other, are not made in time before a replica counts as gone for it."""
 IN_A_ROW: Final = 3 * CONNECTING
 """Seconds between two of those that count together."""
 NOT_HERE: Final = 421
 """What a replica answers that has no such session."""
-STRANGER: Final = 403
-"""What somebody answers whom the papers are not for: another process, where that replica was."""
 TAKE: Final = "mcpx-take"
 """The header by which a replica asks another to look for a session in the store, and to take it up."""
 
@@ -65,9 +66,10 @@ Again = Callable[[], None]
 
 
 class Passing:
-    def __init__(self, papers: Papers, lost: Callable[[str], None]) -> None:
-        """`lost` is told of a replica whose door is closed."""
+    def __init__(self, papers: Papers, seals: Seals, lost: Callable[[str], None]) -> None:
+        """`lost` is called for a replica that refuses connections or does not prove its identity."""
         self._papers = papers
+        self._seals = seals
         self._lost = lost
         self._pools: dict[tuple[str, bool], Pool] = {}
         """For each replica one for GET streams, and one for the rest."""
@@ -89,11 +91,13 @@ class Passing:
         if pool is None:
             host = f"[{member.host}]" if ":" in member.host else member.host
             url, most = f"http://{host}:{member.port}", MOST_STREAMS if listens else MOST_CALLS
-            pool = self._pools[member.id, listens] = Pool(url, connect_timeout=CONNECTING, most=most)
+            secure = channel.connecting_to(member.id, self._seals)
+            pool = Pool(url, connect_timeout=CONNECTING, most=most, secure=secure)
+            self._pools[member.id, listens] = pool
         passed = _Passed(self, exchange, member.id, again)
         self._under_way.setdefault(member.id, set()).add(passed)
         headers = exchange.headers
-        lines = [_PAPER % self._papers.write(visitor, member.id)]
+        lines = [_PAPER % self._papers.write(visitor)]
         for fields in (headers.first.items(), headers.more):
             lines += [b"%b: %b\r\n" % pair for pair in fields if pair[0] in _NEEDED or pair[0].startswith(_ARGUMENT)]
         if take:
@@ -235,11 +239,6 @@ class _Passed:
     def end(self) -> None:
         exchange = self.exchange
         if self._status == NOT_HERE and not self._streams:
-            self._try_again()
-            return
-        if self._status == STRANGER and not self._streams:
-            self._passing.over(self)
-            self._passing.unreachable(self.member)
             self._try_again()
             return
         self._ends("answered")

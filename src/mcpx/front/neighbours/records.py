@@ -6,9 +6,12 @@ once one gets it. Who had it before writes nothing any more; of two who think th
 later does (`life`), whatever an older copy of the store says. All of it is written behind, sealed, and gone when the
 session is. Events are bounded in number and bytes, the oldest go first; what is larger than `LARGEST` is not among
 them.
+
+A record and its events are authenticated together with the session id, the owner of the session (principal and
+profile), and for an event its place. So a party that can write to the store and has no key can delete a record or put
+an older one back, but cannot give a session to another client. The names of the keys do not reveal session ids.
 """
 
-import hashlib
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -100,6 +103,7 @@ return 1
 """
 )
 
+_NEWS: Final = b"taken"
 _BEGUN, _EVENT_OF, _LAST = "b", "e", "l"
 
 
@@ -118,6 +122,7 @@ class Records:
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
         self._store = replicas.store
+        self._seals = replicas.seals
 
     # Writing ---------------------------------------------------------------------------------------------------
 
@@ -125,7 +130,7 @@ class Records:
         """A session of this replica, as it is now; and its streams from now on."""
         session = owner.session
         if owner.journal is None:
-            owner.journal = _Journal(self, session.id)
+            owner.journal = _Journal(self, session.id, _who(owner.visitor))
         self._store.run_later(_PUT, self._keys(session.id)[:1], self._words(owner, shown))
 
     async def put_again(self, owner: HttpSession, shown: Json | None) -> bool:
@@ -143,19 +148,37 @@ class Records:
     def end(self, id: str) -> None:
         self._store.run_later(_END, self._keys(id), [self._replicas.id, int(LASTS * 1000)])
 
-    def event(self, id: str, head: str, data: bytes, sent: int | None) -> None:
-        sealed = b"" if not head else head.encode() + b"\n" + self._replicas.seals.encrypt(data, _where(id, head))
+    def event(self, id: str, who: bytes, head: str, data: bytes, sent: int | None) -> None:
+        sealed = b""
+        if head:
+            sealed = head.encode() + b"\n" + self._seals.encrypt(data, _event_of(id, who, head))
         bounds = (EVENT_BYTES, MOST_EVENTS, int(EVENTS_LAST * 1000))
         words = ["" if sent is None else sent, sealed, *bounds, self._replicas.id]
         self._store.run_later(_EVENT, self._keys(id), words)
 
     def _words(self, owner: HttpSession, shown: Json | None) -> list[str | bytes | int]:
         session = owner.session
-        about = self._replicas.seals.encrypt(codec.dump(_about(session, shown)), session.id.encode())
-        return [self._replicas.id, _who(owner.visitor), about, owner.life, int(LASTS * 1000)]
+        who = _who(owner.visitor)
+        about = self._seals.encrypt(codec.dump(_about(session, shown)), _record_of(session.id, who))
+        return [self._replicas.id, self._seals.name(b"owner", who), about, owner.life, int(LASTS * 1000)]
 
     def _keys(self, id: str) -> list[str]:
-        return [self._store.key("session", id), self._store.key("events", id)]
+        name = self._seals.name(b"session", id.encode())
+        return [self._store.key("session", name), self._store.key("events", name)]
+
+    # News ------------------------------------------------------------------------------------------------------
+
+    def news(self, id: str, life: int) -> bytes:
+        """For the other replicas: this one has taken a session up."""
+        return self._seals.encrypt(codec.dump([id, life]), _NEWS)
+
+    def read_news(self, sealed: bytes) -> tuple[str, int] | None:
+        """None if no replica of this store wrote them."""
+        plain = self._seals.decrypt(sealed, _NEWS)
+        if plain is None:
+            return None
+        id, life = as_list(codec.load(plain))
+        return id, life
 
     # Taking up -------------------------------------------------------------------------------------------------
 
@@ -163,31 +186,35 @@ class Records:
         """Make it this replica's, unless it is that of another that lives: whose it is then. None: there is none, or
         not this visitor's. `lost`: who does not count as living. Raises `StoreDown`."""
         keys = [*self._keys(id), self._store.key("alive")]
-        words = [self._replicas.id, _who(visitor), int(GONE * 1000), int(LASTS * 1000), *lost]
+        who = _who(visitor)
+        words = [self._replicas.id, self._seals.name(b"owner", who), int(GONE * 1000), int(LASTS * 1000), *lost]
         found: list[Any] = await self._store.run(_TAKE, keys, words)
         match int(found[0]):
             case 1:
-                return self._taken(id, found)
+                return self._taken(id, who, found)
             case 2:
                 return found[1].decode()
             case _:
                 return None
 
-    def _taken(self, id: str, found: list[Any]) -> Taken | None:
-        plain = self._replicas.seals.decrypt(found[1], id.encode())
+    def _taken(self, id: str, who: bytes, found: list[Any]) -> Taken | None:
+        plain = self._seals.decrypt(found[1], _record_of(id, who))
         if plain is None:
-            log.warning("a session in the store is sealed by another key, and lost")
+            log.warning(
+                "a session record in the store was written with another key, or was changed; the session has ended "
+                "and its client has to connect again"
+            )
             return None
         about = as_object(codec.load(plain))
-        streams = self._streams(id, found[4])
+        streams = self._streams(id, who, found[4])
         return Taken(about, int(found[2]), int(found[3]), streams, _subscriptions(about))
 
-    def _streams(self, id: str, entries: Iterable[bytes]) -> dict[str, Told]:
+    def _streams(self, id: str, who: bytes, entries: Iterable[bytes]) -> dict[str, Told]:
         streams: dict[str, Told] = {}
         for entry in entries:
             raw, _, sealed = entry.partition(b"\n")
             head = raw.decode(errors="replace")
-            data = self._replicas.seals.decrypt(sealed, _where(id, head))
+            data = self._seals.decrypt(sealed, _event_of(id, who, head))
             parts = head.split(" ")
             if data is None or len(parts) != 4:
                 continue
@@ -206,26 +233,27 @@ class Records:
 class _Journal:
     """Of one session."""
 
-    __slots__ = ("_id", "_records")
+    __slots__ = ("_id", "_records", "_who")
 
-    def __init__(self, records: Records, id: str) -> None:
+    def __init__(self, records: Records, id: str, who: bytes) -> None:
         self._records = records
         self._id = id
+        self._who = who
 
     def begun(self, stream: str, request: str | int) -> None:
-        self._records.event(self._id, f"{_BEGUN} {stream} 0 0", _answering(request), None)
+        self._records.event(self._id, self._who, f"{_BEGUN} {stream} 0 0", _answering(request), None)
 
     def event(self, stream: str, request: str | int | None, number: int, parcel: Parcel, *, last: bool) -> None:
         if len(parcel.data) <= LARGEST:
             head = f"{_LAST if last else _EVENT_OF} {stream} {number} {int(parcel.droppable)}"
-            self._records.event(self._id, head, _answering(request) + parcel.data, None)
+            self._records.event(self._id, self._who, head, _answering(request) + parcel.data, None)
 
     def pushed(self, number: int, parcel: Parcel | None, sent: int) -> None:
         if parcel is None or len(parcel.data) > LARGEST:
-            self._records.event(self._id, "", b"", sent)
+            self._records.event(self._id, self._who, "", b"", sent)
         else:
             head = f"{_EVENT_OF} push {number} {int(parcel.droppable)}"
-            self._records.event(self._id, head, _answering(None) + parcel.data, sent)
+            self._records.event(self._id, self._who, head, _answering(None) + parcel.data, sent)
 
 
 def _answering(request: str | int | None) -> bytes:
@@ -233,13 +261,19 @@ def _answering(request: str | int | None) -> bytes:
     return codec.dump({"id": request}) + b"\n"
 
 
-def _where(id: str, head: str) -> bytes:
-    return f"{id} {head}".encode()
+def _who(visitor: Visitor) -> bytes:
+    """The owner of a session."""
+    return codec.dump([visitor.principal, visitor.profile])
 
 
-def _who(visitor: Visitor) -> str:
-    """Whose a session is, for comparison only."""
-    return hashlib.sha256(codec.dump([visitor.principal, visitor.profile])).hexdigest()
+def _record_of(id: str, who: bytes) -> bytes:
+    """The associated data of a record."""
+    return codec.dump(["session", id]) + who
+
+
+def _event_of(id: str, who: bytes, head: str) -> bytes:
+    """The associated data of an event."""
+    return codec.dump(["event", id, head]) + who
 
 
 def _about(session: Session, shown: Json | None) -> Json:
