@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,135 @@ def test_two_at_once_write_one_entry(ada: CursorUser) -> None:
     assert ada.cursor.read_text().count('"mcpx"') == 1 and '"gh"' in ada.cursor.read_text()
     ada.run("connect", "--undo", "cursor", "--yes")
     assert ada.cursor.read_text() == CURSOR
+
+
+KEY = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
+OWN: dict[str, tuple[str, str, str | None]] = {
+    "cursor": (
+        ".cursor/mcp.json",
+        '{\n  // mine\n  "mcpServers": {\n    "gh": {"command": "npx", "args": ["gh"], "env": {"KEY": "<KEY>"}}, // x\n'
+        '    "other": {"command": "own"}\n  }\n}',
+        None,
+    ),
+    "codex": (
+        ".codex/config.toml",
+        '# mine\n[mcp_servers.gh] # x\ncommand = "npx"\nargs = ["gh"]\n\n[mcp_servers.gh.env]\nKEY = "<KEY>"\n\n'
+        '[mcp_servers.other]\ncommand = "own"\n',
+        "enabled = false",
+    ),
+    "cline": (
+        ".cline/data/settings/cline_mcp_settings.json",
+        '{"mcpServers": {"gh": {"command": "npx", "args": ["gh"], "disabled": false, "env": {"KEY": "<KEY>"}}, '
+        '"other": {"command": "own"}}}',
+        '"disabled": true',
+    ),
+    "opencode": (
+        ".config/opencode/opencode.json",
+        '{"mcp": {"gh": {"type": "local", "command": ["npx", "gh"], "environment": {"KEY": "<KEY>"}}, '
+        '"other": {"type": "local", "command": ["own"]}}}',
+        '"enabled": false',
+    ),
+    "goose": (
+        ".config/goose/config.yaml",
+        "# mine\nextensions:\n  gh:\n    type: stdio\n    cmd: npx\n    args: [gh]\n    enabled: true\n"
+        "    envs: {KEY: <KEY>}\n  other: {type: stdio, cmd: own, enabled: true}\n",
+        "enabled: false",
+    ),
+    "continue": (
+        ".continue/config.yaml",
+        "name: mine\nversion: 1.0.0\nschema: v1\nmcpServers:\n  - name: gh # x\n    command: npx\n    args: [gh]\n"
+        "    env: {KEY: <KEY>}\n  - name: other\n    command: own\n",
+        None,
+    ),
+}
+"""For each client: its file, the text of the file, and the text that disables an entry."""
+
+
+def own_file(name: str) -> tuple[str, str, str | None]:
+    file, text, mark = OWN[name]
+    return file, text.replace("<KEY>", KEY), mark
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_replace_disables_what_was_imported_and_undo_gives_the_file_back(name: str, ada: CursorUser) -> None:
+    """RUN-5: in one change with the entry of mcpx; a client that cannot disable an entry has it removed."""
+    file, text, mark = own_file(name)
+    own = ada.write_file(file, text)
+    assert ada.run("import", name, "--only", "gh", "--yes").returncode == 0
+    (told,) = ada.rows("connect", name, "--yes")
+    assert told["duplicates"] == ["gh"] and told["replaced"] == [] and "--replace" in " ".join(told["notes"])
+    kept = own.read_text()
+    assert KEY in kept and (mark is None or mark not in kept)
+    (told,) = ada.rows("connect", name, "--dry-run", "--replace")
+    assert told["replaced"] == ["gh"] and KEY not in told["diff"] and own.read_text() == kept
+    (told,) = ada.rows("connect", name, "--yes", "--replace")
+    assert told["replaced"] == ["gh"] and told["duplicates"] == []
+    after = own.read_text()
+    assert "own" in after and (mark is None or mark in after) and (KEY in after) == (mark is not None)
+    (told,) = ada.rows("connect", name, "--yes", "--replace")
+    assert told["status"] == "already"
+    assert "byte for byte" in ada.run("connect", "--undo", name, "--yes").stdout and own.read_text() == kept
+    assert "byte for byte" in ada.run("connect", "--undo", name, "--yes").stdout and own.read_text() == text
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("words", [("connect", "--undo"), ("disconnect",)])
+def test_own_entries_return_to_a_file_that_was_changed_since(
+    words: tuple[str, ...], name: str, ada: CursorUser
+) -> None:
+    file, text, _ = own_file(name)
+    own = ada.write_file(file, text)
+    assert ada.run("import", name, "--only", "gh", "--yes").returncode == 0
+    assert ada.run("connect", name, "--yes", "--replace").returncode == 0
+    own.write_text(own.read_text().replace("own", "changed"))
+    done = ada.run(*words, name, "--yes")
+    assert done.returncode == 0, done.stderr
+
+    def parsed(text: str) -> Any:
+        if own.suffix == ".toml":
+            return tomllib.loads(text)
+        return tree_of(text, "yaml" if own.suffix == ".yaml" else "json")
+
+    now, then = parsed(own.read_text()), parsed(text.replace("own", "changed"))
+    for listed in (now.get("mcpServers"), then.get("mcpServers")):
+        if isinstance(listed, list):
+            listed.sort(key=str)
+    assert now == then
+
+
+def test_servers_of_a_local_scope_of_claude_code_are_replaced_too(ada: CursorUser) -> None:
+    """`claude mcp add` writes them below the project of the file."""
+    server = {"type": "stdio", "command": "npx", "args": ["gh"], "env": {}}
+    others = {"/elsewhere": {"mcpServers": {"gh": server}}}
+    projects = {str(ada.folder): {"history": ["a"], "mcpServers": {"gh": server}}, **others}
+    own = ada.write_file(".claude.json", json.dumps({"mcpServers": {"own": {"command": "own"}}, "projects": projects}))
+    before = own.read_text()
+    assert ada.run("import", "claude-code", "--only", "gh", "--yes").returncode == 0
+    (told,) = ada.rows("connect", "claude-code", "--yes", "--replace")
+    assert told["replaced"] == ["gh"]
+    tree = json.loads(own.read_text())
+    assert tree["projects"] == {str(ada.folder): {"history": ["a"], "mcpServers": {}}, **others}
+    assert tree["mcpServers"].keys() == {"own", "mcpx"}
+    assert ada.run("connect", "--undo", "--yes").returncode == 0 and own.read_text() == before
+
+
+def test_on_a_terminal_connect_offers_to_replace_and_takes_no_for_an_answer(ada: CursorUser) -> None:
+    ada.write_file(ada.cursor, own_file("cursor")[1])
+    assert ada.run("import", "cursor", "--only", "gh", "--yes").returncode == 0
+    words = ("connect", "cursor")
+    code, screen = ada.run_in_terminal(*words, answers={"Remove its own entry? [Y/n]": "n", "Write it into": ""})
+    assert code == 0 and KEY in ada.cursor.read_text() and "'mcpx connect cursor --replace' removes" in screen
+    code, screen = ada.run_in_terminal(*words, answers={"Remove its own entry? [Y/n]": "", "Write it into": ""})
+    assert code == 0 and KEY not in ada.cursor.read_text() and KEY not in screen
+
+
+def test_a_server_that_the_profile_hides_stays_with_the_client(ada: CursorUser) -> None:
+    ada.write_file(ada.cursor, own_file("cursor")[1])
+    assert ada.run("import", "cursor", "--yes").returncode == 0
+    config = ada.folder / "mcpx.yaml"
+    config.write_text(config.read_text().replace("{name: work}", "{name: work, servers: ['!gh']}"))
+    (told,) = ada.rows("connect", "cursor", "--profile", "work", "--replace", "--yes")
+    assert told["replaced"] == ["other"] and KEY in ada.cursor.read_text()
 
 
 def test_over_http_a_token_is_the_clients_own_variable(ada: CursorUser) -> None:

@@ -450,6 +450,26 @@ def test_servers_that_are_in_the_config_are_not_to_be_imported_again(
     assert patient.only("client", "ok")["fix"] == f"{fix}mcpx connect cursor"
 
 
+def test_servers_that_a_client_has_twice_are_reported_with_the_command_that_ends_it(patient: Patient) -> None:
+    """RUN-4, RUN-5: the fix does what it announces."""
+    patient.program("mcpx", "exit 0")
+    own = {"a": {"command": "a", "args": ["1"]}, "mine": {"command": "b"}, "off": {"command": "c"}}
+    entries = {**own, "mcpx": {"command": "mcpx"}}
+    patient.client(".cursor/mcp.json", {"mcpServers": entries})
+    stdio = {"name": "here", "connection": {"type": "stdio", "command": "a", "args": ["1"]}}
+    patient.write(
+        {"mcp_servers": [stdio, {"name": "off", "connection": {"type": "stdio", "command": "c"}, "enabled": False}]}
+    )
+    twice = patient.only("client", "warning")
+    assert twice["what"] == "Cursor has 1 server twice, by itself and through mcpx: a"
+    assert twice["fix"] == "mcpx connect cursor --replace"
+    words = [*twice["fix"].split()[1:], "--yes"]
+    assert run_command(words, patient.config.parent, patient.environ).returncode == 0
+    assert not [each for each in patient.found("client") if each["level"] == "warning"]
+    left = json.loads((patient.folder / ".cursor" / "mcp.json").read_text())["mcpServers"]
+    assert left.keys() == {"mine", "off", "mcpx"}
+
+
 def test_what_a_client_will_not_take_is_told(patient: Patient) -> None:
     """By its limits in the catalogue, and by what was known of the servers last time."""
     many = {"type": "stdio", "command": sys.executable, "args": [str(FIXTURES / "told_server.py")]}

@@ -21,7 +21,7 @@ class User:
         self.state = folder / "state"
         self.user_config = self.home / ".config" / "mcpx" / "config.yaml"
         """The configuration file that mcpx creates in the home folder."""
-        self.environ = {
+        self.environ: dict[str, str] = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
             "XDG_CONFIG_HOME": str(self.home / ".config"),

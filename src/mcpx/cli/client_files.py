@@ -62,6 +62,9 @@ class Hand:
         self.json: bool = options.json
         self.dry: bool = options.dry_run
         self._yes: bool = options.yes
+        self.replace: bool = getattr(options, "replace", False)
+        self.asks = not self.json and not self.dry and not self._yes
+        """Whether the user is asked about each change."""
         self.ledger = Ledger(state_folder(os.environ))
         self.project = Path.cwd()
         self.run = new_id("run")
@@ -101,13 +104,15 @@ class Hand:
         about = {"client": known.id, "name": known.name, "file": str(change.file), "scope": place.scope}
         self.told.rows.append({**about, "status": status, **more})
 
-    def carry_out(self, plan: Callable[[], Change], question: str, doing: str) -> tuple[Change, Path | None] | None:
+    def carry_out(
+        self, plan: Callable[[], Change], question: str, doing: str, **more: Any
+    ) -> tuple[Change, Path | None] | None:
         """The change that was made, and the copy that was kept; None: it was not. What is planned anew when somebody
         else was quicker is made only where nobody was shown something else."""
         change = plan()
         self._show(change)
         if self.dry:
-            self.row(change, f"would {doing}", diff=difference(change))
+            self.row(change, f"would {doing}", diff=difference(change), **more)
             return None
         if not self._yes and not agreed(question, default=True):
             self.say("left as it was\n")

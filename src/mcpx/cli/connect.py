@@ -7,22 +7,28 @@ was asked for: a client that starts mcpx needs nobody to have started it before,
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from mcpx.cli import codes, where
+from mcpx.cli.changing import subject
 from mcpx.cli.client_files import Hand, named, short
 from mcpx.cli.running import result_of
 from mcpx.cli.state import state_folder
-from mcpx.cli.terminal import Cell, Table, print_json
+from mcpx.cli.terminal import Cell, Table, agreed, print_json
+from mcpx.cli.words import counted
 from mcpx.clients.catalogue import Client, Place, Transport, clients, this_system
-from mcpx.clients.changes import Change, files_of, is_used_here, look, to_connect
+from mcpx.clients.changes import Change, Own, files_of, is_used_here, look, places_in, to_connect
 from mcpx.clients.entry import NAME, PLACEHOLDER, VARIABLE, Target, needs_hand
 from mcpx.clients.launcher import launcher
 from mcpx.clients.programs import program_of
+from mcpx.clients.taking.duplicates import duplicates, there_of
+from mcpx.clients.taking.merging import There
 from mcpx.model.errors import ConfigError
+from mcpx.policy.patterns import Patterns
 
 if TYPE_CHECKING:
     from mcpx.config import Config
@@ -68,6 +74,10 @@ class _Gateway:
     config: "Config | None"
     about: list[str]
     transport: Transport
+    there: There | None = None
+    """The servers of the config, to be compared with a client's own."""
+    seen: Patterns | None = None
+    """The servers that the profile shows; None: all of them."""
 
 
 def _gateway(options: argparse.Namespace) -> _Gateway:
@@ -91,7 +101,17 @@ def _gateway(options: argparse.Namespace) -> _Gateway:
     if options.transport == "http":
         url, token = _url(options, path, config, profile), config is not None and config.server.auth is not None
         about = [f"over HTTP at {url}: keep that gateway running"]
-    return _Gateway(Target(url, words, token), config, about, options.transport or "stdio")
+    seen = next((each.servers for each in config.profiles if each.name == profile), None) if config else None
+    patterns = None if seen is None else Patterns(seen)
+    target = Target(url, words, token)
+    return _Gateway(target, config, about, options.transport or "stdio", _there(path, options), patterns)
+
+
+def _there(path: Path | None, options: argparse.Namespace) -> There | None:
+    if path is None:
+        return None
+    written = subject(Path(os.path.abspath(path)), where.overlay(options)).alone.look()
+    return None if written.told else there_of(written)
 
 
 def _url(options: argparse.Namespace, path: Path | None, config: "Config | None", profile: str | None) -> str:
@@ -192,33 +212,84 @@ def _state(place: Place, file: Path) -> str:
 
 def _one(hand: Hand, gateway: _Gateway, known: Client, place: Place, file: Path, *, named: bool) -> None:
     transport, why = _transport(known, gateway)
+    twice = _names(_duplicates(hand, gateway, known, file))
+    replaces = hand.replace or (bool(twice) and hand.asks and _agreed_to_replace(hand, known, place, twice))
 
     def plan() -> Change:
-        return to_connect(known, place, file, transport, gateway.target)
+        replaced = _duplicates(hand, gateway, known, file) if replaces else ()
+        return to_connect(known, place, file, transport, gateway.target, replaced)
 
     change = plan()
+    left = [] if replaces else twice
     if change.is_none:
-        hand.say(f"{known.name} is connected already: {short(file)}\n")
-        hand.row(change, "already", transport=transport)
+        hand.say(f"{known.name} is connected already: {short(file)}")
+        hand.row(change, "already", transport=transport, duplicates=left)
+        if left:
+            hand.say(f"  note: {_duplicates_note(known, place, left)}")
+        hand.say("")
         return
     if change.before is None and not named:
         hand.say(f"{known.name}: {short(file)} is not there yet; 'mcpx connect {known.id}' makes it\n")
         hand.row(change, "skipped")
         return
-    done = hand.carry_out(plan, f"Write it into {known.name}?", "connect")
+    done = hand.carry_out(
+        plan, f"Write it into {known.name}?", "connect", duplicates=left, replaced=_names(change.replaced)
+    )
     if done is None:
+        if left and hand.dry:
+            hand.say(f"note: {_duplicates_note(known, place, left)}\n")
         return
     change, copy = done
     notes = [*([why] if why else []), *_notes(known, place, gateway, transport)]
+    if left:
+        notes.append(_duplicates_note(known, place, left))
     status = "replaced" if change.old is not None else "connected"
     kept = None if copy is None else str(copy)
-    hand.row(change, status, transport=transport, backup=kept, next=_next(known, place), notes=notes)
+    replaced = _names(change.replaced)
+    facts = {"duplicates": left, "replaced": replaced}
+    hand.row(change, status, transport=transport, backup=kept, next=_next(known, place), notes=notes, **facts)
     hand.say(f"{status} {known.name} over {transport}: {short(file)}", "green")
+    if replaced:
+        hand.say(f"  {_off_word(place, file)}d the entries of {known.name} for servers of mcpx: {', '.join(replaced)}")
     if (next_ := _next(known, place)) != "":
         hand.say(f"  next: {next_}")
     for note in notes:
         hand.say(f"  note: {note}")
     hand.say(f"  undo: mcpx connect --undo {known.id}" + (f" (a copy is {short(copy)})" if copy else "") + "\n")
+
+
+def _duplicates(hand: Hand, gateway: _Gateway, known: Client, file: Path) -> list[Own]:
+    """The client's own entries for servers that it gets through mcpx."""
+    found: list[Own] = []
+    for place in places_in(known, file, hand.project):
+        reading = look(place, file)
+        if reading is None or gateway.there is None:
+            continue
+        for own, name in duplicates(reading, gateway.there, os.environ, hand.project).items():
+            if gateway.seen is None or gateway.seen.matches(name):
+                found.append(Own(place, own))
+    return found
+
+
+def _names(own: Sequence[Own]) -> list[str]:
+    return list(dict.fromkeys(each.name for each in own))
+
+
+def _agreed_to_replace(hand: Hand, known: Client, place: Place, twice: list[str]) -> bool:
+    hand.say(f"{known.name} has {counted(len(twice), 'server')} that it also gets through mcpx: {', '.join(twice)}")
+    what = f"{_off_word(place, Path(place.path)).capitalize()} its own {'entry' if len(twice) == 1 else 'entries'}?"
+    return agreed(what, default=True)
+
+
+def _off_word(place: Place, file: Path) -> str:
+    reading = look(place, file)
+    return "disable" if reading is not None and reading.shape.off else "remove"
+
+
+def _duplicates_note(known: Client, place: Place, names: list[str]) -> str:
+    project = " --project" if place.scope == "project" else ""
+    command = f"'mcpx connect {known.id}{project} --replace' {_off_word(place, Path(place.path))}s its own entries"
+    return f"{known.name} has {', '.join(names)} twice, by itself and through mcpx; {command}"
 
 
 def _next(known: Client, place: Place) -> str:

@@ -19,13 +19,13 @@ from mcpx.cli import changing, codes, secrets_offer, where
 from mcpx.cli.terminal import Cell, Table, agreed, can_ask, plain, print_json, shown
 from mcpx.cli.words import counted
 from mcpx.clients.catalogue import client, clients
+from mcpx.clients.taking.duplicates import there_of
 from mcpx.clients.taking.merging import Item, There, Wishes, merged
-from mcpx.clients.taking.reading import SECTIONS, WHY_OFF, Origin, Taken, of_clients, of_file, of_text
+from mcpx.clients.taking.reading import WHY_OFF, Origin, Taken, of_clients, of_file, of_text
 from mcpx.config.edits import Edit, EntrySection, PutEntry, SetSection
-from mcpx.config.environment import peek
 from mcpx.config.recognising import Section
 from mcpx.config.source import MAX_BYTES
-from mcpx.config.tree import Tree, Unresolved
+from mcpx.config.tree import Tree
 from mcpx.config.written import Written
 from mcpx.core.alone import Proposal
 from mcpx.model.call import Json
@@ -146,18 +146,7 @@ def _there(written: Written) -> There:
         first = written.told[0]
         place = f"{first.file}:{first.line}: " if first.line else ""
         raise ConfigError([f"error: the config cannot be read: {place}{first.message}; mend it first (mcpx check)"])
-    entries: dict[EntrySection, dict[str, Tree]] = {}
-    for section in SECTIONS:
-        entries[section] = {name: written.native(section, index) for index, name in written.names(section)}
-    layers = written.layers
-
-    def resolve(text: str) -> str | None:
-        if layers is None:
-            return None
-        found = peek(layers.environment, layers.written[0][0].trace, text)
-        return None if isinstance(found, Unresolved) else str(found)
-
-    return There(entries, resolve)
+    return there_of(written)
 
 
 def _refuse_a_clients_own(target: Path, taken: Sequence[Taken], written: Written) -> None:

@@ -39,6 +39,8 @@ class Shape:
     asks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     """Lists at the top of the file, with what is put into them where a token is needed."""
     label: str = ""
+    off: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    """The key and value that disable an entry; empty: the client knows none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,7 @@ def _shape(name: str, table: dict[str, Any]) -> Shape:
         table.get("list", False),
         table.get("asks", {}),
         table.get("label", ""),
+        table.get("off", {}),
     )
 
 

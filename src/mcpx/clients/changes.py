@@ -10,7 +10,7 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,11 +18,29 @@ from typing import Literal
 from mcpx.clients.catalogue import Client, Place, client, places_here
 from mcpx.clients.entry import Json, Target, asks, entry
 from mcpx.clients.ledger import Ledger, Record, digest, new_id
-from mcpx.clients.texts import MOST_BYTES, Reading, connected, encoded, read, without_entry
+from mcpx.clients.texts import (
+    MOST_BYTES,
+    Reading,
+    changed_by_us,
+    connected,
+    encoded,
+    read,
+    with_own,
+    without_entry,
+    without_own,
+)
 from mcpx.core.saving import Overtaken, Unwritable, replace_file
 from mcpx.model.errors import ConfigError
 
 Kind = Literal["connect", "disconnect", "undo"]
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """An entry of the client itself."""
+
+    place: Place
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +62,8 @@ class Change:
     old: Json | None = None
     new: Json | None = None
     """The gateway's entry, before and after."""
+    replaced: tuple[Own, ...] = ()
+    """The client's own entries that are disabled or removed."""
 
     @property
     def is_none(self) -> bool:
@@ -106,13 +126,38 @@ def look(place: Place, file: Path) -> Reading | None:
 # Planning -------------------------------------------------------------------------------------------------------------
 
 
-def to_connect(known: Client, place: Place, file: Path, transport: Literal["http", "stdio"], target: Target) -> Change:
+def to_connect(
+    known: Client,
+    place: Place,
+    file: Path,
+    transport: Literal["http", "stdio"],
+    target: Target,
+    replaced: Sequence[Own] = (),
+) -> Change:
+    """`replaced`: entries of the client to disable, or to remove if the client cannot disable an entry."""
     before = content(file)
     reading = read(place, file, before or b"")
     made = entry(known, reading.shape, transport, target)
     text = connected(reading, made, asks(reading.shape, transport, target))
     after = before if text == reading.text and before is not None else encoded(text, reading.bom)
-    return Change("connect", known, place, file, before, after, old=reading.entry, new=made)
+    for own_place, names in _by_place(replaced):
+        after = encoded(without_own(read(own_place, file, after), names), reading.bom)
+    own = tuple(replaced)
+    return Change("connect", known, place, file, before, after, old=reading.entry, new=made, replaced=own)
+
+
+def places_in(known: Client, file: Path, project: Path) -> list[Place]:
+    """Where entries of the client stand in a file: in `~/.claude.json` for the user, and for a project."""
+    found: dict[tuple[tuple[str, ...], ...], Place] = {}
+    for place in places_here(known, project):
+        if Path(place.path) == file:
+            found.setdefault(place.roots, place)
+    return list(found.values())
+
+
+def _by_place(own: Sequence[Own]) -> list[tuple[Place, list[str]]]:
+    places = {each.place.roots: each.place for each in own}
+    return [(place, [each.name for each in own if each.place.roots == roots]) for roots, place in places.items()]
 
 
 def to_disconnect(known: Client, place: Place, file: Path, ledger: Ledger) -> Change | None:
@@ -124,7 +169,22 @@ def to_disconnect(known: Client, place: Place, file: Path, ledger: Ledger) -> Ch
     if record is not None:
         return Change("disconnect", known, place, file, before, as_it_was, record=record, old=reading.entry)
     after = encoded(without_entry(reading), reading.bom)
+    records = [each for each in ledger.records() if each.file == str(file)]
+    after = _with_own(known, file, after, records, ledger)
     return Change("disconnect", known, place, file, before, after, exact=False, old=reading.entry)
+
+
+def _with_own(known: Client, file: Path, data: bytes, records: Sequence[Record], ledger: Ledger) -> bytes:
+    """The file with the client's own entries that `connect --replace` disabled or removed."""
+    for record in reversed(records):
+        for place in places_in(known, file, Path(record.project or ".")) if record.replaced else ():
+            names = [name for label, name in record.replaced if label == place.label]
+            with contextlib.suppress(OSError):
+                former = read(place, file, ledger.before(record) or b"")
+                now = read(place, file, data)
+                entries = changed_by_us(now, former, names)
+                data = encoded(with_own(now, entries), now.bom) if entries else data
+    return data
 
 
 def _before_all(place: Place, file: Path, now: bytes, ledger: Ledger) -> tuple[bytes | None, Record | None]:
@@ -163,9 +223,10 @@ def to_undo(record: Record, ledger: Ledger) -> Change | None:
     if now is None:
         return None
     reading = read(place, file, now)
-    if reading.entry == then:
-        return None
     after = encoded(without_entry(reading, then), reading.bom)
+    after = _with_own(known, file, after, [record], ledger)
+    if after == now:
+        return None
     return Change("undo", known, place, file, now, after, exact=False, record=record, old=reading.entry, new=then)
 
 
@@ -205,6 +266,7 @@ def make(change: Change, ledger: Ledger, run: str, project: Path) -> Path | None
         change.place.label,
         change.place.scope,
         str(project),
+        [[each.place.label, each.name] for each in change.replaced],
     )
     try:
         copy = ledger.keep(record, change.before)  # first: what was written can always be taken back

@@ -42,6 +42,8 @@ class Record:
     scope: str = "user"
     project: str = ""
     """The folder that was the project."""
+    replaced: list[list[str]] = field(default_factory=list[list[str]])
+    """The client's own entries that were disabled or removed: the label of their place, and the name."""
 
 
 class Ledger:

@@ -28,6 +28,7 @@ _HEADER = re.compile(r'\[[\w.-]+(?:"[\w.-]+")?\]')
 def difference(change: Change) -> str:
     before, after = _lines(change.before), _lines(change.after)
     name, known = str(change.file), {*_told(change.old), *_told(change.new)}
+    known |= {own.name for own in change.replaced}
     lines = difflib.unified_diff(before, after, name, name, n=2, lineterm="")
     heads = ("--- ", "+++ ", "@@ ")
     return "\n".join(line if line.startswith(heads) else line[:1] + _shown(line[1:], known) for line in lines)

@@ -56,6 +56,19 @@ class Reading:
         return None if found is None else (as_map(found) if as_map(found) is not None else {BARE: found})
 
     @property
+    def servers(self) -> Json:
+        """The entries by name; nothing for a client that lists them."""
+        return as_map(_held(self.tree, self.root)) or {}
+
+    def own(self, name: str) -> Json | None:
+        """An entry of the client."""
+        holder = _held(self.tree, self.root)
+        if self.shape.listed:
+            items = filter(None, map(as_map, as_list(holder) or []))
+            return next((each for each in items if each.get("name") == name), None)
+        return as_map((as_map(holder) or {}).get(name))
+
+    @property
     def bytes(self) -> bytes:
         return encoded(self.text, self.bom)
 
@@ -158,6 +171,77 @@ def without_entry(reading: Reading, former: Json | None = None) -> str:
     return _checked(reading, wanted, lambda: _take_out(reading, asked, wanted))
 
 
+def without_own(reading: Reading, names: Sequence[str]) -> str:
+    """The text in which entries of the client are disabled, or removed if the client cannot disable an entry."""
+    off = reading.shape.off
+    wanted = deepcopy(reading.tree)
+    holder = _held(wanted, reading.root)
+    if reading.shape.listed:
+        holder[:] = [each for each in holder if (as_map(each) or {}).get("name") not in names]
+    for name in names if not reading.shape.listed else ():
+        if off:
+            holder[name] |= off
+        else:
+            del holder[name]
+
+    def make() -> str:
+        if reading.place.format == "yaml":
+            return _in_yaml(reading, wanted)
+        text = reading.text
+        for name in names:
+            text = _own_off(text, reading, name)
+        return text
+
+    return _checked(reading, wanted, make, names)
+
+
+def _own_off(text: str, reading: Reading, name: str) -> str:
+    path, off = (*reading.root, name), reading.shape.off
+    is_toml = reading.place.format == "toml"
+    if not off:
+        return toml_text.take_out(text, path) if is_toml else json_text.take_out(text, path)
+    for key, value in off.items():
+        put_key = toml_text.put_key if is_toml else _put_json_key
+        text = put_key(text, path, key, value)
+    return text
+
+
+def _put_json_key(text: str, path: Sequence[str], key: str, value: Any) -> str:
+    return json_text.put(text, (*path, key), value)
+
+
+def with_own(reading: Reading, entries: Mapping[str, Json]) -> str:
+    """The text in which entries of the client are as they were before `without_own`."""
+    wanted = deepcopy(reading.tree)
+    above, last = _holder(wanted, reading.root)
+    if reading.shape.listed:
+        others = [each for each in as_list(above.get(last)) or [] if (as_map(each) or {}).get("name") not in entries]
+        above[last] = [*others, *entries.values()]
+    else:
+        above[last] = {**(as_map(above.get(last)) or {}), **entries}
+
+    def make() -> str:
+        if reading.place.format == "yaml":
+            return _in_yaml(reading, wanted)
+        put = toml_text.put if reading.place.format == "toml" else json_text.put
+        text = reading.text
+        for name, each in entries.items():
+            text = put(text, (*reading.root, name), each)
+        return text
+
+    return _checked(reading, wanted, make, list(entries))
+
+
+def changed_by_us(now: Reading, former: Reading, names: Sequence[str]) -> dict[str, Json]:
+    """The former entries of these names that are now disabled or removed, and otherwise unchanged."""
+    found: dict[str, Json] = {}
+    for name in names:
+        then, current = former.own(name), now.own(name)
+        if then is not None and (current is None or _same(current, {**then, **now.shape.off})):
+            found[name] = then
+    return found
+
+
 def _put(reading: Reading, made: Json, beside: Mapping[str, Mapping[str, Any]], wanted: Json) -> str:
     text, path = reading.text, (*reading.root, NAME)
     match reading.place.format:
@@ -228,7 +312,7 @@ def _raw(text: str, at: int) -> int:
     return raw
 
 
-def _checked(reading: Reading, wanted: Json, make: Callable[[], str]) -> str:
+def _checked(reading: Reading, wanted: Json, make: Callable[[], str], names: Sequence[str] = (NAME,)) -> str:
     where = ".".join(reading.root)
     try:
         text = make()
@@ -237,11 +321,14 @@ def _checked(reading: Reading, wanted: Json, make: Callable[[], str]) -> str:
         reason = "it would not say the same any more"
     except (toml_text.Unwritten, Unchangeable, ConfigError):
         reason = f"'{where}' is written in a way that cannot be changed in place"
-    raise _refusal(reading, reason)
+    raise _refusal(reading, reason, names)
 
 
-def _refusal(reading: Reading, reason: str) -> ConfigError:
-    hint = f"change the entry '{NAME}' below '{'.'.join(reading.root)}' by hand; mcpx connect --print shows it"
+def _refusal(reading: Reading, reason: str, names: Sequence[str] = (NAME,)) -> ConfigError:
+    below = f"below '{'.'.join(reading.root)}' by hand"
+    hint = f"change the entry '{NAME}' {below}; mcpx connect --print shows it"
+    if list(names) != [NAME]:
+        hint = f"disable the entries {', '.join(names)} {below}, and connect without --replace"
     return ConfigError([f"error: {reading.file}: {reason}. Nothing was changed; {hint}"])
 
 
@@ -258,12 +345,7 @@ def _tidy(reading: Reading, tree: Json) -> Json:
 
 def _with(reading: Reading, made: Json, beside: Mapping[str, Mapping[str, Any]]) -> Json:
     wanted = deepcopy(reading.tree)
-    holder: Any = wanted
-    *above, last = reading.root
-    for key in above:
-        if as_map(holder.get(key)) is None:
-            holder[key] = {}
-        holder = holder[key]
+    holder, last = _holder(wanted, reading.root)
     if reading.shape.listed:
         items = as_list(holder.get(last)) or []
         at = next((at for at, each in enumerate(items) if (as_map(each) or {}).get("name") == NAME), len(items))
@@ -274,6 +356,17 @@ def _with(reading: Reading, made: Json, beside: Mapping[str, Mapping[str, Any]])
         if not _asked(wanted, key, item):
             wanted[key] = [*(as_list(wanted.get(key)) or []), dict(item)]
     return wanted
+
+
+def _holder(tree: Json, root: Sequence[str]) -> tuple[Json, str]:
+    """The table that holds the entries' table or list, and its key there. Missing tables are made."""
+    holder: Any = tree
+    *above, last = root
+    for key in above:
+        if as_map(holder.get(key)) is None:
+            holder[key] = {}
+        holder = holder[key]
+    return holder, last
 
 
 def _asked(tree: Json, key: str, item: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mcpx.clients.entry import toml_table
+from mcpx.clients.entry import toml_table, toml_value
 from mcpx.clients.json_text import line_break
 
 _TOKEN = re.compile(
@@ -53,6 +53,23 @@ def take_out(text: str, path: Sequence[str]) -> str:
         blank = re.search(r"(?<=\n)[ \t]*\r?\n\Z|\A[ \t]*\r?\n\Z", before)
         text = (before[: blank.start()] if blank else before) + text[section.end :]
     return text
+
+
+def put_key(text: str, path: Sequence[str], key: str, value: Any) -> str:
+    """A key in the table's own section: in place of its present value, else after the last line of the section."""
+    section = next((each for each in _sections(text) if each.path == tuple(path)), None)
+    if section is None:
+        raise Unwritten
+    body = text[section.start : section.end]
+    line = f"{key} = {toml_value(value)}"
+    present = re.search(rf"(?m)^[ \t]*{re.escape(key)}[ \t]*=[^\r\n]*", body)
+    if present is not None:
+        body = body[: present.start()] + line + body[present.end() :]
+    else:
+        ends = line_break(text)
+        opening = "" if body.endswith("\n") else ends
+        body = f"{body}{opening}{line}{ends}"
+    return text[: section.start] + body + text[section.end :]
 
 
 def _own(text: str, path: Sequence[str]) -> list[_Section]:

@@ -11,6 +11,7 @@ the file is kept: 'mcpx connect --undo' takes the last change back.
   mcpx connect cursor             for you, everywhere
   mcpx connect cursor --project   for this folder
   mcpx connect --all --dry-run    what it would change
+  mcpx connect --all --replace    also disable the clients' own entries for servers of the config
 """
 
 
@@ -25,6 +26,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", metavar="NAME", help="what the client sees: a profile of the config")
     parser.add_argument(
         "--print", action="store_true", help="print what to paste, and the vendor's command; write nothing"
+    )
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="disable (else remove) the client's own entries for servers that the config has",
     )
     parser.add_argument("--undo", action="store_true", help="take the last change back, or the last one of each CLIENT")
     change_options(parser)

@@ -4,6 +4,7 @@ they will not take (RUN-4).
 Promised: their files are read and never written; nobody is started.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +18,17 @@ from mcpx.cli.running import result_of
 from mcpx.cli.words import counted
 from mcpx.clients import glance
 from mcpx.clients.catalogue import Client, Place, clients, places_here
+from mcpx.clients.changes import look as look_into
+from mcpx.clients.changes import places_in
 from mcpx.clients.entry import NAME
+from mcpx.clients.taking.duplicates import duplicates, there_of
+from mcpx.clients.taking.merging import There
 from mcpx.config import Config, is_loopback
+from mcpx.config.edits import Where
 from mcpx.config.itself import config_named
+from mcpx.config.written import read_written
 from mcpx.model.call import Caller
+from mcpx.model.errors import ConfigError
 from mcpx.processes.environment import find_program
 
 MOST_NAMES = 3
@@ -56,7 +64,11 @@ def look(case: Case) -> Iterator[Finding]:
     for each in connected:
         for name, entry in each.ours:
             yield from _works(each, name, entry, case)
-    alone = [each for each in seen if not each.ours and each.others]
+    ids = {each.client.id for each in connected}
+    there = _there(case) if ids else None
+    twice = {each.file: _twice(each, there, case) for each in seen if each.client.id in ids and each.others}
+    yield from (finding for finding in twice.values() if finding is not None)
+    alone = [each for each in seen if not each.ours and each.others and twice.get(each.file) is None]
     for each in alone:
         what = f"{each.client.name} has {counted(len(each.others), 'server')} of its own, and mcpx is not among them"
         new = not all(_is_here(name, entry, case.config) for name, entry in each.others)
@@ -70,11 +82,40 @@ def look(case: Case) -> Iterator[Finding]:
             yield from _limits(client, _shown(case, case.config, client), case.config)
 
 
-def _seen(case: Case) -> Iterator[Seen]:
+def _twice(seen: Seen, there: There | None, case: Case) -> Finding | None:
+    """The servers that a connected client has by itself and through mcpx."""
+    if there is None:
+        return None
+    project = _project()
+    names: list[str] = []
+    for place in places_in(seen.client, seen.file, project):
+        with contextlib.suppress(ConfigError):  # A file that cannot be read is another finding.
+            reading = look_into(place, seen.file)
+            names += [] if reading is None else duplicates(reading, there, case.environ, project)
+    if not names:
+        return None
+    told = ", ".join(dict.fromkeys(names))
+    what = f"{seen.client.name} has {counted(len(names), 'server')} twice, by itself and through mcpx: {told}"
+    words = ["connect", seen.client.id, *(["--project"] if seen.in_project else []), "--replace"]
+    return warning("client", what, str(seen.file), fix=case.command(*words))
+
+
+def _there(case: Case) -> There | None:
+    if case.path is None or case.config is None:
+        return None
+    written = read_written(Where(case.path, case.environ, case.env))
+    return None if written.told else there_of(written)
+
+
+def _project() -> Path:
     try:
-        project = Path.cwd()
+        return Path.cwd()
     except OSError:
-        project = Path("/")
+        return Path("/")
+
+
+def _seen(case: Case) -> Iterator[Seen]:
+    project = _project()
     known: set[str] = set()
     for client in clients():
         files: dict[Path, list[Place]] = {}

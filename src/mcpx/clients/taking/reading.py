@@ -93,6 +93,12 @@ def of_clients(chosen: Sequence[Client], environ: Mapping[str, str], project: Pa
     return list(found.values())
 
 
+def of_place(place: Place, file: Path, tree: Tree, servers: Tree, environ: Mapping[str, str], project: Path) -> Taken:
+    """The servers of one place of a file. `servers`: those, for `~/.claude.json`, which has several places."""
+    text = json.dumps({"mcpServers": servers}) if "projects" in tree else None
+    return _of_place(place, file, environ, project, text)
+
+
 def all_clients() -> Sequence[Client]:
     return clients()
 
@@ -101,7 +107,7 @@ def by_word(word: str) -> Client | None:
     return client(word)
 
 
-def _of_place(place: Place, file: Path, environ: Mapping[str, str], project: Path) -> Taken:
+def _of_place(place: Place, file: Path, environ: Mapping[str, str], project: Path, text: str | None = None) -> Taken:
     own = project if place.scope == "project" else None
     origin = Origin(place.client.id, place.client.name, file, own)
     words = client_words(environ, project)
@@ -111,7 +117,7 @@ def _of_place(place: Place, file: Path, environ: Mapping[str, str], project: Pat
         missing = {word: f"the folder that is open in {origin.name}" for word in words if word not in kept}
         words = {word: words[word] for word in kept}
     rewriting = Rewriting(expands=bool(place.client.variables), words=words, missing=missing)
-    return _read(origin, rewriting)
+    return _read(origin, rewriting, text=text)
 
 
 def of_file(file: Path, environ: Mapping[str, str]) -> Taken:
@@ -143,13 +149,13 @@ def _entries(pasted: Pasted) -> list[tuple[EntrySection, Tree]]:
     return [(section, entry) for section in SECTIONS for entry in lists[section]]
 
 
-def _read(origin: Origin, rewriting: Rewriting, *, named: bool = False) -> Taken:
+def _read(origin: Origin, rewriting: Rewriting, *, named: bool = False, text: str | None = None) -> Taken:
     assert origin.path is not None
     findings = Findings(Source(origin.path).trace)
     result: Translation | None = None
     tree: Tree = {}
     try:
-        source = Source(origin.path, _too_large(origin.path))
+        source = Source(origin.path, _too_large(origin.path) if text is None else text)
         findings = Findings(source.trace)
         tree = source.parse(findings)
         result = translate(tree, source, Reading(findings, _as_it_is))
