@@ -100,13 +100,52 @@ def test_a_busy_session_never_goes_and_with_all_busy_nobody_comes_in(monkeypatch
             owner.running["1"] = call
         hall.begin("10.0.0.9")
         assert hall.ended == busy[2:]
-        fresh = hall.begin()
-        assert not hall.is_open(hall.ended[-1]) and hall.is_open(fresh)
-        hall.use(fresh).running["1"] = call
         assert hall.sessions.begin(Visitor("ann", address="10.0.0.1")) is None
         call.cancel()
 
     run(main())
+
+
+def test_a_handshake_in_progress_is_not_evicted_within_its_grace_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-6: idle sessions make room for it, also those of its own client."""
+    monkeypatch.setattr(sessions, "MOST", 100)
+
+    async def main() -> None:
+        clock = LoopClock(monkeypatch)
+        hall = Hall()
+        idle = [hall.use(hall.begin()) for _ in range(100)]
+        await clock.advance(sessions.GRACE + 1)
+        shaking_hands = [hall.begin() for _ in range(50)]
+        assert hall.ended == idle[:50] and hall.sessions.evicted == 50
+        assert all(map(hall.is_open, map(hall.use, shaking_hands)))
+        abandoned = hall.begin()
+        await clock.advance(sessions.GRACE + 1)
+        hall.begin()
+        assert hall.ended[-1] is abandoned
+
+    run(main(), 3000)
+
+
+def test_sessions_without_a_stream_are_evicted_first_and_the_oldest_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-6"""
+    monkeypatch.setattr(sessions, "MOST", 4)
+    monkeypatch.setattr(sessions, "SHARE", 1)
+
+    async def main() -> None:
+        clock = LoopClock(monkeypatch)
+        hall = Hall()
+        listening, old, new, calling = [hall.use(hall.begin()) for _ in range(4)]
+        listen(listening)
+        calling.running["1"] = asyncio.ensure_future(never_return())
+        await clock.advance(5)
+        hall.use(new)
+        await clock.advance(sessions.GRACE + 1)
+        for _ in range(3):
+            hall.use(hall.begin())
+        assert hall.ended == [old, new, listening]
+        calling.running["1"].cancel()
+
+    run(main(), 3000)
 
 
 def test_what_clients_say_of_themselves_is_bounded_for_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,29 +184,31 @@ def test_one_place_is_an_address_or_a_network_of_them(one: str, two: str, same: 
     run(main())
 
 
-def test_a_session_that_was_never_used_goes_within_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SEC-6: one that was stays for half an hour."""
+@pytest.mark.parametrize(
+    ("kind", "limit"), [("unused", 60), ("three calls", 300), ("four calls", 1800), ("stream", None)]
+)
+def test_the_idle_limit_of_a_session_depends_on_its_kind(
+    monkeypatch: pytest.MonkeyPatch, kind: str, limit: float | None
+) -> None:
+    """SEC-6: a session with an open stream is not idle."""
 
     async def main() -> None:
         clock = LoopClock(monkeypatch)
         hall = Hall()
-        used, unused = hall.use(hall.begin()), hall.begin()
-
-        def sweep() -> list[HttpSession]:
-            for owner in hall.sessions:
-                hall.sessions.end_if_idle(owner)
-            return hall.ended
-
-        await clock.advance(59)
-        assert sweep() == []
+        owner = hall.begin()
+        if kind != "unused":
+            hall.use(owner)
+        owner.calls = 4 if kind == "four calls" else 3
+        if kind == "stream":
+            listen(owner)
+        await clock.advance((limit or 4000) - 1)
+        hall.sessions.end_if_idle(owner)
+        assert hall.is_open(owner)
         await clock.advance(2)
-        assert sweep() == [unused]
-        await clock.advance(1735)
-        assert sweep() == [unused]
-        await clock.advance(10)
-        assert sweep() == [unused, used]
+        hall.sessions.end_if_idle(owner)
+        assert hall.is_open(owner) is (limit is None)
 
-    run(main(), 3000)
+    run(main(), 5000)
 
 
 def test_nothing_is_left_of_sessions_that_ended() -> None:
@@ -182,7 +223,8 @@ def test_nothing_is_left_of_sessions_that_ended() -> None:
             hall.sessions.end(owner)
             hall.sessions.end(owner)
         left: Any = vars(hall.sessions)
-        assert [left[name] for name in ("_open", "_fresh", "_used", "_clients", "_weight")] == [{}, {}, {}, {}, 0]
+        assert [left[name] for name in ("_open", "_clients", "_weight")] == [{}, {}, 0]
+        assert len(left["_queues"]) == 0
         assert len(hall.ended) == 50
 
     run(main())
@@ -202,6 +244,12 @@ class Line:
     def write(self, data: bytes, more: bytes = b"") -> None: ...
 
     def answered(self, keep: bool) -> None: ...
+
+
+def listen(owner: HttpSession) -> None:
+    """Open its GET stream."""
+    exchange = Exchange(Line(), "GET", "/mcp", Headers({}), b"", True, False)  # type: ignore[arg-type]
+    owner.pushes.attach(exchange, None)
 
 
 def call(owner: HttpSession, size: int, away: bool = False) -> str:

@@ -59,7 +59,7 @@ class HttpSession:
     """One older client over streamable HTTP (a `Keeper` of its streams)."""
 
     __slots__ = (
-        *("_ended", "_finished", "_streams_made", "client", "fresh", "journal", "life", "lost", "moved"),
+        *("_ended", "_finished", "_streams_made", "calls", "client", "fresh", "journal", "life", "lost", "moved"),
         *("pushes", "questions", "running", "seen", "session", "shelf", "streams", "taken_up", "visitor", "weight"),
     )
 
@@ -90,7 +90,9 @@ class HttpSession:
         self.seen = self.moved = asyncio.get_running_loop().time()
         """When it was last used, and when its place among all was last seen to."""
         self.fresh = True
-        """The client has not said a word since `initialize`."""
+        """The client has sent nothing since `initialize`."""
+        self.calls = 0
+        """Calls of tools, prompts, and resources since the session began."""
         self._streams_made = 0
         self._ended = False
 

@@ -1,10 +1,17 @@
-"""The sessions of older clients over streamable HTTP: found by id, bounded in number and in how long they say nothing.
+"""Sessions of older clients over streamable HTTP, found by id and limited in number and idle time.
 
-Where there are too many, one goes: never one that is busy; one that was never used before one that was, the one that
-has been silent longest, and of whoever asks for another, or holds most, before anybody else's.
+At the limit, a new session evicts another one, in this order:
 
-They live in this process. Where there are replicas, each session is one of theirs at a time, and another one takes it
-up when that is gone (`neighbours`).
+1. a session whose client has not completed the handshake within its grace period
+2. an idle session without a stream, then an idle session with one
+3. of a client that has very many handshakes in progress: the oldest of them
+4. a session that was used a moment ago
+
+Within a step, sessions of the client that holds most come first if it holds more than its share, and the session that was
+unused for longest comes first. A session with a running call is never evicted.
+
+Sessions live in this process. With several replicas, each session belongs to one of them at a time, and another replica
+takes over the sessions of a replica that has ended (`neighbours`).
 """
 
 import asyncio
@@ -17,38 +24,61 @@ from mcpx.front.visitor import Visitor
 from mcpx.wire.address import place_of
 
 MOST = 10_000
+"""Maximum number of sessions, unless `server.limits.sessions` has another one (SEC-6)."""
 IDLE = 1800.0
-"""SEC-6: so many sessions unless `server.limits.sessions` says otherwise, and so long without a word."""
+"""Seconds after which an unused session ends (SEC-6)."""
+FEW_CALLS = 3
+SHORT_IDLE = 300.0
+"""The same for a session without a stream and with at most `FEW_CALLS` calls: most of these clients do not come back."""
 UNUSED = 60.0
-"""Seconds until the word after `initialize`; clients say it at once."""
+"""Seconds after which a session ends whose client sent nothing after `initialize`."""
+GRACE = 10.0
+"""Seconds in which a new session is not evicted for another client's, and after which a used session counts as idle."""
 MOST_WEIGHT = 64 << 20
 """What all clients together may have said of themselves, in bytes."""
 SHARE = 10
 """Who holds more than one in so many pays before others do."""
 LOOKS = 256
-"""Busy sessions looked at for one that may go: what one `initialize` costs does not depend on how many there are."""
+"""Sessions inspected in one queue to find one to evict. It bounds the cost of one `initialize`."""
 SETTLED = 1.0
-"""Seconds in which the order of use need not be told more exactly."""
+"""Seconds in which repeated use does not move a session to the end of its queue."""
 
 Queue = OrderedDict[HttpSession, None]
 """Sessions in the order in which they were last used."""
 
 
-class Client:
-    """Who sessions belong to: a principal at an address."""
+class Queues:
+    """Sessions of one client, or of all clients, by state. Each session is in one of the queues."""
 
-    __slots__ = ("fresh", "key", "running", "used")
+    __slots__ = ("fresh", "listening", "used")
+
+    def __init__(self) -> None:
+        self.fresh: Queue = OrderedDict()
+        """The handshake is not completed."""
+        self.used: Queue = OrderedDict()
+        self.listening: Queue = OrderedDict()
+        """Sessions that had an open stream when `_idle` last looked for a session to evict."""
+
+    def __len__(self) -> int:
+        return len(self.fresh) + len(self.used) + len(self.listening)
+
+    def remove(self, owner: HttpSession) -> None:
+        for queue in (self.fresh, self.used, self.listening):
+            queue.pop(owner, None)
+
+
+class Client:
+    """The owner of sessions: a principal at an address."""
+
+    __slots__ = ("key", "queues", "running", "weight")
 
     def __init__(self, key: tuple[str, str]) -> None:
         self.key = key
-        self.fresh: Queue = OrderedDict()
-        self.used: Queue = OrderedDict()
+        self.queues = Queues()
         self.running = 0
         """Calls in flight, of all of its sessions."""
-
-    @property
-    def holds(self) -> int:
-        return len(self.fresh) + len(self.used)
+        self.weight = 0
+        """The sum of its sessions' weights."""
 
 
 class Sessions:
@@ -64,9 +94,10 @@ class Sessions:
         self._mint = mint
         self._most = most
         self._beside = beside
+        self.evicted = 0
+        """Sessions that ended because another one needed their place."""
         self._open: dict[str, HttpSession] = {}
-        self._fresh: Queue = OrderedDict()
-        self._used: Queue = OrderedDict()
+        self._queues = Queues()
         self._clients: dict[tuple[str, str], Client] = {}
         self._large: set[Client] = set()
         """Those that hold more than their share: never more than `SHARE`."""
@@ -99,11 +130,13 @@ class Sessions:
         self._open[owner.session.id] = owner
         self._clients[client.key] = client
         self._weight += weight
-        if id is None:
-            client.fresh[owner] = self._fresh[owner] = None
-        else:  # its client has said a word elsewhere, and may have left before it was heard here
-            owner.fresh = False
-            client.used[owner] = self._used[owner] = None
+        client.weight += weight
+        owner.fresh = id is None
+        if id is not None:  # The client has completed its handshake elsewhere; how often it called is not known.
+            owner.calls = FEW_CALLS + 1
+        for queues in (client.queues, self._queues):
+            queue = queues.fresh if owner.fresh else queues.used
+            queue[owner] = None
         self._measure(client)
         return owner
 
@@ -119,13 +152,21 @@ class Sessions:
     def most(self) -> int:
         return self._most() or MOST
 
+    @property
+    def room(self) -> int:
+        """The number of sessions that can begin without an eviction."""
+        return max(0, self.most - len(self._open) - self._beside())
+
     def _has_room(self, client: Client, weight: int) -> bool:
-        """For one more; another one goes for it if need be."""
+        """Whether one more session fits. Evicts others if necessary."""
         for _ in range(LOOKS):
-            if len(self._open) + self._beside() < self.most and self._weight + weight <= MOST_WEIGHT:
+            if self.room and self._weight + weight <= MOST_WEIGHT:
                 return True
-            if not self._make_room(client):
-                break
+            evicted = self._find_evictable(client)
+            if evicted is None:
+                return False
+            self.evicted += 1
+            self.end(evicted)
         return False
 
     def find(self, id: str, visitor: Visitor) -> HttpSession | None:
@@ -136,28 +177,27 @@ class Sessions:
         if owner.visitor.badge is not visitor.badge:
             owner.visitor = visitor  # they showed another token since: the session is as good as that
         owner.seen = now = self._loop.time()
-        if owner.fresh:
-            owner.fresh = False
-            del self._fresh[owner], owner.client.fresh[owner]
-            self._used[owner] = owner.client.used[owner] = None
-        elif now - owner.moved > SETTLED:
-            self._move(owner, now)
+        if owner.fresh or now - owner.moved > SETTLED:
+            self._mark_used(owner, now)
         return owner
 
-    def _move(self, owner: HttpSession, now: float) -> None:
+    def _mark_used(self, owner: HttpSession, now: float) -> None:
+        owner.fresh = False
         owner.seen = owner.moved = now
-        self._used.move_to_end(owner)
-        owner.client.used.move_to_end(owner)
+        for queues in (self._queues, owner.client.queues):
+            queues.remove(owner)
+            queues.used[owner] = None
 
     def end(self, owner: HttpSession) -> None:
         if self._open.pop(owner.session.id, None) is None:
             return
         client = owner.client
-        for queue in (self._fresh, self._used, client.fresh, client.used):
-            queue.pop(owner, None)
+        self._queues.remove(owner)
+        client.queues.remove(owner)
         self._weight -= owner.weight
+        client.weight -= owner.weight
         self._measure(client)
-        if not client.holds:
+        if not client.queues:
             self._clients.pop(client.key, None)
         owner.end()
         self._on_end(owner)
@@ -166,38 +206,75 @@ class Sessions:
         now = self._loop.time()
         if owner.busy:
             owner.seen = now
-        elif now - owner.seen > (min(UNUSED, IDLE) if owner.fresh else IDLE):
+        elif now - owner.seen > _idle_limit(owner):
             self.end(owner)
 
     def _measure(self, client: Client) -> None:
-        if client.holds > self.most // SHARE:
+        if len(client.queues) > self.most // SHARE or self._is_heavy(client):
             self._large.add(client)
         else:
             self._large.discard(client)
 
-    def _make_room(self, client: Client) -> bool:
-        """End the session that is missed least; whether there was one."""
-        largest = max(self._large, key=lambda large: large.holds, default=client)
-        large = client in self._large
-        for queue in (
-            client.fresh,
-            *([client.used] if large else ()),
-            self._fresh,
-            client.used,
-            largest.used,
-            self._used,
-        ):
-            if (idle := self._idle(queue)) is not None:
-                self.end(idle)
-                return True
-        return False
+    @staticmethod
+    def _is_heavy(client: Client) -> bool:
+        return client.weight > MOST_WEIGHT // SHARE
 
-    def _idle(self, queue: Queue) -> HttpSession | None:
-        """The one that was not used for longest; those that are busy are in use."""
+    # Eviction ------------------------------------------------------------------------------------------------
+
+    def _find_evictable(self, newcomer: Client) -> HttpSession | None:
+        """The session to evict for a new one of this client, in the order that the module docstring lists."""
         now = self._loop.time()
-        for _ in range(min(LOOKS, len(queue))):
-            owner = next(iter(queue))
-            if not owner.busy:
-                return owner
-            self._move(owner, now)
+        everyone = self._queues
+        oldest = next(iter(everyone.fresh), None)
+        if oldest is not None and now - oldest.seen > GRACE:
+            return oldest
+        largest = max(self._large, key=lambda client: len(client.queues), default=None)
+        first = everyone if largest is None else largest.queues
+        for queues in (first, everyone):
+            if (idle := self._oldest_used(queues, now, GRACE)) is not None:
+                return idle
+        for queues in (first, everyone):
+            if (idle := self._oldest_listening(queues, now)) is not None:
+                return idle
+        if newcomer in self._large:
+            first = newcomer.queues
+        if len(first.fresh) > self.most // SHARE or (first.fresh and self._is_heavy(newcomer)):
+            return next(iter(first.fresh))
+        for queues in (first, newcomer.queues, everyone):
+            if (used := self._oldest_used(queues, now, 0.0)) is not None:
+                return used
         return None
+
+    def _oldest_used(self, queues: Queues, now: float, idle: float) -> HttpSession | None:
+        """The session without a stream that was unused for longest, and at least for `idle` seconds."""
+        for _ in range(min(LOOKS, len(queues.used))):
+            owner = next(iter(queues.used))
+            if owner.running:
+                self._mark_used(owner, now)
+            elif now - owner.seen < idle:
+                return None
+            elif owner.pushes.attached:
+                self._mark_listening(owner)
+            else:
+                return owner
+        return None
+
+    def _oldest_listening(self, queues: Queues, now: float) -> HttpSession | None:
+        for _ in range(min(LOOKS, len(queues.listening))):
+            owner = next(iter(queues.listening))
+            if not owner.running:
+                return owner if now - owner.seen >= GRACE else None
+            self._mark_used(owner, now)
+        return None
+
+    def _mark_listening(self, owner: HttpSession) -> None:
+        for queues in (self._queues, owner.client.queues):
+            queues.remove(owner)
+            queues.listening[owner] = None
+
+
+def _idle_limit(owner: HttpSession) -> float:
+    """Seconds after which this session ends if it is not used."""
+    if owner.fresh:
+        return UNUSED
+    return SHORT_IDLE if owner.calls <= FEW_CALLS else IDLE

@@ -208,6 +208,8 @@ class Streamable:
         if len(owner.running) >= MOST_RUNNING or owner.client.running >= MOST_OF_ONE:
             self._turn_away(exchange, rid, "client.built_in", _too_many(owner))
             return
+        if method in era.NAME_PARAM:
+            owner.calls += 1
         owner.client.running += 1
         self._admission.running += 1
         stream = owner.stream(exchange, rid)

@@ -486,3 +486,4 @@ class PushStream:
         """Nobody can come for it any more."""
         self.close()
         self._log.close()
+        self._noted = _unnoted  # A method of the session, which would otherwise be part of a reference cycle.
