@@ -201,7 +201,7 @@ async def run(
         state=options.state,
         env=options.env,
         redactor=gateway.redactor,
-        counts=(lambda: fronts[0].counts() if fronts else {}) if options.transport == "http" else None,
+        counts=(lambda: fronts[0].counts() if fronts else None) if options.transport == "http" else None,
     )
     telemetry.take_up(options.config)
     upkeep = Upkeep(options, gateway, tasks, telemetry, dispatcher, environ)

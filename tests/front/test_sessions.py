@@ -114,7 +114,7 @@ def test_a_handshake_in_progress_is_not_evicted_within_its_grace_period(monkeypa
         clock = LoopClock(monkeypatch)
         hall = Hall()
         idle = [hall.use(hall.begin()) for _ in range(100)]
-        await clock.advance(sessions.GRACE + 1)
+        await clock.advance(sessions.IDLE_AFTER + 1)
         shaking_hands = [hall.begin() for _ in range(50)]
         assert hall.ended == idle[:50] and hall.sessions.evicted == 50
         assert all(map(hall.is_open, map(hall.use, shaking_hands)))
@@ -139,7 +139,7 @@ def test_sessions_without_a_stream_are_evicted_first_and_the_oldest_of_them(monk
         calling.running["1"] = asyncio.ensure_future(never_return())
         await clock.advance(5)
         hall.use(new)
-        await clock.advance(sessions.GRACE + 1)
+        await clock.advance(sessions.IDLE_AFTER + 1)
         for _ in range(3):
             hall.use(hall.begin())
         assert hall.ended == [old, new, listening]

@@ -332,7 +332,7 @@ def test_a_session_nobody_uses_ends_and_one_in_use_does_not(monkeypatch: pytest.
             await until(lambda: toy.lines and toy.lines[0].calls())
             at.streamable.tend()
             assert at.sessions == 3
-            monkeypatch.setattr(sessions, "IDLE", 0.05)
+            monkeypatch.setattr(sessions, "UNUSED", 0.05)
             await asyncio.sleep(0.1)  # time itself is what is tested
             at.streamable.tend()
             assert at.sessions == 2

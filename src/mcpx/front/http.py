@@ -24,7 +24,7 @@ from mcpx.front.streamable import CLOSED, Streamable
 from mcpx.front.streams import EVENT_STREAM, PING
 from mcpx.front.visitor import ANONYMOUS, Visitor
 from mcpx.model.call import Caller
-from mcpx.model.events import DoorRefused
+from mcpx.model.events import ClientCounts, DoorRefused
 from mcpx.wire import codec, descriptors, websocket
 from mcpx.wire.http_server import Exchange, HttpServer, Limits
 from mcpx.wire.sse import sse_frame
@@ -174,7 +174,7 @@ class HttpFront:
             await asyncio.sleep(PING_EVERY)
             self._streamable.tend()
             if (replicas := self._dispatcher.gateway.replicas) is not None:
-                replicas.members.count(self._streamable.session_count)
+                replicas.members.count(len(self._streamable.sessions))
             for stream in self._legacy.values():
                 stream.exchange.write(PING)
 
@@ -372,10 +372,10 @@ class HttpFront:
             return 404
         return 503 if self._waits else 200
 
-    def counts(self) -> Mapping[str, int]:
-        """Sessions of clients that have one, by transport."""
-        sessions = {"http": self._streamable.session_count, "sse": len(self._legacy), "websocket": len(self._sockets)}
-        return {**sessions, "connections": self._server.connection_count}
+    def counts(self) -> ClientCounts:
+        sessions = self._streamable.sessions
+        by_transport = {"http": len(sessions), "sse": len(self._legacy), "websocket": len(self._sockets)}
+        return ClientCounts(by_transport, self._server.connection_count, sessions.room, sessions.evicted)
 
     # HTTP+SSE of 2024-11-05 ------------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ At the limit, a new session evicts another one, in this order:
 3. of a client that has very many handshakes in progress: the oldest of them
 4. a session that was used a moment ago
 
-Within a step, sessions of the client that holds most come first if it holds more than its share, and the session that was
-unused for longest comes first. A session with a running call is never evicted.
+Within a step, sessions of the client that holds most come first if it holds more than its share. Then the session that
+was unused for longest comes first. A session with a running call is never evicted.
 
 Sessions live in this process. With several replicas, each session belongs to one of them at a time, and another replica
 takes over the sessions of a replica that has ended (`neighbours`).
@@ -29,11 +29,13 @@ IDLE = 1800.0
 """Seconds after which an unused session ends (SEC-6)."""
 FEW_CALLS = 3
 SHORT_IDLE = 300.0
-"""The same for a session without a stream and with at most `FEW_CALLS` calls: most of these clients do not come back."""
+"""The same for a session without a stream and with at most `FEW_CALLS` calls. Most of these clients do not return."""
 UNUSED = 60.0
 """Seconds after which a session ends whose client sent nothing after `initialize`."""
 GRACE = 10.0
-"""Seconds in which a new session is not evicted for another client's, and after which a used session counts as idle."""
+"""Seconds that a client has for its handshake before its new session may be evicted."""
+IDLE_AFTER = 10.0
+"""Seconds without use after which a session counts as idle, and is evicted before handshakes in progress."""
 MOST_WEIGHT = 64 << 20
 """What all clients together may have said of themselves, in bytes."""
 SHARE = 10
@@ -231,7 +233,7 @@ class Sessions:
         largest = max(self._large, key=lambda client: len(client.queues), default=None)
         first = everyone if largest is None else largest.queues
         for queues in (first, everyone):
-            if (idle := self._oldest_used(queues, now, GRACE)) is not None:
+            if (idle := self._oldest_used(queues, now, IDLE_AFTER)) is not None:
                 return idle
         for queues in (first, everyone):
             if (idle := self._oldest_listening(queues, now)) is not None:
@@ -263,7 +265,7 @@ class Sessions:
         for _ in range(min(LOOKS, len(queues.listening))):
             owner = next(iter(queues.listening))
             if not owner.running:
-                return owner if now - owner.seen >= GRACE else None
+                return owner if now - owner.seen >= IDLE_AFTER else None
             self._mark_used(owner, now)
         return None
 

@@ -7,6 +7,7 @@ modern era's: no session, a closed connection is the cancellation, an error trav
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from functools import lru_cache, partial
@@ -50,6 +51,8 @@ KEPT_FOR = 60.0
 """Seconds finished event streams wait for a client that lost its connection."""
 READ_FOR = 15.0
 """Seconds they are kept when their answer was written to a connection: its client may have lost that just then."""
+EVICTION_LOG_SECONDS = 60.0
+"""Least time between two log messages about evicted sessions."""
 MOST_RUNNING = 1_000
 MOST_OF_ONE = 4_000
 """Calls in flight of one session, and of all sessions of one principal at one address."""
@@ -70,6 +73,8 @@ class Streamable:
         self.neighbours: Neighbours | None = None
         """Other replicas; None: there are none, and every session is here."""
         self._rounds = 0
+        self._evictions_logged = 0
+        self._evictions_logged_at = -math.inf  # Monotonic time.
         self._open: dict[PostStream, asyncio.Task[None]] = {}
         self._ending = asyncio.Event()
         self._upkeep = Turns()
@@ -84,10 +89,6 @@ class Streamable:
             return True
         self._turn_away(exchange, None, "gateway.sessions", too_many_sessions())
         return False
-
-    @property
-    def session_count(self) -> int:
-        return len(self.sessions)
 
     def _mint(self) -> str | None:
         return None if self.neighbours is None else self.neighbours.mint()
@@ -234,6 +235,7 @@ class Streamable:
             reply = jsonrpc.broken(message["id"], which)
         owner.running.pop(rid, None)  # with the answer the id is free
         stream.finish(reply, failed)
+        failed = None  # Its traceback has this frame, which would keep the session in a reference cycle.
 
     def _served(self, owner: HttpSession, stream: PostStream, rid: str | int, task: asyncio.Task[None]) -> None:
         """Whatever became of a request; it may have been cancelled before it began."""
@@ -395,6 +397,7 @@ class Streamable:
             log.exception("answering %s failed (request %s)", message["method"], which, extra=answering())
             reply = jsonrpc.broken(message["id"], which)
         stream.finish(reply, failed)
+        failed = None  # Its traceback has this frame: that is a reference cycle.
 
     async def _listen(self, stream: PostStream, message: Json, caller: Caller) -> Json:
         def push(method: str, params: Json) -> None:
@@ -430,8 +433,23 @@ class Streamable:
 
     def tend(self) -> None:
         """Signs of life on silent streams; an end for sessions nobody uses."""
+        self._log_evictions()
         if not self._upkeep:  # else the last round is still on its way
             self._upkeep.do(self._tend())
+
+    def _log_evictions(self) -> None:
+        evictions = self.sessions.evicted - self._evictions_logged
+        now = time.monotonic()
+        if not evictions or now - self._evictions_logged_at < EVICTION_LOG_SECONDS:
+            return
+        self._evictions_logged = self.sessions.evicted
+        self._evictions_logged_at = now
+        log.warning(
+            "sessions: closed %d to make room for new ones, because the limit of %d is reached; raise "
+            "server.limits.sessions, or add a replica",
+            evictions,
+            self.sessions.most,
+        )
 
     def _tend(self) -> Iterator[None]:
         for stream in list(self._open):

@@ -16,6 +16,19 @@ Viewer = tuple[str | None, str]
 
 
 @dataclass(frozen=True, slots=True)
+class ClientCounts:
+    """Clients of a gateway at one moment, for metrics."""
+
+    sessions: Mapping[str, int]
+    """Sessions by transport."""
+    connections: int
+    session_room: int
+    """Sessions that can begin without an eviction."""
+    sessions_evicted: int
+    """Sessions that ended since the start because another one needed their place."""
+
+
+@dataclass(frozen=True, slots=True)
 class OffersChanged:
     """The lists of these kinds are not what they were."""
 

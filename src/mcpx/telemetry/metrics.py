@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from mcpx import __version__
 from mcpx.core.gateway import Gateway
 from mcpx.core.relay import OURS
-from mcpx.model.events import CallFinished, ConfigApplied, DoorRefused, ToolsListed
+from mcpx.model.events import CallFinished, ClientCounts, ConfigApplied, DoorRefused, ToolsListed
 from mcpx.policy.sight import Sight
 from mcpx.telemetry import guarding, process, replication
 from mcpx.telemetry.calls import Calls
@@ -34,9 +34,9 @@ UP = ("connected", "degraded")
 
 class Metrics:
     def __init__(
-        self, gateway: Gateway, counts: Callable[[], Mapping[str, int]], rows_lost: Callable[[], int | None]
+        self, gateway: Gateway, counts: Callable[[], ClientCounts | None], rows_lost: Callable[[], int | None]
     ) -> None:
-        """`counts`: sessions by transport, and `connections`; `rows_lost`: of the audit trail, if there is one."""
+        """`counts`: None until the gateway serves; `rows_lost`: of the audit trail, if there is one."""
         self._rows_lost = rows_lost
         self._gateway = gateway
         self._counts = counts
@@ -190,15 +190,22 @@ class Metrics:
         text.family("mcpx_calls_in_flight", "gauge", "Calls that a server or command has not answered yet.", running)
 
     def _write_clients(self, text: Text) -> None:
-        counts = dict(self._counts())
-        connections = counts.pop("connections", None)
-        text.family(
-            "mcpx_sessions",
-            "gauge",
-            "Sessions of clients, by transport; modern clients have none.",
-            [(labelled(transport=transport), count) for transport, count in counts.items()],
-        )
-        text.one("mcpx_client_connections", "gauge", "Open connections of clients.", connections)
+        counts = self._counts()
+        if counts is not None:
+            text.family(
+                "mcpx_sessions",
+                "gauge",
+                "Sessions of clients, by transport; modern clients have none.",
+                [(labelled(transport=transport), count) for transport, count in counts.sessions.items()],
+            )
+            text.one("mcpx_sessions_room", "gauge", "Sessions that can begin without an eviction.", counts.session_room)
+            text.one(
+                "mcpx_sessions_evicted_total",
+                "counter",
+                "Sessions that ended because another one needed their place.",
+                counts.sessions_evicted,
+            )
+            text.one("mcpx_client_connections", "gauge", "Open connections of clients.", counts.connections)
         text.family(
             "mcpx_refused_requests_total",
             "counter",

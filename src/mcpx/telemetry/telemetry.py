@@ -5,7 +5,7 @@ timed. Over stdio nothing is counted, for nobody could ask.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from mcpx.config import Config
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Caller, Json
+from mcpx.model.events import ClientCounts
 
 if TYPE_CHECKING:
     from mcpx.telemetry.activity import Activity
@@ -31,11 +32,10 @@ class Telemetry:
         *,
         state: Path | None,
         env: str | None = None,
-        counts: Callable[[], Mapping[str, int]] | None = None,
+        counts: Callable[[], ClientCounts | None] | None = None,
         redactor: "Redacts | None" = None,
     ) -> None:
-        """`counts`: sessions by transport; None where nobody can ask for figures. `redactor` knows what
-        must not be written."""
+        """`counts`: None without an HTTP server. `redactor` knows what must not be written."""
         self._gateway = gateway
         self._state = state
         self._env = env
