@@ -11,7 +11,7 @@ from mcpx.front import audience as module
 from mcpx.front.audience import Audience, ListenStream, Session
 from mcpx.front.notices import Notice
 from mcpx.model.call import Json
-from mcpx.model.events import Bus, Event, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
+from mcpx.model.events import SEVERAL, Bus, Event, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.wire import era
 
 Heard = list[tuple[str, Json]]
@@ -151,6 +151,19 @@ def test_a_shared_servers_log_reaches_sessions_whose_level_admits_it(
     _, heard = session(audience, log_level=level)
     tell(audience, ServerSaid("srv", "notifications/message", {"level": message, "data": 1}, None))
     assert heard == ([("notifications/message", {"level": message, "data": 1, "_meta": MARK})] if hears else [])
+
+
+@pytest.mark.parametrize("level", [None, "debug"])
+def test_without_a_level_a_session_hears_only_logs_that_are_its_own(level: str | None) -> None:
+    """PRO-4: a message may come after its call, while another client calls."""
+    audience = Audience()
+    mine, heard = session(audience, log_level=level)
+    for owner in (None, mine.id):
+        for callers in (SEVERAL, "another", mine.id):
+            message = {"level": "error", "data": callers == mine.id}
+            tell(audience, ServerSaid("srv", "notifications/message", message, owner, callers))
+    expected = [True, True] if level is None else [False, False, True] * 2
+    assert [params["data"] for _, params in heard] == expected
 
 
 def test_what_a_private_link_says_is_its_sessions_alone() -> None:

@@ -48,7 +48,7 @@ class Hub:
     def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:
         pass
 
-    def said(self, server: str, method: str, params: Json, owner: object | None) -> None:
+    def said(self, server: str, method: str, params: Json, owner: object | None, callers: object = None) -> None:
         self.words.append((params.get("data", ""), owner))
 
     def state_changed(self, server: str) -> None:

@@ -45,7 +45,7 @@ class Hub:
     def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:
         self.updates.append((params, to))
 
-    def said(self, server: str, method: str, params: Json, owner: object | None) -> None:
+    def said(self, server: str, method: str, params: Json, owner: object | None, callers: object = None) -> None:
         self.words.append((method, params, owner))
 
     def state_changed(self, server: str) -> None:

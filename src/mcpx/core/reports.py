@@ -71,11 +71,11 @@ class Reports:
         if self.may_speak(server):
             self._bus.publish(ResourceUpdated(server, params, to))
 
-    def said(self, server: str, method: str, params: Json, owner: object | None) -> None:
+    def said(self, server: str, method: str, params: Json, owner: object | None, callers: object | None = None) -> None:
         if method == "notifications/message":
             log.info("[%s] %s: %s", server, Brief(params.get("level")), Brief(params.get("data")))
         if self.may_speak(server):
-            self._bus.publish(ServerSaid(server, method, params, owner))
+            self._bus.publish(ServerSaid(server, method, params, owner, callers))
 
     def state_changed(self, server: str) -> None:
         self._bus.publish(UpstreamChanged(server))

@@ -299,7 +299,11 @@ class Audience:
         if event.method != "notifications/message":
             return own
         level = session.caller.log_level
-        if own:
-            return level is None or era.admits(level, event.params.get("level"))
-        # Without a word from the client: what is worth an "info".
-        return event.owner is None and era.admits(level or "info", event.params.get("level"))
+        if not own and event.owner is not None:
+            return False
+        if level is not None:
+            return era.admits(level, event.params.get("level"))
+        # The client has set no level. It receives what can only be its own, and from servers without calls.
+        if event.callers is None:
+            return own or era.admits("info", event.params.get("level"))
+        return event.callers == session.id or session.caller.solo

@@ -54,6 +54,10 @@ class ResourceUpdated:
     """Who is subscribed where it was heard: sessions, and listenings of modern clients."""
 
 
+SEVERAL = object()
+"""More than one client."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerSaid:
     """A log message or any other notification that belongs to no call."""
@@ -63,6 +67,9 @@ class ServerSaid:
     params: Json
     owner: object | None
     """The one client it concerns; None concerns everybody."""
+    callers: object | None = None
+    """Whose calls may have caused it: one client, SEVERAL, or None if there were no calls. Of another client's calls, a
+    client hears only if it has set a log level."""
 
 
 @dataclass(frozen=True, slots=True)

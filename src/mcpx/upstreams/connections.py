@@ -238,7 +238,7 @@ class Connections:
             if shared and method == "notifications/message" and self._apart():
                 # It may be about any call that was made there: while one client has calls it is theirs, else the log's.
                 owner = next(iter(link.holders)) if len(link.holders) == 1 else NOBODY
-            self._hub.said(self.name, method, params, owner)
+            self._hub.said(self.name, method, params, owner, link.callers)
 
     def _lists_changed(self, link: Link, kinds: tuple[Kind, ...]) -> None:
         if link is self.links.main:

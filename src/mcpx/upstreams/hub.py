@@ -26,8 +26,8 @@ class Hub(Protocol):
         """`to`: who is subscribed where it was heard."""
         ...
 
-    def said(self, server: str, method: str, params: Json, owner: object | None) -> None:
-        """`owner`: the one client it concerns; None concerns everybody."""
+    def said(self, server: str, method: str, params: Json, owner: object | None, callers: object | None = None) -> None:
+        """`owner`: the one client it concerns; None concerns everybody. `callers`: see `ServerSaid`."""
         ...
 
     def state_changed(self, server: str) -> None: ...

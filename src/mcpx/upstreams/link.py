@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mcpx.config import Server
 from mcpx.model.call import Caller, Json, Voice, as_object
 from mcpx.model.errors import INVALID_PARAMS, OVERLOADED, RpcError, Unasked
+from mcpx.model.events import SEVERAL
 from mcpx.model.offer import Kind as OfferKind
 from mcpx.model.requests import SPAN
 from mcpx.transports.dial import Dial
@@ -93,6 +94,8 @@ class Link:
         self.users: set[object] = set()
         """Clients that had calls on it and are not known to be gone."""
         self.last_client: object | None = None
+        self.callers: object | None = None
+        """The only client that ever had calls on it; SEVERAL; or None."""
         self._passer_by = float("-inf")
         """When a client that leaves no trace (modern, over HTTP) last had a call on it."""
         self.alive = False
@@ -162,6 +165,7 @@ class Link:
         self.leases[lease] = None
         client = lease.client
         self.holders[client] = self.holders.get(client, 0) + 1
+        self.callers = client if self.callers in (None, client) else SEVERAL
         if isinstance(client, str):
             self.users.add(client)
         self.calls += 1
