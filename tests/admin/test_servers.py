@@ -51,7 +51,7 @@ def test_a_server_is_told_as_it_is_written_and_as_it_is_without_its_secrets(
     assert list(rows)[:2] == ["first", "second"]
     row = rows["first"]
     assert row["status"] == "connected" and row["tools_count"] > 0 and row["transport"] == "stdio"
-    assert row["connection"]["env"] == {"API_TOKEN": MASK, "PLAIN": "seen", "OTHER": "${HOME}"}
+    assert row["connection"]["env"] == {"API_TOKEN": MASK, "PLAIN": MASK, "OTHER": "${HOME}"}
     assert row["source"]["file"] == str(gateway.file) and row["source"]["line"] > 1
     assert SECRET not in listed.text
     detail = api.server("first")

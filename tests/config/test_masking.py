@@ -129,7 +129,7 @@ def test_a_renamed_variable_keeps_its_secret_while_its_name_keeps_it_hidden() ->
     old = {"env": {"OLD_TOKEN": "env-1", "LOG": "info"}}
     assert unmask({"env": {"NEW_TOKEN": MASK, "LOG": "info"}}, old) == {"env": {"NEW_TOKEN": "env-1", "LOG": "info"}}
     with pytest.raises(Unknown):
-        unmask({"env": {"PLAIN": MASK, "LOG": "info"}}, old)
+        unmask({"env": {"LOG_FORMAT": MASK, "LOG": "info"}}, old)
 
 
 @pytest.mark.parametrize(

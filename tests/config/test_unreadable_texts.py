@@ -16,7 +16,7 @@ from mcpx.config.written import mask_text
         (f"{'a' * 150}_token=abc-1", f"{'a' * 150}_token={MASK}"),
         ("db://u:pw-1@h and db://tok-1@h", f"db://u:{MASK}@h and db://{MASK}@h"),
         ("TOKEN: ${T}", "TOKEN: ${T}"),
-        ("Authorization: Bearer abc-1", f"Authorization: {MASK}"),
+        ("Authorization: Bearer abc-1", f"Authorization: Bearer {MASK}"),
     ],
 )
 def test_secrets_beside_their_names_are_masked(text: str, shown: str) -> None:

@@ -65,7 +65,7 @@ def _memory() -> float | None:
 
 
 async def diagnostics(desk: Desk, people: People) -> Json:
-    """Nothing that was said in calls, and no secrets."""
+    """A report of the state, without the content of calls, secrets, values of environments, and arguments."""
     gateway = desk.gateway
     settings = gateway.generation.config.global_
     told: dict[str, Any] = {
@@ -95,9 +95,12 @@ async def diagnostics(desk: Desk, people: People) -> Json:
 
 
 async def _files(desk: Desk) -> list[Json]:
-    """The configuration as it is written; secrets are masked."""
+    """The configuration without comments, values of environments, and arguments; other secrets are masked."""
     written = await desk.store.look()
-    return [{"path": str(document.path), "text": document.text} for document in written.documents]
+    return [
+        {"path": str(document.path), "format": document.format, "content": "(unreadable)" if tree is None else tree}
+        for document, tree in written.outlines()
+    ]
 
 
 def _version(name: str) -> str | None:

@@ -6,31 +6,69 @@ neither is named nor looks like one is shown. Comments are lines of their own; w
 looked at.
 """
 
+import json
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from mcpx.config.masking import MASK
-from mcpx.model.redaction import FORMS, is_secret_name
+from mcpx.model.redaction import is_secret_name
+from mcpx.model.secret_rules import find_secrets
+from mcpx.model.secret_shapes import Span, find_shapes
 
 _PAIR = re.compile(
-    r"""(["']?)(?<![\w.-])([\w.-]++)\1(\s*+[:=]\s*)"""
+    r"""(["']?)(?<![\w.-])([\w.-]++)\1([ \t]*+[:=][ \t]*)"""
     r"""("[^"\n]*"|'[^'\n]*'|(?:(?i:bearer|basic|token)[ \t]+)?[^\s,{}\[\]#"']+)"""
 )
-_ADDRESS = re.compile(r"(://(?:[^\s/@:\"']*+:)?)[^\s/@\"']++@")
-_LOOKS = re.compile(rf"\b(?:{FORMS})")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*_[A-Z0-9_]+")
+"""A name that only variables of an environment have."""
+_OPTION = re.compile(
+    r"""(?<![\w-])(--?[A-Za-z][\w-]*)["']?(?:[ \t]*,\s*|[ \t]*\n[ \t]*-[ \t]+|[ \t]+)"""
+    r"""("[^"\n]*"|'[^'\n]*'|[^\s"',\[\]]+)"""
+)
+_SCHEME = re.compile(r"(?i)(?:bearer|basic|token)[ \t]+")
 _COMMENT = re.compile(r"(?m)^[ \t]*(?:#|//).*$")
 
 
 def blotted(text: str) -> str:
-    """Without what stands beside a secret's name, and what looks like one."""
+    """The text with a mask in the place of each value of a secret name, and of each text in the shape of a secret."""
+    parts: list[str] = []
+    at = 0
+    for start, end in sorted(_found(text)):
+        if start >= at:
+            parts += [text[at:start], MASK]
+        at = max(at, end)
+    return "".join([*parts, text[at:]])
 
-    def pair(found: re.Match[str]) -> str:
-        value = found[4].strip("\"'")
-        if not is_secret_name(found[2]) or value.startswith(("${", "$")):
-            return found[0]
-        return f"{found[1]}{found[2]}{found[1]}{found[3]}{found[4].replace(value, MASK)}" if value else found[0]
 
-    return _LOOKS.sub(MASK, _ADDRESS.sub(rf"\1{MASK}@", _PAIR.sub(pair, text)))
+def _found(text: str) -> Iterator[Span]:
+    yield from find_shapes(text)
+    for pair in _PAIR.finditer(text):
+        start, end = _unquoted(pair, 4)
+        value = text[start:end]
+        if _VARIABLE.fullmatch(pair[2]):
+            yield from ((start + each.start, start + each.end) for each in find_secrets(value, ("env", pair[2])))
+        elif is_secret_name(pair[2]) and value and not value.startswith("$"):
+            scheme = _SCHEME.match(value)
+            yield start + (scheme.end() if scheme else 0), end
+    for option in _OPTION.finditer(text):
+        start, end = _unquoted(option, 2)
+        words = [option[1], text[start:end]]
+        yield from ((start + each.start, start + each.end) for each in find_secrets(words[1], ("args", 1), words))
+
+
+def _unquoted(found: re.Match[str], group: int) -> Span:
+    start, end = found.span(group)
+    return (start + 1, end - 1) if found[group][:1] in ("'", '"') else (start, end)
+
+
+def without_texts(text: str, secrets: Iterable[str]) -> str:
+    """The text with a mask in the place of each of these secrets, also where they are written with escapes."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) > 2:
+            for spelling in (secret, json.dumps(secret)[1:-1]):
+                text = text.replace(spelling, MASK)
+    return text
 
 
 def comments_masked(text: str) -> str:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from mcpx.config.entries import RESERVED
-from mcpx.config.environment import is_encrypted
 from mcpx.config.problems import Findings, nearest
 from mcpx.config.rule_checks import PADDED, check_rules, is_padded
 from mcpx.config.tree import KeyPath, Tree, Unresolved, as_bool, as_list, as_map, maps_in, shorten, spell
 from mcpx.model.origin import Origin
+from mcpx.model.secret_rules import replace_secrets
 from mcpx.wire.address import BadAddress, parse, proxy_for
 from mcpx.wire.fields import FRAMING, OURS, headers_mistakes
 
@@ -30,7 +30,6 @@ _SCHEMES = {"http": ("http", "https"), "sse": ("http", "https"), "websocket": ("
 _HOST_NAME = r"(?i)(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[?[0-9a-f:.]*:[0-9a-f:.]*\]?"
 _SHOWABLE = re.compile(r"(?! )[^\x00-\x1f\x7f\ud800-\udfff]+(?<! )")
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
-_SECRET_NAME = r"(?i)(?:token|secret|passw(?:or)?d|passphrase|api[-_]?key|authorization|credential|cookie)s?\Z"
 
 
 def check(tree: Tree, findings: Findings, environ: Mapping[str, str]) -> list[str]:
@@ -343,25 +342,23 @@ def secret_warnings(tree: Tree, path: Path) -> list[str]:
         mode = stat.S_IMODE(os.stat(path).st_mode)
     except OSError:  # gone since it was read
         return []
-    found = _literal_secret(tree, ()) if os.name == "posix" and mode & 0o077 else None
+    found = _literal_secret(tree) if os.name == "posix" and mode & 0o077 else None
     if found is None:
         return []
     advice = "chmod 600 it, or keep the secret in ${VAR}, ${file:path}, ${keyring:name} or as 'enc:'"
     return [f"{path.name} holds a secret ({spell(found)}) and others may read it (mode {mode:04o}): {advice}"]
 
 
-def _literal_secret(value: Any, path: KeyPath) -> KeyPath | None:
-    children = list((as_map(value) or {}).items()) or list(enumerate(as_list(value) or ()))
-    found = (_literal_secret(item, (*path, key)) for key, item in children)
-    if first := next(filter(None, found), None):
-        return first
-    text = _text(value) or ""
-    literal = text and not text.isdigit() and "${" not in text and not text.startswith("{") and not is_encrypted(text)
-    named = [step for step in path if isinstance(step, str)]
-    if named == ["profiles", "tokens"]:
-        return None  # their names
-    secret = named and (re.search(_SECRET_NAME, named[-1]) or named[-2:] == ["api_key", "value"])
-    return path if literal and secret else None
+def _literal_secret(tree: Tree) -> KeyPath | None:
+    places: list[KeyPath] = []
+
+    def note(secret: str, path: KeyPath, presumed: bool) -> str:
+        if not presumed:
+            places.append(path)
+        return secret
+
+    replace_secrets(tree, (), note)
+    return places[0] if places else None
 
 
 def _is_private(host: str) -> bool:

@@ -38,7 +38,7 @@ def export(written: Written, form: Form) -> Exported:
     for section in sections:
         if section in tree:
             tree[section] = [written.native(section, index) for index, _ in written.names(section)]
-    tree, found = without_secrets(tree)
+    tree, found = without_secrets(tree, presumed=True)
     tree = plain_defaults(tree)
     variables = {name: secret.place for name, secret in found.items()}
     if form == "json":

@@ -20,10 +20,10 @@ from mcpx.config.merge import join, lay
 from mcpx.config.nodes import MAX_NODES
 from mcpx.config.problems import Findings, GaveUpError, Refused, explain, tell
 from mcpx.config.schema import Config, Dialect
-from mcpx.config.secrets import secrets_in
 from mcpx.config.source import MAX_BYTES, Source
 from mcpx.config.tree import Tree, children
 from mcpx.config.validate import build
+from mcpx.model.secret_rules import learnable_secrets
 from mcpx.transports import Stdio
 
 Written = tuple[Source, Tree]
@@ -144,7 +144,7 @@ def _load(
         from mcpx.config.guard_checks import odd  # only a file that guards something pays for it
 
         warnings += odd(config)
-    config = replace(config, secrets=frozenset((*secrets_in(config), *environment.secrets)))
+    config = replace(config, secrets=frozenset((*learnable_secrets(whole.tree), *environment.secrets)))
     config = replace(config, variables=frozenset((*environment.looked_up, *_inherited(config))))
     return replace(config, warnings=(*warnings, *environment.warnings, *config.warnings))
 

@@ -7,29 +7,17 @@ nothing, or whose secret would be shown where it stands now, is a mistake with i
 file. Not done here: secrets in comments (`blotting`).
 """
 
-import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import Any
 
 from mcpx.config.align import matches
-from mcpx.config.environment import is_encrypted
-from mcpx.config.secrets import PLAIN_HEADERS
 from mcpx.config.tree import KeyPath, as_list, as_map
-from mcpx.model.redaction import FORMS, is_secret_name, is_worth_hiding
+from mcpx.model.secret_rules import VARIABLES, find_secrets, replace_secrets
+from mcpx.model.secret_shapes import Span
 
 MASK = "••••••••"
+OMITTED = "(omitted)"
 
-_TABLES = frozenset({"env", "environment", "headers", "http_headers", "params", "body"})
-"""Keys below which names are the user's own."""
-_LINES = frozenset({"args", "command"})
-_FIELDS = frozenset({"token", "password", "client_secret", "admin_token"})
-_REFERENCE = re.compile(r"\$\{[^{}]*\}")
-_DEFAULT = re.compile(r"\$\{[^{}]*?:-([^{}]*)\}")
-_SCHEME = re.compile(r"(?i)(?:bearer|basic|token)[ \t]+")
-_IN_ADDRESS = re.compile(r"://(?:[^\s/@:?#]*:)?([^\s/@?#]+)@")
-_IN_QUERY = re.compile(r"[?&]([^=&?\s#]+)=([^&\s#]+)")
-_LOOKS = re.compile(rf"\b(?:{FORMS})")
-Span = tuple[int, int]
 Shown = Callable[[str, KeyPath], str]
 """What stands in the place of a secret, which stands at a path."""
 
@@ -47,9 +35,29 @@ def mask(value: Any, known: Collection[str] | None = None) -> Any:
     return replaced(value, shown)
 
 
-def replaced(value: Any, by: Shown) -> Any:
-    """The same with its secrets replaced."""
-    return _masked(value, (), by)
+def replaced(value: Any, by: Shown, *, presumed: bool = True) -> Any:
+    """A copy with its secrets replaced. `presumed`: also replace values that only their place marks as secret."""
+    return replace_secrets(
+        value, (), lambda secret, path, doubt: secret if doubt and not presumed else by(secret, path)
+    )
+
+
+def outlined(value: Any) -> Any:
+    """A copy for a report of a problem: without the values of environments and without arguments."""
+    if (table := as_map(value)) is not None:
+        return {key: _outlined_field(key, item) for key, item in table.items()}
+    items = as_list(value)
+    return value if items is None else [outlined(item) for item in items]
+
+
+def _outlined_field(key: str, value: Any) -> Any:
+    if key in VARIABLES and (table := as_map(value)) is not None:
+        return dict.fromkeys(table, OMITTED)
+    if key == "args":
+        return OMITTED
+    if key == "command" and (line := as_list(value)):
+        return [line[0], OMITTED]
+    return outlined(value)
 
 
 def secrets_written(value: Any) -> set[str]:
@@ -162,100 +170,11 @@ def _still_hidden(number: int | float, path: KeyPath) -> int | float:
 
 
 def _masked(value: Any, path: KeyPath, shown: Shown, among: list[Any] | None = None) -> Any:
-    if isinstance(value, str):
-        parts, at = list[str](), 0
-        for start, end in _spans(value, path, among):
-            parts += [value[at:start], shown(value[start:end], path)]
-            at = end
-        return "".join([*parts, value[at:]])
-    if (table := as_map(value)) is not None:
-        return {key: _masked(item, (*path, key), shown) for key, item in table.items()}
-    if (items := as_list(value)) is not None:
-        return [_masked(item, (*path, index), shown, items) for index, item in enumerate(items)]
-    if isinstance(value, int | float) and not isinstance(value, bool) and _named(path) and len(str(value)) > 3:
-        return shown(str(value), path)
-    return value
+    return replace_secrets(value, path, lambda secret, at, _: shown(secret, at), among)
 
 
 def _spans(text: str, path: KeyPath, among: list[Any] | None = None) -> list[Span]:
-    """What of a text must not be shown, in order, without overlaps."""
-    if len(text) > 100_000 or is_encrypted(text):
-        return []
-    references = [found.span() for found in _REFERENCE.finditer(text)]
-    found = [span for span in _found(text, path, among) if not _overlaps(span, references)]
-    if _named(path) or among is not None:
-        found += [each.span(1) for each in _DEFAULT.finditer(text) if is_worth_hiding(each[1]) and _named(path)]
-    spans: list[Span] = []
-    for span in sorted(found):
-        if span[0] < span[1] and (not spans or span[0] >= spans[-1][1]):
-            spans.append(span)
-    return spans
-
-
-def _found(text: str, path: KeyPath, among: list[Any] | None) -> Iterator[Span]:
-    if _named(path) or _in_header(text, path):
-        # A text made of references and a scheme holds nothing itself; `{city}` is an argument of a call.
-        scheme = _SCHEME.match(text)
-        begin = scheme.end() if scheme else 0
-        if "${" in text:
-            yield from (span for span in _between(text, begin) if is_worth_hiding(text[slice(*span)]))
-        elif not text.startswith("{"):
-            yield begin, len(text)
-            return
-    if among is not None:
-        yield from _in_line(text, path, among)
-    for address in _IN_ADDRESS.finditer(text):
-        yield address.span(1)
-    for pair in _IN_QUERY.finditer(text):
-        if is_secret_name(pair[1]) and not pair[2].startswith(("{", "$")):
-            yield pair.span(2)
-    for known in _LOOKS.finditer(text):
-        yield known.span()
-
-
-def _between(text: str, begin: int) -> Iterator[Span]:
-    """The stretches of a text that are no references."""
-    for reference in _REFERENCE.finditer(text):
-        yield begin, max(begin, reference.start())
-        begin = max(begin, reference.end())
-    yield begin, len(text)
-
-
-def _named(path: KeyPath) -> bool:
-    """Whether its place says that it is a secret."""
-    steps = [step for step in path if isinstance(step, str)]
-    if not steps or isinstance(path[-1], int):
-        return False
-    last, above = steps[-1], steps[:-1]
-    if last in _FIELDS or (last == "value" and "api_key" in above):
-        return True
-    if "custom_header" in above:
-        return last.lower() not in PLAIN_HEADERS
-    return any(step in _TABLES for step in above) and is_secret_name(last)
-
-
-def _in_header(text: str, path: KeyPath) -> bool:
-    """A header may have any name; what is only a word or a number there is no secret."""
-    if len(path) < 2 or path[-2] not in ("headers", "http_headers") or str(path[-1]).lower() in PLAIN_HEADERS:
-        return False
-    return len(text) >= 16 and any(map(str.isdigit, text)) and not any(map(text.__contains__, " /"))
-
-
-def _in_line(text: str, path: KeyPath, among: list[Any]) -> Iterator[Span]:
-    """What follows an option such as `--token` on a command line."""
-    if len(path) < 2 or path[-2] not in _LINES or not isinstance(at := path[-1], int):
-        return
-    option, equals, _ = text.partition("=")
-    if equals and is_secret_name(option) and not text.startswith(("{", "$")):
-        yield len(option) + 1, len(text)
-    before = among[at - 1] if at else None
-    told = isinstance(before, str) and before.startswith("-") and "=" not in before and is_secret_name(before)
-    if told and not text.startswith(("-", "{", "$")):
-        yield 0, len(text)
-
-
-def _overlaps(span: Span, others: list[Span]) -> bool:
-    return any(span[0] < end and start < span[1] for start, end in others)
+    return [secret.span for secret in find_secrets(text, path, among)]
 
 
 def _within(span: Span, others: list[Span]) -> bool:

@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 
 from mcpx.config.tree import KeyPath, shorten, spell
 from mcpx.model.errors import ConfigError
+from mcpx.model.secret_shapes import find_shapes
 
 MAX_FINDINGS = 50
 """More than a person reads; a file of another kind altogether has thousands."""
@@ -22,11 +23,15 @@ MAX_LINE = 1_000
 """A longer line is not shown at all: in minified JSON a secret is never far."""
 
 # Patterns stay text: only somebody with a mistake to hear of pays for compiling them.
-_SECRET_KEY = r"(?i)(?<![a-z_])env|headers|params|body|token|passw|secret|api.?key|authorization|cookie|credential"
+_SECRET_KEY = (
+    r"(?i)(?<![a-z_])env|(?<![a-z_])args|stdin|headers|params|body"
+    r"|token|passw|secret|api.?key|authorization|cookie|credential"
+)
 """Whatever stands below such a key may be a secret."""
 _SECRET_LINE = (
     r"(?i)(?:token|passw|pwd|secret|api.?key|authorization|cookie|credential|bearer|basic)\w*[\"']?[\s:=,]+\S"
-    r"|(?:env|headers|params|body)[\"']?\s*:\s*[{\[]"
+    r"|(?:env|environment|headers|params|body|stdin)[\"']?\s*:\s*[{\[\"']"
+    r"|-H\b|--?[\w-]*(?:token|passw|secret|key|auth|header|cookie)[\w-]*[\"']?[\s,=]"
     r"|://[^/\s]*@|enc:v\d"
 )
 """A line that carries a secret's value beside its name, or a whole block of possible secrets."""
@@ -240,7 +245,7 @@ def _source_line(finding: Finding, place: Place | None) -> tuple[str, str, str] 
     line = finding.file.line(place.line) if place else ""
     if not place or not line.strip() or len(line) > MAX_LINE:
         return None
-    if may_be_secret(finding.path) or re.search(_SECRET_LINE, line):
+    if may_be_secret(finding.path) or re.search(_SECRET_LINE, line) or any(True for _ in find_shapes(line)):
         return None
     start = place.column - 1
     if not finding.path:

@@ -159,7 +159,7 @@ def secrets_noted(entries: Iterable[tuple[Section, Json]]) -> Iterator[str]:
             places.setdefault(spell(where), re.sub(r"\W+", "_", word).upper().strip("_") or "SECRET")
             return secret
 
-        replaced({section: [entry]}, note)
+        replaced({section: [entry]}, note, presumed=False)
         for place, variable in places.items():
             what = f"{NOUNS[section]} {shorten(entry['name'])!r} holds a secret in {shorten(place)}"
             yield f"{what}: ${{{shorten(variable)}}} in its place keeps it out of the file"

@@ -23,8 +23,14 @@ class Secret:
     """Where it stood."""
 
 
-def without_secrets(tree: Tree, known: Mapping[str, str] | None = None) -> tuple[Tree, dict[str, Secret]]:
-    """`known`: variables there are already; one that holds the secret is used, another is not taken."""
+def without_secrets(
+    tree: Tree, known: Mapping[str, str] | None = None, *, presumed: bool = False
+) -> tuple[Tree, dict[str, Secret]]:
+    """Replace each secret by a reference, and return the variables.
+
+    `known`: existing variables. A variable with the value of the secret is used. A variable with another value is not
+    overwritten. `presumed`: also replace values that only their place marks as secret.
+    """
     known = known or {}
     found: dict[str, Secret] = {}
     taken: dict[str, str] = {}
@@ -40,7 +46,7 @@ def without_secrets(tree: Tree, known: Mapping[str, str] | None = None) -> tuple
             found[name] = Secret(secret, spell(path))
         return f"${{{taken[secret]}}}"
 
-    return replaced(tree, refer), found
+    return replaced(tree, refer, presumed=presumed), found
 
 
 def plain_defaults(value: Any) -> Any:

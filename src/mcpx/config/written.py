@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from mcpx.config.align import TEXTUAL
-from mcpx.config.blotting import blotted, comments_masked
+from mcpx.config.blotting import blotted, comments_masked, without_texts
 from mcpx.config.dialects import detect
 from mcpx.config.edits import NOUNS, EntrySection, PlainSection, Where
 from mcpx.config.files import find_files
 from mcpx.config.load import Layers, Texts, read_layers
-from mcpx.config.masking import mask
+from mcpx.config.masking import mask, outlined, secrets_written
 from mcpx.config.problems import Findings, GaveUpError, Place, Told, explain
 from mcpx.config.schema import Dialect
 from mcpx.config.source import MAX_BYTES, Source
@@ -114,6 +114,11 @@ class Written:
     def text(self, file: Path | None = None) -> str:
         """Masked; of the first file where none is named."""
         return next((each.text for each in self.documents if file in (None, each.path)), "")
+
+    def outlines(self) -> list[tuple[Document, Tree | None]]:
+        """Each file with its content for a report: masked, without values of environments and without arguments."""
+        trees = (None if sheet.tree is None else outlined(mask(sheet.tree)) for sheet in self.sheets)
+        return list(zip(self.documents, trees, strict=True))
 
     def entries(self, section: EntrySection) -> list[Entry]:
         """Made once; what is in them is not to be changed."""
@@ -257,11 +262,13 @@ def masked_text(sheet: Sheet, known: set[str] | None = None) -> str:
 
 
 def mask_text(text: str, form: str, tree: Tree | None, known: set[str] | None = None) -> str:
-    if tree is None or form == "toml":
+    if tree is None:
         return blotted(text)
+    if form == "toml":
+        return blotted(without_texts(text, secrets_written(tree)))
     from mcpx.config.rewrite import Unchangeable, rewritten  # only who shows a text pays for it
 
     try:
         return comments_masked(rewritten(text, "json" if form == "json" else "yaml", mask(tree, known)))
     except Unchangeable:
-        return blotted(text)
+        return blotted(without_texts(text, secrets_written(tree)))

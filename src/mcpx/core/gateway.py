@@ -17,7 +17,6 @@ from mcpx.catalog.naming import may_belong
 from mcpx.config import Config, Server
 from mcpx.config.plan import Plan
 from mcpx.config.plan import plan as plan_of
-from mcpx.config.secrets import secrets_of
 from mcpx.core.annotations import Annotations
 from mcpx.core.announcements import Announcements, Shown
 from mcpx.core.catalogs import Catalogs
@@ -36,6 +35,7 @@ from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import SERVER_DOWN, Unavailable
 from mcpx.model.events import Bus, Viewer
 from mcpx.model.redaction import Redactor
+from mcpx.model.secret_rules import secrets_of_environment
 from mcpx.surfaces.view import Service
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
@@ -82,7 +82,7 @@ class Gateway:
         self.redactor = redactor or Redactor()
         """What must not be said to anybody; up to date with configurations and tokens."""
         self.redactor.learn("config", config.secrets)
-        self.redactor.learn("environment", secrets_of(environ))
+        self.redactor.learn("environment", secrets_of_environment(environ))
         self.bus = Bus()
         self.refused: Counter[str] = Counter()
         """What was refused at the door, by limit."""

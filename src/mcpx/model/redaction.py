@@ -32,16 +32,20 @@ _COMMON = words(
     "true false none null default localhost 127.0.0.1 0.0.0.0 password passwd secret secrets token bearer basic "
     "public private production development staging testing enabled disabled string object number boolean server "
     "client gateway changeme example example.com application/json text/plain application unknown stdio utf-8 "
-    "content version administrator anonymous username"
+    "content version administrator anonymous username postgres postgresql mysql mariadb mongodb redis neo4j elastic "
+    "rabbitmq minioadmin oracle sqlserver github gitlab docker warning verbose readonly streamable-http"
 )
 """Known to everybody, and part of many a sentence."""
 
 _SECRET_WORDS = words(
     "token tokens secret secrets password passwords passwd pwd pass passphrase apikey key keys auth authorization "
-    "cookie cookies credential credentials dsn jwt pat signature sig bearer session otp pin"
+    "cookie cookies credential credentials dsn jwt pat signature sig bearer session otp pin sid sas pgpass appid"
 )
-_SECRET_ENDS = ("token", "secret", "password", "passwd", "apikey", "credentials", "passphrase")
-_HARMLESS_LAST = words(
+_SECRET_ENDS = (
+    *("token", "secret", "password", "passwd", "apikey", "accesskey", "secretkey", "privatekey", "credentials"),
+    *("passphrase", "sessionid", "sessid", "cookie"),
+)
+HARMLESS_LAST = words(
     "file path url uri dir folder id name type header endpoint host port ttl timeout expiry expires limit count "
     "size method mode scheme server issuer audience scope scopes provider algorithm length version"
 )
@@ -84,12 +88,17 @@ _MARKS = {
 """By a letter of theirs: one of them stands in everything that looks so, but for what follows `bearer` and `basic`."""
 
 
+def name_words(name: str) -> list[str]:
+    """`["api", "key"]` for `apiKey`, `API_KEY`, and `api-key`."""
+    return [word.lower() for word in re.findall(_PARTS, name)]
+
+
 def is_secret_name(name: str) -> bool:
     """Whether what stands under this name is a secret: a header, a variable, a field."""
-    words = [word.lower() for word in re.findall(_PARTS, name)]
-    if words[-2:] == ["session", "id"]:
+    words = name_words(name)
+    if words[-2:] in (["session", "id"], ["secret", "id"]):
         return True
-    if not words or words[-1] in _HARMLESS_LAST:
+    if not words or words[-1] in HARMLESS_LAST:
         return False
     for at, word in enumerate(words):
         if (word in _SECRET_WORDS or word.endswith(_SECRET_ENDS)) and not (at and words[at - 1] in _HARMLESS_BEFORE):
@@ -98,7 +107,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_worth_hiding(text: str, shortest: int = SHORTEST) -> bool:
-    """Long enough, and no word of everyday."""
+    """Return True if a secret is so long and so rare that replacing it changes no ordinary text."""
     bare = text.strip()
     return len(bare) >= shortest and bare.lower() not in _COMMON and len(set(bare)) > 2
 
@@ -148,11 +157,11 @@ def _in_base64(secret: str) -> Iterable[str]:
             yield stands.replace("+", "-").replace("/", "_")
 
 
-def blotted(text: str, spelled: Iterable[str]) -> str:
+def blotted(text: str, spelled: Iterable[str], mark: str = MARK) -> str:
     """To be done before a text is cut: half a secret is not found any more."""
     for secret in spelled:
         if secret in text:
-            text = text.replace(secret, MARK)
+            text = text.replace(secret, mark)
     return text
 
 

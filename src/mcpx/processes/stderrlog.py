@@ -11,11 +11,12 @@ owner's.
 import logging
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
 from mcpx.model.redaction import blotted, spellings
+from mcpx.model.secret_rules import learnable_secrets
 from mcpx.wire import logs
 
 _log = logging.getLogger("mcpx.server")
@@ -42,7 +43,6 @@ _CONTROL = re.compile(f"[{logs.STEERING}]+")
 _AFTERWORD = re.compile(r"\s|[\^~=\-\s{}\[\]()]*$|Node\.js v\d|npm (?:error|ERR!) A complete log|npm notice")
 # npm says it first, then explains at length.
 _NPM = re.compile(r"npm (?:error|ERR!) (?!code |errno |syscall |path |dest )\S")
-_SECRET = re.compile(r"(?i)token|passw|pwd|secret|key|auth|cookie|credential|dsn")
 
 
 class Timer(Protocol):
@@ -192,7 +192,7 @@ def shortened(line: str) -> str:
     return line if len(line) <= REASON else line[: REASON - 1] + "…"
 
 
-def redaction(env: Mapping[str, str]) -> Callable[[str], str]:
-    """Its secrets do not come out by way of what it prints."""
-    secrets = spellings(value for name, value in env.items() if _SECRET.search(name))
+def redaction(env: Mapping[str, str], args: Sequence[str] = ()) -> Callable[[str], str]:
+    """Removes the secrets of a program's environment and arguments from what the program prints."""
+    secrets = spellings(learnable_secrets({"env": env, "args": args}))
     return lambda text: blotted(text, secrets)

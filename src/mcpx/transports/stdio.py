@@ -63,7 +63,7 @@ class ChildConversation(Carried):
     def __init__(self, spec: Stdio, dial: Dial) -> None:
         super().__init__(dial, self._transmit)
         self._spec = spec
-        self._redact = redaction(spec.env)
+        self._redact = redaction(spec.env, spec.args)
         self._peer.waiting.redact = self._redact
         self._stderr = StderrLog(
             dial.name,

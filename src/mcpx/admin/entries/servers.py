@@ -12,9 +12,11 @@ from mcpx.admin.shapes.common import Transport
 from mcpx.admin.shapes.servers import ServerDetail, ServerRow
 from mcpx.admin.wording import moment, plain
 from mcpx.config import Server
+from mcpx.config.masking import MASK
 from mcpx.config.written import Entry, Written
 from mcpx.core.causes import INSTALLERS, Cause, cause_of
 from mcpx.model.call import Json, as_list, as_object
+from mcpx.model.secret_rules import hide_secrets
 from mcpx.model.slices import Pace
 from mcpx.transports import Stdio
 from mcpx.upstreams.upstream import Upstream
@@ -163,7 +165,7 @@ def _connection(server: Server) -> Json:
     told: Json = {"type": spec.type}
     for key in ("command", "url"):
         if (value := getattr(spec, key, None)) is not None:
-            told[key] = value
+            told[key] = hide_secrets(value, ("connection", key), MASK)
     return told
 
 

@@ -7,9 +7,8 @@ refused our proof (401, 403 with a challenge) and there is a fresh one. All of i
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import parse_qsl
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from mcpx.auth.credentials import Credentials, Pairs, Proof, Refusal
 from mcpx.commands.parameters import names_in
@@ -19,8 +18,9 @@ from mcpx.commands.requests.template import Arguments, Path, Query, compiled, in
 from mcpx.commands.work import Bench, CommandFailed, Progress, Resolved
 from mcpx.model.call import Json
 from mcpx.model.errors import Unproved
-from mcpx.model.redaction import spellings
+from mcpx.model.redaction import blotted, spellings
 from mcpx.model.requests import SPAN
+from mcpx.model.secret_rules import hide_secrets, learnable_secrets, map_texts
 from mcpx.wire.address import LONGEST_TARGET
 from mcpx.wire.exchange import retry_after
 from mcpx.wire.fetch import Answer, Fetch, FetchFailed
@@ -45,7 +45,6 @@ SHORTEST = 4
 """Characters of a secret that is masked wherever it stands."""
 
 _SPLIT = re.compile(r"(?i)(https?://[^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
-_SECRET = re.compile(r"(?i)token|secret|passw|key|auth|credential|cookie|signature")
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -124,8 +123,8 @@ class HttpWork:
         self._headers_with_body = _Headers(how.headers, with_body, pattern)
         self._private = self._headers.names() - HARMLESS
         self._reading = Reading(how.method, how.response_format, None if how.result is None else selection(how.result))
-        fields = (how.headers, how.params, how.body, dict(parse_qsl(parts[2])))
-        self._secrets = frozenset(secret for field in fields for secret in _secrets_in(field))
+        fields = {"url": how.url, "headers": how.headers, "params": how.params, "body": how.body}
+        self._secrets = frozenset(learnable_secrets(fields))
         self._safe = how.method in SAFE
         self._fetcher = bench.fetcher
         self._credentials = bench.credentials
@@ -207,22 +206,17 @@ class HttpWork:
             request = self._request(arguments, self._disguised(), self._how.timeout)
         except ValueError:
             raise CommandFailed("the request cannot be sent: its address or a header is not possible") from None
-        secrets = spellings(self._secrets, SHORTEST)
+        known = spellings(self._secrets, SHORTEST)
 
-        def masked(text: str) -> str:
-            for secret in secrets:
-                text = text.replace(secret, mask)
-            return text.replace(STAND_IN, mask)
+        def masked(value: Any, *path: str) -> Any:
+            return map_texts(hide_secrets(value, path, mask), lambda text: blotted(text, (*known, STAND_IN), mask))
 
-        headers = {
-            name: mask if _SECRET.search(name) and STAND_IN not in value else masked(value)
-            for name, value in request.headers
-        }
+        headers = masked(dict(request.headers), "headers")
         return Resolved(
             method=request.method,
-            url=masked(request.url),
+            url=masked(request.url, "url"),
             headers=headers,
-            body=masked(request.body.decode("utf-8", "replace")) if request.body else None,
+            body=masked(request.body.decode("utf-8", "replace"), "body") if request.body else None,
         )
 
     def _disguised(self) -> Proof:
@@ -267,18 +261,6 @@ class HttpWork:
 def _disguise(value: str) -> str:
     scheme, _, rest = value.partition(" ")
     return f"{scheme} {STAND_IN}" if rest and scheme.isalpha() else STAND_IN
-
-
-def _secrets_in(value: Any, name: str = "") -> Iterator[str]:
-    """What a file has under a name that says it is secret."""
-    if isinstance(value, Mapping):
-        for key, item in cast(Mapping[str, Any], value).items():
-            yield from _secrets_in(item, str(key))
-    elif isinstance(value, list | tuple):
-        for item in cast(Sequence[Any], value):
-            yield from _secrets_in(item, name)
-    elif isinstance(value, str) and _SECRET.search(name) and not value.startswith("{"):
-        yield value
 
 
 def _refusal(answer: Answer) -> Refusal | None:

@@ -23,7 +23,8 @@ from mcpx.commands.scripts.output import Reports, ended_by, failure_of, result_o
 from mcpx.commands.scripts.turns import Turns
 from mcpx.commands.work import Bench, CommandFailed, Progress, Resolved
 from mcpx.model.call import Json
-from mcpx.model.redaction import is_secret_name, spellings
+from mcpx.model.redaction import blotted, spellings
+from mcpx.model.secret_rules import hide_secrets, learnable_secrets, map_texts
 from mcpx.processes import process
 from mcpx.processes.stderrlog import Allowance, StderrLog, redaction
 
@@ -54,7 +55,7 @@ class Scripts:
         self._args = [Template.parse(text) for text in script.args]
         self._env = {name: Template.parse(text) for name, text in script.env.items()}
         self._stdin = None if script.stdin is None else Template.parse(script.stdin)
-        self._redact = redaction(script.env)
+        self._redact = redaction(script.env, script.args)
         self._allowance = Allowance()
         self._turns = Turns(script.concurrency)
         self._children: set[process.Child] = set()
@@ -90,22 +91,17 @@ class Scripts:
 
     def resolved(self, arguments: Mapping[str, Any], mask: str) -> Resolved:
         order = self._order(arguments)
-        secrets = [order.env[name] for name in self._env if name in order.env and is_secret_name(name)]
-        hidden = spellings(secrets)
+        script = self._script
+        known = spellings(learnable_secrets({"env": script.env, "args": script.args, "stdin": script.stdin or ""}))
 
-        def masked(text: str) -> str:
-            for secret in hidden:
-                text = text.replace(secret, mask)
-            return text
+        def masked(value: Any, *path: str) -> Any:
+            return map_texts(hide_secrets(value, path, mask), lambda text: blotted(text, known, mask))
 
-        env = {
-            name: mask if is_secret_name(name) else masked(order.env[name]) for name in self._env if name in order.env
-        }
         return Resolved(
-            argv=tuple(map(masked, order.line)),
-            cwd=self._script.cwd,
-            env=env,
-            body=masked(order.stdin.decode("utf-8", "replace")) if self._stdin is not None else None,
+            argv=tuple(masked(order.line, "args")),
+            cwd=script.cwd,
+            env=masked({name: order.env[name] for name in self._env if name in order.env}, "env"),
+            body=masked(order.stdin.decode("utf-8", "replace"), "stdin") if self._stdin is not None else None,
         )
 
     def _order(self, arguments: Mapping[str, Any]) -> Order:
