@@ -20,7 +20,7 @@ from mcpx import __version__
 from mcpx.config import refuse_admin_exposure, refuse_exposure
 from mcpx.core.gateway import Gateway
 from mcpx.front.dispatch import Dispatcher
-from mcpx.greeting import greet
+from mcpx.greeting import admin_text, greet
 from mcpx.model.call import Caller
 from mcpx.model.errors import ConfigError
 from mcpx.model.events import CallFinished
@@ -321,7 +321,7 @@ async def _serve_stdio(
     front = StdioFront(dispatcher, run.config.global_.max_request, visitor)
     await front.start()
     if (login := upkeep.login_url()) is not None:
-        say(run, f"  Admin {login}")
+        say(run, f"  Admin {admin_text(run, login)}")
         tasks.start(_open_admin(run, upkeep, host))  # The client does not wait for the admin UI.
     await _first_of(stop, front.ended)
     dispatcher.gateway.wind_down()

@@ -22,22 +22,37 @@ def greet(run: Run, url: str, login: str | None) -> None:
         told = f" · commands: {_named(commands)}" if commands else ""
         say(run, f"mcpx {__version__} · {url} · servers: {servers}{told} · Ctrl-C ends it")
         if login is not None:
-            say(run, f"  Admin {login}")
+            say(run, f"  Admin {admin_text(run, login)}")
         return
-    for line in _first_minute(url, login, typed_as(os.environ), run.config.global_.log_format == "text"):
+    admin = None if login is None else admin_text(run, login)
+    for line in _first_minute(url, admin, typed_as(os.environ), run.config.global_.log_format == "text"):
         say(run, line)
+
+
+def admin_text(run: Run, login_url: str) -> str:
+    """The address of the admin UI for the log.
+
+    The login URL signs in its reader. It is shown on a terminal, but not to programs that collect logs.
+    """
+    if sys.stderr.isatty():
+        return f"{login_url}  (good once)"
+    address = login_url.partition("/login")[0]
+    if run.config.path is None:
+        return f"{address}  (sign in with the token in MCPX_ADMIN_TOKEN)"
+    words = [str(run.config.path), *([] if run.env is None else ["--env", run.env])]
+    return f"{address}  (for a login URL: {typed_as(os.environ)} admin {shlex.join(words)})"
 
 
 def _named(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "") or "none"
 
 
-def _first_minute(url: str, login: str | None, mcpx: str, spaced: bool) -> list[str]:
+def _first_minute(url: str, admin: str | None, mcpx: str, spaced: bool) -> list[str]:
     """The demo: whose tools these are, and how to get one's own."""
     lines = [f"mcpx {__version__} · no config found, running the built-in demo (nothing is written)", ""]
     lines.append(f"  MCP    {url}")
-    if login is not None:
-        lines.append(f"  Admin  {login}  (good once)")
+    if admin is not None:
+        lines.append(f"  Admin  {admin}")
     lines += ["", f"  Try    {mcpx} call demo.calculate expression='6 * 7'"]
     found = _found_elsewhere()
     if found is None:

@@ -34,8 +34,9 @@ def signed_in(gateway: Gateway, session: dict[str, str]) -> bool:
 def test_the_printed_url_logs_a_browser_in_once() -> None:
     """The URL leads to the login screen, with the token in the fragment, and the screen posts the token."""
     with GatewayProcess({"mcp_servers": []}, admin=True) as gateway:
-        page = follow(gateway, gateway.login_url)
-        token = token_of(gateway.login_url)
+        login_url = gateway.control("admin")["url"]
+        page = follow(gateway, login_url)
+        token = token_of(login_url)
         assert (page.status, page.headers["location"]) == (303, f"/#/login?token={token}")
         assert page.headers["referrer-policy"] == "no-referrer" and page.headers["cache-control"] == "no-store"
         assert page.headers["set-cookie"] is None

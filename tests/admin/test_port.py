@@ -13,7 +13,7 @@ import pytest
 
 from kit.admin_api import session_headers
 from kit.command import mcpx, mcpx_process
-from kit.gateway import Gateway, GatewayProcess, admin_login
+from kit.gateway import Gateway, GatewayProcess, admin_address
 from kit.http_client import fetch
 from kit.process import START, Child, Output
 
@@ -59,6 +59,14 @@ def test_nothing_of_it_is_imported_without_the_flag(tmp_path: Path) -> None:
     assert [name for name in loaded if name.startswith(FRAMEWORK)] == []
 
 
+def test_a_log_without_a_terminal_does_not_show_the_login_url() -> None:
+    """SEC-8: programs that collect the log could sign in with it. The log names the command that shows one."""
+    with GatewayProcess({"mcp_servers": []}, admin=True) as gateway:
+        assert f"Admin {gateway.admin_url}  (for a login URL: " in gateway.stderr()
+        assert f"mcpx admin {gateway.file}" in gateway.stderr() and "token=" not in gateway.stderr()
+        assert gateway.control("admin")["url"].startswith(f"{gateway.admin_url}/login?token=")
+
+
 def test_it_runs_beside_stdio_and_writes_no_byte_to_stdout() -> None:
     with GatewayProcess({"mcp_servers": []}, admin=True, transport="stdio") as gateway:
         child = subprocess.Popen(
@@ -71,9 +79,8 @@ def test_it_runs_beside_stdio_and_writes_no_byte_to_stdout() -> None:
         assert child.stdin is not None and child.stdout is not None and child.stderr is not None
         stderr = Output(child.stderr)
         try:
-            login = admin_login(stderr)
-            url, _, path = login.partition("/login")
-            token = path.partition("=")[2]
+            url = admin_address(stderr)
+            token = gateway.control("admin")["url"].partition("=")[2]
             session = session_headers(fetch(url, "/api/login", "POST", body={"token": token}))
             assert fetch(url, "/api/session", headers=session).json["signed_in"] is True
             child.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
@@ -144,7 +151,7 @@ def test_over_stdio_the_tools_matter_more_than_the_port(tmp_path: Path) -> None:
 def test_flags_and_variables_say_the_same(tmp_path: Path, args: list[str], environ: dict[str, str]) -> None:
     command = [sys.executable, "-m", "mcpx", written(tmp_path), "--transport", "http", "--port", "0", *args]
     with Child(command, {"MCPX_STATE_DIR": str(tmp_path / "state"), "HOME": str(tmp_path), **environ}) as child:
-        url = admin_login(child.stderr).partition("/login")[0]
+        url = admin_address(child.stderr)
         assert fetch(url, "/api/session").json["signed_in"] is False
 
 

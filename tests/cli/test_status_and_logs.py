@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cli.conftest import Home, using
 from kit.command import run_command
-from kit.gateway import Gateway
+from kit.gateway import ADMIN, Gateway
 from kit.terminal import mcpx_on
 from kit.until import wait_until
 
@@ -24,7 +24,7 @@ def test_without_a_gateway_status_and_logs_are_exit_code_3(home: Home) -> None:
 def test_status_tells_what_runs_where_and_for_whom(home: Home) -> None:
     child = home.gateway("--admin-port", "0")
     try:
-        assert child.stderr.wait_for(r"Admin\s+(http\S+)/login", 60) is not None
+        assert child.stderr.wait_for(ADMIN, 60) is not None
         home.run("tools")  # waits for them
         told = home.json("status")
         assert told["running"] is True and told["pid"] == child.process.pid and told["role"] == "http"

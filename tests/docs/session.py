@@ -22,7 +22,7 @@ SERVES = re.compile(
 )
 """`mcpx`, `mcpx FILE --admin`, `mcpx serve …`: goes on until it is ended."""
 LISTENS = re.compile(r"http://127\.0\.0\.1:(\d+)/mcp")
-ADMIN = re.compile(r"http://127\.0\.0\.1:(\d+)/login")
+ADMIN = re.compile(r"Admin +http://127\.0\.0\.1:(\d+)")
 SAME = (("bash scripts/demo", "mcpx"), ("uv run --no-dev mcpx", "mcpx"))
 """What a reader types before anything is installed, and what it comes to here."""
 PACKAGES = {

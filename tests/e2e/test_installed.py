@@ -17,7 +17,7 @@ import pytest
 
 from behaviour.clients import AnsweringUser, Door, Kind, connected
 from fixtures.stranger import BOUND, REPOSITORY, clone, printed, stranger, tracked
-from kit.gateway import LISTENS, STOP_SECONDS, admin_login
+from kit.gateway import LISTENS, STOP_SECONDS, admin_address
 from kit.process import START, Child
 from mcpx import __version__
 
@@ -192,7 +192,7 @@ def test_the_admin_pages_are_served_where_it_was_installed(installed: Path, home
     command = [str(installed / "mcpx"), "--transport", "http", "--port", "0", "--admin-port", "0"]
     with Child(command, stranger(home, MCPX_STATE_DIR=str(tmp_path / "state")), cwd=tmp_path) as child:
         assert child.stderr.wait_for(LISTENS, START), child.stderr.text
-        address = admin_login(child.stderr).partition("/login")[0]
+        address = admin_address(child.stderr)
         page = fetched(f"{address}/").decode()
         assert "<title>mcpx</title>" in page
         loaded = re.findall(r'(?:src|href)="\./(assets/[^"]+)"', page)

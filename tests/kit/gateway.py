@@ -48,7 +48,7 @@ Config = Mapping[str, Any] | str | Path | None
 
 LISTENS = r"http://127\.0\.0\.1:(\d+)/mcp"
 """The line on stderr when mcpx listens."""
-ADMIN = r"Admin\s+(https?://\S+/login\?token=[\w-]+)"
+ADMIN = r"Admin\s+(https?://[^\s/]+)"
 """The line on stderr when the admin UI listens."""
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -341,8 +341,8 @@ def _logging(name: str, level: str, stream: LogText, redact: Any) -> Any:
         outlet.close()
 
 
-def admin_login(stderr: Output) -> str:
-    """The single-use URL that mcpx prints when its admin UI listens."""
+def admin_address(stderr: Output) -> str:
+    """The address that mcpx prints when its admin UI listens."""
     found = stderr.wait_for(ADMIN, START)
     if found is None:
         raise RuntimeError(f"the admin UI did not get ready:\n{stderr.text}")
@@ -414,8 +414,7 @@ class GatewayProcess(_Folder):
             raise RuntimeError(f"mcpx did not get ready: {' '.join(command)}\n{self._child.stderr.text}")
         self.url, self.port = listens[0], int(listens[1])
         if self._admin:
-            self.login_url = admin_login(self._child.stderr)
-            self.admin_url = self.login_url.partition("/login")[0]
+            self.admin_url = admin_address(self._child.stderr)
             with contextlib.suppress(urllib.error.URLError):  # Any answer will do.
                 urllib.request.urlopen(
                     self.admin_url, timeout=START
