@@ -97,6 +97,8 @@ async def check_refusals(recorded: RecordedGateway, client: Client, text: str) -
     assert (error["code"], error["message"]) == (DENIED, "files.die is not allowed: it would end the server")
     error = await refusal(client, "tools/call", name="files_echo", arguments={"text": text})
     assert error["code"] == DENIED and error["message"].endswith("no secrets")
+    error = await refusal(client, "tools/call", name="files_echo", arguments={"Text ": text})
+    assert error["code"] == DENIED and error["message"].endswith("no secrets")
     error = await refusal(client, "tools/call", name="files_wait", arguments={"seconds": 6})
     assert (error["code"], error["message"]) == (DENIED, "files.wait is not allowed with these arguments")
     error = await refusal(client, "tools/call", name="files_touch", arguments={})

@@ -227,3 +227,57 @@ def test_text_that_is_no_json_or_is_meant_as_text_is_text() -> None:
     offer = Offer("tools", "s", "t", "t", {"inputSchema": schema})
     rule = decided(of, Passage("s", "t", offer, Call("tools/call", params, Caller()), params))
     assert rule.label == "default"
+
+
+def decides(conditions: dict[str, Any], arguments: Any, *declared: str) -> tuple[bool, bool, bool]:
+    """Whether a rule that denies, one that asks, and one that allows matches. `declared`: the names in the schema."""
+    tool = Offer("tools", "s", "t", "t", {"inputSchema": {"properties": {name: {} for name in declared}}})
+    params = {"name": "t", "arguments": arguments}
+    passage = Passage("s", "t", tool, Call("tools/call", params, Caller()), params)
+    effects: tuple[Literal["deny", "ask", "allow"], ...] = ("deny", "ask", "allow")
+    policies = [Policy(rules=(PolicyRule(effect=effect, arguments=conditions),)) for effect in effects]
+    deny, ask, allow = (decided(Rules(policy, lambda server: True), passage).label == "rule 1" for policy in policies)
+    return deny, ask, allow
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("text", {"Text": "bad"}),
+        ("text", {"text ": "bad"}),
+        ("text", {" TEXT\t": "bad"}),
+        ("task", {"ta\u017f\u212a": "bad"}),
+        ("Text", {"text": "bad"}),
+        ("text", {"text": "good", "Text": "bad"}),
+        ("text", {"Text": "good", "TEXT": "bad"}),
+        ("repo.owner", {"Repo": {"OWNER": "bad"}}),
+        ("repo.owner", {"repo": [{"owner": "good"}, {"Owner ": "bad"}]}),
+        ("repo.owner", {"Repo.Owner": "bad"}),
+    ],
+)
+def test_other_spellings_of_a_name_are_forbidden_and_not_allowed(name: str, arguments: Any) -> None:
+    """Servers written in Go ignore the case of names."""
+    assert decides({name: "bad"}, arguments) == (True, True, False)
+    assert decides({name: {"jmespath": "@ == 'bad'"}}, arguments)[2] is False
+    assert decides({name: "bad"}, {"other": "bad"}) == (False, False, False)
+
+
+def test_an_allow_rule_wants_each_spelling_to_match() -> None:
+    assert decides({"text": "good"}, {"text": "good"}) == (True, True, True)
+    assert decides({"text": "good"}, {"text": "good", "Text": "bad"}) == (True, True, False)
+
+
+def test_two_spellings_in_the_schema_are_two_arguments() -> None:
+    assert decides({"text": "bad"}, {"Text": "bad"}, "text", "Text") == (False, False, False)
+    assert decides({"text": "good"}, {"text": "good", "Text": "bad"}, "text", "Text") == (True, True, True)
+    assert decides({"text": "bad"}, {"Text": "bad"}, "Text") == (True, True, False)
+    assert decides({"text": "bad"}, {"TEXT": "bad"}, "text", "Text") == (True, True, False)
+
+
+def test_more_spellings_than_are_compared_cannot_be_judged() -> None:
+    names = ["".join(c.upper() if n >> at & 1 else c for at, c in enumerate("text")) for n in range(1, 16)]
+    assert decides({"text": "bad"}, dict.fromkeys(names, "good")) == (True, True, False)
+    deep: Any = {"owner": 1}
+    for _ in range(500):
+        deep = {"Owner": deep}
+    assert decides({"repo.owner": "bad"}, {"repo": deep}) == (True, True, False)

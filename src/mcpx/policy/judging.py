@@ -9,7 +9,7 @@ from mcpx.model.call import Call, Caller, Json
 from mcpx.model.events import Passage
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
-from mcpx.policy.rules import Finding, Rules, readings_of
+from mcpx.policy.rules import Finding, Rules, declared_names, readings_of
 from mcpx.policy.sights import Effect
 from mcpx.policy.warden import Warden
 
@@ -52,10 +52,10 @@ async def _with_arguments(rules: Rules, caller: Caller, offer: Offer, arguments:
     params: Json = {"name": offer.name, "arguments": arguments}
     passage = Passage(offer.server, offer.name, offer, Call("tools/call", params, caller), params)
     left, pace = rules.left(passage), Pace()
-    ways = readings_of(passage)
+    ways, declared = readings_of(passage), declared_names(passage)
     for rule in left.rules:
         names = ", ".join(rule.argument_names)
-        if rule.holds(ways):
+        if rule.holds(ways, declared):
             because.append(_line(rule.label, rule.effect, f"the arguments match: {names}", rule.reason))
             return Judgement(not left.hidden, rule.effect, because, rule.number)
         because.append(f"{rule.label}: passed over, the arguments do not match: {names}")

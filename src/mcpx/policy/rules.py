@@ -12,7 +12,7 @@ worked out once: those that depend on arguments, up to the first that does not. 
 remembered by, so it is never wrong, only forgotten: all at once, when there are too many, or with the configuration.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import Final, Literal, NamedTuple
 
 from mcpx.config import Policy, PolicyRule
@@ -22,6 +22,7 @@ from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
 from mcpx.policy.arguments import Unjudged, conditions_of, is_much, readings
 from mcpx.policy.patterns import Patterns
+from mcpx.policy.spelled_names import SpelledNames, TooManySpellings
 
 OURS: Final = "mcpx"
 """The server that the gateway's own tools belong to."""
@@ -69,17 +70,17 @@ class Left(NamedTuple):
     def decide(self, passage: Passage) -> "Rule":
         """The rule that counts for a call."""
         if self.rules:
-            ways = readings_of(passage)
+            ways, declared = readings_of(passage), declared_names(passage)
             for rule in self.rules:
-                if rule.holds(ways):
+                if rule.holds(ways, declared):
                     return rule
         return self.last
 
     async def decide_in_turns(self, passage: Passage) -> "Rule":
         """The same as `decide`."""
-        ways, pace = readings_of(passage), Pace()
+        ways, declared, pace = readings_of(passage), declared_names(passage), Pace()
         for rule in self.rules:
-            if rule.holds(ways):
+            if rule.holds(ways, declared):
                 return rule
             await pace.step()
         return self.last
@@ -117,6 +118,7 @@ class Rule:
         self.reason = rule.reason
         self.conditions = () if rule.arguments is None else conditions_of(rule.arguments)
         self.argument_names = () if rule.arguments is None else tuple(rule.arguments)
+        self._spelled = SpelledNames(self.argument_names)
         self._profiles = None if rule.profiles is None else frozenset(rule.profiles)
         self.principals = None if rule.principals is None else Patterns(rule.principals)
         self._servers = None if rule.servers is None else Patterns(rule.servers)
@@ -148,23 +150,37 @@ class Rule:
             return "the tool does not destroy anything" if self._destructive else "the tool may destroy something"
         return None
 
-    def holds(self, readings: tuple[Value, ...]) -> bool:
-        """Of the arguments in all ways they may be read: in one of them is enough to forbid, and not to allow. What
-        cannot be judged, too, speaks against the call."""
+    def holds(self, readings: tuple[Value, ...], declared: Collection[str] = ()) -> bool:
+        """Whether the conditions hold for the arguments.
+
+        The arguments may be read in several ways. One reading is enough to forbid; to allow, all readings must match.
+        Arguments that cannot be judged count against the call. `declared`: the names in the schema of the tool.
+        """
         allows = self._allows
         for arguments in readings:
-            held = not allows
-            if isinstance(arguments, dict):
-                for condition in self.conditions:
-                    try:
-                        held = condition.holds(arguments, allows)
-                    except (Unjudged, RecursionError):
-                        held = not allows
-                    if not held:
-                        break
-            if held is not allows:
+            if self._judge(arguments) is not allows:
+                return not allows
+            if not isinstance(arguments, dict):
+                continue
+            try:
+                for spelled in self._spelled.readings(arguments, declared):
+                    if self._judge(spelled) is not allows:
+                        return not allows
+            except TooManySpellings:
                 return not allows
         return allows
+
+    def _judge(self, arguments: Value) -> bool:
+        held = not self._allows
+        if isinstance(arguments, dict):
+            for condition in self.conditions:
+                try:
+                    held = condition.holds(arguments, self._allows)
+                except (Unjudged, RecursionError):
+                    held = not self._allows
+                if not held:
+                    break
+        return held
 
     def why_not(self, profile: str | None, principal: str, thing: Thing) -> str | None:
         """Why it does not concern that tool, in words; None if it does."""
@@ -340,6 +356,12 @@ def readings_of(passage: Passage) -> tuple[Value, ...]:
         given = arguments_of(passage)
         return ({} if given is None else given,)
     return readings(passage.params.get("arguments"), passage.offer.definition)
+
+
+def declared_names(passage: Passage) -> Collection[str]:
+    """The names of arguments in the schema of the tool."""
+    schema = {} if passage.offer is None else as_object(passage.offer.definition.get("inputSchema"))
+    return as_object(schema.get("properties")).keys()
 
 
 def hints_of(definition: Json) -> tuple[bool, bool]:
