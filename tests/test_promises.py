@@ -25,7 +25,7 @@ PROMISED = {
     "FMT": (1, 2, 3),  # schemas, values, search
     "NAM": (1, 2, 3, 4, 5, 6),  # names, URIs, order and paging
     "PRO": (1, 2, 3, 4, 5, 6, 7),  # protocol behaviour
-    "LIF": (1, 2, 3, 4, 5, 6, 7, 8, 9),  # life of a connection
+    "LIF": tuple(range(1, 11)),  # life of a connection
     "CFG": (1, 2, 3, 4, 5, 7, 9),  # configuration
     "RUN": (1, 2, 3, 6, 8),  # running it
     "SEC": (1, 2, 3, 4, 5, 6, 7),  # who is let in, sees and may do what, what commands may do, how much of anything

@@ -49,7 +49,7 @@ SHARING = 3.0
 when they come."""
 SNAPSHOTS = 512
 """Servers of which replicas share what they last offered."""
-ENDING = 6.0
+ENDING = 15.0
 """Seconds after which an end that does not end is cut short; children are ended by then or by the keeper."""
 
 

@@ -67,6 +67,7 @@ mcp_servers:
       inherit_env: [DISPLAY]
       framing: content-length
     timeout: 5
+    start_timeout: 8
     call_timeout: 6
     isolation: per_session
     max_links: 2
@@ -257,6 +258,7 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
                 isolation="per_session",
                 max_links=2,
                 lazy=True,
+                start_timeout=8.0,
                 idle_timeout=7.0,
                 auto_reconnect=False,
                 retry_on_failure=False,

@@ -42,6 +42,7 @@ OTHER: dict[str, Any] = {
     "timeout": 1.0,
     "call_timeout": 1.0,
     "max_links": 1,
+    "start_timeout": 1.0,
     "idle_timeout": 1.0,
     "auto_reconnect": False,
     "retry_on_failure": False,

@@ -3,7 +3,8 @@
 - Gateways: `gateway`, `core_gateway`, `replicas`. Commands: `command`, `user`, `terminal`.
 - Clients: `client` and `messages` (MCP), `http_client`, `admin_api`, `admin_events`, `callers` (without a transport).
 - Servers: `servers` (entries of `mcp_servers`), `server` (`ScriptedServer`, in the event loop of the test),
-  `stdio_server` (base of server programs), `http_api`, `http_pair`, `protected_server`, `token_issuer`.
+  `stdio_server` (base of server programs), `http_api`, `http_pair`, `npm_registry`, `protected_server`,
+  `token_issuer`.
 - Time: `until` (`until`, `wait_until`), `clock`, `loop`, `cost`.
 - Processes: `process`, `process_tree`, `ports`, `node`.
 

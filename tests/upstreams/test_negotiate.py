@@ -22,12 +22,16 @@ from mcpx.model.errors import (
 )
 from mcpx.transports.dial import Dial
 from mcpx.upstreams import negotiate as module
-from mcpx.upstreams.negotiate import Era, Identity, Terms, is_refusal, negotiate
+from mcpx.upstreams.negotiate import Deadline, Era, Identity, Terms, is_refusal, negotiate
 from mcpx.wire import era
 
 WHO = Identity({"name": "me"}, {"roots": {}}, "2025-06-18")
 MODERN_FIRST: tuple[Era, Era] = ("modern", "older")
 OLDER_FIRST: tuple[Era, Era] = ("older", "modern")
+
+
+def within(seconds: float) -> Deadline:
+    return Deadline(seconds, seconds)
 
 
 class Nobody:
@@ -50,7 +54,7 @@ async def agreed(
 ) -> tuple[Terms, ScriptedConnection]:
     line = await opened(toy)
     async with closing(line):
-        terms = await negotiate("srv", line, openings, WHO, timeout)
+        terms = await negotiate("srv", line, openings, WHO, within(timeout))
         await yield_to_loop()
     return terms, line
 
@@ -216,7 +220,7 @@ def test_two_answers_at_the_same_moment_are_one_agreement(monkeypatch: pytest.Mo
 
         for _ in range(10):
             both.clear()
-            terms = await negotiate("srv", Talk(), MODERN_FIRST, WHO, 5.0)
+            terms = await negotiate("srv", Talk(), MODERN_FIRST, WHO, within(5.0))
             assert terms.modern == (refused == "initialize")
         gc.collect()  # where a task with an error that nobody took complains
 
@@ -302,7 +306,7 @@ def test_a_modern_only_server_asked_in_the_older_way_first_is_found_out_at_once(
 def test_an_http_refusal_is_a_refusal_too() -> None:
     async def main() -> None:
         talk = Scripted(discover=answered(400), initialize={"protocolVersion": "2025-03-26", "capabilities": {}})
-        terms = await negotiate("srv", talk, MODERN_FIRST, WHO, 5.0)
+        terms = await negotiate("srv", talk, MODERN_FIRST, WHO, within(5.0))
         assert terms.version == "2025-03-26"
 
     run(main())
@@ -313,7 +317,7 @@ def test_a_cancelled_negotiation_leaves_nothing_running() -> None:
         toy = ScriptedServer(answers={"server/discover": never_return})
         line = await opened(toy)
         async with closing(line):
-            task = asyncio.create_task(negotiate("srv", line, MODERN_FIRST, WHO, 5.0))
+            task = asyncio.create_task(negotiate("srv", line, MODERN_FIRST, WHO, within(5.0)))
             await until(lambda: line.heard)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -371,7 +375,7 @@ def test_a_server_that_is_busy_at_the_opening_is_not_asked_anything_else(
         busy = answered(status, 7.0)
         talk = Scripted(discover=busy, initialize=busy)
         with pytest.raises(Unavailable) as caught:
-            await negotiate("srv", talk, openings, WHO, 5.0)
+            await negotiate("srv", talk, openings, WHO, within(5.0))
         assert len(talk.asked) == 1
         assert caught.value.passing
         assert caught.value.retry_after == 7.0
@@ -383,15 +387,15 @@ def test_a_server_that_is_busy_at_the_opening_is_not_asked_anything_else(
 def test_a_probe_that_failed_only_for_now_does_not_mean_that_the_server_is_older() -> None:
     async def main() -> None:
         terms = await negotiate(
-            "srv", Scripted(discover=answered(500), initialize=OLDER_GREETING), MODERN_FIRST, WHO, 5.0
+            "srv", Scripted(discover=answered(500), initialize=OLDER_GREETING), MODERN_FIRST, WHO, within(5.0)
         )
         assert (terms.modern, terms.refused) == (False, frozenset())
         terms = await negotiate(
-            "srv", Scripted(discover=answered(404), initialize=OLDER_GREETING), MODERN_FIRST, WHO, 5.0
+            "srv", Scripted(discover=answered(404), initialize=OLDER_GREETING), MODERN_FIRST, WHO, within(5.0)
         )
         assert (terms.modern, terms.refused) == (False, {"modern"})
         terms = await negotiate(
-            "srv", Scripted(discover=MODERN_GREETING, initialize=answered(502)), OLDER_FIRST, WHO, 5.0
+            "srv", Scripted(discover=MODERN_GREETING, initialize=answered(502)), OLDER_FIRST, WHO, within(5.0)
         )
         assert (terms.modern, terms.refused) == (True, frozenset())
 
@@ -402,7 +406,7 @@ def test_an_opening_that_was_passed_over_in_silence_is_refused(monkeypatch: pyte
     monkeypatch.setattr(module, "PROBE", 0.01)
 
     async def main() -> None:
-        terms = await negotiate("srv", Scripted(initialize=OLDER_GREETING), MODERN_FIRST, WHO, 5.0)
+        terms = await negotiate("srv", Scripted(initialize=OLDER_GREETING), MODERN_FIRST, WHO, within(5.0))
         assert (terms.modern, terms.refused) == (False, {"modern"})
 
     run(main())
@@ -422,7 +426,7 @@ def test_an_opening_that_only_came_too_late_is_not_refused(monkeypatch: pytest.M
                 await both.wait()
                 return MODERN_GREETING
 
-        terms = await negotiate("srv", Late(), MODERN_FIRST, WHO, 5.0)
+        terms = await negotiate("srv", Late(), MODERN_FIRST, WHO, within(5.0))
         assert (terms.modern, terms.refused) == (True, frozenset())
 
     run(main())
@@ -444,7 +448,7 @@ def test_a_failed_handshake_is_told_with_its_own_error(probe: RpcError, handshak
 
     async def main() -> None:
         with pytest.raises(RpcError) as caught:
-            await negotiate("srv", Scripted(discover=probe, initialize=handshake), MODERN_FIRST, WHO, 5.0)
+            await negotiate("srv", Scripted(discover=probe, initialize=handshake), MODERN_FIRST, WHO, within(5.0))
         assert caught.value is handshake
 
     run(main())
@@ -455,7 +459,7 @@ def test_a_modern_server_whose_probe_failed_for_now_is_told_with_that(handshake:
     async def main() -> None:
         for probe in (answered(500), Unavailable("srv", SERVER_DIED, "the connection broke")):
             with pytest.raises(Unavailable) as caught:
-                await negotiate("srv", Scripted(discover=probe, initialize=handshake), MODERN_FIRST, WHO, 5.0)
+                await negotiate("srv", Scripted(discover=probe, initialize=handshake), MODERN_FIRST, WHO, within(5.0))
             assert caught.value is probe
             assert caught.value.passing
 
@@ -466,7 +470,7 @@ def test_what_failed_for_now_on_both_keeps_the_longer_wish() -> None:
     async def main() -> None:
         talk = Scripted(discover=answered(500), initialize=answered(503, 9.0))
         with pytest.raises(Unavailable) as caught:
-            await negotiate("srv", talk, MODERN_FIRST, WHO, 5.0)
+            await negotiate("srv", talk, MODERN_FIRST, WHO, within(5.0))
         assert (caught.value.http_status, caught.value.retry_after, caught.value.passing) == (503, 9.0, True)
 
     run(main())

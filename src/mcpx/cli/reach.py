@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from mcpx.cli.attached import Elicit, OnProgress, attached
 from mcpx.cli.places import Place, place
 from mcpx.cli.terminal import Waiting, plain
+from mcpx.cli.words import is_downloading
 from mcpx.library.values import Tool
 from mcpx.model.call import Json, as_list, as_object
 
@@ -149,7 +150,8 @@ async def _settled(gateway: "Gateway", config: "Config", waiting: Waiting, whole
                 news, last = now, still
             if not whole and now - news > _patience(servers, config):
                 return
-            waiting.tell(starting(still, sum(server.healthy for server in servers), config))
+            late = [dict(server.raw) for server in servers if server.name in still]
+            waiting.tell(starting(late, sum(server.healthy for server in servers), config))
         await ready
     finally:
         ready.cancel()
@@ -162,17 +164,23 @@ def _patience(servers: "Sequence[Health]", config: "Config") -> float:
     return config.global_.first_start_wait if anything else math.inf
 
 
-def starting(still: Sequence[str], up: int, config: "Config") -> str:
-    """Who is waited for, and what they are started with."""
-    programs = {server.name: _program(server.connection) for server in config.mcp_servers}
-    named = ", ".join(f"{name}{programs.get(name, '')}" for name in still[:3])
-    more = f" and {len(still) - 3} more" if len(still) > 3 else ""
-    return f"starting {named}{more}, {up} of {up + len(still)} up"
+def starting(late: Sequence[Json], up: int, config: "Config") -> str:
+    """The progress line: the servers that have not started yet, their programs, and which of them download."""
+    connections = {server.name: server.connection for server in config.mcp_servers}
+    named = ", ".join(_with_program(server, connections.get(str(server.get("name")))) for server in late[:3])
+    more = f" and {len(late) - 3} more" if len(late) > 3 else ""
+    return f"starting {named}{more}, {up} of {up + len(late)} up"
 
 
-def _program(connection: object) -> str:
+def _with_program(server: Json, connection: object) -> str:
+    facts: list[str] = []
     command = getattr(connection, "command", None)
-    return f" ({os.path.basename(command)})" if isinstance(command, str) else ""
+    if isinstance(command, str):
+        facts.append(os.path.basename(command))
+    if is_downloading(server):
+        facts.append(f"downloading, {server.get('phase_s')} s")
+    name = str(server.get("name"))
+    return f"{name} ({', '.join(facts)})" if facts else name
 
 
 class _Own:

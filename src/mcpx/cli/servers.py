@@ -15,7 +15,7 @@ from mcpx.cli.running import result_of
 from mcpx.cli.state import state_folder
 from mcpx.cli.status import is_starting, told_since
 from mcpx.cli.terminal import Cell, Style, Table, Waiting, columns, plain, print_json, printable, styled
-from mcpx.cli.words import counted
+from mcpx.cli.words import counted, state_of
 from mcpx.config import Config
 from mcpx.model.call import Json, as_object
 
@@ -89,7 +89,11 @@ async def _look(config: Config, environ: Mapping[str, str], state: Path | None) 
         with Waiting() as waiting:
             while not settled.done():
                 await asyncio.wait((settled,), timeout=TICK)
-                still = [name for name, upstream in upstreams.items() if not upstream.settled.is_set()]
+                still = [
+                    {"name": name, **upstream.describe()}
+                    for name, upstream in upstreams.items()
+                    if not upstream.settled.is_set()
+                ]
                 waiting.tell(starting(still, len(upstreams) - len(still), config))
         await settled
         return await gateway.describe()
@@ -119,7 +123,8 @@ def print_table(answer: Json, with_links: bool) -> None:
         mark, style = MARKS.get(state, ("✗", "red"))
         wide = sys.stdout.isatty()
         apart = wide and state not in UP and bool(detail)  # it says what to do, and would be cut off in the last column
-        table.add(name, Cell(f"{mark} {state}" if wide else state, style), *more, "" if apart else detail)
+        shown = state_of(server)
+        table.add(name, Cell(f"{mark} {shown}" if wide else shown, style), *more, "" if apart else detail)
         if apart:
             table.note(styled(detail, style))
         if where := server.get("auth_url"):

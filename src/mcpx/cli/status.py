@@ -15,11 +15,12 @@ from mcpx.cli.codes import DONE, NOT_RUNNING, PARTIAL
 from mcpx.cli.places import Place, place
 from mcpx.cli.running import result_of
 from mcpx.cli.terminal import plain, print_json, printable, styled
-from mcpx.cli.words import counted
+from mcpx.cli.words import counted, is_downloading, state_of
 from mcpx.front.control import ask
 from mcpx.model.call import Json, as_list, as_object
 
 UP = ("connected", "sleeping", "disabled")
+ABOUT_SERVER = ("name", "status", "phase", "phase_s", "tools", "last_error")
 TOLD = (
     "version",
     "role",
@@ -48,7 +49,7 @@ def status(options: argparse.Namespace) -> int:
             "log_file": answer.get("log_file"),
             "last_reload": answer.get("last_reload"),
         }
-        about = [{key: server.get(key) for key in ("name", "status", "tools", "last_error")} for server in servers]
+        about = [{key: server.get(key) for key in ABOUT_SERVER} for server in servers]
         print_json({"running": True, **{key: answer.get(key) for key in TOLD}, **more, "servers": about})
     else:
         _print(answer, servers)
@@ -89,7 +90,8 @@ def _print(answer: Json, servers: Sequence[Json]) -> None:
         mark = styled("…", "yellow") if is_starting(server) else styled("✗", "red")
         why = plain(str(server.get("last_error") or "")).removeprefix(f"{server.get('name')}: ")
         name = plain(str(server.get("name")))
-        sys.stdout.write(f"            {mark} {name} {server.get('status')}{f': {why}' if why else ''}\n")
+        sys.stdout.write(f"            {mark} {name} {state_of(server)}{f': {why}' if why else ''}
+")
     for title, line in _replicas(answer):
         sys.stdout.write(f"  {title:10}{line}\n")
     sys.stdout.write(f"  {'Revision':10}{answer.get('revision')}{_reload(as_object(answer.get('last_reload')))}\n")
@@ -116,7 +118,7 @@ def _replicas(answer: Json) -> list[tuple[str, str]]:
 
 
 def _servers(servers: Sequence[Json]) -> str:
-    states = Counter(str(server.get("status")) for server in servers)
+    states = Counter("downloading" if is_downloading(server) else str(server.get("status")) for server in servers)
     tools = sum(int(server.get("tools") or 0) for server in servers)
     told = ", ".join(f"{number} {state}" for state, number in states.items()) or "none"
     return f"{told} · {counted(tools, 'tool')}"

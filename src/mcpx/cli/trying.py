@@ -10,14 +10,12 @@ from collections.abc import Mapping
 from mcpx.cli.terminal import Waiting, plain
 from mcpx.cli.words import counted
 from mcpx.config import Config
-from mcpx.core.causes import INSTALLERS
 from mcpx.core.trying import Tried
 from mcpx.model.call import Json
+from mcpx.transports import downloads_itself
 
 MOST_TOOLS = 12
 """Names that are told."""
-PATIENCE = 180.0
-"""Seconds for a program that is downloaded first."""
 TAIL = 5
 """Lines of a server that does not work."""
 
@@ -34,11 +32,11 @@ async def all_tried(config: Config, names: list[str]) -> dict[str, Tried]:
     try:
         with Waiting() as waiting:
             for name in names:
-                patience = PATIENCE if _downloads(config, name) else None
-                attempt = asyncio.ensure_future(try_server(gateway, config, name, patience=patience))
+                downloads = _downloads(config, name)
+                attempt = asyncio.ensure_future(try_server(gateway, config, name))
                 began = time.monotonic()
                 while not attempt.done():
-                    more = "; the first time it is downloaded" if patience else ""
+                    more = "; the first time it is downloaded" if downloads else ""
                     waiting.tell(f"trying {name} ({time.monotonic() - began:.0f} s{more})")
                     await asyncio.wait([attempt], timeout=0.2)
                 found[name] = attempt.result()
@@ -50,7 +48,7 @@ async def all_tried(config: Config, names: list[str]) -> dict[str, Tried]:
 
 def _downloads(config: Config, name: str) -> bool:
     server = next(server for server in config.mcp_servers if server.name == name)
-    return os.path.basename(str(getattr(server.connection, "command", ""))) in INSTALLERS
+    return downloads_itself(server.connection)
 
 
 def print_tried(name: str, tried: Tried) -> None:

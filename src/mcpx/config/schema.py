@@ -15,9 +15,13 @@ from mcpx.formats import SchemaFormatName, ValueFormatName
 from mcpx.model.kinds import NOT_IN_FILE, AuthRef, Count, Pause, Seconds, Size, Tagged
 from mcpx.surfaces import Mode
 from mcpx.surfaces.settings import AutoRule
-from mcpx.transports import TRANSPORTS, Transport
+from mcpx.transports import TRANSPORTS, Transport, downloads_itself, starts_process
 
 Dialect = Literal["native", "flat", "proxy", "mcpServers", "gemini", "vscode", "codex", "opencode", "zed", "goose"]
+
+
+DOWNLOAD_SECONDS = 300.0
+"""Default of `start_timeout` for programs that may download themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +81,9 @@ class Server(PerServer):
     """How it is reached."""
     timeout: Seconds = 30.0
     """Seconds to connect and to list; `global.default_timeout` where it says nothing."""
+    start_timeout: Seconds | None = None
+    """Seconds from the start of its process to the first byte on standard output; absent: 300 for a program that may
+    download itself (npx, uvx, docker run, ...), `timeout` for all others."""
     isolation: Literal["shared", "per_session", "per_call"] = "shared"
     """Who shares a connection."""
     max_links: Size = 32
@@ -101,6 +108,20 @@ class Server(PerServer):
     """How much of it may be used at a time; absent: no more limits than everywhere."""
     switched_off: str | None = field(default=None, metadata=NOT_IN_FILE)
     """Why it is disabled though its file has it on: an unset variable, say, with its place."""
+
+    @property
+    def start_limit(self) -> float:
+        """Seconds from the start of its process to the first byte of output; without a process, `timeout`."""
+        if not starts_process(self.connection):
+            return self.timeout
+        if self.start_timeout is not None:
+            return self.start_timeout
+        return max(self.timeout, DOWNLOAD_SECONDS) if downloads_itself(self.connection) else self.timeout
+
+    @property
+    def connect_limit(self) -> float:
+        """Seconds that a call waits until the server is connected."""
+        return max(self.timeout, self.start_limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,6 @@ from mcpx.config import Server
 from mcpx.processes.environment import child_environment, find_program
 from mcpx.transports import Stdio
 
-INSTALLERS = frozenset({"npx", "uvx", "bunx", "pnpx", "pnpm", "yarn", "pipx", "docker", "podman", "uv", "npm", "deno"})
-"""Programs that fetch what they run the first time."""
 LONGEST = 500
 """Characters of a line that are looked at."""
 MOST_FOLDERS = 100
@@ -95,13 +93,13 @@ def _of_program(
             "The program runs, but what it prints is not MCP.",
             "check its arguments: many programs need one (`mcp`, `serve`, `--stdio`) to speak MCP on standard output",
         )
+    if "(start_timeout)" in problem or ("not connected after" in problem and spec.downloads_itself):
+        return Cause(
+            f"{program} had not finished within {server.start_limit:g} s; the first time it downloads what it runs.",
+            f"start it again, or set `start_timeout: {2 * server.start_limit:g}` if the download takes longer",
+            {"start_timeout": 2 * server.start_limit},
+        )
     if "handshake" in problem or "not connected after" in problem:
-        if program in INSTALLERS:
-            return Cause(
-                f"{program} had not finished within {server.timeout:g} s; the first time it downloads what it runs.",
-                "try again, or give it more time (`timeout: 120`)",
-                {"timeout": 120},
-            )
         return Cause(
             f"The program did not answer within {server.timeout:g} s.",
             "check its arguments and its log; raise `timeout` if it is slow to start",

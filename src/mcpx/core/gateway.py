@@ -357,9 +357,9 @@ class Gateway:
         if "pinning" in vars(self):
             await self.pinning.close()
         await self.provisions.close_answers()
-        await asyncio.gather(*(upstream.close() for upstream in self._passing.upstreams()))
-        if self.generation.local is not None:
-            await self.generation.local.close()
+        local = self.generation.local
+        sources = [*self._passing.upstreams(), *([] if local is None else [local])]
+        await asyncio.gather(*(source.close() for source in sources))
         await self.provisions.close()
         await self._surface_state.close()
 

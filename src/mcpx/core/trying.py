@@ -61,8 +61,12 @@ def only(config: Config, **kept: Any) -> Config:
     return replace(config, server=FrontServer(), **{**bare, **kept})
 
 
-async def try_server(gateway: Gateway, config: Config, name: str, *, patience: float | None = None) -> Tried:
-    """`patience`: seconds instead of its own time, for who can wait until it is downloaded."""
+def longest_trial(server: Server) -> float:
+    """Seconds a trial of this server may take, its download included (LIF-10)."""
+    return max(LONGEST, server.start_limit + min(server.timeout, LONGEST))
+
+
+async def try_server(gateway: Gateway, config: Config, name: str) -> Tried:
     given = next(server for server in config.mcp_servers if server.name == name)
     if given.switched_off is not None:
         cause = cause_of(given, None, (), gateway.environ)
@@ -75,10 +79,10 @@ async def try_server(gateway: Gateway, config: Config, name: str, *, patience: f
         limits=None,
         auto_reconnect=False,
         retry_on_failure=False,
-        timeout=patience or min(given.timeout, LONGEST),
+        timeout=min(given.timeout, LONGEST),
     )
     async with beside(gateway, only(config, mcp_servers=(server,))) as other:
-        return await _tried(other, server, max(LONGEST, patience or 0))
+        return await _tried(other, server, longest_trial(server))
 
 
 async def _tried(other: Gateway, server: Server, longest: float) -> Tried:

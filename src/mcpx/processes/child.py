@@ -22,6 +22,11 @@ EOF_GRACE = 1.0
 TERM_GRACE = 0.7
 END_BOUND = 2.7
 """Seconds for all of an ending."""
+INTERRUPT_GRACE = 3.0
+"""Seconds for a program that is still downloading to end after SIGINT. npm rolls back, and exits at once at the next
+signal without doing so."""
+DOWNLOADER_GRACE = 10.0
+"""Seconds from the first request to end until a program that downloads itself gets SIGKILL."""
 LATE_OUTPUT = 0.2
 """Seconds a descendant may hold the output pipes open after the child's exit and say nothing. Looked at twice, with a
 turn of the loop between: on a busy machine what was printed may be read later than that."""
@@ -38,11 +43,12 @@ class Child:
         brand: int,
         *,
         grace: float | None = None,
+        downloads: bool = False,
         on_exit: Callable[[int], None],
         look: Callable[[], Awaitable[None]],
         forget: Callable[["Child"], None],
     ) -> None:
-        """`grace`: seconds for a clean exit after the end of input, None for `EOF_GRACE`;
+        """`grace`: seconds for a clean exit after the end of input, None for `EOF_GRACE`; `downloads`: see `Spawn`;
         `look` brings `tree.alive` up to date; `forget` is
         called when nothing of this child is left."""
         self.pid = popen.pid
@@ -55,6 +61,9 @@ class Child:
         """Something was written since the owner last set this to False."""
         self._popen = popen
         self._grace = EOF_GRACE if grace is None else grace
+        self.downloads = downloads
+        self.is_downloading = downloads
+        """The owner sets this to False at the first byte of output, which comes after any download."""
         self._on_exit: Callable[[int], None] | None = on_exit
         self._look, self._forget = look, forget
         self._connecting: asyncio.Task[None] | None = None
@@ -104,6 +113,9 @@ class Child:
     async def end(self) -> None:
         """End the child and all its descendants: close its input, then SIGTERM, then SIGKILL; within 3 s.
 
+        A program that is downloading gets SIGINT first. A program that downloads itself is killed after
+        `DOWNLOADER_GRACE` at the earliest, and has ended within a second more.
+
         Once begun it is finished whether or not anyone waits."""
         self._asked = True
         await asyncio.shield(self._begin_end())
@@ -136,12 +148,16 @@ class Child:
 
     async def _end_tree(self) -> None:
         loop, tree = self._loop, self.tree
-        deadline = loop.time() + END_BOUND
+        killing_from = loop.time() + (DOWNLOADER_GRACE if self.downloads else 0.0)
+        deadline = max(loop.time() + END_BOUND, killing_from + 1.0)
         if self.returncode is not None and not system.has_forked(self.pid):
             tree.alive = {}  # nothing to look for: spares a look at every process of the machine
             return
         if self.returncode is None:
             await self._look()  # who is there: once the child is gone its descendants may be nameless
+            if self.is_downloading:
+                system.interrupt(tree)
+                await asyncio.wait([self.exited], timeout=INTERRUPT_GRACE)
             self.close_input()
             if self._grace:
                 await asyncio.wait([self.exited], timeout=self._grace)
@@ -149,7 +165,7 @@ class Child:
             await self._look()
         if tree.alive:
             system.ask(tree)
-            await self._until_gone(loop.time() + TERM_GRACE)
+            await self._until_gone(max(loop.time() + TERM_GRACE, killing_from))
             await self._look()
         late = False  # killed is once in any case: on a busy machine the looks before may have taken all the time
         while (tree.alive or system.runaway(tree)) and not late:

@@ -2,8 +2,8 @@
 
 Promise: a child runs in a session of its own. It and every descendant that the system's file (`systems`) can name are
 ended when `Child.end` is called, when the child exits by itself, and (by the `keeper`) when mcpx dies in whatever
-way; within three seconds, also those that left the session, became daemons or ignore SIGTERM. Nothing else
-is ever signalled.
+way; within three seconds, also those that left the session, became daemons or ignore SIGTERM. A program that downloads
+itself (`Spawn.downloads`) has eleven seconds. Nothing else is ever signalled.
 No promise: that outside Linux one is found which left its session, lost its parents and gave up its environment between
 two looks.
 
@@ -56,6 +56,9 @@ class Spawn:
     """Whether it has a standard input to write to; else it finds an empty one."""
     grace: float | None = None
     """Seconds for a clean exit after the end of its input, when it is to end; None: what servers get."""
+    downloads: bool = False
+    """Whether the program may have to download itself: it gets SIGINT first while `Child.is_downloading`, and more time
+    before SIGKILL."""
     limits: Mapping[int, int] = field(default_factory=dict[int, int])
     """Resource limits by number (`resource.RLIMIT_…`); see `limits`."""
     confine: Callable[[], None] | None = None
@@ -148,6 +151,7 @@ class _Brood:
                 token,
                 brand,
                 grace=spec.grace,
+                downloads=spec.downloads,
                 on_exit=on_exit,
                 look=self.look,
                 forget=partial(self._forget, on_gone),

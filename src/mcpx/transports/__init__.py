@@ -29,6 +29,11 @@ def starts_process(transport: Transport) -> bool:
     return getattr(transport, "starts_process", False)
 
 
+def downloads_itself(transport: Transport) -> bool:
+    """Return True if the process of this transport may have to download the server first (LIF-10)."""
+    return getattr(transport, "downloads_itself", False)
+
+
 TRANSPORTS: Family[Transport] = Family(
     "mcpx.transports",
     "mcpx.transports",
@@ -38,4 +43,4 @@ TRANSPORTS: Family[Transport] = Family(
 )
 """What a config file may name. `memory` is for programs that bring their own server."""
 
-__all__ = ["TRANSPORTS", "Http", "Sse", "Stdio", "Transport", "Websocket", "starts_process"]
+__all__ = ["TRANSPORTS", "Http", "Sse", "Stdio", "Transport", "Websocket", "downloads_itself", "starts_process"]

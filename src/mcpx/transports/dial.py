@@ -50,6 +50,9 @@ class Dial:
     overhear: Overhear | None = None
     """Hears every line a process writes to standard error; nobody does unless somebody looks after servers."""
 
+    output_began: Callable[[], None] = lambda: None
+    """Called when a process has written its first byte to standard output."""
+
     def quoting(self, words: str, said: str) -> str:
         """What to put behind a complaint: `said`, which has these words in it, or where they are to be found."""
         return said if not words or not self.confide(words) else UNTOLD

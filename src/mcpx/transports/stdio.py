@@ -5,10 +5,12 @@ import logging
 import os
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_GARBAGE, Unavailable
-from mcpx.processes import process
+from mcpx.processes import npx_cache, process
+from mcpx.processes.downloaders import downloads_itself
 from mcpx.processes.stderrlog import Allowance, StderrLog, readable, redaction, shortened
 from mcpx.transports.carried import Carried
 from mcpx.transports.dial import Dial
@@ -51,6 +53,11 @@ class Stdio:
     framing: Literal["newline", "content-length"] = "newline"
     """How messages are told apart; `content-length` is for servers that speak like language servers."""
 
+    @property
+    def downloads_itself(self) -> bool:
+        """True if the command may download the server before it runs it (LIF-10)."""
+        return downloads_itself(self.command, self.args)
+
     async def open(self, dial: Dial) -> Conversation:
         talk = ChildConversation(self, dial)
         await talk.start()
@@ -76,6 +83,8 @@ class ChildConversation(Carried):
         """Lines on standard error when the last message came; None: it never sent one."""
         self._noise = ""
         """The first thing on standard output that was no message."""
+        self._has_output = False
+        self._npx_folder: Path | None = None
         self._opening = b""
         """The first message it was sent."""
         self._child: process.Child | None = None
@@ -87,9 +96,14 @@ class ChildConversation(Carried):
     async def start(self) -> None:
         spec, dial = self._spec, self._dial
         env = process.child_environment(dial.environ, spec.env, spec.inherit_env, dial.itself)
+        if spec.downloads_itself:
+            self._npx_folder = npx_cache.install_folder(spec.command, spec.args, env)
+            await self._remove_half_written(ours=False)
         try:
             self._child = await process.spawn(
-                process.Spawn(command=spec.command, args=spec.args, env=env, cwd=spec.cwd),
+                process.Spawn(
+                    command=spec.command, args=spec.args, env=env, cwd=spec.cwd, downloads=spec.downloads_itself
+                ),
                 on_stdout=self._read,
                 on_stderr=self._stderr.feed,
                 on_exit=self._exited,
@@ -101,6 +115,8 @@ class ChildConversation(Carried):
                 hint = "; put its arguments into args" if " " in spec.command and not spec.args else ""
                 reason = f"cannot start: command not found: {spec.command!r}{hint}"
             raise Unavailable(dial.name, SERVER_DOWN, reason) from None
+        if self._has_output:  # It came before there was a child to tell.
+            self._child.is_downloading = False
 
     def _backlog(self) -> Awaitable[None] | None:
         child = self._child
@@ -117,6 +133,8 @@ class ChildConversation(Carried):
             child.write(frame(raw, self._spec.framing), more_to_come=self._peer.busy)
 
     def _read(self, data: bytes) -> None:
+        if not self._has_output:
+            self._output_began()
         if self._peer.lost is not None:
             return  # nobody waits for it, and it may be endless
         reader = self._reader
@@ -128,6 +146,12 @@ class ChildConversation(Carried):
         elif self._patience.lost(len(data), unfinished):
             what = f"prints nothing but what is no message, {NOISE:,} bytes of it"
             self._peer.lose(what, SERVER_GARBAGE)
+
+    def _output_began(self) -> None:
+        self._has_output = True
+        if self._child is not None:
+            self._child.is_downloading = False
+        self._dial.output_began()
 
     def _received(self, raw: bytes) -> None:
         if self._heard is None and (self._peer.lost is not None or self._is_no_server(raw)):
@@ -192,6 +216,12 @@ class ChildConversation(Carried):
         await super().close()
         if self._child is not None:
             await self._child.end()
+            if self._child.is_downloading:
+                await self._remove_half_written(ours=True)
+
+    async def _remove_half_written(self, *, ours: bool) -> None:
+        if self._npx_folder is not None:
+            await npx_cache.remove_half_written(self._npx_folder, ours=ours)
 
 
 def _allowance_of(server: str) -> Allowance:

@@ -111,6 +111,8 @@ class Connections:
         self._main = main
         self._apart = around.apart
         self._level: str | None = None
+        self.has_output = False
+        """The process of the main link has written to standard output, so that no download is under way."""
         self._changed: set[Kind] = set()
         self._refreshing: asyncio.Task[None] | None = None
         self._rereading: dict[Link, set[Kind]] = {}
@@ -118,6 +120,7 @@ class Connections:
 
     async def connect(self, solo: Caller | None) -> Link:
         """The main link, with the lists read over it, and all that clients asked for; raises what went wrong."""
+        self.has_output = False
         link = await self.links.first(solo)
         try:
             self.book.instructions = link.terms.instructions
@@ -134,6 +137,9 @@ class Connections:
         if unread:
             self._tasks.start(self._read_again(link, unread))
         return link
+
+    def output_began(self) -> None:
+        self.has_output = True
 
     async def _prove_alive(self, link: Link) -> None:
         """A server that tells nothing of its tools may have stopped reading: that is not connected, with no tools."""

@@ -23,7 +23,7 @@ from mcpx.upstreams.bridges import answer_for_older
 from mcpx.upstreams.extensions import forwarded_capabilities, without_task
 from mcpx.upstreams.lease import Lease
 from mcpx.upstreams.listening import Listening
-from mcpx.upstreams.negotiate import Era, Identity, Terms, negotiate
+from mcpx.upstreams.negotiate import Deadline, Era, Identity, Terms, negotiate
 from mcpx.upstreams.owner import Owner
 from mcpx.upstreams.traits import NOTHING, ROOTS, Needs, Traits
 from mcpx.upstreams.traits import Kind as ClientKind
@@ -138,15 +138,31 @@ class Link:
         confide: Callable[[str], bool] = lambda words: False,
         overhear: "Overhear | None" = None,
     ) -> None:
-        """Connect and negotiate, bounded by the server's `timeout`. Nothing is left behind on failure."""
+        """Connect and negotiate within `start_timeout` and `timeout`. A failure closes the connection."""
         server, size = self.server, self.server.max_message
+        deadline = Deadline(server.start_limit, server.timeout)
+
+        def output_began() -> None:
+            deadline.output_began()
+            self._keeper.output_began()
+
         dial = Dial(
-            server.name, self, server.timeout, size, environ, annotations, credentials, itself, confide, overhear
+            server.name,
+            self,
+            server.timeout,
+            size,
+            environ,
+            annotations,
+            credentials,
+            itself,
+            confide,
+            overhear,
+            output_began,
         )
         talk = await server.connection.open(dial)
         self._talk = talk
         try:
-            self.terms = await negotiate(server.name, talk, openings, self.who, server.timeout)
+            self.terms = await negotiate(server.name, talk, openings, self.who, deadline)
         except BaseException:
             await talk.close()
             raise

@@ -1,5 +1,7 @@
 """Finding out which era a server speaks, without waiting long for one that does not say.
 
+A program that downloads itself has more time until its first byte of output (`Deadline`, LIF-10).
+
 A dual-era server does not announce itself: it answers whichever opening it is given. So the caller names the
 openings to try, in order. A mute server costs `PROBE` seconds, not the whole time-out: then the next opening is
 sent as well, and whichever is answered first with success decides.
@@ -9,7 +11,8 @@ opening that failed only for now says nothing of the eras it speaks.
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal, cast
@@ -66,13 +69,43 @@ def is_refusal(error: RpcError) -> bool:
     return not isinstance(error, Unavailable) or (status is not None and status >= 400)
 
 
-async def negotiate(name: str, talk: Conversation, openings: Sequence[Era], who: Identity, timeout: float) -> Terms:
+class Deadline:
+    """Time limit of a handshake: `start` seconds until the first byte of output, `timeout` from that byte on."""
+
+    def __init__(self, start: float, timeout: float) -> None:
+        self.start = start
+        self.timeout = timeout
+        self.has_output = False
+        self._scope: asyncio.Timeout | None = None
+
+    @asynccontextmanager
+    async def applied(self) -> AsyncGenerator[None]:
+        async with asyncio.timeout(self.timeout if self.has_output else self.start) as scope:
+            self._scope = scope
+            try:
+                yield
+            finally:
+                self._scope = None
+
+    def output_began(self) -> None:
+        self.has_output = True
+        if self._scope is not None and not self._scope.expired():
+            self._scope.reschedule(asyncio.get_running_loop().time() + self.timeout)
+
+    def __str__(self) -> str:
+        """The reason for the error after this deadline."""
+        if self.has_output or self.start == self.timeout:
+            return f"did not complete the handshake within {self.timeout:g} s"
+        return f"wrote nothing to standard output within {self.start:g} s of its start (start_timeout)"
+
+
+async def negotiate(name: str, talk: Conversation, openings: Sequence[Era], who: Identity, deadline: Deadline) -> Terms:
     """Open a conversation by the first opening the server accepts. Raises what tells most of those that failed."""
     attempts: dict[asyncio.Task[Terms], Era] = {}
     failed: dict[Era, RpcError] = {}
     waiting = list(openings)
     try:
-        async with asyncio.timeout(timeout):
+        async with deadline.applied():
             while waiting or attempts:
                 if waiting:
                     opening = waiting.pop(0)
@@ -99,9 +132,7 @@ async def negotiate(name: str, talk: Conversation, openings: Sequence[Era], who:
                     waiting.clear()
     except TimeoutError:
         excuse: str = getattr(talk, "excuse", "")
-        raise Unavailable(
-            name, SERVER_TIMEOUT, f"did not complete the handshake within {timeout:g} s{excuse}"
-        ) from None
+        raise Unavailable(name, SERVER_TIMEOUT, f"{deadline}{excuse}") from None
     finally:
         for task in attempts:
             task.cancel()

@@ -15,6 +15,10 @@ class Owner(Protocol):
         """`owner` is the one client it concerns; None concerns everybody."""
         ...
 
+    def output_began(self) -> None:
+        """The process of a link that is being opened has written its first byte to standard output."""
+        ...
+
     def lost(self, link: "Link", reason: str) -> None: ...
 
     def retired(self, link: "Link") -> None:

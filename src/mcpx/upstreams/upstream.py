@@ -8,16 +8,15 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Collection
-from contextlib import suppress
-from typing import Literal
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager, suppress
 
 from mcpx.catalog.apps import result_with_public_pages
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import OVERLOADED, SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, RpcError, Unavailable
 from mcpx.model.offer import Offers
-from mcpx.transports import starts_process
+from mcpx.transports import downloads_itself, starts_process
 from mcpx.transports.dial import UNTOLD
 from mcpx.upstreams.bridges import Parked, Parking
 from mcpx.upstreams.connections import Connections
@@ -25,7 +24,7 @@ from mcpx.upstreams.health import look_after
 from mcpx.upstreams.hub import Hub
 from mcpx.upstreams.judging import Judging
 from mcpx.upstreams.lease import Lease
-from mcpx.upstreams.life import Life, Status
+from mcpx.upstreams.life import Life, ShownPhase, Status
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.negotiate import Terms
 from mcpx.upstreams.offers import Learning
@@ -42,6 +41,8 @@ TOLD = 1000
 """Characters of a server's own words that are kept as the reason why it is not connected."""
 UNREACHABLE = ("disconnected", "needs_auth", "disabled")
 """States in which the lists for a kind of client are not requested."""
+DOWNLOAD_SHOWN_AFTER = 3.0
+"""Seconds without output after which a program that downloads itself is shown as downloading."""
 LONGEST_WISH = 10.0
 """Seconds of a server's `Retry-After` that a call waits for before it is sent once more."""
 
@@ -142,6 +143,8 @@ class Upstream:
         links = self._links.describe()
         processes = len(links) if starts_process(self.server.connection) else 0
         return {
+            "phase": self.phase,
+            "phase_s": None if self.phase_seconds is None else int(self.phase_seconds),
             "restarts": self.restarts,
             "latency_ms": None if self.latency is None else round(self.latency * 1000, 1),
             "processes": processes,
@@ -172,7 +175,8 @@ class Upstream:
     async def _connect(self) -> str | None:
         """One attempt; what went wrong, if anything."""
         try:
-            link = await self._connections.connect(self._solo)
+            with self._download_shown():
+                link = await self._connections.connect(self._solo)
         except RpcError as error:
             said = error.message if len(error.message) <= TOLD else f"{error.message[:TOLD]}…"
             problem = error.message if isinstance(error, Unavailable) else f"{self.name}: {said}"
@@ -199,6 +203,21 @@ class Upstream:
             logging.DEBUG if known else logging.WARNING, "[%s] %s", self.name, problem.removeprefix(f"{self.name}: ")
         )
         return problem
+
+    @contextmanager
+    def _download_shown(self) -> Generator[None]:
+        """While it starts: reports when it is found to be downloading."""
+
+        def tell() -> None:
+            if self.phase == "downloading":
+                log.info("[%s] has no output after %g s: it is probably downloading", self.name, DOWNLOAD_SHOWN_AFTER)
+                self._hub.state_changed(self.name)
+
+        timer = asyncio.get_running_loop().call_later(DOWNLOAD_SHOWN_AFTER, tell)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def changed(self, link: Link) -> None:
         self._stop_watching()
@@ -269,11 +288,25 @@ class Upstream:
             self._life.rest("renew")
 
     @property
-    def phase(self) -> Literal["waiting", "starting", "listing"] | None:
-        """What is being done about it while it is connected: others have their turn first, it starts, it says what it
-        offers."""
+    def phase(self) -> ShownPhase | None:
+        """The step of the current connection attempt: waits for other starts, starts, downloads itself, lists."""
         phase = self._life.phase
-        return "listing" if phase == "starting" and self._links.main is not None else phase
+        if phase != "starting":
+            return phase
+        if self._links.main is not None:
+            return "listing"
+        return "downloading" if self._is_downloading else phase
+
+    @property
+    def _is_downloading(self) -> bool:
+        """True if its program has probably to download the server first (LIF-10)."""
+        may_download = downloads_itself(self.server.connection) and not self._connections.has_output
+        return may_download and time.monotonic() - self._life.started_at >= DOWNLOAD_SHOWN_AFTER
+
+    @property
+    def phase_seconds(self) -> float | None:
+        """Seconds since the current attempt started the server. None if no attempt runs."""
+        return time.monotonic() - self._life.started_at if self._life.phase == "starting" else None
 
     @property
     def next_try(self) -> float | None:

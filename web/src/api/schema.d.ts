@@ -3685,9 +3685,14 @@ export interface components {
             /**
              * Phase
              * @description What a connecting server is at.
-             * @example installing
+             * @example downloading
              */
             phase?: string | null;
+            /**
+             * Phase Since
+             * @description When its start began, while it starts, RFC 3339.
+             */
+            phase_since?: string | null;
             /**
              * Processes
              * @default 0
@@ -3865,9 +3870,14 @@ export interface components {
             /**
              * Phase
              * @description What a connecting server is at.
-             * @example installing
+             * @example downloading
              */
             phase?: string | null;
+            /**
+             * Phase Since
+             * @description When its start began, while it starts, RFC 3339.
+             */
+            phase_since?: string | null;
             /**
              * Processes
              * @default 0

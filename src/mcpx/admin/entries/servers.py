@@ -1,7 +1,6 @@
 """Servers as the admin API tells of them."""
 
 import asyncio
-import os
 import shlex
 import time
 from typing import Any, get_args
@@ -14,15 +13,12 @@ from mcpx.admin.wording import moment, plain
 from mcpx.config import Server
 from mcpx.config.masking import MASK
 from mcpx.config.written import Entry, Written
-from mcpx.core.causes import INSTALLERS, Cause, cause_of
+from mcpx.core.causes import Cause, cause_of
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.secret_rules import hide_secrets
 from mcpx.model.slices import Pace
-from mcpx.transports import Stdio
 from mcpx.upstreams.upstream import Upstream
 
-INSTALLING = 3.0
-"""Seconds after which a program that fetches what it runs is likely to be at that."""
 LINES = 20
 """Of standard error that are looked at for a cause."""
 
@@ -103,6 +99,7 @@ def _row(desk: Desk, upstream: Upstream, entry: Entry | None) -> Json:
     server, status = upstream.server, upstream.status
     connection = _connection(server) if entry is None else as_object(entry.value.get("connection"))
     about = upstream.describe()
+    started = upstream.phase_seconds
     problem = upstream.problem
     return {
         "name": server.name,
@@ -111,7 +108,8 @@ def _row(desk: Desk, upstream: Upstream, entry: Entry | None) -> Json:
         "status": status.state,
         "since": moment(status.since),
         "last_error": None if problem is None else problem.removeprefix(f"{server.name}: "),
-        "phase": _phase(upstream),
+        "phase": about["phase"],
+        "phase_since": None if started is None else moment(time.time() - started),
         "next_try": moment(upstream.next_try) if status.state in ("disconnected", "needs_auth") else None,
         "tools_count": desk.gateway.catalog.count(server.name, "tools"),
         "held": upstream.describe_held()[0],
@@ -146,13 +144,6 @@ def _waiting(entry: Entry) -> Json:
         "command_line": _command_line(connection),
         "source": place_of(entry),
     }
-
-
-def _phase(upstream: Upstream) -> str | None:
-    phase, spec = upstream.phase, upstream.server.connection
-    if phase == "starting" and isinstance(spec, Stdio) and os.path.basename(spec.command) in INSTALLERS:
-        return "installing" if time.time() - upstream.status.since > INSTALLING else phase
-    return phase
 
 
 def _transport(kind: str) -> Any:

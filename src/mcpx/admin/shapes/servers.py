@@ -16,7 +16,8 @@ class ServerRow(Spoken):
     status: Status
     since: str = Field(description="When it came to be so, RFC 3339.")
     last_error: str | None = None
-    phase: str | None = Field(None, examples=["installing"], description="What a connecting server is at.")
+    phase: str | None = Field(None, examples=["downloading"], description="What a connecting server is at.")
+    phase_since: str | None = Field(None, description="When its start began, while it starts, RFC 3339.")
     next_try: str | None = Field(None, description="Of one that is down, when it is tried again, RFC 3339.")
     tools_count: int
     held: int = Field(0, description="Definitions that wait for approval.")

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterator
 
 from mcpx.cli.doctor.finding import Case, Finding, error, ok
@@ -13,7 +14,7 @@ from mcpx.config.problems import nearest
 from mcpx.core.trying import Tried
 from mcpx.model.errors import ConfigError
 from mcpx.processes.environment import child_environment, find_program
-from mcpx.transports import Stdio
+from mcpx.transports import Stdio, downloads_itself
 
 TAIL = 12
 """Lines of its standard error that are shown."""
@@ -79,9 +80,11 @@ async def _tried(case: Case, config: Config, name: str) -> Tried:
     gateway = Gateway(only(config), case.environ, case.state, looks=True)
     try:
         with Waiting() as waiting:
+            began = time.monotonic()
             attempt = asyncio.ensure_future(try_server(gateway, config, name))
+            more = "; the first time it is downloaded" if downloads_itself(named(config, name).connection) else ""
             while not attempt.done():
-                waiting.tell(f"starting {name}")
+                waiting.tell(f"starting {name} ({time.monotonic() - began:.0f} s{more})")
                 await asyncio.wait([attempt], timeout=0.2)
             return attempt.result()
     finally:

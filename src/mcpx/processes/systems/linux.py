@@ -330,6 +330,10 @@ def still_alive(tree: Tree) -> bool:
     return bool(running(tree.alive))
 
 
+def interrupt(tree: Tree) -> None:
+    send(tree.alive, signal.SIGINT)
+
+
 def ask(tree: Tree) -> None:
     send(tree.alive, signal.SIGTERM, signal.SIGCONT)  # a stopped process takes no SIGTERM
 

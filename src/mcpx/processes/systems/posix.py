@@ -227,6 +227,10 @@ def _is_there(pid: int) -> bool:
 # --- its end
 
 
+def interrupt(tree: Tree) -> None:
+    _send(tree, signal.SIGINT)
+
+
 def ask(tree: Tree) -> None:
     _send(tree, signal.SIGTERM, signal.SIGCONT)  # a stopped process takes no SIGTERM
 

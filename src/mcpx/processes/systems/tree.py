@@ -78,6 +78,10 @@ class System(Protocol):
         """Whether any that the last survey found runs yet; cheap, for waiting."""
         ...
 
+    def interrupt(self, tree: Tree) -> None:
+        """Send what Ctrl-C sends to all that the last survey found."""
+        ...
+
     def ask(self, tree: Tree) -> None:
         """Ask all that the last survey found to end."""
         ...

@@ -203,6 +203,10 @@ def _running(tree: Tree) -> list[int]:
     return [tree.pid] if tree.popen is not None and tree.popen.poll() is None else []
 
 
+def interrupt(tree: Tree) -> None:
+    ask(tree)  # Windows does not deliver Ctrl-C to a process group, only Ctrl-Break.
+
+
 def ask(tree: Tree) -> None:
     try:
         os.kill(tree.pid, getattr(signal, "CTRL_BREAK_EVENT", 1))  # the whole group: its number is the root's

@@ -19,6 +19,7 @@ const CHOICES: Record<string, readonly string[]> = {
 const RARE: Record<string, readonly Rare[]> = {
   life: [
     ["timeout", "number", "30", "s"],
+    ["start_timeout", "number", "", "s"],
     ["lazy", "flag", "off"],
     ["idle_timeout", "number", "300", "s"],
     ["auto_reconnect", "flag", "on"],
