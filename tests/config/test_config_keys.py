@@ -347,7 +347,7 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
             AuthConfig(name="basic", auth=BasicAuth(username="u", password="p")),
             AuthConfig(
                 name="oauth",
-                auth=OAuth2(
+                auth=OAuth2(  # pyright: ignore[reportArgumentType]
                     client_id="i",
                     client_secret="s",
                     token_url="https://h/t",

@@ -1,7 +1,7 @@
 """`ScriptedServer`: an MCP server in the test's process that records messages. Its replies are set per method."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from kit.loop import never_return
@@ -112,12 +112,12 @@ class ScriptedServer:
         *eras: str,
         tools: dict[str, Handler] | Iterable[str] = ("echo",),
         capabilities: Json | None = None,
-        answers: dict[str, Handler] | None = None,
+        answers: Mapping[str, Handler] | None = None,
     ) -> None:
         self.eras = eras or ("modern", "older")
         self.tools: dict[str, Handler] = dict(tools) if isinstance(tools, dict) else dict.fromkeys(tools, echo)
         self.capabilities = {"tools": {"listChanged": True}} if capabilities is None else capabilities
-        self.answers = answers or {}
+        self.answers: dict[str, Handler] = dict(answers or {})
         self.lines: list[ScriptedConnection] = []
         """All connections, oldest first."""
         self.opening = asyncio.Event()

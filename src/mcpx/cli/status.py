@@ -90,8 +90,7 @@ def _print(answer: Json, servers: Sequence[Json]) -> None:
         mark = styled("…", "yellow") if is_starting(server) else styled("✗", "red")
         why = plain(str(server.get("last_error") or "")).removeprefix(f"{server.get('name')}: ")
         name = plain(str(server.get("name")))
-        sys.stdout.write(f"            {mark} {name} {state_of(server)}{f': {why}' if why else ''}
-")
+        sys.stdout.write(f"            {mark} {name} {state_of(server)}{f': {why}' if why else ''}\n")
     for title, line in _replicas(answer):
         sys.stdout.write(f"  {title:10}{line}\n")
     sys.stdout.write(f"  {'Revision':10}{answer.get('revision')}{_reload(as_object(answer.get('last_reload')))}\n")
