@@ -270,6 +270,25 @@ def test_the_history_outlives_a_restart_and_notes_what_happened_meanwhile(tmp_pa
     inside(main)
 
 
+def test_files_that_did_not_change_add_nothing_to_the_history_of_another_version(tmp_path: Path) -> None:
+    """CFG-6: earlier versions computed the etag of the same files in another way."""
+    state = tmp_path / "state"
+
+    async def main() -> None:
+        async with StoredGateway(tmp_path / "c.yaml", state) as stored:
+            await stored.put("new")
+            etag = stored.store.revisions()[0].etag
+        [newest] = (state / "history").rglob("00000002.json")
+        newest.write_text(newest.read_text().replace(etag, "0" * len(etag)))
+        for _ in range(2):
+            async with StoredGateway(tmp_path / "c.yaml", state, text=None) as stored:
+                assert [(each.number, each.via) for each in stored.store.revisions()] == [(2, "api"), (1, "start")]
+                assert stored.store.revisions()[0].etag == etag
+        assert etag in newest.read_text()
+
+    inside(main)
+
+
 def test_a_damaged_history_is_no_error(tmp_path: Path) -> None:
     state = tmp_path / "state"
 

@@ -11,7 +11,7 @@ import pytest
 from behaviour.test_leases import seen
 from kit.client import Session, post
 from kit.gateway import GatewayProcess
-from kit.messages import modern_headers, modern_request, notification, text_of
+from kit.messages import modern_headers, modern_request, notification, request, text_of
 from kit.replicas import RedisServer, Replicas, health
 from kit.until import wait_until
 from mcpx.replicas.members import Member
@@ -81,6 +81,8 @@ def test_an_answer_of_the_store_that_comes_too_late_leaves_no_session_without_an
         kill(trio, 0)
         trio.store.pause()
         assert at(session, trio, 1).post(notification("notifications/x")).status == 503
+        refused = at(session, trio, 1).post(request("tools/list", {}, "the id of a request"))
+        assert (refused.status, refused.json["id"]) == (503, "the id of a request")
         trio.store.go_on()
         wait_until(
             lambda: owner_of(trio, session) == id_of(trio.replicas[1]), what="the store has done it all the same"

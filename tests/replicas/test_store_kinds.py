@@ -9,9 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from kit.client import Session
+from kit.gateway import GatewayProcess
 from kit.loop import run
+from kit.messages import text_of
 from kit.process import START, Child
 from kit.replicas import SERVERS, RedisServer, free_port, program, reaches
+from kit.replicas import Replicas as RunningReplicas
+from kit.servers import raw_server
 from kit.until import until, wait_until
 from mcpx.replicas.address import parse
 from mcpx.replicas.replicas import Replicas
@@ -98,6 +103,72 @@ def test_replicas_share_a_cluster(tmp_path: Path) -> None:
     """SCA-1: all keys stand together, so that scripts find them."""
     with cluster(tmp_path) as ports:
         run(use(f"redis+cluster://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}"), 30)
+
+
+def test_a_cluster_that_is_addressed_as_one_server_is_named_with_the_right_scheme(tmp_path: Path) -> None:
+    """SCA-2: only one of three nodes has the keys of mcpx. The others answer MOVED, and the real program reports it."""
+    with cluster(tmp_path) as ports, ExitStack() as stack:
+        gateways = [
+            stack.enter_context(GatewayProcess({"server": {"store": f"redis://127.0.0.1:{port}", "drain": 0}}))
+            for port in ports
+        ]
+        told = [f"redis+cluster://127.0.0.1:{port}" for port in ports]
+
+        def refused() -> list[str]:
+            return [each.stderr() for each, scheme in zip(gateways, told, strict=True) if scheme in each.stderr()]
+
+        wait_until(lambda: len(refused()) == 2, what="two nodes are reported")
+        assert all("it answered MOVED" in text for text in refused())
+
+
+WHOLE_RULE = "~{mcpx}* &{mcpx}* +@all -@dangerous -@admin"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "~other* &{mcpx}* +@all",
+        "~{mcpx}* resetchannels +@all",
+        "~{mcpx}* &{mcpx}* +@all -@scripting",
+        "~{mcpx}* &{mcpx}* +@all -publish",
+    ],
+    ids=["keys", "channels", "scripts", "commands of scripts"],
+)
+def test_a_user_without_rights_is_reported_with_the_rule_that_it_needs(
+    caplog: pytest.LogCaptureFixture, rule: str
+) -> None:
+    """SCA-2: the error names the user, and the prefix of the keys."""
+
+    async def main(url: str) -> None:
+        replicas = patient(Replicas(parse(url), {"MCPX_KEY": "x"}, "1"))
+        replicas.start()
+        await until(lambda: f"Give the user 'app' of the store the ACL rule: {WHOLE_RULE}" in caplog.text)
+        await replicas.close()
+
+    with RedisServer() as store:
+        store.cli("ACL", "SETUSER", "app", "on", ">pw", *rule.split())
+        run(main(f"redis://app:pw@127.0.0.1:{store.port}/0"))
+
+
+def test_replicas_need_no_more_rights_than_the_documented_rule() -> None:
+    """SCA-1: sessions, limits, and a takeover, with the real program."""
+    config = {
+        "mcp_servers": [raw_server("one", limits={"per_minute": 1000, "in_flight": 10})],
+        "server": {"drain": 0},
+    }
+    assert WHOLE_RULE in (Path(__file__).parents[2] / "docs" / "scaling.md").read_text(encoding="utf-8")
+    with RedisServer() as store:
+        store.cli("ACL", "SETUSER", "default", "reset", "on", "nopass", *WHOLE_RULE.split())
+        with RunningReplicas(store, config, 2, balanced=False) as replicas:
+            session = Session(replicas[0].port)
+            for port in (replicas[1].port, replicas[0].port):
+                session.port = port
+                assert text_of(session.call("one_echo", text="hello")) == "hello"
+            replicas[0].process.kill()
+            replicas[0].process.wait()
+            session.port = replicas[1].port
+            assert text_of(session.call("one_echo", text="goes on")) == "goes on"
+            assert "refuses" not in replicas[1].stderr() and "ACL" not in replicas[1].stderr()
 
 
 def test_replicas_follow_a_store_that_sentinels_fail_over(tmp_path: Path) -> None:

@@ -60,6 +60,11 @@ class History:
             self._sizes.pop(gone.number, None)
             self._forget(gone.number)
 
+    def replace_last(self, revision: Revision, texts: Kept) -> None:
+        """`revision` has the number of the last one."""
+        self.revisions[-1] = revision
+        self._keep(revision, texts)
+
     def texts(self, number: int) -> Kept | None:
         return self._texts.get(number)
 

@@ -7,7 +7,7 @@ from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import AskError, MovedError, NoPermissionError, NoScriptError, ResponseError
 
 from mcpx.replicas.address import StoreAddress
 
@@ -15,10 +15,16 @@ __all__ = [
     "Client",
     "NoScriptError",
     "ResponseError",
+    "advice",
     "ear_of",
     "end",
     "made",
 ]
+
+ACL_RULE = "~{{{prefix}}}* &{{{prefix}}}* +@all -@dangerous -@admin"
+"""Rights that a user of the store needs, as `ACL SETUSER` takes them."""
+_DENIED = ("no permissions", "user executing the script can't")
+"""In errors about missing rights. Inside of a script they have no class."""
 
 MOST_CONNECTIONS = 16
 """To the store, at a time. Commands are sent together, so few are enough."""
@@ -27,6 +33,23 @@ BEYOND = 5
 
 Client = Any
 """What the package's own types say of its clients differs from client to client."""
+
+
+def advice(error: BaseException, address: StoreAddress) -> str:
+    """What to do about an error of the store. Empty if the error explains itself."""
+    if isinstance(error, MovedError | AskError) and address.kind != "cluster":
+        word = "MOVED" if isinstance(error, MovedError) else "ASK"
+        scheme = "rediss+cluster" if address.tls else "redis+cluster"
+        return (
+            f"it answered {word}, so it is a node of a cluster. Set server.store or MCPX_STORE to "
+            f"{scheme}://{address.shown}, with the user and password as before"
+        )
+    text = str(error).rstrip(".")
+    if isinstance(error, NoPermissionError) or any(words in text for words in _DENIED):
+        user = address.user or "default"
+        rule = ACL_RULE.format(prefix=address.prefix)
+        return f"{text}. Give the user {user!r} of the store the ACL rule: {rule}"
+    return ""
 
 
 async def end(client: "Client") -> None:

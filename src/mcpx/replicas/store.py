@@ -197,7 +197,7 @@ class Store:
             try:
                 fresh = await self._reach()
             except Exception as error:  # noqa: BLE001 - whatever keeps it from being reached is told, and tried again
-                self.problem = _words(error)
+                self.problem = self._words(error)
                 if self.problem != said or monotonic() - said_at > SAID_EVERY:
                     said, said_at = self.problem, monotonic()
                     log.error("the store %s cannot be used: %s; it is tried again", self.address.shown, self.problem)
@@ -435,7 +435,8 @@ class Store:
                         pipeline.execute_command(*self._worded(sent))
                     results = await pipeline.execute(raise_on_error=False)
         except Exception as error:  # noqa: BLE001 - a connection that breaks in the middle has many ways to say so
-            down = self._fall(_words(error)) if client is self._client else StoreDown(_words(error))
+            problem = self._words(error)
+            down = self._fall(problem) if client is self._client else StoreDown(problem)
             for sent in batch:
                 sent.fail(down)
             return
@@ -469,9 +470,17 @@ class Store:
         # The client takes the word off and keeps it apart; before Redis 7 it stands within what a script died of.
         word = getattr(error, "status_code", None) or text.partition(" ")[0]
         if word in _AWAY or any(f": -{away} " in text for away in _AWAY):
-            return self._fall(_words(error))
-        self._complain(text[:500])
+            return self._fall(self._words(error))
+        self._complain(self._advice(error) or text[:500])
         return StoreDown(text)
+
+    def _words(self, error: BaseException) -> str:
+        return self._advice(error) or _words(error)
+
+    def _advice(self, error: BaseException) -> str:
+        from mcpx.replicas.connecting import advice
+
+        return advice(error, self.address)
 
     def _complain(self, text: str) -> None:
         """Of one command or script the same is said for each of thousands."""
@@ -501,7 +510,7 @@ class Store:
                     for heard in self._listeners.get(topic, ()):
                         self._told(heard, news)
         except Exception as error:  # noqa: BLE001 - whatever it is, the connection is of no use any more
-            self._fall(_words(error))
+            self._fall(self._words(error))
         finally:
             try:
                 await ear.aclose()

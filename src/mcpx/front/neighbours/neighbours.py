@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from mcpx.front.http_session import HttpSession
 from mcpx.front.neighbours.door import Door
 from mcpx.front.neighbours.papers import Papers
-from mcpx.front.neighbours.passing import NOT_HERE, TAKE, Passing
+from mcpx.front.neighbours.passing import NOT_HERE, TAKE, Passing, asked
 from mcpx.front.neighbours.records import Records, Taken
 from mcpx.front.neighbours.rooms import Rooms
 from mcpx.front.streams import refuse
@@ -420,6 +420,6 @@ def _not_here(exchange: Exchange) -> None:
 def _refuse(exchange: Exchange, status: int, text: str) -> None:
     if status == 503:
         denied = overloaded(text, status=503, retry_after=1)
-        refuse(exchange, jsonrpc.failure(None, denied), denied)
+        refuse(exchange, jsonrpc.failure(asked(exchange)[0], denied), denied)
     else:
         exchange.reply(status, codec.dump(jsonrpc.failure(None, RpcError(INVALID_REQUEST, text))))

@@ -283,7 +283,7 @@ class _Passed:
     def _turn_away(self, outcome: str, text: str) -> None:
         self._ends(outcome)
         denied = overloaded(text, status=503, retry_after=1)
-        refuse(self.exchange, jsonrpc.failure(None, denied), denied)
+        refuse(self.exchange, jsonrpc.failure(asked(self.exchange)[0], denied), denied)
 
     def _cut_off(self) -> None:
         """It was sent, and nobody knows what became of it."""
