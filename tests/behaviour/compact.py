@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from kit.client import ACCEPT_BOTH, WAIT_SECONDS, Stream, post
 from kit.command import run_command
-from kit.gateway import Gateway
+from kit.gateway import Gateway, GatewayProcess
 from kit.messages import META, MODERN, Json, modern_headers, notification, request
 from kit.process import FIXTURES
 from kit.servers import stdio_server
@@ -194,7 +194,7 @@ def next_notice(stream: Stream) -> str:
     raise AssertionError(f"no notification within {WAIT_SECONDS:g} s")
 
 
-def replace(gateway: Gateway, to: Json) -> None:
+def replace(gateway: Gateway | GatewayProcess, to: Json) -> None:
     """Another config in the place of the one that is being served, the way editors do it."""
     new = gateway.file.with_suffix(".new")
     new.write_text(json.dumps(to), encoding="utf-8")
@@ -202,7 +202,7 @@ def replace(gateway: Gateway, to: Json) -> None:
     os.replace(new, gateway.file)
 
 
-def command(gateway: Gateway, *words: str) -> str:
+def command(gateway: Gateway | GatewayProcess, *words: str) -> str:
     """What a command of mcpx says about the gateway that runs on this config."""
     done = run_command([*words, str(gateway.file)], gateway.folder, gateway.env)
     assert done.returncode in (0, 4), done.stderr

@@ -79,7 +79,7 @@ def test_the_command_line_wins_over_the_config_also_after_a_reload(mode: str) ->
 
 
 @pytest.fixture(scope="module")
-def gateway() -> Iterator[Gateway]:
+def gateway() -> Iterator[GatewayProcess]:
     rules = [
         {"client": "special*", "mode": "inspect", "reason": "they asked for it"},
         {"client": "claude-code", "mode": "describe"},
@@ -91,7 +91,7 @@ def gateway() -> Iterator[Gateway]:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_each_mode_is_at_its_own_path(gateway: Gateway, era: str) -> None:
+def test_each_mode_is_at_its_own_path(gateway: GatewayProcess, era: str) -> None:
     """SUR-6: beside the default one."""
     for mode in SHOWN:
         assert mode_of(Visitor(gateway.port, mode, era).names()) == mode
@@ -100,7 +100,7 @@ def test_each_mode_is_at_its_own_path(gateway: Gateway, era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_tool_of_another_mode_is_not_to_be_called(gateway: Gateway, era: str) -> None:
+def test_a_tool_of_another_mode_is_not_to_be_called(gateway: GatewayProcess, era: str) -> None:
     """SUR-6: a session has the surface of its path, for lists and for calls."""
     direct = Visitor(gateway.port, "direct", era)
     assert "error" in direct.ask("tools/call", {"name": "inspect", "arguments": {"server_name": "told"}})
@@ -181,7 +181,7 @@ def test_what_the_user_says_of_a_server_is_announced_where_it_is_shown() -> None
     ],
 )
 def test_auto_goes_by_the_name_of_the_client_and_the_users_own_rules(
-    gateway: Gateway, client: str, mode: str, era: str
+    gateway: GatewayProcess, client: str, mode: str, era: str
 ) -> None:
     """SUR-5: the user's rules come before those that are built in."""
     visitor = Visitor(gateway.port, "", era, name=client)
@@ -201,10 +201,25 @@ def test_auto_goes_by_the_name_of_the_client_and_the_users_own_rules(
 
 def test_a_client_that_defers_tools_by_itself_is_shown_all() -> None:
     """SUR-5: without any rule of the user; so is everybody while the tools are few."""
-    big = raw_server("told", "--name-count", "300")
+    big = raw_server("told", "--name-count", "100")
     with Gateway(config(big, mode="auto")) as gateway:
-        assert len(Visitor(gateway.port, name="claude-code").names()) == 308
+        assert len(Visitor(gateway.port, name="claude-code").names()) == 108
         assert mode_of(Visitor(gateway.port, name="claude-coder").names()) == "search"
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_client_that_defers_tools_is_shown_the_compact_mode_above_the_limit(era: str) -> None:
+    """SUR-5: by default above 25,000 tokens. A lower or higher limit is a setting."""
+    huge = raw_server("told", "--name-count", "300")
+    settings: Json
+    for settings, mode in (({}, "search"), ({"auto_direct_limit": 50_000}, "direct")):
+        with Gateway(config(huge, mode="auto", **{"global": settings})) as gateway:
+            shown = Visitor(gateway.port, "", era, name="claude-code").names()
+            assert (len(shown) == 308) == (mode == "direct")
+            assert len(Visitor(gateway.port, "direct", era).names()) == 308
+            (choice,) = json.loads(command(gateway, "servers", "--json"))["auto"]
+            assert choice["mode"] == mode
+            assert mode == "direct" or choice["reason"].endswith("tokens, the limit auto_direct_limit is 25,000")
 
 
 def test_what_auto_chose_is_kept_for_the_session_while_the_catalog_grows() -> None:
@@ -267,7 +282,7 @@ def test_auto_measures_whatever_servers_send(tool: Json, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_the_name_a_client_gives_itself_is_told_in_few_words(gateway: Gateway, era: str) -> None:
+def test_the_name_a_client_gives_itself_is_told_in_few_words(gateway: GatewayProcess, era: str) -> None:
     """SUR-5, SEC-6: on one line of the log, and not kept for ever in full."""
     begun = len(gateway.stderr())
     for name in (f"forger {era}\n13:00:00 ERROR all is lost", f"{era}-{'n' * 50_000}"):

@@ -505,6 +505,36 @@ def test_names_and_numbers_of_tools_over_a_clients_limit_are_told(patient: Patie
     assert any("at most 56 characters" in line for line in warnings)
 
 
+@pytest.mark.parametrize(
+    ("url", "level", "words"),
+    [
+        ("", "ok", "With an ANTHROPIC_BASE_URL of another provider, it does not defer them"),
+        ("https://api.anthropic.com", "ok", "because it defers tools"),
+        ("https://openrouter.ai/api", "warning", "because ANTHROPIC_BASE_URL names openrouter.ai"),
+    ],
+)
+def test_claude_code_with_another_provider_is_reported(patient: Patient, url: str, level: str, words: str) -> None:
+    """SUR-5: it then loads all tools, which `auto` shows it because it usually defers them."""
+    server = FIXTURES.parent / "behaviour" / "many_tools_server.py"
+    patient.program("mcpx", "exit 0")
+    patient.client(".claude.json", {"mcpServers": {"mcpx": {"command": "mcpx"}}})
+    connection = {"type": "stdio", "command": sys.executable, "args": [str(server), "60"]}
+    config = {
+        "mode": "auto",
+        "global": {"auto_budget": 10},
+        "mcp_servers": [{"name": "many", "connection": connection}],
+    }
+    with Gateway(config) as gateway:
+        state = str(gateway.folder / "state")
+        wait_until(lambda: list((gateway.folder / "state" / "snapshots").glob("*.json")))
+        environ = {"MCPX_STATE_DIR": state, "ANTHROPIC_BASE_URL": url}
+        told = patient.found("client", "--config", str(gateway.file), **environ)
+    (finding,) = [each for each in told if "is shown all 60 tools" in each["what"]]
+    assert finding["level"] == level
+    assert words in finding["what"]
+    assert ("auto_direct_limit" in (finding["fix"] or "")) == (level == "warning")
+
+
 # One server
 
 

@@ -190,6 +190,7 @@ global:
   structured_content: omit
   menu_budget: 29
   auto_budget: 30
+  auto_direct_limit: 301
   result_limit: 31
   startup_wait: 32
   max_message: 33
@@ -400,6 +401,7 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
             ),
             menu_budget=29,
             auto_budget=30,
+            auto_direct_limit=301,
             max_request=34,
             script_paths=(str(folder / "scripts"), "/opt/scripts"),
             **common,

@@ -14,6 +14,7 @@ from mcpx.config import Config, Global, ToolProxy
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import NotFound, RpcError
+from mcpx.surfaces.settings import DEFERS, AutoRule
 
 MODES = ("inspect", "describe", "search")
 SCHEMA: Json = {
@@ -229,6 +230,34 @@ def test_each_tool_of_search_can_be_switched_off() -> None:
             assert "offset=1" in told(await model.use("mcp_search_tools", query=""))
             with pytest.raises(NotFound):
                 await model.use("mcp_list_services")
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("settings", "client", "mode", "reason"),
+    [
+        ({}, "claude-code", "direct", DEFERS),
+        ({"auto_budget": 1}, "claude-code", "direct", DEFERS),
+        ({"auto_direct_limit": 1}, "claude-code", "search", "the limit auto_direct_limit is 1"),
+        ({"auto_direct_limit": 1}, "ruled", "search", "the limit auto_direct_limit is 1"),
+        ({"auto_direct_limit": 1}, "other", "search", "the limit auto_direct_limit is 1"),
+        ({"auto_direct_limit": 1}, "mapped", "inspect", "a rule in the config"),
+        ({"auto_budget": 1, "auto_direct_limit": 100_000}, "ruled", "direct", "a rule in the config"),
+        ({"auto_budget": 1}, "other", "search", "the budget is 1"),
+    ],
+)
+def test_no_client_is_shown_a_list_above_the_limit(settings: Any, client: str, mode: str, reason: str) -> None:
+    """SUR-5: whatever its name is, and whatever a rule says."""
+    rules = (AutoRule(client="ruled", mode="direct"), AutoRule(client="mapped", mode="inspect"))
+
+    async def main() -> None:
+        async with running_gateway(auto_rules=rules, **settings) as gateway:
+            model = Model(gateway, mode, Caller(mode="auto", session="s", client={"name": client}))
+            await model.menu()
+            (choice,) = (await gateway.describe())["auto"]
+            assert choice["mode"] == mode
+            assert choice["reason"].endswith(reason)
 
     run(main())
 

@@ -15,8 +15,11 @@ class Auth(Protocol):
     """A frozen dataclass, whose fields are its keys in a config file."""
 
     type: ClassVar[str]
-    per_server: ClassVar[bool]
-    """Whether each server that refers to it has credentials of its own; else all share them."""
+
+    @property
+    def per_server(self) -> bool:
+        """Whether each server that refers to it has credentials of its own; else all share them."""
+        ...
 
     def credentials(self, purpose: "Purpose") -> "Credentials": ...
 

@@ -190,6 +190,8 @@ class Global(PerServer):
     """Tokens the generated menus of compact surfaces may take."""
     auto_budget: Count = 10_000
     """Tokens up to which `auto` shows every tool."""
+    auto_direct_limit: Count = 25_000
+    """Tokens above which `auto` shows no client every tool, also if a rule or its name says `direct`."""
     auto_rules: tuple[AutoRule, ...] = ()
     """What `auto` shows to clients of a name; they come before the built-in rules."""
     max_request: Size = 4 * 1024 * 1024

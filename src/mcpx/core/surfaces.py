@@ -23,6 +23,7 @@ def settings_of(config: Config) -> Settings:
         servers={name: its for name, its in own.items() if its != rendering},
         menu_budget=common.menu_budget,
         auto_budget=common.auto_budget,
+        auto_direct_limit=common.auto_direct_limit,
         auto_rules=common.auto_rules,
         enable_search=proxy.enable_search,
         enable_execute=proxy.enable_execute,

@@ -58,6 +58,7 @@ class Settings:
     """Where a server says something of its own."""
     menu_budget: int = 2_000
     auto_budget: int = 10_000
+    auto_direct_limit: int = 25_000
     auto_rules: tuple[AutoRule, ...] = ()
     """A user's own; they come before the built-in ones."""
     enable_search: bool = True

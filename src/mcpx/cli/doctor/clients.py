@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from mcpx.cli.doctor.finding import Case, Finding, error, ok, warning
@@ -30,6 +30,10 @@ from mcpx.config.written import read_written
 from mcpx.model.call import Caller
 from mcpx.model.errors import ConfigError
 from mcpx.processes.environment import find_program
+
+if TYPE_CHECKING:
+    from mcpx.catalog.catalog import Catalog
+    from mcpx.surfaces.surface import Surface
 
 MOST_NAMES = 3
 
@@ -56,6 +60,8 @@ class Shown:
     """Of tools, as clients are told them; none where nothing is known of the servers yet."""
     direct: bool
     """Whether all of them are listed, rather than a few that find the others."""
+    deferred_tokens: int = 0
+    """Tokens of the list, if all tools are listed only because the client is known to defer tools."""
 
 
 def look(case: Case) -> Iterator[Finding]:
@@ -79,7 +85,9 @@ def look(case: Case) -> Iterator[Finding]:
         yield ok("client", "no client program has a server yet", fix=case.command("connect"))
     if case.config is not None:
         for client in {each.client.id: each.client for each in connected}.values():
-            yield from _limits(client, _shown(case, case.config, client), case.config)
+            shown = _shown(case, case.config, client)
+            yield from _limits(client, shown, case.config)
+            yield from _defers(client, shown, case.environ)
 
 
 def _twice(seen: Seen, there: There | None, case: Case) -> Finding | None:
@@ -240,12 +248,47 @@ def _shown(case: Case, config: Config, client: Client) -> Shown:
             called = client.called[0].rstrip("*") if client.called else client.id
             caller = Caller(client={"name": called})
             catalog = gateway.catalog
-            direct = gateway.generation.surfaces.of(config.mode).shows_all(caller, catalog)
-            return Shown([offer.public for offer in catalog.offers["tools"]], direct)
+            surface = gateway.generation.surfaces.of(config.mode)
+            names = [offer.public for offer in catalog.offers["tools"]]
+            return Shown(names, surface.shows_all(caller, catalog), _deferred_tokens(surface, called, catalog))
         finally:
             await gateway.close()
 
     return result_of(shown())
+
+
+def _deferred_tokens(surface: "Surface", called: str, catalog: "Catalog") -> int:
+    from mcpx.surfaces.modes.auto import Auto
+    from mcpx.surfaces.settings import DEFERS
+
+    if not isinstance(surface, Auto) or surface.choose(called, catalog).reason != DEFERS:
+        return 0
+    size = surface.size_of(catalog)
+    return size if size > surface.settings.auto_budget else 0
+
+
+def _defers(client: Client, shown: Shown, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Claude Code defers tools only with Anthropic's API."""
+    if client.id != "claude-code" or not shown.deferred_tokens:
+        return
+    listed = f"{counted(len(shown.names), 'tool')} (about {shown.deferred_tokens:,} tokens)"
+    provider = _host(environ.get("ANTHROPIC_BASE_URL", ""))
+    if f".{provider}".endswith((".", ".anthropic.com")):
+        what = f"{client.name} is shown all {listed}, because it defers tools. With an ANTHROPIC_BASE_URL of another"
+        yield ok("client", f"{what} provider, it does not defer them")
+        return
+    what = f"{client.name} is shown all {listed} and does not defer them, because ANTHROPIC_BASE_URL names {provider}"
+    rule = "auto_rules: [{client: claude-code, mode: search}]"
+    fix = f"{rule} in the config's global section, or a lower auto_direct_limit"
+    yield warning("client", what, fix=fix)
+
+
+def _host(url: str) -> str:
+    """The host of a URL. Empty if the URL has none."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _limits(client: Client, shown: Shown, config: Config) -> Iterator[Finding]:

@@ -2,7 +2,8 @@
 
 Decided at a session's first list, from the catalog known then, and kept: a menu that changes its nature in mid-session
 would confuse any model. A modern client has no session: for it every list decides anew, and calls go by the last one.
-The rules are data (`settings.AUTO_RULES`); a user's own come first.
+The rules are data (`settings.AUTO_RULES`); a user's own come first. No rule shows more than `auto_direct_limit`. A
+client that usually defers tools may be configured not to, and the gateway cannot see this setting.
 """
 
 import logging
@@ -58,6 +59,7 @@ class Auto(Surface):
         self._choices = surfaces.lasting.choices
         self._surface = surfaces.of
         self._sizes: Editions[int] = Editions()
+        self._enough = max(ENOUGH * self.settings.auto_budget, self.settings.auto_direct_limit)
 
     async def list_tools(self, view: View, call: Call) -> Json:
         anew = call.caller.session is None
@@ -75,7 +77,7 @@ class Auto(Surface):
         return (self.type, "decided at its first list") if choice is None else (choice.mode, choice.reason)
 
     def shows_all(self, caller: Caller, catalog: Catalog) -> bool:
-        choice = self._choices.of(owner_of(caller)) or self._choose(_client(caller), catalog)
+        choice = self._choices.of(owner_of(caller)) or self.choose(_client(caller), catalog)
         return choice.mode == "direct"
 
     async def _chosen(self, view: View, caller: Caller, *, anew: bool = False) -> Surface:
@@ -85,23 +87,37 @@ class Auto(Surface):
             before = await self._choices.find(key)
         if before is not None and not anew:
             return self._surface(before.mode)
-        choice = self._choose(_client(caller), await view.prepare())
+        choice = self.choose(_client(caller), await view.prepare())
         if choice != before:
             self._choices.keep(key, choice, everywhere=anew)
             log.info("auto: %s is shown %r: %s", choice.client or "a client", choice.mode, choice.reason)
         return self._surface(choice.mode)
 
-    def _choose(self, client: str, catalog: Catalog) -> Choice:
-        for rule in (*self.settings.auto_rules, *AUTO_RULES):
-            if rule.matches(client):
-                return Choice(client, rule.mode, rule.reason)
-        offers, budget = catalog.offers["tools"], self.settings.auto_budget
-        size, count = self._sizes.of(catalog), len(offers)
-        if size is None:
-            size = self._sizes.keep(catalog, _size_of_all([offer.definition for offer in offers], ENOUGH * budget))
-        about = "about" if size <= ENOUGH * budget else "more than"
-        told = f"{counted(count, 'tool')} take{'s' * (count == 1)} {about} {size:,} tokens, the budget is {budget:,}"
+    def choose(self, client: str, catalog: Catalog) -> Choice:
+        """What a client of this name is shown."""
+        settings = self.settings
+        rule = next((rule for rule in (*settings.auto_rules, *AUTO_RULES) if rule.matches(client)), None)
+        if rule is not None and rule.mode != "direct":
+            return Choice(client, rule.mode, rule.reason)
+        size, limit = self.size_of(catalog), settings.auto_direct_limit
+        if rule is not None and size <= limit:
+            return Choice(client, "direct", rule.reason)
+        name = "the budget"
+        if rule is not None or limit < settings.auto_budget:
+            name = "the limit auto_direct_limit"
+        budget = min(limit, settings.auto_budget) if rule is None else limit
+        count = len(catalog.offers["tools"])
+        about = "about" if size <= self._enough else "more than"
+        told = f"{counted(count, 'tool')} take{'s' * (count == 1)} {about} {size:,} tokens, {name} is {budget:,}"
         return Choice(client, "direct" if size <= budget else COMPACT, told)
+
+    def size_of(self, catalog: Catalog) -> int:
+        """Tokens of the list of all tools; counting stops above `_enough`."""
+        size = self._sizes.of(catalog)
+        if size is None:
+            definitions = [offer.definition for offer in catalog.offers["tools"]]
+            size = self._sizes.keep(catalog, _size_of_all(definitions, self._enough))
+        return size
 
 
 def _client(caller: Caller) -> str:
