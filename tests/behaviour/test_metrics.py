@@ -88,6 +88,9 @@ def test_calls_are_counted_under_the_tool_that_was_really_called(busy: Gateway) 
     assert total(found, "mcpx_calls_total", server="two", tool="echo", outcome="ok") == 1
     assert total(found, "mcpx_calls_total", server="two", tool="fail") == 1
     assert total(found, "mcpx_call_duration_seconds_count", server="one") == 3
+    assert total(found, "mcpx_tool_duration_seconds_count", server="two", tool="echo") == 1
+    assert total(found, "mcpx_profile_duration_seconds_count", profile="") >= 5
+    assert total(found, "mcpx_sessions_room") == 10_000 - 2
     assert total(found, "mcpx_sessions", transport="http") == 2
     assert total(found, "mcpx_upstream_up") == 2
     assert total(found, "mcpx_upstream_state", server="one", state="connected") == 1

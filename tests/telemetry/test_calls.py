@@ -8,7 +8,15 @@ from mcpx.model.call import Call, Caller
 from mcpx.model.errors import DENIED, SERVER_TIMEOUT
 from mcpx.model.events import CallFinished, Outcome, Passage
 from mcpx.model.offer import Offer
-from mcpx.telemetry.calls import MOST, MOST_OF_ONE, MOST_RULES, Calls
+from mcpx.telemetry.calls import (
+    MAX_TIMED_TOOLS,
+    MOST,
+    MOST_OF_ONE,
+    MOST_RULES,
+    OTHER,
+    PROMOTION_INTERVAL,
+    Calls,
+)
 from mcpx.telemetry.prometheus import Text
 
 
@@ -20,10 +28,11 @@ def over(
     rule: str | None = None,
     method: str = "tools/call",
     seconds: float = 0.002,
+    profile: str | None = None,
 ) -> CallFinished:
     kind = "prompts" if method == "prompts/get" else "tools"
     offer = None if method == "resources/read" else Offer(kind, server, name, name, {})
-    call = Call(method, {}, Caller())
+    call = Call(method, {}, Caller(profile=profile))
     return CallFinished(Passage(server, name, offer, call, {}, rule), seconds, outcome, code)
 
 
@@ -152,3 +161,37 @@ def _seconds(work: object) -> float:
     began = time.perf_counter()
     work()  # type: ignore[operator]
     return time.perf_counter() - began
+
+
+def test_the_most_used_tools_have_a_histogram_and_the_others_share_one() -> None:
+    """OBS-1: no histogram ever shrinks, because Prometheus takes that for a restart."""
+    calls = Calls()
+    name = "mcpx_tool_duration_seconds_count"
+    tools = [f"t{number}" for number in range(MAX_TIMED_TOOLS + 50)]
+    for tool in tools:
+        for _ in range(2):
+            calls.finished(over(name=tool))
+    timed = {labels["tool"] for series, labels, _ in scraped(calls) if series == name}
+    assert timed == {*tools[:MAX_TIMED_TOOLS], OTHER} and total(calls, name, tool=OTHER) == 100
+
+    for _ in range(PROMOTION_INTERVAL):
+        calls.finished(over(name=tools[-1]))
+    timed = {labels["tool"] for series, labels, _ in scraped(calls) if series == name}
+    assert tools[-1] in timed and len(timed) == MAX_TIMED_TOOLS + 1
+    before_promotion = PROMOTION_INTERVAL - 3  # Two calls were made above, and the last one is its own already.
+    assert total(calls, name, tool=OTHER) == 100 + before_promotion
+    assert total(calls, name, tool=tools[-1]) == 3
+
+
+def test_latency_is_told_apart_by_profile_which_only_readers_without_one_see() -> None:
+    """OBS-1, SEC-3"""
+    calls = Calls()
+    for profile in (None, "small", "small"):
+        calls.finished(over(profile=profile))
+    assert total(calls, "mcpx_profile_duration_seconds_count", profile="small") == 2
+    assert total(calls, "mcpx_profile_duration_seconds_count", profile="") == 1
+    text = Text()
+    calls.write(text, lambda server: True, lambda server, tool: True, profiles=False)
+    assert b"profile" not in text.encoded()
+    calls.keep(["s"], ["other"])
+    assert total(calls, "mcpx_profile_duration_seconds_count", profile="small") == 0

@@ -86,7 +86,9 @@ class Metrics:
         self._reloads[event.ok] += 1
         self._last_reload = (event.ok, time.time())
         if event.ok:
-            self._calls.keep([OURS, *(source.name for source in self._gateway.generation.sources)])
+            generation = self._gateway.generation
+            servers = [OURS, *(source.name for source in generation.sources)]
+            self._calls.keep(servers, [profile.name for profile in generation.config.profiles])
 
     def _turned_away(self, event: DoorRefused) -> None:
         self._refused[event.reason] = self._refused.get(event.reason, 0) + 1
@@ -121,7 +123,7 @@ class Metrics:
             offers = (catalog.native("tools", server, tool), catalog.native("prompts", server, tool))
             return any(offer is not None and sight.offer(offer) for offer in offers)
 
-        self._calls.write(text, may_know, may_see)
+        self._calls.write(text, may_know, may_see, profiles=sight is None)
         self._write_servers(text, may_know)
         self._write_clients(text)
         guarding.write(text, self._gateway)
