@@ -107,6 +107,10 @@ def test_what_is_wrong_with_a_token_keeps_it_out(gateway: Gateway, issuer: Token
         "without end": issuer.token(**good, exp=None),
         "not yet": issuer.token(**good, nbf=now + 300),
         "nobody's": issuer.token(None, **good),
+        "the administrator's": issuer.token("admin", **good),
+        "a local client's": issuer.token(" Local", **good),
+        "everybody's": issuer.token("anonymous", **good),
+        "the administrator's by its client": issuer.token(None, **good, client_id="admin"),
         "control characters": issuer.token("a\nb", **good),
         "critical": jwt.encode(
             {"iss": issuer.url, "sub": "ann", "aud": gateway.url, "exp": now + 60},

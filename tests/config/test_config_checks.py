@@ -35,6 +35,12 @@ def odd(config: Config) -> list[str]:
         ("server: {auth: {type: jwt, issuer: 'https://i', tokens: [{name: a, token: t}]}}", "'tokens' goes with"),
         ("server: {auth: {issuer: 'https://i'}}", "'issuer' goes with 'type: jwt'"),
         ("server: {auth: {type: jwt, issuer: me}}", "must begin with http:// or https://"),
+        ("server: {auth: {type: jwt, issuer: 'http://i.example'}}", "must begin with https://"),
+        ("server: {auth: {type: jwt, issuer: 'http://localhost.example'}}", "must begin with https://"),
+        (
+            "server: {auth: {type: jwt, issuer: 'https://i', jwks_url: 'http://10.0.0.1/keys'}}",
+            "must begin with https://",
+        ),
         ("server: {auth: {tokens: [{name: a, token: t, profile: p}]}}", "no profile named 'p'"),
         ("server: {auth: {tokens: [{name: a, token: t, expires: soon}]}}", "must be a date, or a date and time"),
         ("server: {auth: {tokens: [{name: a, token: t}, {name: b, token: t}]}}", "two tokens are the same"),

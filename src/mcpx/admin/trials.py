@@ -19,12 +19,12 @@ from mcpx.config.masking import MASK
 from mcpx.core.gateway import Gateway
 from mcpx.core.local import COMMANDS, Tool
 from mcpx.core.trying import LONGEST, Tried, beside, only, try_server
-from mcpx.model.call import Call, Caller, Json
+from mcpx.model.call import ADMIN, Call, Caller, Json
 from mcpx.model.errors import RpcError
 from mcpx.model.offer import Offer
 
 AT_ONCE = 4
-CALLER = Caller(principal="admin", client={"name": "mcpx-admin"})
+CALLER = Caller(principal=ADMIN, client={"name": "mcpx-admin"})
 """Whom rules and the trail take for the one who runs a command here."""
 
 

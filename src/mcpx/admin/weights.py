@@ -8,14 +8,14 @@ from mcpx.core.gateway import Gateway
 from mcpx.core.generation import Generation
 from mcpx.core.onlooking import Onlooker
 from mcpx.formats.tokens import estimate
-from mcpx.model.call import Call, Caller, Json, as_list
+from mcpx.model.call import ADMIN, Call, Caller, Json, as_list
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Work, in_slices
 from mcpx.surfaces.compact import Compact
 from mcpx.wire import codec
 
 COMPACT = ("inspect", "describe", "search")
-OWNER = Caller("admin", client={"name": "mcpx admin"})
+OWNER = Caller(ADMIN, client={"name": "mcpx admin"})
 """Who looks."""
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpx.config.entries import RESERVED
+from mcpx.config.exposure import is_loopback
 from mcpx.config.problems import Findings, nearest
 from mcpx.config.rule_checks import PADDED, check_rules, is_padded
 from mcpx.config.tree import KeyPath, Tree, Unresolved, as_bool, as_list, as_map, maps_in, shorten, spell
@@ -144,6 +145,7 @@ class _Checks:
             self._findings.add("missing key 'issuer'", path, hint="it goes with 'type: jwt'")
         for key in ("issuer", "jwks_url"):
             self._url(auth.get(key), _SCHEMES["http"], (*path, key))
+            self._protected(auth.get(key), (*path, key))
 
     def _unique(self, section: Any, path: KeyPath, noun: str, forbidden: str | None = None) -> None:
         seen: dict[str, KeyPath] = {}
@@ -257,6 +259,19 @@ class _Checks:
                 proxy_for(found, self._environ)
         except BadAddress as problem:
             self._findings.add(problem.what, path, hint=problem.hint or hint)
+
+    def _protected(self, value: Any, path: KeyPath) -> None:
+        """Over http, another program on the way could send its own keys."""
+        url = _text(value) or ""
+        if _scheme(url) != "http":
+            return
+        try:
+            host = parse(url).host
+        except BadAddress:
+            return  # Reported already.
+        if not is_loopback(host):
+            hint = "http is possible for loopback addresses only (127.0.0.1, ::1, localhost)"
+            self._findings.add("must begin with https://: keys that come over http can be forged", path, hint=hint)
 
     def _origin(self, value: Any, path: KeyPath) -> None:
         text = _spelled(value)

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -63,8 +63,6 @@ def missing(config: Config, kept: Iterable[str], trail: Path | None) -> Iterator
             if len(token.token) < SHORTEST:
                 what = f"the token of {token.name!r} is short enough to be guessed"
                 yield f"{what}: `mcpx token new {token.name}` makes one that is not"
-    if auth is not None and auth.issuer is not None and _in_the_clear(auth.issuer):
-        yield "server.auth.issuer is not https: whoever is between could give you other keys"
     traces = config.global_.traces
     if traces is not None and urlsplit(traces.endpoint).port == GRPC:
         yield f"global.traces.endpoint has port {GRPC}, which is usually gRPC's; OTLP over HTTP is at 4318"
@@ -94,15 +92,6 @@ def _absent(name: str, names: list[str]) -> str:
     meant = nearest(name, names)
     hint = f"did you mean {meant!r}?" if meant else f"make it with: mcpx token new {name}"
     return f"{name!r}, and there is no such token; {hint}"
-
-
-def _in_the_clear(url: str) -> bool:
-    parts = urlsplit(url)
-    try:
-        here = parts.hostname == "localhost" or ip_address(parts.hostname or "").is_loopback
-    except ValueError:
-        here = False
-    return parts.scheme.lower() == "http" and not here
 
 
 def _unwritable(file: Path) -> str | None:

@@ -93,11 +93,11 @@ class FrontAuth:
     tokens: tuple[Token, ...] = ()
     """With `type: bearer`: tokens that are let in."""
     issuer: str | None = None
-    """With `type: jwt`: whose tokens are let in."""
+    """With `type: jwt`: whose tokens are let in; an https address, or http for loopback."""
     audience: str | None = None
     """With `type: jwt`: whom they must be meant for; absent: this gateway's own address."""
     jwks_url: str | None = None
-    """With `type: jwt`: where the issuer's keys are; absent: where its metadata says."""
+    """With `type: jwt`: where the issuer's keys are; https, or http for loopback; absent: where its metadata says."""
     scopes: Mapping[str, str] | None = None
     """With `type: jwt`: the profile that a scope of the token gives; absent: `profile:NAME` gives that of the name."""
 

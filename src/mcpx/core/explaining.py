@@ -6,10 +6,10 @@ from difflib import get_close_matches
 from mcpx.catalog.catalog import Catalog
 from mcpx.catalog.naming import public_name
 from mcpx.config import Config
+from mcpx.model.call import ANONYMOUS
 from mcpx.model.offer import Offer
 from mcpx.policy.pins.marks import one_line
 
-ANONYMOUS = "anonymous"
 """Who calls where nobody has to say who they are."""
 NAMED = 5
 LONGEST = 200

@@ -21,7 +21,7 @@ from mcpx import __version__
 from mcpx.front.conversation import ClientConversation
 from mcpx.front.dispatch import Dispatcher
 from mcpx.front.visitor import Visitor
-from mcpx.model.call import Json, as_object
+from mcpx.model.call import LOCAL, Json, as_object
 from mcpx.model.errors import INVALID_REQUEST, RpcError
 from mcpx.surfaces import SURFACES
 from mcpx.wire import jsonrpc
@@ -83,7 +83,7 @@ class Attached:
         client = AttachedClient(
             self,
             self._dispatcher,
-            Visitor("local", profile),
+            Visitor(LOCAL, profile),
             mode,
             limit=config.global_.max_request,
             budget=self._budget,

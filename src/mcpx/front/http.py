@@ -22,8 +22,8 @@ from mcpx.front.refusing import refuse, tell_metadata
 from mcpx.front.routes import WELL_KNOWN, Route, place_of
 from mcpx.front.streamable import CLOSED, Streamable
 from mcpx.front.streams import EVENT_STREAM, PING
-from mcpx.front.visitor import ANONYMOUS, Visitor
-from mcpx.model.call import Caller
+from mcpx.front.visitor import Visitor
+from mcpx.model.call import ANONYMOUS, Caller
 from mcpx.model.events import ClientCounts, DoorRefused
 from mcpx.wire import codec, descriptors, websocket
 from mcpx.wire.http_server import Exchange, HttpServer, Limits

@@ -16,8 +16,8 @@ from mcpx.config import Config, FrontAuth
 from mcpx.front.guard import Guard
 from mcpx.front.identity.badge import NEVER, Badge, Identity, Refusal
 from mcpx.front.identity.doors import Doors
-from mcpx.front.visitor import ANONYMOUS, Visitor
-from mcpx.model.call import Json
+from mcpx.front.visitor import Visitor
+from mcpx.model.call import ANONYMOUS, Json
 from mcpx.wire.exchange import Exchange
 from mcpx.wire.tasks import Tasks
 

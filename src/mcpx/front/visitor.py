@@ -1,14 +1,12 @@
 """Who a request comes from, and through which door they came in."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from mcpx.model.call import ANONYMOUS
 
 if TYPE_CHECKING:
     from mcpx.front.identity.badge import Badge
-
-
-ANONYMOUS: Final = "anonymous"
-"""Who shows nothing, where nothing is asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from mcpx.library.values import (
     Result,
     Tool,
 )
-from mcpx.model.call import Call, Caller, Json, as_list, as_object
+from mcpx.model.call import LOCAL, Call, Caller, Json, as_list, as_object
 from mcpx.model.errors import ConfigError, McpxError, NotFound
 from mcpx.model.events import OffersChanged, UpstreamChanged
 from mcpx.model.offer import Offer
@@ -127,7 +127,7 @@ class Gateway:
             core.bus.subscribe(self._heard, OffersChanged, UpstreamChanged)
             asked = capabilities(opening.elicit, opening.sample, opening.roots)
             self._caller = Caller(
-                principal="local",
+                principal=LOCAL,
                 profile=opening.profile,
                 client={"name": opening.client, "version": __version__},
                 mode="direct",

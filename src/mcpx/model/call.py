@@ -6,10 +6,19 @@ JSON as it came off the wire: what only passes through is neither validated nor 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard, cast
 
 if TYPE_CHECKING:
     from mcpx.model.requests import Request
+
+ANONYMOUS: Final = "anonymous"
+"""The principal of callers without a credential, where none is required."""
+LOCAL: Final = "local"
+"""The principal of clients over stdio and of programs that use mcpx as a library."""
+ADMIN: Final = "admin"
+"""The principal of calls from the admin UI and API."""
+RESERVED_PRINCIPALS: Final = frozenset((ANONYMOUS, LOCAL, ADMIN))
+"""Names that the gateway gives. No credential from outside may stand for one of them."""
 
 Json = dict[str, Any]
 Value = Json | list[Any] | str | int | float | bool | None
@@ -54,7 +63,7 @@ class Voice(Protocol):
 class Caller:
     """Who asks. Built by the front edge once per session (older protocol) or per request (modern)."""
 
-    principal: str = "anonymous"
+    principal: str = ANONYMOUS
     profile: str | None = None
     """The named view they came in through; None: everything."""
     address: str = ""

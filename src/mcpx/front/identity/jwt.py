@@ -17,7 +17,7 @@ from mcpx.config import FrontAuth
 from mcpx.front.identity.badge import LONGEST, NEVER, NO_TOKEN, WRONG_TOKEN, Badge, Refusal, shown
 from mcpx.front.identity.doors import Doors
 from mcpx.front.identity.keys import AGAIN, FITS, Keys
-from mcpx.model.call import Json, as_list
+from mcpx.model.call import RESERVED_PRINCIPALS, Json, as_list
 from mcpx.wire.exchange import Exchange
 
 log = logging.getLogger(__name__)
@@ -29,6 +29,7 @@ REMEMBERED: Final = 4096
 LONGEST_NAME: Final = 255
 PROFILE: Final = "profile:"
 """What a scope begins with that gives a profile, where the configuration does not say."""
+RESERVED_SUBJECT: Final = Refusal(401, "the subject of the token is a reserved name of the gateway", "invalid_token")
 NOT_YET: Final = Refusal(503, "tokens cannot be judged: the issuer's keys are not known yet", retry_after=int(AGAIN))
 
 
@@ -150,6 +151,9 @@ class Jwt:
         if not isinstance(principal, str) or len(principal) > LONGEST_NAME or not principal.isprintable():
             log.debug("a token was refused: it does not say whose it is")
             return WRONG_TOKEN
+        if principal.strip().casefold() in RESERVED_PRINCIPALS:
+            log.warning("a token was refused: its subject %r is a name that the gateway gives itself", principal)
+            return RESERVED_SUBJECT
         aud: Any = claims.get("aud")
         audience = tuple(text for text in ([aud] if isinstance(aud, str) else as_list(aud)) if isinstance(text, str))
         if expires <= time.time():

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.wire import codec
@@ -141,7 +142,7 @@ class Keys:
             if not same_issuer(str(about["issuer"]), self._issuer):
                 raise ValueError("its metadata are of another issuer; server.auth.issuer must be what they say")
             url = about.get("jwks_uri")
-            if isinstance(url, str) and (url.startswith("https://") or self._issuer.startswith("http://")):
+            if isinstance(url, str) and _is_protected(url):
                 return url
         raise ValueError("its metadata do not say where they are; name server.auth.jwks_url")
 
@@ -151,8 +152,8 @@ class Keys:
             url=url, headers=(("accept", "application/json"),), timeout=TIMEOUT, limit=LARGEST, allow_private=True
         )
         answer = await self._fetcher().fetch(request)
-        if url.startswith("https:") and not answer.url.startswith("https:"):
-            raise FetchFailed("they were moved from https to http, where anybody could put in their own", sent=True)
+        if not _is_protected(answer.url):
+            raise FetchFailed("they were moved to http, where anybody could put in their own", sent=True)
         if answer.status >= 500:
             raise FetchFailed(f"HTTP {answer.status}", sent=True)
         if answer.status != 200:
@@ -161,6 +162,14 @@ class Keys:
             return as_object(codec.load(answer.body)) or None
         except codec.BadJson:
             return None
+
+
+def _is_protected(url: str) -> bool:
+    """Whether nobody on the way can change what comes from there."""
+    from mcpx.auth.flow.web import is_loopback
+
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
 
 
 def _key(about: Json) -> Key | None:
