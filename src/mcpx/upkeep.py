@@ -212,6 +212,7 @@ class Upkeep:
                 "admin": self._tell_login,
                 "activity": self._telemetry.tell_activity,
                 "search": self._search,
+                "missing": self._missing,
                 "logs": self._logs,
                 "names": self._names,
             },
@@ -339,6 +340,16 @@ class Upkeep:
         matches, total = await search(self._gateway, caller, str(query or ""), most)
         tools = [{"definition": each.offer.definition, "score": each.score, "strong": each.strong} for each in matches]
         return {"ok": True, "tools": tools, "total": total}
+
+    async def _missing(self, request: Json) -> Json:
+        """Why a tool or a server is not offered, for `mcpx call` and `mcpx tools`."""
+        from mcpx.core.missing import why_missing
+
+        profile = request.get("profile")
+        await self._gateway.catalogs.ready()
+        found = why_missing(self._gateway, str(request.get("name")), profile if isinstance(profile, str) else None)
+        told = None if found is None else self._gateway.redactor.redact_values(found.told())
+        return {"ok": True, "missing": told}
 
     async def _names(self, _: Json) -> Json:
         """All that can be named, for shells that complete it."""

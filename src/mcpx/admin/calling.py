@@ -22,6 +22,7 @@ from mcpx.admin.errors import ApiError
 from mcpx.admin.people import OWNER
 from mcpx.admin.shapes.tools import CallGiven, CallMessage, CallProgress, CallQuestion, CallResult, ModelSees
 from mcpx.admin.streaming import BEAT, COMMENT, frame
+from mcpx.admin.toolbox import missing_error
 from mcpx.admin.weights import COMPACT
 from mcpx.admin.wording import plain
 from mcpx.formats.tokens import estimate
@@ -180,7 +181,9 @@ class Calling:
             model = None if offer is None else await self._seen_by_model(call, offer, arguments, result)
             return self._told(result, ms, model)
         except RpcError as error:
-            told = {"code": error.code, "message": error.message, "data": error.data}
+            missing = missing_error(gateway, name, profile, "name") if offer is None else None
+            message = error.message if missing is None else f"{missing.message}; {missing.hint}"
+            told = {"code": error.code, "message": message, "data": error.data}
             return CallResult(ok=False, ms=_since(began), error=plain(gateway.redactor.redact_values(told)))
         except asyncio.CancelledError:
             if id not in self._cancelled:

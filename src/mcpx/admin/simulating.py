@@ -12,6 +12,7 @@ from mcpx.admin.errors import ApiError
 from mcpx.admin.routes.given import refusal
 from mcpx.admin.shapes.common import Place
 from mcpx.admin.shapes.guarding import Question, Verdict
+from mcpx.admin.toolbox import missing_error
 from mcpx.config import Config, Policy
 from mcpx.config.edits import SetSection
 from mcpx.core.explaining import Several, assumed, found, near, outside
@@ -75,6 +76,9 @@ async def _meant(desk: Desk, config: Config, tool: str) -> tuple[Offer, str]:
         upstream = desk.gateway.generation.upstreams.get(offer.server)
         if upstream is None or not upstream.known:
             return offer, f"server {offer.server!r} has not told what it offers yet; judged by its name alone"
+    missing = missing_error(desk.gateway, tool, None, "tool")
+    if missing is not None:
+        raise missing
     meant = near(catalog, tool)
     hint = "the public name, or server.tool" if meant is None else f"did you mean {meant!r}?"
     raise ApiError(404, None, "no server offers this tool", "tool", hint)

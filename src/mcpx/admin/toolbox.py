@@ -14,6 +14,7 @@ from mcpx.admin.wording import plain
 from mcpx.catalog.catalog import Catalog
 from mcpx.catalog.entries import MOST_PARAMETERS, description_of
 from mcpx.core.gateway import Gateway
+from mcpx.core.missing import why_missing
 from mcpx.core.onlooking import Onlooker
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Caller, Json, as_list, as_object
@@ -85,7 +86,8 @@ class Toolbox:
             offer, held = next((each for each in self._held() if each.public == name), None), True
         if offer is None:
             hint = "GET /api/tools lists what there is"
-            raise ApiError(404, None, f"there is no tool {plain(name)[:200]!r}", "name", hint)
+            unknown = ApiError(404, None, f"there is no tool {plain(name)[:200]!r}", "name", hint)
+            raise missing_error(self._gateway, name, profile, "name") or unknown
         signature = self._weights.signature(offer)
         told = {
             **row_of(offer, tokens_of(offer.definition), held=held),
@@ -150,6 +152,15 @@ class Toolbox:
         return SearchResult(
             query=plain(query), hits=hits, total=found.total, model_sees=plain(text), model_tokens=estimate(text)
         )
+
+
+def missing_error(gateway: Gateway, name: str, profile: str | None, path: str) -> ApiError | None:
+    """Why a configured tool or server is not offered, and the command that changes it."""
+    missing = why_missing(gateway, name, profile, OWNER.principal)
+    if missing is None:
+        return None
+    message, hint = (gateway.redactor.redact(plain(text)) for text in (missing.message, missing.hint))
+    return ApiError(404, f"tool_{missing.reason}", message, path, hint)
 
 
 def _listing(offers: Iterable[tuple[Offer, bool]], costs: Mapping[int, int]) -> Work[_Listed]:

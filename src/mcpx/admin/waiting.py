@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from mcpx.admin.shapes.watching import Waiting
 from mcpx.admin.wording import moment, plain
 from mcpx.core.gateway import Gateway
+from mcpx.core.missing import pinned_servers
 
 if TYPE_CHECKING:
     from mcpx.policy.approvals import Approval
     from mcpx.policy.pins.kept import Held
-    from mcpx.policy.pins.pinned import Pinned
 
 MOST = 50
 """Things that are told of."""
@@ -25,17 +25,8 @@ def calls(gateway: Gateway) -> "list[Approval]":
     return gateway.provisions.policy_state.approvals.pending()
 
 
-def pinned(gateway: Gateway) -> "dict[str, Pinned]":
-    """Servers of the configuration that are not trusted as they come, as far as they were seen."""
-    if "policy_state" not in vars(gateway.provisions) or "pins" not in vars(gateway.provisions.policy_state):
-        return {}
-    trusts = {server.name: server.trust for server in gateway.generation.config.mcp_servers}
-    servers = gateway.provisions.policy_state.pins.servers
-    return {name: its for name, its in servers.items() if trusts.get(name, "open") != "open"}
-
-
 def held_tools(gateway: Gateway) -> "Iterator[tuple[str, Held]]":
-    for name, its in pinned(gateway).items():
+    for name, its in pinned_servers(gateway).items():
         for held in list(its.kept.held.values()):
             if held.item.kind == "tools":
                 yield name, held
@@ -48,7 +39,7 @@ def is_quarantined(gateway: Gateway, server: str) -> bool:
 
 def count(gateway: Gateway) -> int:
     """Calls and definitions that wait."""
-    return len(calls(gateway)) + sum(its.held for its in pinned(gateway).values())
+    return len(calls(gateway)) + sum(its.held for its in pinned_servers(gateway).values())
 
 
 def everything(gateway: Gateway) -> list[Waiting]:
@@ -60,7 +51,7 @@ def _everything(gateway: Gateway) -> Iterator[dict[str, str | int | None]]:
         detail = f"{call.principal}: {call.arguments}"[:300]
         title = f"{call.server}: {call.tool}"
         yield {"kind": "call", "title": title, "detail": detail, "expires": moment(call.expires_at)}
-    for name, its in pinned(gateway).items():
+    for name, its in pinned_servers(gateway).items():
         if is_quarantined(gateway, name):
             detail = f"in quarantine; {its.held} definitions to look at"
             yield {"kind": "server", "title": name, "detail": detail, "count": its.held}

@@ -82,6 +82,10 @@ class Attached:
             raise ConfigError([f"error: the gateway that runs cannot search: {answer.get('error')}"])
         return answer
 
+    async def missing(self, name: str) -> Json | None:
+        answer = await self._ask("missing", name=name, profile=self._profile)
+        return as_object(answer.get("missing")) or None
+
     async def servers(self) -> list[Json]:
         return [as_object(server) for server in as_list((await self._ask("status")).get("servers"))]
 

@@ -13,7 +13,7 @@ from mcpx.cli import arguments, failing, results
 from mcpx.cli.codes import FAILED, MISTAKE, TIMED_OUT
 from mcpx.cli.parsing import near
 from mcpx.cli.questions import Questions
-from mcpx.cli.reach import Desk, Needs, is_down, place, reach, tools_of
+from mcpx.cli.reach import Desk, Needs, is_down, place, reach, tools_when_started
 from mcpx.cli.running import result_of
 from mcpx.cli.terminal import Waiting, plain, print_json
 from mcpx.library.values import COMMANDS, Progress, Result, Tool
@@ -48,11 +48,13 @@ async def _called(options: argparse.Namespace, waiting: Waiting, known: str | No
     """`known`: see `reach`. None: the tool was looked for in one server only, and not found."""
     name, words = options.tool, list[str](options.arguments)
     async with reach(place(options), Questions(waiting), waiting, only(name), tool=known) as desk:
+        wanted = desk.earlier_path or name
         try:
-            tools = await tools_of(desk)
+            meant = _server_of(wanted, await desk.servers())
+            tools = await tools_when_started(desk, waiting, meant, lambda listed: find(wanted, listed) is not None)
         except RpcError as error:
             return failing.failed(error, [], "", options.json)
-        tool = find(desk.earlier_path or name, tools)
+        tool = find(wanted, tools)
         if tool is None:
             return None if desk.earlier_path is not None else await _not_found(desk, name, tools, options.json)
         if (stopped := await _refused(desk, tool, options.json)) is not None:
@@ -160,26 +162,34 @@ async def _refused(desk: Desk, tool: Tool, as_json: bool) -> int | None:
     return failing.down(server, as_json) if server is not None and is_down(server) else None
 
 
+def _server_of(name: str, servers: Sequence[Json]) -> str | None:
+    """The server that a name begins with."""
+    names = [str(server.get("name")) for server in servers] + [COMMANDS]
+    meant = [server for server in names if name == server or name.startswith(f"{server}.")]
+    return max(meant, key=len) if meant else None
+
+
 async def _not_found(desk: Desk, name: str, tools: Sequence[Tool], as_json: bool) -> int:
     servers = await desk.servers()
     names = [str(server.get("name")) for server in servers] + [COMMANDS]
-    meant = [server for server in names if name == server or name.startswith(f"{server}.")]
-    if meant:
-        server = max(meant, key=len)
+    server = _server_of(name, servers)
+    if server is not None:
         state = next((each for each in servers if each.get("name") == server), Json())
         own = [tool for tool in tools if tool.server == server]
         if not own and is_down(state):
             return failing.down(state, as_json)
-        if not own and state.get("status") == "disabled":
-            why = state.get("last_error")
-            told = f"server {server!r} is switched off{f': {why}' if why else f'; mcpx enable {server}'}"
-            return failing.unknown(told, as_json)
+        missing = await desk.missing(name)
+        if missing is not None:
+            return failing.missing(missing, as_json)
         rest = name[len(server) + 1 :]
         if not rest:
             return failing.unknown(f"{server} is a server; say which tool: mcpx tools {server}", as_json)
         close = near(rest, [tool.tool for tool in own])
         hint = f"did you mean {server}.{close}?" if close else f"mcpx tools {server} lists what it has"
         return failing.unknown(f"{server} has no tool {plain(rest)!r}; {hint}", as_json)
+    missing = await desk.missing(name)
+    if missing is not None:
+        return failing.missing(missing, as_json)
     if told := _other_server(name, names):
         return failing.unknown(told, as_json)
     close = near(name, [spelled for tool in tools for spelled in (tool.path, tool.name)])

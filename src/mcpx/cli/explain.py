@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.cli.codes import WAITS
@@ -23,6 +24,9 @@ from mcpx.model.errors import ConfigError
 from mcpx.model.offer import Offer
 from mcpx.policy.state import PolicyState
 from mcpx.policy.warden import Verdict, Warden
+
+if TYPE_CHECKING:
+    from mcpx.core.missing import Missing
 
 EVERYTHING = "-"
 """In the place of a profile: without one."""
@@ -39,14 +43,18 @@ def explain(
     offer = _by_config(config, warden, through, tool)
     note = ""
     if offer is None:
-        catalog, down = result_of(_look(config, environ, state))
+        catalog, down, missing = result_of(_look(config, environ, state, tool))
         offer = _found(catalog, tool)
         if offer is None and (offer := assumed(config, tool)) is not None:
+            if missing is not None and offer.server not in down:
+                raise ConfigError([f"error: {missing.message}\n  {missing.hint}"])
             if offer.server not in down:
                 raise ConfigError([f"error: server {offer.server!r} offers no tool {plain(offer.name)!r}"])
             note = (
                 f"server {offer.server!r} cannot be asked now ({plain(down[offer.server])}); judged by its name alone"
             )
+        if offer is None and missing is not None:
+            raise ConfigError([f"error: {missing.message}\n  {missing.hint}"])
         if offer is None:
             raise ConfigError([f"error: {_unknown(catalog, tool)}"])
     verdict = warden.explain(through, principal, offer)
@@ -98,9 +106,12 @@ def _by_config(config: Config, warden: Warden, profile: str | None, tool: str) -
     return offer if offer is not None and through is not None and not through.server(offer.server) else None
 
 
-async def _look(config: Config, environ: Mapping[str, str], state: Path) -> tuple[Catalog, dict[str, str]]:
-    """What is offered, and why some cannot say."""
+async def _look(
+    config: Config, environ: Mapping[str, str], state: Path, tool: str
+) -> tuple[Catalog, dict[str, str], "Missing | None"]:
+    """The catalog, why some servers are down, and why the tool is not offered."""
     from mcpx.core.gateway import Gateway
+    from mcpx.core.missing import why_missing
     from mcpx.processes import process
 
     logging.getLogger("mcpx").addHandler(logging.NullHandler())
@@ -116,7 +127,7 @@ async def _look(config: Config, environ: Mapping[str, str], state: Path) -> tupl
             for name, upstream in upstreams.items()
             if not upstream.known
         }
-        return gateway.catalog, down
+        return gateway.catalog, down, why_missing(gateway, tool)
     finally:
         await gateway.close()
         await process.end_all()

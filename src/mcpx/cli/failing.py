@@ -42,6 +42,11 @@ def unknown(message: str, as_json: bool) -> int:
     return tell("not_found", message, MISTAKE, as_json)
 
 
+def missing(found: Json, as_json: bool) -> int:
+    """A tool or a server that exists and is not offered. The reason is for the administrator, not for MCP clients."""
+    return tell("not_found", f"{found['message']}\n  {found['hint']}", MISTAKE, as_json, reason=found["reason"])
+
+
 def tell(word: str, message: str, code: int, as_json: bool, **more: object) -> int:
     if as_json:
         sys.stderr.write(json.dumps({"error": {"code": word, "message": message, **more}}) + "\n")

@@ -9,7 +9,7 @@ from mcpx.cli import failing
 from mcpx.cli.codes import PARTIAL, SIGN_IN
 from mcpx.cli.parsing import near
 from mcpx.cli.questions import Questions
-from mcpx.cli.reach import Desk, Needs, Place, place, reach, tell_down, tools_of
+from mcpx.cli.reach import Desk, Needs, Place, place, reach, tell_down, tools_of, tools_when_started
 from mcpx.cli.running import result_of
 from mcpx.cli.terminal import Cell, Table, Waiting, plain, print_json, shown, styled
 from mcpx.cli.words import counted
@@ -35,11 +35,28 @@ async def _tools(options: argparse.Namespace, where: Place, server: str | None) 
             if server is not None and (problem := _unknown(server, servers)) is not None:
                 return failing.unknown(problem, options.json)
             try:
-                listed = await tools_of(desk)
+                listed = await _listed(desk, waiting, server)
             except RpcError as error:
                 return failing.failed(error, servers, "", options.json)
             servers = await desk.servers()  # a list waits for those that are starting
+            await _tell_hidden(desk, listed, server)
             return _tell(options, listed, servers, server, server is None or desk.running)  # ending them may take long
+
+
+async def _listed(desk: Desk, waiting: Waiting, server: str | None) -> list[Tool]:
+    """A list of all servers does not wait for a server that hangs; a list of one server waits until it has started."""
+    if server is None:
+        return await tools_of(desk)
+    return await tools_when_started(desk, waiting, server, lambda listed: False)
+
+
+async def _tell_hidden(desk: Desk, listed: Sequence[Tool], server: str | None) -> None:
+    """Report why a server has no tools here if its state does not say so."""
+    if server is None or any(tool.server == server for tool in listed):
+        return
+    missing = await desk.missing(server)
+    if missing is not None and missing["reason"] in ("hidden", "disabled"):
+        sys.stderr.write(f"{plain(str(missing['message']))}; {plain(str(missing['hint']))}\n")
 
 
 def _tell(
@@ -48,7 +65,13 @@ def _tell(
     found = [tool for tool in listed if server in (None, tool.server)]
     down = tell_down(servers, server)
     if options.json:
-        print_json({"tools": [told(tool, options.schema, public) for tool in found], "down": down})
+        withheld = [
+            {"name": each.get("name"), "held": each.get("held"), "quarantined": bool(each.get("quarantined"))}
+            for each in servers
+            if server in (None, each.get("name")) and (each.get("held") or each.get("quarantined"))
+        ]
+        rows = [told(tool, options.schema, public) for tool in found]
+        print_json({"tools": rows, "down": down, "withheld": withheld})
     elif options.schema:
         _print_signatures(found)
     else:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from mcpx.cli.attached import Elicit, OnProgress, attached
 from mcpx.cli.places import Place, place
 from mcpx.cli.terminal import Waiting, plain
-from mcpx.cli.words import is_downloading
+from mcpx.cli.words import counted, is_downloading
 from mcpx.library.values import Tool
 from mcpx.model.call import Json, as_list, as_object
 
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 TICK = 0.1
 """Seconds between two looks at who is still starting."""
+POLL = 0.5
+"""Seconds between two status requests to a running gateway."""
 
-__all__ = ["Desk", "Needs", "Place", "is_down", "place", "reach", "tell_down", "tools_of"]
+__all__ = ["Desk", "Needs", "Place", "is_down", "place", "reach", "tell_down", "tools_of", "tools_when_started"]
 
 Needs = Callable[["Config"], Sequence[str] | None]
 """Which servers have to be there; None: all. Raises `ConfigError` for a name that cannot be."""
@@ -55,6 +57,10 @@ class Desk(Protocol):
     async def search(self, query: str, limit: int) -> Json: ...
 
     async def servers(self) -> list[Json]: ...
+
+    async def missing(self, name: str) -> Json | None:
+        """Why a server or a tool is not offered: `message` and `hint`. None if there is nothing to tell."""
+        ...
 
 
 @contextlib.asynccontextmanager
@@ -139,7 +145,8 @@ async def _of_earlier_run(tool: str, config: "Config", place: Place) -> "Offer |
 
 async def _settled(gateway: "Gateway", config: "Config", waiting: Waiting, whole: bool) -> None:
     ready = asyncio.ensure_future(gateway.ready())
-    news, last = asyncio.get_running_loop().time(), gateway.starting
+    began = asyncio.get_running_loop().time()
+    news, last = began, gateway.starting
     try:
         while not ready.done():
             await asyncio.wait((ready,), timeout=TICK)
@@ -151,7 +158,8 @@ async def _settled(gateway: "Gateway", config: "Config", waiting: Waiting, whole
             if not whole and now - news > _patience(servers, config):
                 return
             late = [dict(server.raw) for server in servers if server.name in still]
-            waiting.tell(starting(late, sum(server.healthy for server in servers), config))
+            up = sum(server.healthy for server in servers)
+            waiting.tell(f"{starting(late, up, config)}, {now - began:.0f} s")
         await ready
     finally:
         ready.cancel()
@@ -203,6 +211,61 @@ class _Own:
     async def servers(self) -> list[Json]:
         return [dict(server.raw) for server in await self._gateway.servers()]
 
+    async def missing(self, name: str) -> Json | None:
+        return await self._gateway.missing(name)
+
+
+async def tools_when_started(
+    desk: Desk, waiting: Waiting, server: str | None, enough: Callable[[Sequence[Tool]], bool]
+) -> list[Tool]:
+    """List the tools. While a server is starting and `enough` says no, wait for it and list them again.
+
+    `server` is the only server to wait for; None means all. A server that failed is not waited for.
+    """
+    try:
+        while True:
+            late = [plain(str(each.get("name"))) for each in _starting(await desk.servers(), server)]
+            tools = await _listed_with_progress(desk, waiting, server)
+            if not late or enough(tools):
+                return tools
+            await _until_changed(desk, waiting, server, late)
+    finally:
+        waiting.clear()
+
+
+async def _listed_with_progress(desk: Desk, waiting: Waiting, server: str | None) -> list[Tool]:
+    listing = asyncio.ensure_future(tools_of(desk))
+    try:
+        while not (await asyncio.wait((listing,), timeout=POLL))[0]:
+            await _show_starting(desk, waiting, server)
+        return listing.result()
+    finally:
+        listing.cancel()
+
+
+async def _until_changed(desk: Desk, waiting: Waiting, server: str | None, late: Sequence[str]) -> None:
+    while True:
+        if await _show_starting(desk, waiting, server) != late:
+            return
+        await asyncio.sleep(POLL)
+
+
+async def _show_starting(desk: Desk, waiting: Waiting, server: str | None) -> list[str]:
+    late = _starting(await desk.servers(), server)
+    names = [plain(str(each.get("name"))) for each in late]
+    if late:
+        doing = "downloading" if all(is_downloading(each) for each in late) else "starting"
+        more = f" and {len(late) - 3} more" if len(late) > 3 else ""
+        seconds = max(int(each.get("phase_s") or 0) for each in late)
+        waiting.tell(f"{doing} {', '.join(names[:3])}{more}, {seconds} s")
+    return names
+
+
+def _starting(servers: Sequence[Json], only: str | None) -> list[Json]:
+    """Servers that are starting, and that have not failed before."""
+    found = [server for server in servers if only in (None, server.get("name"))]
+    return [server for server in found if server.get("status") == "connecting" and not is_down(server)]
+
 
 async def tools_of(desk: Desk) -> list[Tool]:
     return [Tool.of(as_object(raw)) for raw in as_list((await desk.request("tools/list")).get("tools"))]
@@ -228,8 +291,22 @@ def tell_down(servers: Sequence[Json], only: str | None = None) -> list[Json]:
         else:
             why = str(server["last_error"] or "").removeprefix(f"{server['name']}: ")
             sys.stderr.write(f"{name} is down: {plain(why)}\n")
+    for server in found:
+        _tell_withheld(server)
     late = [server for server in missing if not is_down(server)]
     for known, told in ((True, "listed as last time"), (False, "not listed yet (mcpx tools NAME waits)")):
         if names := [plain(str(server.get("name"))) for server in late if bool(server.get("tools")) is known]:
             sys.stderr.write(f"still starting, and {told}: {', '.join(names)}\n")
     return down
+
+
+def _tell_withheld(server: Json) -> None:
+    """Report tools that the administrator does not find in a list, and the command that changes it."""
+    name, held, why = plain(str(server.get("name"))), int(server.get("held") or 0), server.get("last_error")
+    if server.get("quarantined"):
+        sys.stderr.write(f"{name} is in quarantine: approve its tools with: mcpx approve {name}\n")
+    elif held:
+        told = f"{counted(held, 'definition')} of {name} {'is' if held == 1 else 'are'} withheld: new or changed"
+        sys.stderr.write(f"{told}; look and approve: mcpx approve {name}\n")
+    elif server.get("status") == "disabled" and why:
+        sys.stderr.write(f"{name} is disabled: {plain(str(why))}\n")

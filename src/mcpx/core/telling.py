@@ -43,7 +43,8 @@ def health(upstreams: Mapping[str, Upstream], *, whole: bool = True) -> Json:
 
 def _with_held(upstream: Upstream, state: Json) -> Json:
     held, notes = upstream.describe_held()
-    return {**state, "held": held, "notes": [*notes, *state["notes"]]}
+    quarantined = upstream.server.enabled and not upstream.enabled
+    return {**state, "held": held, "quarantined": quarantined, "notes": [*notes, *state["notes"]]}
 
 
 def _about(command: Command) -> Json:

@@ -228,6 +228,18 @@ class Gateway:
         matches, total = await search(self._open_core(), self._caller, query, limit)
         return [Found(Tool.of(match.offer.definition), match.score, match.strong) for match in matches], total
 
+    async def missing(self, name: str) -> Json | None:
+        """Why a server, or a tool by `SERVER.TOOL` or its name, is not offered: `reason`, `server`, `message`, `hint`.
+
+        None if it is offered, or if it does not exist.
+        """
+        from mcpx.core.missing import why_missing
+
+        core = self._open_core()
+        await core.catalogs.ready()
+        found = why_missing(core, name, self._opening.profile, self._caller.principal)
+        return None if found is None else core.redactor.redact_values(found.told())
+
     async def describe(self, name: str) -> Description:
         """A tool as a model is told of it."""
         core, offer = self._open_core(), await self._tool(name)
