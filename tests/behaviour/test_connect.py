@@ -282,6 +282,7 @@ def test_replace_disables_what_was_imported_and_undo_gives_the_file_back(name: s
     assert KEY in kept and (mark is None or mark not in kept)
     (told,) = ada.rows("connect", name, "--dry-run", "--replace")
     assert told["replaced"] == ["gh"] and KEY not in told["diff"] and own.read_text() == kept
+    assert max(map(len, told["diff"].splitlines())) < 300, "a file of one line is shown in lines"
     (told,) = ada.rows("connect", name, "--yes", "--replace")
     assert told["replaced"] == ["gh"] and told["duplicates"] == []
     after = own.read_text()

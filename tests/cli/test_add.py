@@ -2,6 +2,7 @@
 
 import json
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -251,6 +252,68 @@ def test_secrets_go_to_a_file_beside_and_are_never_printed(user: User) -> None:
         "add", "--secrets", "config", "--name", "b", "--env", f"API_KEY={SECRET}", sys.executable, SHOP_SERVER
     )
     assert told.returncode == 0 and SECRET not in told.stdout + told.stderr and SECRET in user.user_config.read_text()
+
+
+@pytest.mark.parametrize(
+    ("word", "written"),
+    [
+        (("--header", f"Authorization: Bearer {SECRET}"), ["--header", "Authorization: Bearer ${S_TOKEN}"]),
+        ((f"--api-key={SECRET}",), ["--api-key=${S_TOKEN}"]),
+        (("--token", SECRET), ["--token", "${S_TOKEN}"]),
+        (("postgresql://me:s3cretpw99@host/db",), ["postgresql://me:${S_TOKEN}@host/db"]),
+    ],
+)
+def test_secrets_typed_into_arguments_go_to_the_file_beside(
+    word: tuple[str, ...], written: list[str], user: User
+) -> None:
+    """CFG-9: references replace the secrets, and the server gets the values."""
+    done = user.run("add", "--no-test", "--name", "s", "program", *word)
+    assert done.returncode == 0 and "secrets go to" in done.stdout and "warning" not in done.stderr, done
+    assert servers(user.user_config)["s"]["connection"]["args"] == written  # type: ignore[index]
+    secret = "s3cretpw99" if "s3cretpw99" in word[0] else SECRET
+    assert secret not in done.stdout + done.stderr + user.user_config.read_text()
+    from mcpx.config import load
+
+    assert load(user.user_config, {}).mcp_servers[0].connection.args == word  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("has_git", [True, False])
+def test_secrets_in_a_repository_that_does_not_ignore_them_are_reported(has_git: bool, user: User) -> None:
+    """CFG-9: with the line to add. Without git, the usual lines of a .gitignore are known."""
+    subprocess.run(["git", "init", "-q", str(user.folder)], check=True)
+    path = {} if has_git else {"PATH": str(user.home)}
+    config = user.folder / "sub" / "mcpx.yaml"
+    config.parent.mkdir()
+    config.write_text("mode: direct\n")
+    words = ("add", "--config", str(config), "--no-test", "--env", f"API_KEY={SECRET}", "program")
+    told = f"add the line /sub/.env to {user.folder / '.gitignore'}"
+    done = user.run(*words[:-1], "--dry-run", "program", **path)
+    assert told in done.stderr and done.returncode == 0, done
+    assert told in json.loads(user.run(*words[:-1], "--name", "j", "--json", "program", **path).stdout)["warnings"][0]
+    (user.folder / ".gitignore").write_text("*.log\n/sub/.env\n")
+    done = user.run(*words[:-1], "--name", "k", "program", **path)
+    assert done.returncode == 0 and "git" not in done.stderr, done
+    done = user.run(*words[:-1], "--name", "l", "--secrets", "config", "program", **path)
+    assert done.returncode == 0 and "git" not in done.stderr, done
+
+
+def test_the_difference_of_a_file_of_one_line_is_shown_in_lines(user: User) -> None:
+    """CFG-6: the file keeps its form."""
+    path = user.write_config('{"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}}', "config.json")
+    done = user.run("add", "--no-test", "--name", "c", "program")
+    assert done.returncode == 0 and '      "c": {\n        "command": "program"\n' in done.stdout, done
+    assert "\n" not in path.read_text() and json.loads(path.read_text())["mcpServers"].keys() == {"a", "b", "c"}
+    done = user.run("remove", "a", "--dry-run")
+    assert '  -    "a": {\n  -      "command": "x"\n' in done.stdout and '"b"' not in done.stdout, done
+
+
+def test_the_tools_that_a_client_hides_are_hidden(user: User) -> None:
+    """RUN-4: under the name that the server gets."""
+    entry = {"command": "x", "includeTools": ["read", "find"], "excludeTools": ["find"]}
+    done = user.run("add", json.dumps({"mcpServers": {"a": entry}}), "--no-test", "--name", "b")
+    assert done.returncode == 0 and "passed over" not in done.stderr, done
+    policy = yaml.safe_load(user.user_config.read_text())["policy"]
+    assert policy == {"rules": [{"effect": "deny", "tools": ["b.*", "!b.read"]}]}
 
 
 def test_odd_secrets_are_read_again_as_they_were(user: User) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from kit.client import Session
 from kit.command import run_command
 from kit.gateway import Gateway
 from kit.user import User
@@ -176,6 +177,34 @@ def test_only_and_skip_choose_by_name(user: ImportingUser) -> None:
     ]
     ended = user.run("--yes", "--only", "nobody")
     assert ended.returncode == 2 and "a-1, a-2, c" in ended.stderr
+
+
+def test_the_tools_that_a_client_hides_are_hidden_here_too(user: ImportingUser) -> None:
+    """RUN-5: as a rule of the policy, shown before it is written; other rules stay."""
+    shop = {"command": sys.executable, "args": [str(FIXTURES / "shop_server.py")]}
+    user.put(".gemini/settings.json", {"mcpServers": {"shop": {**shop, "includeTools": ["slow"]}}})
+    user.put(".codeium/windsurf/mcp_config.json", {"mcpServers": {"off": {"command": "x", "disabledTools": ["y"]}}})
+    rule = {"effect": "deny", "tools": ["other"]}
+    user.user_config.parent.mkdir(parents=True)
+    user.user_config.write_text(json.dumps({"policy": {"rules": [rule]}}))
+    ended = user.run("--dry-run")
+    assert "tools: only slow" in ended.stdout and "tools: without y" in ended.stdout, ended
+    told = user.told("--yes")
+    assert {each["name"]: each["hidden_tools"] for each in told["servers"]} == {"shop": ["*", "!slow"], "off": ["y"]}
+    config = yaml.safe_load(user.user_config.read_text())
+    hidden = [{"effect": "deny", "tools": tools} for tools in (["shop.*", "!shop.slow"], ["off.y"])]
+    assert config["policy"]["rules"] == [rule, *hidden]
+    del config["mcp_servers"][1]
+    with Gateway(config) as gateway:
+        assert Session(gateway.port).tools() == ["slow"]
+
+
+def test_a_filter_of_one_client_hides_nothing_from_another(user: ImportingUser) -> None:
+    user.put(".gemini/settings.json", {"mcpServers": {"a": {"command": "a", "excludeTools": ["x"]}}})
+    user.cursor(a={"command": "a"})
+    told = user.told("--yes")
+    assert told["servers"][0]["hidden_tools"] == [] and "hide different ones" in told["servers"][0]["why"]
+    assert "policy" not in yaml.safe_load(user.user_config.read_text())
 
 
 def test_a_clients_own_file_is_never_written(user: ImportingUser) -> None:

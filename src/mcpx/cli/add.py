@@ -23,11 +23,12 @@ from mcpx.cli.terminal import agreed, can_ask, plain, print_json
 from mcpx.cli.trying import all_tried, print_tried, results
 from mcpx.config import Config, Refused
 from mcpx.config.checks import MAX_NAME
-from mcpx.config.edits import Edit, PutEntry
+from mcpx.config.edits import Edit, PutEntry, SetSection
 from mcpx.config.entries import RESERVED
 from mcpx.config.lines import container_variables, is_address
 from mcpx.config.recognising import NOUNS, Section, possible
 from mcpx.config.server_names import CONTAINER_PROGRAMS, RUNNERS, program_of
+from mcpx.config.tool_filters import with_rules
 from mcpx.config.written import Written
 from mcpx.core.alone import Proposal
 from mcpx.core.trying import Tried
@@ -63,7 +64,8 @@ def _misplaced_options(given: Given, options: argparse.Namespace) -> list[str]:
     its_own = _OPTIONS_OF_CONTAINERS if program_of(program) in CONTAINER_PROGRAMS else ()
     for word in arguments:
         option = word.partition("=")[0]
-        is_ours = option in known and (option == "-e" or option.startswith("--"))
+        # No program takes --header from mcpx, so that the option can only be the program's own.
+        is_ours = option in known and (option == "-e" or (option.startswith("--") and option != "--header"))
         if is_ours and option not in its_own:
             before = f"mcpx add {option} … {plain(program, 60)} …"
             return [f"{option} follows the program and is passed to it; put options of mcpx before it: {before}"]
@@ -127,13 +129,16 @@ def _add(given: Given, on: Subject, options: argparse.Namespace) -> tuple[int, b
         choose(made, options.secrets)
     elif options.secrets:
         made.place = options.secrets
-    proposal, final = _proposals(on, made, written)
+    unignored = made.warnings
+    given.warnings += unignored
+    proposal, final = _proposals(given, on, made, written)
     if not quiet:
         print_change(final)
         _say_needs(given, made)
+        print_warnings(unignored)
     if options.dry_run:
         return _say_dry(given, final, made, options), False
-    tried = _tried(given, _switched_on(on, made, proposal), made, options)
+    tried = _tried(given, _switched_on(given, on, made, proposal), made, options)
     chosen = None if tried is None else _chosen(given, entries, tried, options)
     if tried is None or chosen is None:
         if quiet:
@@ -142,7 +147,7 @@ def _add(given: Given, on: Subject, options: argparse.Namespace) -> tuple[int, b
     if len(chosen) < len(entries):
         entries = chosen
         made = _offer_of_rest(given, chosen, on, made)
-        _, final = _proposals(on, made, written)
+        _, final = _proposals(given, on, made, written)
     made.keep()
     try:
         result = write(on, final, f"add {told_names(entries)}")
@@ -152,10 +157,10 @@ def _add(given: Given, on: Subject, options: argparse.Namespace) -> tuple[int, b
     return _say_added(given, entries, tried, made, result, on, quiet), True
 
 
-def _proposals(on: Subject, made: Offer, written: Written) -> tuple[Proposal, Proposal]:
+def _proposals(given: Given, on: Subject, made: Offer, written: Written) -> tuple[Proposal, Proposal]:
     """The change to be tried, and the change to be written."""
-    proposal = _proposed(on, made, written, made.entries if made.place != "config" else made.written)
-    final = proposal if made.place != "keyring" else replace(proposal, texts=_texts(on, made, written))
+    proposal = _proposed(given, on, made, written, made.entries if made.place != "config" else made.written)
+    final = proposal if made.place != "keyring" else replace(proposal, texts=_texts(given, on, made, written))
     return proposal, final
 
 
@@ -191,7 +196,7 @@ def _refusal(
     given: Given, entries: Sequence[tuple[Section, Json]], on: Subject, written: Written
 ) -> ConfigError | None:
     try:
-        on.alone.propose(_edits(entries), written, **given.secrets)
+        on.alone.propose(_edits(given, entries, written), written, **given.secrets)
     except ConfigError as error:
         return error
     return None
@@ -206,29 +211,35 @@ def _told_refusal(error: ConfigError) -> str:
     return f"{said} ({first.hint})" if first.hint else said
 
 
-def _proposed(on: Subject, made: Offer, written: Written, entries: Sequence[tuple[Section, Json]]) -> Proposal:
-    return on.alone.propose(_edits(entries), written, **made.variables)
+def _proposed(
+    given: Given, on: Subject, made: Offer, written: Written, entries: Sequence[tuple[Section, Json]]
+) -> Proposal:
+    return on.alone.propose(_edits(given, entries, written), written, **made.variables)
 
 
-def _switched_on(on: Subject, made: Offer, proposal: Proposal) -> Config:
+def _switched_on(given: Given, on: Subject, made: Offer, proposal: Proposal) -> Config:
     """To be tried: what a disabled server refers to is not looked up."""
     if all(entry.get("enabled", True) is True for _, entry in made.entries):
         return proposal.config
     entries: list[tuple[Section, Json]] = [(section, _enabled(section, entry)) for section, entry in made.entries]
-    return _proposed(on, made, proposal.written, entries).config
+    return _proposed(given, on, made, proposal.written, entries).config
 
 
 def _enabled(section: Section, entry: Json) -> Json:
     return entry if section == "auth_configs" else {**entry, "enabled": True}
 
 
-def _texts(on: Subject, made: Offer, written: Written) -> Any:
+def _texts(given: Given, on: Subject, made: Offer, written: Written) -> Any:
     """With references to a keyring that has nothing yet: the servers are switched off while this is judged."""
-    return on.alone.propose(_edits(made.written), written).texts
+    return on.alone.propose(_edits(given, made.written, written), written).texts
 
 
-def _edits(entries: Sequence[tuple[Section, Json]]) -> list[Edit]:
-    return [PutEntry(section, str(entry["name"]), entry) for section, entry in entries]
+def _edits(given: Given, entries: Sequence[tuple[Section, Json]], written: Written) -> list[Edit]:
+    edits: list[Edit] = [PutEntry(section, str(entry["name"]), entry) for section, entry in entries]
+    names = [str(entry["name"]) for section, entry in entries if section == "mcp_servers"]
+    if hidden := {name: given.hidden_tools[name] for name in names if name in given.hidden_tools}:
+        edits.append(SetSection("policy", with_rules(written.section("policy"), hidden)))
+    return edits
 
 
 # What was wished for --------------------------------------------------------------------------------------------------
@@ -260,6 +271,8 @@ def _as_wished(given: Given, options: argparse.Namespace) -> list[tuple[Section,
             if trust is not None:
                 wished["trust"] = trust
             wished["connection"] = _connection(as_object(wished.get("connection")), env, headers)
+            if (hidden := given.hidden_tools.pop(str(entry["name"]), None)) is not None:
+                given.hidden_tools[str(wished["name"])] = hidden
             if wished["name"] in RESERVED:
                 raise ConfigError([f"error: the name {wished['name']!r} is reserved: --name gives another"])
         elif env or headers or (options.trust and section == "commands"):

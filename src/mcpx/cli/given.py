@@ -55,6 +55,8 @@ class Given:
     """Somebody else decides what is started."""
     program: tuple[str, ...] = ()
     """Words of the command line that belong to the program."""
+    hidden_tools: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Patterns of the tools that the client hides, by the name of the server."""
     left_out: dict[str, str] = field(default_factory=dict[str, str])
     """Names of entries that cannot be added, with the reasons."""
 
@@ -102,7 +104,8 @@ def _read(text: str, *, is_line: bool = False) -> Given:
     if not found.entries:
         raise ConfigError([f"error: there is no server in it; what is understood: {UNDERSTOOD}"])
     left_out = {each.name: each.reason for each in found.pasted.left_out}
-    return Given(found.pasted.kind, title_of(found), found.entries, warnings=warnings, left_out=left_out)
+    title, hidden = title_of(found), found.hidden_tools
+    return Given(found.pasted.kind, title, found.entries, warnings=warnings, left_out=left_out, hidden_tools=hidden)
 
 
 def _in_this_folder(given: Given) -> Given:

@@ -25,6 +25,7 @@ from mcpx.clients.taking.reading import WHY_OFF, Origin, Taken, of_clients, of_f
 from mcpx.config.edits import Edit, EntrySection, PutEntry, SetSection
 from mcpx.config.recognising import Section
 from mcpx.config.source import MAX_BYTES
+from mcpx.config.tool_filters import describe, with_rules
 from mcpx.config.tree import Tree
 from mcpx.config.written import Written
 from mcpx.core.alone import Proposal
@@ -45,6 +46,8 @@ class Import:
     on: changing.Subject
     native: bool = True
     """Whether the config is written in the native shape."""
+    policy: Any = None
+    """The section `policy` of the config."""
     secrets: secrets_offer.Offer | None = None
 
     @property
@@ -76,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     given = [each for file in taken for each in file.entries]
     wishes = Wishes(tuple(options.only), tuple(options.skip), options.replace)
     native = all(sheet.dialect == "native" for sheet in written.sheets)
-    work = Import(taken, merged(given, _there(written), wishes), on, native)
+    work = Import(taken, merged(given, _there(written), wishes), on, native, written.section("policy"))
     _refuse_unknown(options.only, work)
     if not options.json:
         _tell_found(work)
@@ -183,6 +186,8 @@ def _edits(work: Import, entries: Sequence[tuple[EntrySection, Json]]) -> list[E
         if not work.native:
             entry = {key: value for key, value in entry.items() if key != WHY_OFF}  # a shape without a word for it
         edits.append(PutEntry(section, item.name, entry, True if item.state == "new" else None))
+    if hidden := {item.name: item.hidden_tools for item in work.chosen if item.hidden_tools}:
+        edits.append(SetSection("policy", with_rules(work.policy, hidden)))
     return edits
 
 
@@ -265,7 +270,8 @@ def _print_items(work: Import) -> None:
         origins = ", ".join(dict.fromkeys(plain(each.name, 60) for each in item.origins))
         also = f"called {', '.join(map(repr, item.own_names))} there" if item.own_names else ""
         off = f"off: {item.off}" if item.off else "" if item.enabled else "off there, and here"
-        note = "; ".join(filter(None, (off, item.why, also)))
+        tools = f"tools: {describe(item.hidden_tools)}" if item.hidden_tools and item in work.chosen else ""
+        note = "; ".join(filter(None, (off, item.why, also, tools)))
         kind = "" if item.section == "mcp_servers" else f" ({item.section.removesuffix('s').replace('_', ' ')})"
         table.add(plain(item.name, 64) + kind, Cell(words[item.state], styles[item.state]), origins, plain(note))
     table.print()
@@ -304,7 +310,8 @@ def _warnings(work: Import, proposal: Proposal) -> list[str]:
     names = {item.name for item in work.chosen}
     about = [line for line in proposal.config.warnings if any(repr(name) in line for name in names)]
     kept = work.secrets.variables if work.secrets is not None and work.secrets.place == "keyring" else {}
-    return [line for line in about if not any(f"keyring has no secret {name!r}" in line for name in kept)]
+    told = [line for line in about if not any(f"keyring has no secret {name!r}" in line for name in kept)]
+    return [*(work.secrets.warnings if work.secrets is not None else ()), *told]
 
 
 def _facts(work: Import) -> dict[str, Any]:
@@ -330,6 +337,7 @@ def _facts(work: Import) -> dict[str, Any]:
             "own_names": list(item.own_names),
             "enabled": item.enabled,
             "why": item.off or item.why or None,
+            "hidden_tools": list(item.hidden_tools),
         }
         for item in work.items
     ]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from mcpx.cli.git_ignore import warning as git_warning
 from mcpx.config import dotenv
 from mcpx.config.recognising import Section
 from mcpx.config.references import without_secrets
@@ -49,6 +50,13 @@ class Offer:
         in_ring = self.place == "keyring"
         by = {name: f"${{keyring:{name}}}" if in_ring else _literal(value) for name, value in self.variables.items()}
         return [(section, replace_references(entry, by)) for section, entry in self.entries]
+
+    @property
+    def warnings(self) -> list[str]:
+        """A warning if the secrets go to a file that git would commit."""
+        if self.place != "env" or not self.variables:
+            return []
+        return [told] if (told := git_warning(self.file)) else []
 
     def keep(self) -> None:
         """Raises `ConfigError`, having kept nothing."""

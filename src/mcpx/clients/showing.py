@@ -12,6 +12,7 @@ from typing import Any
 
 from mcpx.clients.changes import Change
 from mcpx.clients.entry import PLACEHOLDER
+from mcpx.config.pretty import in_lines
 from mcpx.config.problems import may_be_secret
 from mcpx.config.tree import as_list, as_map
 
@@ -87,4 +88,4 @@ def _is_no_secret(value: str) -> bool:
 
 
 def _lines(data: bytes | None) -> list[str]:
-    return (data or b"").decode("utf-8", "replace").removeprefix("\ufeff").splitlines()
+    return in_lines((data or b"").decode("utf-8", "replace").removeprefix("\ufeff")).splitlines()

@@ -46,6 +46,8 @@ class Translation:
     """What else did not come over as it stands."""
     references: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Variables that another program writes otherwise: as it has them, and as they are written here."""
+    hidden_tools: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Patterns of the tools that the client hides, by the name of the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,3 +230,4 @@ def _put_servers(
     result.renamed = entries.renamed
     result.warnings += entries.warnings
     result.references += entries.references
+    result.hidden_tools = entries.hidden_tools

@@ -13,6 +13,7 @@ from mcpx.config.environment import ENV_FILE
 from mcpx.config.origins import Origins
 from mcpx.config.problems import Findings, nearest
 from mcpx.config.schema import Dialect, Server
+from mcpx.config.tool_filters import hidden_tools
 from mcpx.config.tree import KeyPath, Tree, as_bool, as_list, as_map, is_extra, shorten
 from mcpx.config.validate import keys_of
 from mcpx.transports import TRANSPORTS
@@ -161,6 +162,7 @@ class Entries:
         self.renamed: dict[str, str] = {}
         self.warnings: list[str] = []
         self.references: list[tuple[str, str]] = []
+        self.hidden_tools: dict[str, tuple[str, ...]] = {}
 
     def translate(self, section: KeyPath, value: Any, more: Mapping[KeyPath, Tree]) -> Any:
         """Native servers; None when that was reported. `more`: servers by name that stand elsewhere and win."""
@@ -239,6 +241,8 @@ class Entries:
         if self._lenient:
             self._rename(server)
             self._client_words(server, entry, native, written)
+            if patterns := hidden_tools(entry):
+                self.hidden_tools[str(server.get("name"))] = patterns
         self._split_command(connection, native, written)
         if self._whole or connection:
             self._decide_type(connection, entry, written, as_bool(self._peek(server.get("enabled"))) is not False)

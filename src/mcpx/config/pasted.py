@@ -6,7 +6,7 @@ documents and curl lines, which are another room's.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -17,6 +17,7 @@ from mcpx.config.lines import EXPECTED, is_address, of_address, of_line
 from mcpx.config.problems import Findings, GaveUpError, Refused, Told, explain, explain_finding, tell
 from mcpx.config.server_names import name_of_command, name_of_url
 from mcpx.config.source import MAX_BYTES, Source
+from mcpx.config.tool_filters import FILTER_KEYS
 from mcpx.config.tree import KeyPath, Tree, as_list, as_map, maps_in, shorten
 from mcpx.model.call import Json
 
@@ -53,6 +54,8 @@ class Pasted:
     tree: Tree = field(default_factory=dict[str, Any])
     """What was read, before it was made native."""
     left_out: list[LeftOut] = field(default_factory=list[LeftOut])
+    hidden_tools: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """As `dialects.Translation` has them."""
 
 
 def import_text(text: str) -> Pasted:
@@ -178,8 +181,9 @@ def _of_tree(tree: Tree, name: str = "pasted.json") -> Pasted:
     if findings:
         raise Refused(tell(findings), (), explain(findings))
     native, warnings = result.tree, list(result.warnings)
-    if result.passed_over:
-        names = ", ".join(dict.fromkeys(result.passed_over))
+    passed_over = [key for key in dict.fromkeys(result.passed_over) if key not in FILTER_KEYS]
+    if passed_over:
+        names = ", ".join(passed_over)
         warnings.append(f"keys mcpx does not know are passed over: {shorten(names, 200)}")
     for new, own in result.renamed.items():
         warnings.append(f"server {own!r} is called {new!r} here: its own name is reserved")
@@ -204,6 +208,7 @@ def _of_tree(tree: Tree, name: str = "pasted.json") -> Pasted:
         result.references,
         tree,
         left_out,
+        result.hidden_tools,
     )
 
 

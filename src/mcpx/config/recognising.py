@@ -53,6 +53,8 @@ class Found:
     pasted: Pasted
     entries: list[tuple[Section, Json]]
     warnings: list[str] = field(default_factory=list[str])
+    hidden_tools: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Patterns of the tools that the client hides, by the name of the server."""
 
 
 def read(text: str, *, is_line: bool = False) -> Found:
@@ -62,6 +64,7 @@ def read(text: str, *, is_line: bool = False) -> Found:
     if pasted.kind == "command" and not is_line and _is_prose(text):
         raise EditError("invalid", "this was not recognised", hint=f"expected {EXPECTED}")
     entries: list[tuple[Section, Json]] = []
+    hidden: dict[str, tuple[str, ...]] = {}
     warnings = list(pasted.warnings)
     given = {"mcp_servers": pasted.servers, "commands": pasted.commands, "auth_configs": pasted.auth_configs}
     for section in SECTIONS:
@@ -73,7 +76,9 @@ def read(text: str, *, is_line: bool = False) -> Found:
             if isinstance(own, str) and name != own:
                 warnings.append(f"{NOUNS[section]} {shorten(own)!r} is called {name!r} here")
             entries.append((section, _in_order(entry, name)))
-    return Found(pasted, entries, warnings)
+            if section == "mcp_servers" and (patterns := pasted.hidden_tools.get(str(own))):
+                hidden[name] = patterns
+    return Found(pasted, entries, warnings, hidden)
 
 
 def _default_name(section: Section, entry: Json) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mcpx.config.load import Texts
 from mcpx.config.masking import secrets_written
+from mcpx.config.pretty import in_lines
 from mcpx.config.source import Source, tree_of
 from mcpx.config.tree import Tree
 from mcpx.config.written import Written, mask_text
@@ -57,7 +58,7 @@ def _file_difference(path: str, before: str, after: str) -> str:
     if before == after:
         return ""
     known = secrets_written(_read(path, before)[1] or {})
-    old, new = shown(path, before), shown(path, after, known)
+    old, new = in_lines(shown(path, before)), in_lines(shown(path, after, known))
     name = Path(path).name
     lines = difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"a/{name}", f"b/{name}")
     told = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

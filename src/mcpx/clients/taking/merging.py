@@ -39,6 +39,8 @@ class Item:
     off: str | None = None
     why: str = ""
     """Why it is not taken, or not under its own name."""
+    hidden_tools: tuple[str, ...] = ()
+    """Patterns of the tools that each of its clients hides."""
 
     @property
     def enabled(self) -> bool:
@@ -133,7 +135,10 @@ def _one_of(one: Given, other: Given) -> Given | None:
     entry = {**fuller.entry, "name": one.name}
     if one.enabled or other.enabled:
         entry = {key: value for key, value in entry.items() if key not in ("enabled", WHY_OFF)}
-    return replace(one, entry=entry, off=None if one.enabled or other.enabled else one.off)
+    # A filter of one client would hide the tools from the other.
+    hidden = one.hidden_tools if one.hidden_tools == other.hidden_tools else ()
+    off = None if one.enabled or other.enabled else one.off
+    return replace(one, entry=entry, off=off, hidden_tools=hidden)
 
 
 def _keys(section: EntrySection, entry: Tree) -> Iterable[Any]:
@@ -187,7 +192,8 @@ def _item(
 ) -> Item:
     own = tuple(dict.fromkeys(each.name for each in others))
     origins = tuple(dict.fromkeys(each.origin for each in others))
-    made = Item(one.section, one.name, one.entry, "new", origins, tuple(n for n in own if n != one.name), one.off)
+    also = tuple(n for n in own if n != one.name)
+    made = Item(one.section, one.name, one.entry, "new", origins, also, one.off, hidden_tools=one.hidden_tools)
     if reason := _not_wanted(own, wishes):
         return replace(made, state="skipped", why=reason)
     table = there.entries.get(one.section, {})
@@ -202,6 +208,8 @@ def _item(
     name = names[one.section].free(one.name, one.origin)
     can = possible(one.name)
     why = "its name is taken by another" if name != can else "" if can == one.name else "its name cannot be one here"
+    if any(each.hidden_tools != one.hidden_tools for each in others):
+        why = "; ".join(filter(None, (why, "no tool is hidden, because the clients hide different ones")))
     return replace(made, name=name, entry={**one.entry, "name": name}, why=why)
 
 

@@ -24,6 +24,7 @@ from mcpx.config.itself import is_mcpx
 from mcpx.config.pasted import Pasted, import_text
 from mcpx.config.problems import Findings, GaveUpError, Refused, Told, explain, tell
 from mcpx.config.source import MAX_BYTES, Source, UnreadableError, read_text
+from mcpx.config.tool_filters import FILTER_KEYS
 from mcpx.config.tree import Tree, as_list, as_map, maps_in, shorten
 from mcpx.config.written import spelled
 
@@ -58,6 +59,8 @@ class Given:
     origin: Origin
     off: str | None = None
     """Why it cannot work as it stands."""
+    hidden_tools: tuple[str, ...] = ()
+    """Patterns of the tools that the client hides."""
 
     @property
     def enabled(self) -> bool:
@@ -137,7 +140,11 @@ def of_text(text: str, environ: Mapping[str, str]) -> Taken:
         return Taken(origin, problems=tuple(refused.problems), told=refused.told)
     rewriting = Rewriting(words=client_words(environ, Path.cwd()), inputs=inputs_of(pasted.tree))
     is_client = pasted.kind == "client"
-    return _taken(origin, _entries(pasted), pasted.warnings, pasted.references, rewriting, is_client)
+    taken = _taken(
+        origin, _entries(pasted), pasted.warnings, pasted.references, rewriting, is_client, pasted.hidden_tools
+    )
+    problems = tuple(f"error: {each.name!r} is left out: {each.reason}" for each in pasted.left_out)
+    return replace(taken, problems=problems, told=tuple(told for each in pasted.left_out for told in each.told))
 
 
 def _entries(pasted: Pasted) -> list[tuple[EntrySection, Tree]]:
@@ -171,14 +178,15 @@ def _read(origin: Origin, rewriting: Rewriting, *, named: bool = False, text: st
     for section in SECTIONS:
         for index, _ in maps_in(result.tree.get(section)):
             entries.append((section, spelled(result.tree[section][index], (section, index), result.origins.literal)))
-    taken = _taken(origin, entries, _notes(result, tree), result.references, rewriting, is_client)
+    taken = _taken(origin, entries, _notes(result, tree), result.references, rewriting, is_client, result.hidden_tools)
     return replace(taken, itself=tuple(result.renamed.get(name, name) for name in taken.itself))
 
 
 def _notes(result: Translation, tree: Tree) -> list[str]:
     """Settings of the program beside its servers are none of ours, and not worth a word."""
     notes = list(result.warnings)
-    if passed := [key for key in dict.fromkeys(result.passed_over) if key not in tree]:
+    unknown = [key for key in dict.fromkeys(result.passed_over) if key not in FILTER_KEYS]
+    if passed := [key for key in unknown if key not in tree]:
         notes.append(f"not taken over: {shorten(', '.join(passed), 200)}")
     return notes
 
@@ -205,6 +213,7 @@ def _taken(
     references: Sequence[tuple[str, str]],
     rewriting: Rewriting,
     is_client: bool,
+    hidden_tools: Mapping[str, tuple[str, ...]],
 ) -> Taken:
     given: list[Given] = []
     itself: list[str] = []
@@ -222,7 +231,8 @@ def _taken(
             entry.setdefault("timeout", entry.pop("default_timeout"))
         if off is not None and entry.get("enabled") is not False:
             entry = {**entry, "enabled": False, WHY_OFF: off}
-        given.append(Given(section, name, _in_order(entry, name), origin, off))
+        hidden = hidden_tools.get(name, ()) if section == "mcp_servers" else ()
+        given.append(Given(section, name, _in_order(entry, name), origin, off, hidden))
     last = rewriting.rewritten
     steps = {new for _, new in references}
     rewritten = {old: last.get(new, new) for old, new in references}
