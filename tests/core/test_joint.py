@@ -251,6 +251,32 @@ def test_what_a_newcomer_puts_into_an_emptied_store_replaces_nothing_that_runs(
     run(main())
 
 
+def test_values_that_were_copied_to_another_place_in_the_store_are_not_accepted(
+    server: fixture.RedisServer, tmp_path: Path
+) -> None:
+    """SEC-8: a configuration that was only proposed does not become that of all, and an earlier consent counts for
+    nothing."""
+
+    async def main() -> None:
+        async with both(server, tmp_path) as (one, two):
+            await one.commit("new")
+            ask = one.replicas.store.ask
+            proposed = await ask("GET", "{mcpx}:config.asked")
+            assert proposed is not None
+            [answers] = await ask("KEYS", "{mcpx}:config.answers:*")
+            consent = await ask("HGET", answers, two.replicas.id)
+            await ask("HSET", "{mcpx}:config", "sealed", proposed)
+            assert await Sharing(two.replicas).read() is None
+
+            sharing = Sharing(one.replicas)
+            verdict = sharing._verdict(consent, answers.decode().rpartition(":")[2], two.replicas.id)  # pyright: ignore[reportPrivateUsage]
+            assert verdict.told == ()
+            verdict = sharing._verdict(consent, "another question", two.replicas.id)  # pyright: ignore[reportPrivateUsage]
+            assert [told.message for told in verdict.told] == ["its answer cannot be read: it has another MCPX_KEY"]
+
+    run(main())
+
+
 def test_a_change_whose_fate_is_not_known_is_not_said_to_be_none(
     server: fixture.RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,7 +39,6 @@ TURN: Final = 8.0
 """Seconds after which a change that is not agreed upon does not keep others from theirs: its replica has died of it,
 most likely. If it has not, one of the two is told that it is late."""
 TOPIC, ASKED, ANSWERS = "config", "config.asked", "config.answers"
-_SEALED = b"config"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +61,11 @@ class Shared:
     def made(self) -> Revision:
         """For the history of a replica that takes it up."""
         return Revision(self.number, "", self.by, self.plan, self.via, self.author, self.message)
+
+
+def _answer_of(id: str, who: str) -> str:
+    """The place of a replica's answer to a question."""
+    return f"{ANSWERS} {id} {who}"
 
 
 def etag_of_texts(texts: Mapping[str, str]) -> str:
@@ -127,7 +131,7 @@ class Sharing:
     async def read(self) -> Shared | None:
         """The newest; None: there is none, or none that this key opens. Raises `StoreDown`."""
         sealed: bytes | None = await self._store.ask("HGET", self._store.key(TOPIC), "sealed")
-        about = None if sealed is None else self._opened(sealed)
+        about = None if sealed is None else self._opened(sealed, TOPIC)
         if about is None:
             return None
         texts = {str(name): str(text) for name, text in as_object(about.get("texts")).items()}
@@ -144,7 +148,7 @@ class Sharing:
         keys = [store.key(TOPIC), store.key(TOPIC, "etags"), store.key("numbers")]
         before = [word for number, etag in past for word in (number, etag)]
         expected = "" if instead_of is None else instead_of
-        words = [expected, shared.number, shared.etag, self._sealed(asdict(shared)), MOST, *before]
+        words = [expected, shared.number, shared.etag, self._sealed(asdict(shared), TOPIC), MOST, *before]
         done = bool(await store.run(_PUT, keys, words))
         if done:
             store.tell("numbers")
@@ -154,11 +158,12 @@ class Sharing:
         """Whether a revision of the past had it. Raises `StoreDown`."""
         return await self._store.ask("ZSCORE", self._store.key(TOPIC, "etags"), etag) is not None
 
-    def _sealed(self, about: Json) -> bytes:
-        return self._replicas.seals.encrypt(codec.dump(about), _SEALED)
+    def _sealed(self, about: Json, where: str) -> bytes:
+        """`where`: the place in the store. The value is not accepted at another place."""
+        return self._replicas.seals.encrypt(codec.dump(about), where.encode())
 
-    def _opened(self, sealed: bytes) -> Json | None:
-        plain = self._replicas.seals.decrypt(sealed, _SEALED)
+    def _opened(self, sealed: bytes, where: str) -> Json | None:
+        plain = self._replicas.seals.decrypt(sealed, where.encode())
         return None if plain is None else as_object(codec.load(plain))
 
     # Asking ----------------------------------------------------------------------------------------------------
@@ -172,7 +177,8 @@ class Sharing:
         if not asked:
             return [], 0
         id = secrets.token_hex(8)
-        question = self._sealed({"id": id, "by": self._replicas.id, "texts": dict(texts), "off": sorted(off)})
+        about: Json = {"id": id, "by": self._replicas.id, "texts": dict(texts), "off": sorted(off)}
+        question = self._sealed(about, ASKED)
         await store.ask("SET", store.key(ASKED), question, "PX", int(KEPT * 1000))
         members.changed(ASKED)
         verdicts = await self._verdicts(id, asked)
@@ -189,7 +195,7 @@ class Sharing:
             found = await self._store.ask("HGETALL", self._store.key(ANSWERS, id))
             raw = cast(list[bytes] | dict[bytes, bytes], found)
             pairs = list(raw.items()) if isinstance(raw, dict) else list(zip(raw[::2], raw[1::2], strict=True))
-            verdicts = {who.decode(): self._verdict(answer) for who, answer in pairs}
+            verdicts = {who.decode(): self._verdict(answer, id, who.decode()) for who, answer in pairs}
             missing = [who for who in asked if who not in verdicts and who in self._replicas.members.others]
             if not missing or (left := deadline - monotonic()) <= 0:
                 return verdicts
@@ -199,8 +205,8 @@ class Sharing:
             except TimeoutError:
                 pass
 
-    def _verdict(self, sealed: bytes) -> Verdict:
-        about = self._opened(sealed)
+    def _verdict(self, sealed: bytes, id: str, who: str) -> Verdict:
+        about = self._opened(sealed, _answer_of(id, who))
         if about is None:
             return Verdict((Told("its answer cannot be read: it has another MCPX_KEY"),), 0)
         told = tuple(Told(**as_object(each)) for each in as_list(about.get("told")))
@@ -220,7 +226,7 @@ class Sharing:
             self._asked.clear()
             try:
                 sealed: bytes | None = await self._store.ask("GET", self._store.key(ASKED))
-                about = None if sealed is None else self._opened(sealed)
+                about = None if sealed is None else self._opened(sealed, ASKED)
                 if about is None or about["id"] == last or about["by"] == self._replicas.id:
                     continue
                 last = str(about["id"])
@@ -236,7 +242,8 @@ class Sharing:
             log.exception("whether a configuration could be taken up was not found out")
             verdict = Verdict((Told("it could not judge it; its log says more"),), 0)
         store = self._store
-        answer = self._sealed({"told": [asdict(each) for each in verdict.told], "number": verdict.number})
+        told = [asdict(each) for each in verdict.told]
+        answer = self._sealed({"told": told, "number": verdict.number}, _answer_of(id, self._replicas.id))
         await store.run(_ANSWER, [store.key(ANSWERS, id)], [self._replicas.id, answer, int(KEPT * 1000)])
         store.tell(ANSWERS)
 
