@@ -19,7 +19,7 @@ from mcpx.wire.fetch import Fetcher
 
 TYPES = sorted(AUTHS)
 SECRET = "canary-4410cd"
-OPEN = {"name", "type", "location", "username", "client_id", "token_url", "scope", "client_auth"}
+OPEN = {"name", "type", "location", "username", "client_id", "token_url", "issuer", "scope", "client_auth"}
 """Fields that may be shown; all others are taken for secrets."""
 
 
@@ -46,8 +46,8 @@ def test_the_family_has_the_parts_that_are_promised() -> None:
 
 @pytest.mark.parametrize("name", TYPES)
 def test_a_part_is_the_one_class_of_its_type_in_a_file_of_that_name(name: str) -> None:
-    part = AUTHS[name]
-    assert part.type == name and isinstance(part.per_server, bool)
+    part: Any = AUTHS[name]
+    assert part.type == name and isinstance(part.per_server, bool | property)
     assert part.__module__.rpartition(".")[2] == name
     own = vars(importlib.import_module(part.__module__)).values()
     assert [each for each in own if inspect.isclass(each) and vars(each).get("type") == name] == [part]
@@ -57,7 +57,7 @@ def test_a_part_is_the_one_class_of_its_type_in_a_file_of_that_name(name: str) -
 @pytest.mark.parametrize("name", TYPES)
 def test_a_part_is_a_frozen_value_whose_fields_are_its_keys(name: str) -> None:
     """Two that say the same are the same, so that a reload that changes nothing changes nothing."""
-    part = AUTHS[name]
+    part: Any = AUTHS[name]
     assert dataclasses.is_dataclass(part)
     assert "type" not in keys_of(part) and "per_server" not in keys_of(part)
     one = filled(part)
@@ -72,7 +72,7 @@ def test_a_part_is_a_frozen_value_whose_fields_are_its_keys(name: str) -> None:
 
 @pytest.mark.parametrize("name", TYPES)
 def test_no_secret_stands_in_what_a_part_looks_like(name: str) -> None:
-    part = AUTHS[name]
+    part: Any = AUTHS[name]
     assert SECRET not in repr(filled(part))
     shown = {field.name for field in dataclasses.fields(part) if field.repr}
     known = OPEN if part.__module__.startswith("mcpx.auth.") else shown

@@ -14,7 +14,7 @@ class ApiKey:
     """One secret under a name."""
 
     type: ClassVar[str] = "api_key"
-    per_server: ClassVar[bool] = False
+    per_server = False
 
     location: Literal["header", "query", "body"] = "header"
     """Where it is sent."""

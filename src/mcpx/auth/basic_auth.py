@@ -14,7 +14,7 @@ class BasicAuth:
     """`Authorization: Basic …`"""
 
     type: ClassVar[str] = "basic_auth"
-    per_server: ClassVar[bool] = False
+    per_server = False
 
     username: str
     """User name."""

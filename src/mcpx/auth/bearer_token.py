@@ -14,7 +14,7 @@ class BearerToken:
     """`Authorization: Bearer …`"""
 
     type: ClassVar[str] = "bearer_token"
-    per_server: ClassVar[bool] = False
+    per_server = False
 
     token: NonEmpty = field(repr=False)
     """The token."""

@@ -14,7 +14,7 @@ class CustomHeader:
     """Headers of the user's own."""
 
     type: ClassVar[str] = "custom_header"
-    per_server: ClassVar[bool] = False
+    per_server = False
 
     headers: Mapping[str, str] = field(repr=False)
     """Headers to send."""

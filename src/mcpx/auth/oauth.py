@@ -14,7 +14,7 @@ class OAuth:
     """A person signs in, in a browser; what that gives is kept and renewed."""
 
     type: ClassVar[str] = "oauth"
-    per_server: ClassVar[bool] = True
+    per_server = True
 
     client_id: NonEmpty | None = None
     """Client id, where mcpx is registered by hand, or the address of a client id metadata document; absent: mcpx
