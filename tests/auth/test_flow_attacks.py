@@ -376,6 +376,43 @@ def test_a_secret_of_the_config_goes_to_no_other_issuer_than_the_first(tmp_path:
     asyncio.run(run())
 
 
+def test_a_secret_of_the_config_goes_to_no_issuer_that_only_the_server_names(tmp_path: Path) -> None:
+    async def run() -> None:
+        client = {"client_id": "me", "client_secret": "secret-of-config"}
+        known = {"me": "secret-of-config"}
+        issuing = AuthServer("localhost", known_clients=known, auth_methods=["client_secret_post"])
+        with issuing as other, AuthServer(authorization_servers=[other.issuer]) as site:
+            async with sign_in_user(site.url, tmp_path / "none", **client) as user:
+                assert await user.ask() == 401
+                problem = user.credentials.problem or ""
+                assert user.credentials.auth_url is None and "set 'issuer' to it" in problem, problem
+                assert other.issuer in problem and "secret-of-config" not in problem
+            async with sign_in_user(site.url, tmp_path / "wrong", **client, issuer=site.issuer) as user:
+                assert await user.ask() == 401
+                assert user.credentials.auth_url is None and "change 'issuer'" in (user.credentials.problem or "")
+            assert not other.asked("/token") and not other.asked("/authorize")
+            site.tokens = other.tokens
+            async with sign_in_user(site.url, tmp_path / "right", **client, issuer=f"{other.issuer}/") as user:
+                await user.sign_in()
+                assert await user.ask() == 200
+            assert other.asked("/token")[0].form["client_secret"] == "secret-of-config"
+
+    asyncio.run(run())
+
+
+def test_a_secret_of_the_config_goes_to_no_token_address_on_another_host(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer("localhost") as other:
+            site = AuthServer(extra_metadata={"token_endpoint": f"{other.origin}/token"})
+            with site:
+                async with sign_in_user(site.url, tmp_path, client_id="me", client_secret="secret-of-config") as user:
+                    assert await user.ask() == 401
+                    assert user.credentials.auth_url is None and "another host" in (user.credentials.problem or "")
+            assert not other.asked("/token")
+
+    asyncio.run(run())
+
+
 def test_a_command_cannot_use_a_sign_in() -> None:
     async def run() -> None:
         from mcpx.auth.credentials import Purpose

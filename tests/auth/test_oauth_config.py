@@ -23,6 +23,7 @@ def auth_of(text: str, folder: Path) -> object:
         ("type: oauth, oauth: {}", OAuth()),
         ("type: oauth, oauth: {scope: a b}", OAuth(scope="a b")),
         ("type: oauth, oauth: {client_id: x, client_secret: s}", OAuth(client_id="x", client_secret="s")),
+        ("type: oauth, oauth: {issuer: 'https://login.example'}", OAuth(issuer="https://login.example")),
     ],
 )
 def test_every_key_may_be_left_out(text: str, auth: OAuth, tmp_path: Path) -> None:
@@ -35,6 +36,7 @@ def test_every_key_may_be_left_out(text: str, auth: OAuth, tmp_path: Path) -> No
         ("type: oauth, oauth: {client_secret: s3cret}", "name its 'client_id'"),
         ('type: oauth, oauth: {client_id: "a\\nb"}', "line break"),
         ("type: oauth, oauth: {client_id: ''}", "must not be empty"),
+        ("type: oauth, oauth: {issuer: nowhere}", "must begin with http"),
         ("type: oauth, oauth: {token_url: x}", "token_url"),
     ],
 )

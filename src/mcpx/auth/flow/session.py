@@ -19,7 +19,7 @@ from mcpx.auth.flow.asking import Asking, first_scope, union
 from mcpx.auth.flow.challenge import Challenge, bearer
 from mcpx.auth.flow.discovery import Found, discover, same_issuer
 from mcpx.auth.flow.grant import Grant, kept_grant
-from mcpx.auth.flow.web import Refused, Web, checked
+from mcpx.auth.flow.web import Refused, Web, checked, parse_server
 from mcpx.model.call import Json
 from mcpx.model.errors import Unproved
 from mcpx.wire.tasks import Tasks
@@ -43,10 +43,14 @@ NEVER = float("inf")
 
 
 class OAuthCredentials:
-    def __init__(self, purpose: Purpose, client_id: str, client_secret: str, scope: str) -> None:
+    def __init__(
+        self, purpose: Purpose, client_id: str, client_secret: str, scope: str, issuer: str | None = None
+    ) -> None:
+        """`issuer`: the authorization server that the configuration names."""
         self._purpose = purpose
         self._client = client_id, client_secret
         self._scope = scope
+        self._issuer = issuer
         self.auth_url: str | None = None
         """Where a person signs in; None when nobody has to, or it is not known yet."""
         self.problem: str | None = None
@@ -164,7 +168,7 @@ class OAuthCredentials:
             return False
         self._kept = kept
         grant = kept_grant(kept, *self._client)
-        if grant is None or grant == self._grant:
+        if grant is None or grant == self._grant or not self._is_expected(grant.issuer):
             return False
         self._take(grant)
         if grant.tokens is None:
@@ -357,7 +361,15 @@ class OAuthCredentials:
         return self._expect(Asking(found, client, redirect, scope))
 
     def _check_issuer(self, found: Found) -> None:
-        """A secret that stands in the config was meant for one issuer: the first."""
+        """The client secret of the configuration is for one issuer. Raises `Unproved`."""
+        issuer = found.issuer.issuer
+        if not self._is_expected(issuer):
+            raise Unproved(
+                f"the server names the authorization server {printable(issuer)}, but 'issuer' of the auth config is "
+                f"{printable(self._issuer or '')}. Nothing is sent there. If the server is right, change 'issuer'"
+            )
+        if self._issuer is None and self._client[1]:
+            self._require_same_host(found)
         grant = self._grant
         if grant is None or not self._client[1] or same_issuer(grant.issuer, found.issuer.issuer):
             return
@@ -365,6 +377,20 @@ class OAuthCredentials:
             f"it names another authorization server than before, {checked(found.issuer.issuer).host}, and the "
             "client_secret was meant for that; if this is right, sign out first (mcpx auth logout)"
         )
+
+    def _is_expected(self, issuer: str) -> bool:
+        return self._issuer is None or same_issuer(issuer, self._issuer)
+
+    def _require_same_host(self, found: Found) -> None:
+        """Raises `Unproved`."""
+        host = parse_server(self._server()).host
+        for place in (found.issuer.issuer, found.issuer.token):
+            if checked(place).host != host:
+                raise Unproved(
+                    f"the server names the authorization server {printable(found.issuer.issuer)}, which is on another "
+                    "host. The client secret is not sent there. If this server is right, set 'issuer' to it in the "
+                    "auth config"
+                )
 
     def _expect(self, asking: Asking) -> str:
         self._stop_asking()
