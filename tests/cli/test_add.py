@@ -364,6 +364,34 @@ def test_mistakes_are_told_and_nothing_is_written(user: User, words: list[str], 
     assert "\x1b" not in done.stderr and not user.user_config.exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["@scope/pkg"], "mcpx add npx -y @scope/pkg"),
+        (["@scope/pkg@1.2.0", "--flag"], "mcpx add npx -y @scope/pkg@1.2.0 …"),
+        (["127.0.0.1:8377/mcp"], "mcpx add http://127.0.0.1:8377/mcp"),
+        (["localhost:8377/mcp"], "mcpx add http://localhost:8377/mcp"),
+        (["[::1]:8377/mcp"], "mcpx add 'http://[::1]:8377/mcp'"),
+        (["127.0.0.1"], "mcpx add http://127.0.0.1"),
+        (["mcp.example.com:8443/mcp"], "mcpx add http://mcp.example.com:8443/mcp"),
+    ],
+)
+def test_what_lacks_its_beginning_is_told_with_the_command_that_was_meant(
+    user: User, words: list[str], meant: str
+) -> None:
+    """RUN-4."""
+    ended = user.run("add", "--yes", *words)
+    assert ended.returncode == 2 and ended.stderr.endswith(f"did you mean: {meant}\n"), ended.stderr
+    assert not user.user_config.exists()
+
+
+def test_a_failed_trial_prints_the_lines_of_the_server_once(user: User) -> None:
+    """RUN-4: though the program is started once for each era."""
+    ended = user.run("add", "--yes", "--name", "bad", "sh", "-c", "echo first >&2; echo second >&2; exit 3")
+    assert ended.returncode == 1
+    assert [line for line in ended.stderr.splitlines() if line.startswith("  | ")] == ["  | first", "  | second"]
+
+
 def test_a_config_that_is_broken_is_told_and_stays_as_it_is(user: User) -> None:
     path = user.write_config("mcp_servers: [{name: a, conection: {}}]\n")
     done = user.run("add", "--no-test", "program")

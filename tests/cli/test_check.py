@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kit.admin_api import AdminApi
+from kit.client import Session
 from kit.command import mcpx
 from kit.gateway import Gateway
 from kit.process import stdio_command
@@ -185,3 +186,14 @@ def test_help_lists_every_log_level_that_works(tmp_path: Path) -> None:
     refused = mcpx(tmp_path, "--log-level", "LOUD").stderr
     levels = refused.partition("is not one of ")[2].strip()
     assert "CRITICAL" in levels and levels in " ".join(mcpx(tmp_path, "--help").stdout.split())
+
+
+def test_check_warns_of_a_command_that_clients_know_by_another_name(tmp_path: Path) -> None:
+    """NAM-5: not every client takes every character."""
+    commands = [{"name": name, "type": "http", "http": {"url": "http://h"}} for name in ("my cool tool", "fine.tool-1")]
+    file = written(tmp_path, commands=commands)
+    (warning,) = json.loads(mcpx(tmp_path, "check", file, "--json").stdout)["warnings"]
+    with Gateway({"commands": commands}) as gateway:
+        shown = {tool["name"] for tool in Session(gateway.port).request("tools/list")["result"]["tools"]}
+    assert warning.startswith("command 'my cool tool' is named 'my_cool_tool_") and "fine.tool-1" in shown
+    assert warning.split("'")[3] in shown

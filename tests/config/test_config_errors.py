@@ -253,7 +253,11 @@ def test_a_wrong_value_is_told_with_what_was_expected(text: str, message: str, r
     ("text", "message"),
     [
         ("mcp_servers: {}", "expected a list, not a mapping"),
-        ("commands: {a: {type: http}}", "write each as an entry of its own: - name: …"),
+        ("commands: {a: {type: http}}", "write each as an item of a list: - name: …"),
+        ("policy: {rules: {deny: x}}", "write each as an item of a list: - …"),
+        ("profiles: [{name: p, tools: {allow: [a], deny: [b]}}]", 'write one list: ["a", "!b"]; '),
+        ("profiles: [{name: p, tools: {exclude: [b]}}]", 'write one list: ["!b"]; '),
+        ("profiles: [{name: p, tools: {a: b}}]", "write it in brackets: [ … ]"),
         ("commands: [{name: a, type: http, http: {url: 'http://x', params: {q: {q}}}}]", "put it in quotes"),
         ("commands: [{name: a, type: http, http: {ulr: 'http://x'}}]", "did you mean 'url'?"),
         ("commands: [{name: a, type: http, http: {url: 'http://x'}, timeout: 3}]", "it belongs under 'http'"),

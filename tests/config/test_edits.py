@@ -3,7 +3,7 @@
 import copy
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -13,8 +13,8 @@ import pytest
 from mcpx.config import Config, load
 from mcpx.config.editing import edited
 from mcpx.config.edits import (
-    Change,
     Convert,
+    Edit,
     EditError,
     NewText,
     OrderEntries,
@@ -49,6 +49,27 @@ auth_configs:
 """
 
 
+X, Y = (f"  - name: {name}\n    connection: {{type: stdio, command: cat}}\n" for name in "xy")
+COMMAND = "commands:\n  - name: c\n    type: http\n    http: {url: 'http://h'}\n"
+ROUND_TRIPS = (
+    f"mcp_servers:\n{X}\n{Y}\nglobal:\n  log_level: INFO\n",
+    f"mcp_servers:\n{X}\n{Y}\n\nglobal:\n  log_level: INFO\n",
+    f"mcp_servers:\n{X}\n{Y}# end\n",
+    f"mcp_servers:\n{X}\n  # about y\n{Y}",
+    f"mcp_servers:\n{X}\n\n{Y}",
+    f"mcp_servers:\n{X}\n{Y}\n\n",
+    f"mcp_servers:\n{X}\n{Y}{COMMAND}",
+    f"mcp_servers:\n{X}\n  # - name: z\n\nglobal: {{}}\n",
+    f"mcp_servers:\n{X}{Y}",
+    "mcp_servers: []\n",
+    "mcp_servers: []  # none\n\nglobal: {}\n",
+    COMMAND,
+    "mode: direct\n",
+    "mode: direct\n\n\nglobal:\n  log_level: INFO\n",
+)
+"""Files that an entry is added to and removed from."""
+
+
 class EditedConfig:
     """A configuration in a folder, edited on disk."""
 
@@ -58,7 +79,7 @@ class EditedConfig:
     def look(self) -> Written:
         return read_written(self.where)
 
-    def edit(self, change: Change) -> dict[str, str]:
+    def edit(self, change: Edit | Sequence[Edit]) -> dict[str, str]:
         texts = edited(self.look(), change, lambda texts: read_written(self.where, texts))
         for path, text in texts.items():
             path.write_text(text, newline="")
@@ -77,6 +98,17 @@ def edited_config(tmp_path: Path, text: str, name: str = "mcpx.yaml", **more: st
         (tmp_path / file).write_text(dedent(said))
         (tmp_path / file).chmod(0o600)
     return EditedConfig(tmp_path / name)
+
+
+@pytest.mark.parametrize("text", ROUND_TRIPS)
+def test_an_entry_that_is_added_and_removed_leaves_no_trace(text: str, tmp_path: Path) -> None:
+    """CFG-6: no empty line, and no empty section."""
+    (tmp_path / "mcpx.yaml").write_text(text)
+    config = EditedConfig(tmp_path / "mcpx.yaml")
+    config.edit([PutEntry("mcp_servers", "new", {"connection": {"type": "stdio", "command": "cat"}})])
+    assert "name: new" in (tmp_path / "mcpx.yaml").read_text()
+    config.edit([RemoveEntry("mcp_servers", "new")])
+    assert (tmp_path / "mcpx.yaml").read_text() == text
 
 
 def test_an_entry_is_told_as_it_is_written_with_its_place_and_without_its_secrets(tmp_path: Path) -> None:
@@ -179,7 +211,7 @@ def test_single_fields_are_set_and_taken_out(tmp_path: Path) -> None:
 
 def test_what_is_not_there_and_what_is_there_already_is_said(tmp_path: Path) -> None:
     it = edited_config(tmp_path, NATIVE)
-    refusals: list[tuple[Change, str]] = [
+    refusals: list[tuple[Edit, str]] = [
         (RemoveEntry("mcp_servers", "nope"), "not_found"),
         (SetFields("commands", "nope", {"enabled": True}), "not_found"),
         (PutEntry("mcp_servers", "nope", {}, create=False), "not_found"),

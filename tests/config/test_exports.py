@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from mcpx.config import load
 from mcpx.config.edits import EditError, Where
 from mcpx.config.exports import export
+from mcpx.config.migration import migrated
 from mcpx.config.written import nothing_written, read_written
 
 TEXT = """\
@@ -56,6 +58,42 @@ def test_a_native_export_is_the_same_with_variables_for_its_secrets(path: Path) 
         before.auth_configs,
         "search",
     )
+
+
+SHUFFLED = """\
+mcp_servers:
+  - timeout: 3
+    connection: {args: [y], command: npx, type: stdio}
+    prefix: p
+    name: one
+commands:
+  - http: {url: "http://h/"}
+    type: http
+    name: two
+"""
+CLIENT = '{"mcpServers": {"one": {"timeout": 3, "args": ["y"], "command": "npx", "env": {"A": "b"}}}}'
+
+
+def _keys_of_entries(text: str) -> list[list[str]]:
+    tree = yaml.safe_load(text)
+    entries = [*tree.get("mcp_servers", ()), *tree.get("commands", ())]
+    return [list(table) for entry in entries for table in (entry, entry.get("connection")) if table]
+
+
+def test_an_export_has_one_order_of_keys(tmp_path: Path) -> None:
+    """CFG-8: the name first, whatever the order in the file."""
+    file = tmp_path / "c.yaml"
+    file.write_text(SHUFFLED)
+    keys = _keys_of_entries(export(read_written(Where(file, {})), "yaml").text)
+    assert keys == [["name", "prefix", "connection", "timeout"], ["type", "command", "args"], ["name", "type", "http"]]
+
+
+def test_a_migrated_file_has_one_order_of_keys(tmp_path: Path) -> None:
+    """CFG-8."""
+    where = Where(tmp_path / "mcp.json", {})
+    where.path.write_text(CLIENT)
+    text = migrated(read_written(where), where, tmp_path / "mcpx.yaml").text
+    assert _keys_of_entries(text) == [["name", "connection", "call_timeout"], ["type", "command", "args", "env"]]
 
 
 def test_an_export_for_clients_says_what_it_leaves_out(path: Path) -> None:

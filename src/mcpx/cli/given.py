@@ -34,6 +34,10 @@ UNDERSTOOD = (
     "a curl line, a .mcpb file, or a name in a registry (io.github.owner/name)"
 )
 TEXTS = (".json", ".jsonc", ".json5", ".yaml", ".yml", ".toml", ".txt", ".md")
+_PACKAGE = re.compile(r"@[\w.-]+/[\w.-]+(?:@[\w.^~-]+)?")
+"""An npm package with its scope, and a version."""
+_HOST = re.compile(r"(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[\da-fA-F:]+\])(?::\d{1,5})?(?:/\S*)?|[\w.-]+:\d{1,5}/\S*")
+"""An address without its scheme."""
 _RELATIVE = re.compile(r"\.{1,2}(?:[\\/].*)?")
 
 
@@ -65,6 +69,8 @@ def recognise(words: Sequence[str], options: argparse.Namespace) -> Given:
     """Raises `ConfigError`."""
     if not words:
         raise ConfigError([f"error: say what to add: {UNDERSTOOD}"])
+    if (meant := _meant(words)) is not None:
+        raise ConfigError([f"error: {plain(words[0], 200)!r} is {meant}"])
     if len(words) > 1:
         return _curl(list(words), options) if words[0] == "curl" else _line(words)
     word = words[0]
@@ -82,6 +88,19 @@ def recognise(words: Sequence[str], options: argparse.Namespace) -> Given:
     if " " not in word and word.lower().endswith((*TEXTS, ".mcpb", ".dxt")):
         raise ConfigError([f"error: {plain(word)} does not exist"])
     return _text(word, options)
+
+
+def _meant(words: Sequence[str]) -> str | None:
+    """What the first word is, and the command that was probably meant. None if it may be a program or a file."""
+    word = words[0]
+    if os.path.exists(word) or shutil.which(word) is not None:
+        return None
+    if _PACKAGE.fullmatch(word):
+        more = " …" if len(words) > 1 else ""
+        return f"an npm package, not a program; did you mean: mcpx add npx -y {shlex.quote(word)}{more}"
+    if _HOST.fullmatch(word):
+        return f"an address without http:// or https://; did you mean: mcpx add {shlex.quote(f'http://{word}')}"
+    return None
 
 
 def _line(words: Sequence[str]) -> Given:

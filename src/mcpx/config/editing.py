@@ -296,8 +296,17 @@ class _Editor:
             tree = deepcopy(sheet.tree or {})
             _take_out(tree, path)
             texts[sheet.path] = editor._text_of(sheet, tree)
+            if (shorter := editor._without_last_section(sheet, tree, edit.section)) is not None:
+                texts[sheet.path] = shorter
             written = self._read_again({**self._texts, **texts})
         return texts
+
+    def _without_last_section(self, sheet: Sheet, tree: Tree, section: EntrySection) -> str | None:
+        """The text without an empty section at its end, where the first entry had put it. None if it must stay."""
+        if len(tree) < 2 or next(reversed(tree)) != section or tree[section] != []:
+            return None
+        text = self._text_of(sheet, {key: value for key, value in tree.items() if key != section})
+        return None if self._read_again({**self._texts, sheet.path: text}).told else text
 
     def _order(self, edit: OrderEntries) -> Texts:
         assert self._written.layers is not None

@@ -9,6 +9,7 @@ from typing import Literal
 
 from mcpx.config.editing import fresh_text
 from mcpx.config.edits import EditError
+from mcpx.config.key_order import ordered_entry
 from mcpx.config.references import plain_defaults, without_secrets
 from mcpx.config.shapes import entry_of
 from mcpx.config.tree import Tree, maps_in
@@ -37,7 +38,7 @@ def export(written: Written, form: Form) -> Exported:
     sections: tuple[EntrySection, ...] = ("mcp_servers", "commands", "auth_configs", "profiles")
     for section in sections:
         if section in tree:
-            tree[section] = [written.native(section, index) for index, _ in written.names(section)]
+            tree[section] = [ordered_entry(section, written.native(section, at)) for at, _ in written.names(section)]
     tree, found = without_secrets(tree, presumed=True)
     tree = plain_defaults(tree)
     variables = {name: secret.place for name, secret in found.items()}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from mcpx.catalog.naming import safe_name
 from mcpx.config.checks import check, secret_warnings
 from mcpx.config.dialects import CLIENT_DIALECTS, Reading, Translation, detect, translate
 from mcpx.config.environment import Environment, client_words, expand, peek, workspace_of
@@ -21,7 +22,7 @@ from mcpx.config.nodes import MAX_NODES
 from mcpx.config.problems import Findings, GaveUpError, Refused, explain, tell
 from mcpx.config.schema import Config, Dialect
 from mcpx.config.source import MAX_BYTES, Source
-from mcpx.config.tree import Tree, children
+from mcpx.config.tree import Tree, children, shorten
 from mcpx.config.validate import build
 from mcpx.model.secret_rules import learnable_secrets
 from mcpx.transports import Stdio
@@ -140,6 +141,7 @@ def _load(
     for server in config.mcp_servers:
         if (own := layers.renamed.get(server.name)) is not None:
             warnings.append(f"server {own!r} is called {server.name!r} here: its own name is reserved")
+    warnings += _renamed_commands(config)
     if config.guarded or config.server.auth is not None or config.server.trusted_proxies:
         from mcpx.config.guard_checks import odd  # only a file that guards something pays for it
 
@@ -147,6 +149,15 @@ def _load(
     config = replace(config, secrets=frozenset((*learnable_secrets(whole.tree), *environment.secrets)))
     config = replace(config, variables=frozenset((*environment.looked_up, *_inherited(config))))
     return replace(config, warnings=(*warnings, *environment.warnings, *config.warnings))
+
+
+def _renamed_commands(config: Config) -> Iterator[str]:
+    """Commands that clients know by another name, for not every client takes every character."""
+    for command in config.commands:
+        public = safe_name(command.name, config.naming)
+        if command.enabled and public != command.name:
+            hint = f"at most {config.naming.max_length} letters, digits, '_', '-', and '.' stay as they are"
+            yield f"command {shorten(command.name)!r} is named {public!r} for clients; {hint}"
 
 
 def _inherited(config: Config) -> Iterator[str]:

@@ -15,6 +15,7 @@ from typing import Any, cast
 from mcpx.config.editing import fresh_text
 from mcpx.config.edits import Where
 from mcpx.config.environment import ENV_FILE
+from mcpx.config.key_order import ordered_entry
 from mcpx.config.layout import Form
 from mcpx.config.load import load
 from mcpx.config.rewrite import Unchangeable, rewritten
@@ -65,14 +66,12 @@ def _native(written: Written, config: Config, target: Path) -> Tree:
         tree = {**first, **tree, **first}
     for section in SECTIONS:
         if section in tree:
-            tree[section] = [written.native(section, index) for index, _ in written.names(section)]
+            tree[section] = [ordered_entry(section, written.native(section, at)) for at, _ in written.names(section)]
     for server in cast("list[Tree]", tree.get("mcp_servers") or []):
         connection = as_map(server.get("connection")) or {}
         cwd = connection.get("cwd")
         if isinstance(cwd, str) and layers.workspace != target.parent and not cwd.startswith(("$", "~")):
             connection["cwd"] = os.path.join(layers.workspace, cwd)
-        if "type" in connection:
-            server["connection"] = {"type": connection["type"], **connection}
     common = as_map(tree.get("global")) or {}
     if config.commands and target.parent != layers.folder and common.get("script_paths") is None:
         tree["global"] = {**common, "script_paths": [str(layers.folder)]}

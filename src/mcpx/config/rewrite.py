@@ -248,6 +248,7 @@ class _Rewriter:
 
     def _removed(self, piece: Piece, indices: list[int]) -> list[Splice]:
         text, splices = self._text, list[Splice]()
+        last = len(piece.children) - 1
         for index in indices:
             region = own_lines(text, piece, index)
             end = region.end
@@ -260,10 +261,12 @@ class _Rewriter:
                 splices.append((region.start, end, ""))
                 return splices + self._removed(piece, [at for at in indices if at > following])
             start = region.start
-            if not text[end:].strip() and index == len(piece.children) - 1:
-                start = (
-                    len(text[:start].rstrip()) + 1 if text[:start].strip() else start
-                )  # nothing is set apart at the end
+            is_at_end = all(at in indices for at in range(index, last + 1))
+            if is_at_end and (index > 0 or not text[end:].strip()):
+                # The empty lines before it go, and those behind it stay: they set apart what follows.
+                if index - 1 not in indices and text[:start].strip():
+                    start = len(text[:start].rstrip()) + 1
+                end = end if index == last else blank_run(text, end)
             elif text[:start].endswith("\n\n") or start == 0:
                 end = blank_run(text, end)
             splices.append((start, end, ""))

@@ -241,8 +241,14 @@ class _Builder:
     def _list(self, kind: Any, value: object, path: KeyPath) -> Any:
         items = as_list(value)
         if items is None:
-            named = as_map(value) is not None
-            hint = "write each as an entry of its own: - name: …" if named else "write it in brackets: [ … ]"
+            table = as_map(value)
+            hint = "write it in brackets: [ … ]"
+            if table is not None and kind is str:
+                hint = _list_of(table)
+            elif table is not None:
+                has_name = is_dataclass(kind) and "name" in _shape(cast(type, kind))
+                items = "write each as an item of a list: - …"
+                hint = "write each as an item of a list: - name: …" if has_name else items
             return self._wrong("a list", value, path, hint)
         built = [self._item(kind, item, (*path, index)) for index, item in enumerate(items)]
         return _INVALID if any(item is _INVALID for item in built) else tuple(built)
@@ -338,6 +344,23 @@ def _section_of(key: str, table: Tree, kind: Any) -> str | None:
     """The section of the entry's type, if that is where this key belongs."""
     name, classes = table.get("type"), _classes(kind)
     return name if isinstance(name, str) and name in classes and key in _shape(classes[name]) else None
+
+
+_ALLOWED = ("allow", "allowed", "include", "only")
+_DENIED = ("deny", "denied", "exclude", "except", "skip")
+"""Keys that people know from other programs for what is one list of patterns here."""
+
+
+def _list_of(table: Tree) -> str:
+    """The hint for a mapping in the place of a list of texts."""
+    patterns: list[str] = []
+    for key, value in table.items():
+        texts = [item for item in as_list(value) or () if isinstance(item, str)]
+        if key.lower() not in (*_ALLOWED, *_DENIED) or not texts:
+            return "write it in brackets: [ … ]"
+        patterns += texts if key.lower() in _ALLOWED else [f"!{text}" for text in texts]
+    shown = shorten(json.dumps(patterns, ensure_ascii=False), 100)
+    return f"write one list: {shown}; '!' before a pattern leaves out"
 
 
 def _is_placeholder(value: object) -> bool:

@@ -17,7 +17,7 @@ from mcpx.config import Config, FrontServer, Policy, Server
 from mcpx.core.causes import Cause, cause_of
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Json
-from mcpx.processes.stderrlog import Redact, line_of
+from mcpx.processes.stderrlog import Overhear, Redact, line_of
 
 LONGEST = 60.0
 """Seconds one may take."""
@@ -85,10 +85,24 @@ async def try_server(gateway: Gateway, config: Config, name: str) -> Tried:
         return await _tried(other, server, longest_trial(server))
 
 
+def _overhear_last(heard: deque[tuple[bytes, Redact | None]]) -> Overhear:
+    """Keeps the lines of the last process that printed: a program that fails is started once for each era."""
+    is_first = True
+
+    def overhear(raw: bytes, redact: Redact | None) -> None:
+        nonlocal is_first
+        if is_first:
+            heard.clear()
+        is_first = False
+        heard.append((raw, redact))
+
+    return overhear
+
+
 async def _tried(other: Gateway, server: Server, longest: float) -> Tried:
     began = time.monotonic()
     heard: deque[tuple[bytes, Redact | None]] = deque(maxlen=TAIL)
-    other.overhear = lambda name: lambda raw, redact: heard.append((raw, redact))
+    other.overhear = lambda name: _overhear_last(heard)
     other.start()
     upstream = other.generation.upstreams[server.name]
     problem: str | None = None
