@@ -183,6 +183,15 @@ def test_anything_else_says_what_would_be_understood(api: AdminApi, text: str) -
     assert found["kind"] == "nothing" and found["entries"] == [] and "OpenAPI" in found["title"]
 
 
+def test_a_bad_entry_and_a_tool_filter_are_reported_beside_the_good_entries(api: AdminApi) -> None:
+    """ADM-5: a filter is no part of an entry, so that the user must know of it."""
+    servers = {"good": {"command": "x", "includeTools": ["read"]}, "bad": {"note": "no server"}}
+    found = pasted(api, json.dumps({"mcpServers": servers}))
+    assert [each["entry"]["name"] for each in found["entries"]] == ["good"]
+    assert found["warnings"][0].startswith("'bad' is left out: neither 'command' nor 'url'")
+    assert "'good' hides tools there (tools: only read)" in found["warnings"][1]
+
+
 def test_a_file_that_cannot_be_read_says_where(api: AdminApi) -> None:
     found = pasted(api, '{"mcpServers": {\n  "a": {"command" "x"}}}')
     assert found["kind"] == "nothing" and found["warnings"][0].startswith("line 2, column")

@@ -27,6 +27,7 @@ from mcpx.config.recognising import (
     secrets_noted,
     title_of,
 )
+from mcpx.config.tool_filters import describe
 from mcpx.config.tree import shorten
 from mcpx.config.written import Written
 from mcpx.model.call import Json, as_object
@@ -60,6 +61,9 @@ async def recognise(desk: Desk, text: str) -> PasteResult:
 def _told(found: Found, written: Written) -> PasteResult:
     pasted = found.pasted
     left_out = [f"{shorten(each.name)!r} is left out: {shorten(each.reason, 300)}" for each in pasted.left_out]
+    for name, patterns in found.hidden_tools.items():
+        told = f"tools: {shorten(describe(patterns), 200)}"
+        left_out.append(f"{shorten(name)!r} hides tools there ({told}); add a deny rule to hide them here")
     warnings = [*left_out, *found.warnings, *secrets_noted(found.entries)]
     others = [*(["profiles"] if pasted.profiles else []), *(key for key in pasted.sections if key != "mode")]
     if others and pasted.kind == "native":
