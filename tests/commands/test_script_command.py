@@ -785,6 +785,33 @@ def test_landlock_holds_a_script_to_its_folders(run: Run, shop: Shop) -> None:
     (shop.folder / "own").write_text("mine")
 
 
+CHANGES_MODES = "chmod 750 inside && echo inside; chmod 640 outside && echo outside; true"
+
+
+def modes_changed(run: Run, shop: Shop) -> str:
+    """Which folders a confined script can change the mode of."""
+    (shop.folder / "inside").mkdir()
+    (shop.folder / "outside").mkdir()
+    script = shop.script(CHANGES_MODES, "bash", writable=(str(shop.folder / "inside"),))
+    return run(shop.call(script))["content"][0]["text"]
+
+
+@pytest.mark.skipif(confine.landlock_abi() < confine.LEAST_ABI, reason="needs Landlock")
+def test_landlock_leaves_modes_outside_open_as_the_documentation_states(run: Run, shop: Shop) -> None:
+    """SEC-3: see decision 0044."""
+    assert modes_changed(run, shop).split() == ["inside", "outside"]
+    docs = Path(__file__).parents[2] / "docs"
+    for page in ("commands.md", "security.md"):
+        assert "can change the mode and the owner" in " ".join((docs / page).read_text().split())
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+def test_bubblewrap_prevents_changes_of_modes_outside(run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-3"""
+    monkeypatch.setattr(confine, "landlock_abi", lambda: 0)
+    assert modes_changed(run, shop).split() == ["inside"]
+
+
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
 def test_bubblewrap_holds_a_script_to_its_folders(run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """SEC-3: where there is no Landlock."""

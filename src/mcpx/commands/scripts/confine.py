@@ -7,8 +7,8 @@ Reading and running programs is not restricted. It gains no rights by running a 
 
 Landlock restricts a thread and what that thread starts: a thread gives its rights up, starts the script and ends. That
 costs next to nothing, where a launcher would cost another start.
-No promise: Landlock does not hold back what changes no content (chmod, times, attributes), nor what a program outside
-does when asked through a socket; the network is not restricted.
+No promise: Landlock does not prevent changes of modes, owners, times, and attributes outside (decision 0044), nor what
+a program outside does on request through a socket. The network is not restricted.
 """
 
 import contextlib
