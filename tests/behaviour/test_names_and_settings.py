@@ -188,13 +188,18 @@ def test_values_come_from_the_environment_from_env_files_and_from_files(tmp_path
 
 
 def test_an_unset_variable_is_never_a_literal(tmp_path: Path) -> None:
-    """CFG-3: `mcpx check` names variable and place."""
+    """CFG-3: `mcpx check` warns with the variable, its place, and the disabled server; `--strict` makes it an error."""
     file = tmp_path / "config.json"
     file.write_text(json.dumps({"mcp_servers": [raw_server("it", connection={"env": {"A": "${NOT_SET}"}})]}))
     file.chmod(0o600)
-    with StdioClient([*MCPX, "check", str(file)], {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}) as check:
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    with StdioClient([*MCPX, "check", str(file)], environ) as check:
+        assert check.wait() == 0
+        message = r"warning: server 'it' is .*NOT_SET.*config\.json:\d+:\d+"
+        assert check.stderr.wait_for(message, 5) is not None, check.stderr.text
+    with StdioClient([*MCPX, "check", "--strict", str(file)], environ) as check:
         assert check.wait() == 2
-        assert check.stderr.wait_for(r"NOT_SET", 5) is not None, check.stderr.text
+        assert check.stderr.wait_for(r"error: .*NOT_SET", 5) is not None, check.stderr.text
         assert check.stderr.wait_for(r"config\.json:\d+:\d+ .*mcp_servers\[0\]\.connection\.env\.A", 5) is not None
 
 
