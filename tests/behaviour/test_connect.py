@@ -59,6 +59,63 @@ def test_without_a_client_those_that_are_found_are_listed(ada: CursorUser) -> No
     assert ada.cursor.read_text() != CURSOR
 
 
+@pytest.mark.parametrize("target", ["home/.cursor/mcp.json", "home/new.json"], ids=["file", "absent"])
+@pytest.mark.parametrize("link", ["file", "folder"])
+def test_a_project_file_that_is_a_link_out_of_the_project_is_not_written(
+    ada: CursorUser, link: str, target: str
+) -> None:
+    """RUN-5: a repository may contain links to files of the user."""
+    ada.write_file(ada.cursor, CURSOR)
+    outside = ada.folder.parent / "outside" / target
+    outside.parent.mkdir(parents=True)
+    if target.endswith(".cursor/mcp.json"):
+        outside.write_text(CURSOR)
+    before = outside.read_text() if outside.exists() else None
+    place = ada.folder / ".cursor"
+    if link == "folder":
+        place.symlink_to(outside.parent)
+        if outside.name != "mcp.json":
+            outside = outside.parent / "mcp.json"
+    else:
+        place.mkdir()
+        (place / "mcp.json").symlink_to(outside)
+    for words in (["--yes"], ["--dry-run"]):
+        done = ada.run("connect", "cursor", "--project", *words)
+        told = done.stdout + done.stderr
+        assert done.returncode != 0 and "is a link out of the project" in told and str(outside) in told, told
+        assert "ghp_mine" not in told
+    assert (outside.read_text() if outside.exists() else None) == before
+    assert not list((ada.state / "clients").glob("*.backup"))
+    if before is not None:
+        assert ada.run("disconnect", "cursor", "--project", "--yes").returncode != 0
+
+
+def test_a_project_file_that_is_a_link_within_the_project_is_written(ada: CursorUser) -> None:
+    """RUN-5"""
+    shared = ada.folder / "shared"
+    shared.mkdir()
+    (shared / "mcp.json").write_text(CURSOR)
+    (ada.folder / ".cursor").symlink_to("shared")
+    assert ada.run("connect", "cursor", "--project", "--yes").returncode == 0
+    assert entry(shared / "mcp.json") and (ada.folder / ".cursor").is_symlink()
+    assert ada.run("connect", "--undo", "--yes").returncode == 0
+    assert (shared / "mcp.json").read_text() == CURSOR
+
+
+def test_a_link_that_comes_after_the_change_is_not_followed_by_undo(ada: CursorUser) -> None:
+    """RUN-5"""
+    file = ada.folder / ".cursor" / "mcp.json"
+    ada.write_file(file, CURSOR)
+    assert ada.run("connect", "cursor", "--project", "--yes").returncode == 0
+    outside = ada.home / "outside.json"
+    outside.write_bytes(file.read_bytes())
+    before = outside.read_text()
+    file.unlink()
+    file.symlink_to(outside)
+    done = ada.run("connect", "--undo", "--yes")
+    assert "is a link out of the project" in done.stdout + done.stderr and outside.read_text() == before
+
+
 def test_connect_shows_writes_and_takes_back(ada: CursorUser) -> None:
     """RUN-5: dry run, backup, undo."""
     ada.write_file(ada.cursor, CURSOR)

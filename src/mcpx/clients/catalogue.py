@@ -82,6 +82,8 @@ class Place:
     """Below which keys the entries stand, one for each of `spec.shapes`."""
     sign: PurePath
     """A file or folder whose being there says that the client was used."""
+    project: PurePath | None = None
+    """The folder of the project that the file belongs to. Links must not lead out of it."""
 
     @property
     def scope(self) -> Scope:
@@ -178,7 +180,7 @@ class Client:
             for spelled in spec.paths[system]:
                 path = _at(spelled, environ, kind(home), below)
                 sign = _at(spec.sign[system], environ, kind(home), below) if spec.sign else path.parent
-                found.append(Place(self, spec, path, roots, sign))
+                found.append(Place(self, spec, path, roots, sign, below if spec.scope == "project" else None))
         return found
 
 

@@ -118,7 +118,22 @@ def content(file: Path) -> bytes | None:
     return data
 
 
+def refuse_link_out(place: Place, file: Path) -> None:
+    """Raises `ConfigError` if symbolic links lead from a file of a project out of the project."""
+    if place.project is None:
+        return
+    folder, real = os.path.realpath(place.project), os.path.realpath(file)
+    if not real.startswith(os.path.join(folder, "")):
+        raise ConfigError(
+            [
+                f"error: {file} is a link out of the project: it leads to {real}. Nothing was changed\n"
+                "  replace the link by a file, or change that file by hand (--print shows the entry)"
+            ]
+        )
+
+
 def look(place: Place, file: Path) -> Reading | None:
+    refuse_link_out(place, file)
     data = content(file)
     return None if data is None else read(place, file, data)
 
@@ -135,6 +150,7 @@ def to_connect(
     replaced: Sequence[Own] = (),
 ) -> Change:
     """`replaced`: entries of the client to disable, or to remove if the client cannot disable an entry."""
+    refuse_link_out(place, file)
     before = content(file)
     reading = read(place, file, before or b"")
     made = entry(known, reading.shape, transport, target)
@@ -162,6 +178,7 @@ def _by_place(own: Sequence[Own]) -> list[tuple[Place, list[str]]]:
 
 def to_disconnect(known: Client, place: Place, file: Path, ledger: Ledger) -> Change | None:
     """None: there is no entry."""
+    refuse_link_out(place, file)
     before = content(file)
     if before is None or (reading := read(place, file, before)).entry is None:
         return None
@@ -209,6 +226,7 @@ def to_undo(record: Record, ledger: Ledger) -> Change | None:
     place = None if known is None else _place(known, record)
     if known is None or place is None:
         return None
+    refuse_link_out(place, file)
     now = content(file)
     if digest(now) == record.before:
         return None
@@ -300,6 +318,7 @@ def _missing_folders(file: Path) -> list[Path]:
 
 def _write(change: Change, folders: Iterable[Path]) -> None:
     file = change.file
+    refuse_link_out(change.place, file)
     try:
         if change.after is None:
             _remove(change)
