@@ -47,5 +47,6 @@ def test_no_value_of_others_is_shown(name: str, text: str, transport: str, tmp_p
     if text.count("\n") > 1:
         wanted = TARGET.url if transport == "http" else TARGET.command[0]
         assert wanted and any(wanted in line for line in added)
+        assert transport == "http" or any(TARGET.command[1] in line for line in added)
         if name == "goose" and transport == "http":
             assert any(PLACEHOLDER in line for line in added)

@@ -15,6 +15,7 @@ from mcpx.clients.entry import PLACEHOLDER
 from mcpx.config.pretty import in_lines
 from mcpx.config.problems import may_be_secret
 from mcpx.config.tree import as_list, as_map
+from mcpx.model.secret_rules import find_secrets
 
 _LINE = re.compile(
     r"""(?P<lead>\s*(?:-\s+)?)(?P<key>(?:"(?:\\.|[^"\\])*"|[\w.$-]+)\s*(?::(?=\s|["{\[]|$)|=(?=\s*[^\s=]))\s*)?(?P<value>.*?)(?P<tail>,?\s*)"""
@@ -77,8 +78,9 @@ def _told(value: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
             yield key
             yield from _told(each, (*path, key))
     elif (items := as_list(value)) is not None:
-        for each in items:
-            yield from _told(each, path)
+        for index, each in enumerate(items):
+            if isinstance(each, str) and not find_secrets(each, (*path, index), items):
+                yield each
     elif isinstance(value, str) and (not may_be_secret(path) or path[-1].endswith("_var") or _is_no_secret(value)):
         yield value
 
