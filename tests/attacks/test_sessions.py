@@ -59,10 +59,17 @@ def test_results_that_were_read_are_not_kept(gateway: GatewayProcess) -> None:
     assert memory(gateway) - before < 48 * MIB
 
 
+def logging_session(port: int) -> Session:
+    """A session with a log level. Others do not receive messages that name no call."""
+    session = Session(port)
+    session.request("logging/setLevel", {"level": "debug"})
+    return session
+
+
 def test_the_log_of_a_server_is_not_kept_for_each_idle_session(gateway: GatewayProcess, tmp_path: Path) -> None:
     """SEC-6: 500 sessions without a stream, a megabyte of log: each keeps the newest few, and they share them."""
     with ThreadPoolExecutor(8) as pool:
-        idle = list(pool.map(lambda _: Session(gateway.port), range(500)))
+        idle = list(pool.map(lambda _: logging_session(gateway.port), range(500)))
     healthy = Session(gateway.port)
     before = memory(gateway)
     done = tmp_path / "done"
@@ -77,7 +84,7 @@ def test_the_log_of_a_server_is_not_kept_for_each_idle_session(gateway: GatewayP
 
 def test_a_get_stream_that_nobody_reads_costs_little(gateway: GatewayProcess, tmp_path: Path) -> None:
     """SEC-6: twenty of them, and three megabytes of log for each: what may be missed is."""
-    deaf = [Session(gateway.port) for _ in range(20)]
+    deaf = [logging_session(gateway.port) for _ in range(20)]
     healthy = Session(gateway.port)
     streams = [client.listen() for client in deaf]
     try:
