@@ -802,7 +802,7 @@ def test_a_state_folder_that_is_lost_or_broken_loses_nothing(tmp_path: Path, har
 
 
 def test_fifty_servers_of_which_one_is_late_and_one_never_answers_delay_no_list(tmp_path: Path) -> None:
-    """LIF-1: within `startup_wait` without a snapshot, at once with one; and only a few start at a time."""
+    """LIF-1: within `first_start_wait` at the first start, at once at the next; and only a few start at a time."""
     many = [Frail(tmp_path, f"s{number}") for number in range(48)]
     late = raw_server("late", "--start-delay", "300")
     never = raw_server("never", "--hang-initialize", "--mute-probe")
@@ -822,7 +822,7 @@ def test_fifty_servers_of_which_one_is_late_and_one_never_answers_delay_no_list(
             together += step
             most = max(most, together)
         assert most <= 8, f"{most} servers were starting at a time"
-    with Gateway(config(never, late, *many, startup_wait=0, first_start_wait=0), env=state_of(tmp_path)) as gateway:
+    with Gateway(config(never, late, *many, startup_wait=FAR, first_start_wait=FAR), env=state_of(tmp_path)) as gateway:
         listed = Session(gateway.port).tools()
         assert len({name.split("_")[0] for name in listed}) == 48
 
