@@ -7,7 +7,7 @@ same parts where it can, and swaps one pointer. A call belongs to the generation
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +34,7 @@ from mcpx.core.view import CallersView
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import SERVER_DOWN, Unavailable
 from mcpx.model.events import Bus, Viewer
+from mcpx.model.offer import Freshness, Kind
 from mcpx.model.redaction import Redactor
 from mcpx.model.secret_rules import secrets_of_environment
 from mcpx.surfaces.view import Service
@@ -498,6 +499,15 @@ class Gateway:
         if not self.generation.surfaces.of(self.mode(caller)).by_name(caller):
             return None
         return self._annotations.of(self.catalogs.of(caller), tool)
+
+    def freshness(self, caller: Caller, kind: Kind) -> Freshness:
+        """How long the caller may cache a merged list."""
+        servers = [upstream for upstream in self._upstreams_of(caller) if upstream.enabled]
+        lists = [fresh for server in servers if (fresh := server.freshness(caller, kind)) is not None]
+        merged = Freshness.of_all(lists)
+        if self.generation.config.tells_apart or any(server.offers_vary for server in servers):
+            return replace(merged, public=False)  # Clients get different lists, or need a token for them.
+        return merged
 
     # Waiting for servers that start --------------------------------------------------------------------------------
 

@@ -38,10 +38,9 @@ def _call_tool(surface: Surface, view: WholeView, call: Call) -> Awaitable[Json]
     return surface.call_tool(view, call)
 
 
-def _lists(kind: Kind, key: str) -> "Row":
-    async def row(surface: Surface, view: WholeView, call: Call) -> Json:
-        found, following = await view.page(kind, call)
-        return {key: found} if following is None else {key: found, "nextCursor": following}
+def _lists(kind: Kind) -> "Row":
+    def row(surface: Surface, view: WholeView, call: Call) -> Awaitable[Json]:
+        return view.page(kind, call)
 
     return row
 
@@ -98,10 +97,10 @@ Row = Callable[[Surface, WholeView, Call], Awaitable[Json]]
 ROUTES: dict[str, Row] = {
     "tools/list": _list_tools,
     "tools/call": _call_tool,
-    "prompts/list": _lists("prompts", "prompts"),
+    "prompts/list": _lists("prompts"),
     "prompts/get": _get_prompt,
-    "resources/list": _lists("resources", "resources"),
-    "resources/templates/list": _lists("templates", "resourceTemplates"),
+    "resources/list": _lists("resources"),
+    "resources/templates/list": _lists("templates"),
     "resources/read": _read_resource,
     "resources/subscribe": _subscribe,
     "resources/unsubscribe": _unsubscribe,

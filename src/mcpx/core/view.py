@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from mcpx.core.gateway import Gateway
     from mcpx.core.generation import Generation
 
+LIST_KEYS: dict[Kind, str] = {
+    "tools": "tools",
+    "prompts": "prompts",
+    "resources": "resources",
+    "templates": "resourceTemplates",
+}
+"""The key of the definitions in the result of each list method."""
 NOUNS: dict[Kind, str] = {"tools": "tool", "prompts": "prompt", "resources": "resource", "templates": "template"}
 
 
@@ -58,9 +65,15 @@ class CallersView:
     def starting(self) -> list[str]:
         return self._gateway.starting.unknown(self._caller)
 
-    async def page(self, kind: Kind, call: Call) -> tuple[list[Json], str | None]:
+    async def page(self, kind: Kind, call: Call) -> Json:
         catalog = await self.prepare()
-        return catalog.page(kind, call.params.get("cursor"), call.params.get("limit"))
+        found, following = catalog.page(kind, call.params.get("cursor"), call.params.get("limit"))
+        listed: Json = {LIST_KEYS[kind]: found}
+        if following is not None:
+            listed["nextCursor"] = following
+        if self._caller.modern:
+            listed.update(self._gateway.freshness(self._caller, kind).to_json())
+        return listed
 
     async def find(self, kind: Kind, name: object) -> Offer:
         if not isinstance(name, str):

@@ -37,7 +37,7 @@ class ModelView:
     def starting(self) -> Sequence[str]:
         return self._view.starting()
 
-    async def page(self, kind: Kind, call: Call) -> tuple[list[Json], str | None]:
+    async def page(self, kind: Kind, call: Call) -> Json:
         return await self._view.page(kind, call)
 
     async def find(self, kind: Kind, name: object) -> Offer:

@@ -59,8 +59,8 @@ class View(Protocol):
         """Servers of which nothing is known yet because they are still starting."""
         ...
 
-    async def page(self, kind: Kind, call: Call) -> tuple[list[Json], str | None]:
-        """The page of definitions the call asks for, and the cursor of the next."""
+    async def page(self, kind: Kind, call: Call) -> Json:
+        """The result of a list method: a page of definitions, the cursor of the next, and hints for caches."""
         ...
 
     async def find(self, kind: Kind, name: object) -> Offer:

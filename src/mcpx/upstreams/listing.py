@@ -8,12 +8,12 @@ next to nothing; and the work is done in slices.
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_TIMEOUT, SERVER_TOO_LARGE, RpcError
-from mcpx.model.offer import Kind, Offers
+from mcpx.model.offer import STALE, Freshness, Kind, Offers
 from mcpx.model.slices import Work, in_slices
 from mcpx.transports.refusals import about_us
 from mcpx.upstreams.budget import SHARED, Account, Reading, weight
@@ -52,6 +52,8 @@ class Listed:
     """What of it is not as the server has it, for people."""
     cut: bool = False
     """Whether something is missing for want of room or time."""
+    fresh: Mapping[Kind, Freshness | None] = field(default_factory=dict[Kind, Freshness | None])
+    """How long each list may be cached. None: the server does not have this list."""
 
 
 async def read(
@@ -75,6 +77,7 @@ async def read(
             raise asked[0]
         offers: Offers = {}
         notes: dict[Kind, tuple[str, ...]] = {}
+        fresh: dict[Kind, Freshness | None] = {}
         for one, end in zip(lists, ends, strict=True):
             if isinstance(end, RpcError) and link.alive:
                 notes[one.kind] = (f"its {one.kind} could not be listed: {end.message}",)
@@ -82,9 +85,10 @@ async def read(
                 raise end
             else:
                 offers[one.kind] = one.found
+                fresh[one.kind] = one.fresh
                 one.settle()
                 notes[one.kind] = tuple(one.notes())
-        return Listed(offers, notes, any(one.cut is not None for one in lists))
+        return Listed(offers, notes, any(one.cut is not None for one in lists), fresh)
     finally:
         for one in lists:
             one.close()
@@ -99,6 +103,8 @@ class _List:
         """Junk among it, too: it is dropped where names are given."""
         self.cut: str | None = None
         """Why it is not all."""
+        self.fresh: Freshness | None = None
+        """How long the pages read so far may be cached."""
         self._link = link
         self._reading: Reading | None = reading
         self._new = whose is None
@@ -133,6 +139,8 @@ class _List:
                     self.cut = f"page {page + 1}: {error.message.removeprefix(f'{link.name}: ')}"
                     return
                 raise
+            fresh = Freshness.of(result) if link.modern else STALE
+            self.fresh = fresh if self.fresh is None else Freshness.of_all((self.fresh, fresh))
             self.cut = await in_slices(self._take(result))
             cursor = result.pop("nextCursor", None)
             del result

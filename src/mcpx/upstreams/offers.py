@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from mcpx.model.call import Caller, as_object
 from mcpx.model.errors import RpcError
-from mcpx.model.offer import KINDS, Kind, Offers
+from mcpx.model.offer import KINDS, STALE, Freshness, Kind, Offers
 from mcpx.model.slices import in_slices
 from mcpx.upstreams import listing
 from mcpx.upstreams.admission import Admission
@@ -119,6 +119,8 @@ class OfferBook:
         self._by_kind: dict[ClientKind, Offers] = {}
         """Kinds that are offered something else; the longest unused first."""
         self._by_session: dict[str, Offers] = {}
+        self._fresh: dict[ClientKind | str | None, dict[Kind, Freshness | None]] = {}
+        """How long lists that were read in this run may be cached, by kind of client or session; None: the common."""
         self.held = HeldLists(self.account)
 
     def remember(self) -> None:
@@ -192,6 +194,15 @@ class OfferBook:
             return own
         return self._by_kind.get(kind_of(caller.capabilities), self.common)
 
+    def freshness(self, caller: Caller, kind: Kind) -> Freshness | None:
+        """How long the caller may cache a list. None: the server does not have this list."""
+        whose: ClientKind | str | None = kind_of(caller.capabilities)
+        if self.of(caller) is self.common:
+            whose = None
+        elif caller.session in self._by_session:
+            whose = caller.session
+        return self._fresh.get(whose, {}).get(kind, STALE)
+
     # Reading -----------------------------------------------------------------------------------------------------
 
     async def read(self, link: Link, kinds: Iterable[Kind], *, said_so: bool) -> tuple[Kind, ...]:
@@ -207,6 +218,7 @@ class OfferBook:
             self._inherited = False
             self._forget_kinds()
         self.known = True
+        self._fresh.setdefault(None, {}).update(listed.fresh)
         self._awaited.discard(self._only)
         if not said_so:
             self._failed.clear()
@@ -282,10 +294,11 @@ class OfferBook:
                     log.warning("[%s] %s", self._name, note)
             self.notes[about] = found
 
-    def _drop(self, lists: dict[Any, Offers], whose: object) -> bool:
+    def _drop(self, lists: dict[Any, Offers], whose: ClientKind | str) -> bool:
         """What some are offered is not kept any more; whether it was."""
         for kind in KINDS:
             self.account.drop((whose, kind))
+        self._fresh.pop(whose, None)
         return lists.pop(whose, None) is not None
 
     def _fits(self, listed: listing.Listed) -> bool:
@@ -399,6 +412,7 @@ class OfferBook:
         else:
             self._same.discard(kind)
             self._by_kind[kind] = offers
+            self._fresh.setdefault(kind, {}).update(listed.fresh)
             if len(self._by_kind) > MOST_KINDS:
                 self._drop(self._by_kind, next(iter(self._by_kind)))
         self._failed.pop(kind, None)
@@ -425,6 +439,7 @@ class OfferBook:
         own = offers != self.common and self._fits(listed)
         if own:
             self._by_session[session] = offers
+            self._fresh.setdefault(session, {}).update(listed.fresh)
         else:
             self._drop(self._by_session, session)
         self.judge()

@@ -15,7 +15,7 @@ from mcpx.catalog.apps import result_with_public_pages
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import OVERLOADED, SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, RpcError, Unavailable
-from mcpx.model.offer import Offers
+from mcpx.model.offer import Freshness, Kind, Offers
 from mcpx.transports import downloads_itself, starts_process
 from mcpx.transports.dial import UNTOLD
 from mcpx.upstreams.bridges import Parked, Parking
@@ -413,6 +413,12 @@ class Upstream:
         """What this caller is offered; None asks for what everybody is."""
         offers = self._book.of(caller)
         return offers if self._admission is None else self._admission.admitted(offers)
+
+    def freshness(self, caller: Caller, kind: Kind) -> Freshness | None:
+        """How long the caller may cache a list. None: the server does not have this list, or has failed to start."""
+        if not self.known and self.settled.is_set():
+            return None
+        return self._book.freshness(caller, kind)
 
     def cache_ttl_of(self, name: str) -> float | None:
         return self.server.cache_ttl

@@ -339,7 +339,7 @@ def unstamped(params: Json) -> Json:
 
 
 def as_modern(method: str, result: Json) -> Json:
-    """A result as a modern client needs it. What the server said itself stays; merged lists are private and fresh."""
+    """Add the fields that results of the modern era need. Without hints for caches, a result must not be cached."""
     if "resultType" in result and (method not in CACHEABLE or ("ttlMs" in result and "cacheScope" in result)):
         return result
     added: Json = {"resultType": "complete"}

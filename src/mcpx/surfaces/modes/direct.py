@@ -11,8 +11,7 @@ class Direct(Surface):
     type: ClassVar[str] = "direct"
 
     async def list_tools(self, view: View, call: Call) -> Json:
-        tools, following = await view.page("tools", call)
-        return {"tools": tools} if following is None else {"tools": tools, "nextCursor": following}
+        return await view.page("tools", call)
 
     def by_name(self, caller: Caller) -> bool:
         return True
