@@ -84,6 +84,33 @@ def test_a_server_that_fails_its_trial_is_written_only_with_force(user: User) ->
     assert done.returncode == 0 and list(servers(user.user_config)) == ["x"]
 
 
+FAKE_UVX = f"""#!{sys.executable}
+import os, sys
+if sys.argv[1:3] != ["--with", "mcp<2"]:
+    sys.exit("AttributeError: 'Server' object has no attribute 'list_resources'")
+os.execv({sys.executable!r}, [{sys.executable!r}, {SHOP_SERVER!r}])
+"""
+
+
+@pytest.mark.needs("programs")
+def test_a_server_for_version_1_of_the_python_sdk_is_added_with_that_version(user: User) -> None:
+    """RUN-4: `add` offers the arguments that fix it, tries again, and writes them."""
+    uvx = user.write_file("programs/uvx", FAKE_UVX)
+    uvx.chmod(0o755)
+    user.environ["PATH"] = f"{uvx.parent}:{user.environ['PATH']}"
+    done = user.run("add", "uvx", "mcp-server-shop")
+    assert done.returncode == 1 and "start it with version 1: `uvx --with 'mcp<2' …`" in done.stderr, done
+    assert not user.user_config.exists()
+    repaired = ["--with", "mcp<2", "mcp-server-shop"]
+    done = user.run("add", "--yes", "uvx", "mcp-server-shop")
+    assert done.returncode == 0 and "shop works" in done.stdout, done
+    assert servers(user.user_config)["shop"]["connection"]["args"] == repaired  # type: ignore[index]
+    answers = {"Do so? [Y/n]": "", "Add it? [Y/n]": ""}
+    code, screen = user.run_in_terminal("add", "--name", "two", "uvx", "mcp-server-shop", answers=answers)
+    assert code == 0 and "two works" in screen, screen
+    assert servers(user.user_config)["two"]["connection"]["args"] == repaired  # type: ignore[index]
+
+
 def test_the_good_servers_of_a_file_are_added_and_the_others_are_reported(user: User) -> None:
     """RUN-4: a mistake in the text, in a value, a name that another server has, and a failed trial."""
     user.write_config("mcp_servers: [{name: taken, connection: {type: stdio, command: other}}]\n")

@@ -7,6 +7,7 @@ import pytest
 from mcpx.config import Server
 from mcpx.core import causes
 from mcpx.core.causes import cause_of
+from mcpx.core.python_sdk import args_with_version_1
 from mcpx.transports import Http, Stdio
 
 ENDED = "the process exited with code 1: see the log"
@@ -38,6 +39,32 @@ def of_program(problem: str, *lines: str, command: str = "npx", path: str = "/no
 def test_what_a_program_wrote_is_put_into_plain_words(line: str, cause: str) -> None:
     found = of_program(ENDED, "some banner", line, "    at Object.<anonymous> (x.js:1)")
     assert cause in found.cause and found.fix
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "AttributeError: 'Server' object has no attribute 'list_resources'",
+        "ImportError: cannot import name 'McpError' from 'mcp.shared.exceptions' (/x/mcp/shared/exceptions.py)",
+        "ModuleNotFoundError: No module named 'mcp.server.fastmcp'. This is mcp 2.x, … or pin 'mcp<2' to keep …",
+    ],
+)  # fmt: skip
+def test_a_server_for_version_1_of_the_python_sdk_is_recognized(line: str) -> None:
+    """ADM-5: the advice is a command line that works."""
+    cases: dict[tuple[str, ...], list[str] | None] = {
+        ("uvx", "some-server", "-v"): ["--with", "mcp<2", "some-server", "-v"],
+        ("uv", "tool", "run", "some-server"): ["tool", "run", "--with", "mcp<2", "some-server"],
+        ("uv", "run", "server.py"): ["run", "--with", "mcp<2", "server.py"],
+        ("uvx", "--with", "mcp<2", "some-server"): None,
+        ("python", "server.py"): None,
+    }
+    for (command, *args), repaired in cases.items():
+        server = Server(name="s", connection=Stdio(command=command, args=tuple(args)))
+        found = cause_of(server, ENDED, ["Traceback (most recent call last):", line], {})
+        assert found is not None and "version 1 of the MCP Python SDK" in found.cause
+        assert "--with 'mcp<2'" in found.fix
+        assert found.needs_python_sdk_1 and found.repair is None  # The arguments here may have secrets in them.
+        assert args_with_version_1(command, args) == repaired
 
 
 def test_what_nobody_knows_is_told_by_its_last_line() -> None:

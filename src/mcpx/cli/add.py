@@ -31,9 +31,10 @@ from mcpx.config.server_names import CONTAINER_PROGRAMS, RUNNERS, program_of
 from mcpx.config.tool_filters import with_rules
 from mcpx.config.written import Written
 from mcpx.core.alone import Proposal
+from mcpx.core.python_sdk import args_with_version_1
 from mcpx.core.trying import Tried
 from mcpx.imports.inputs import Input
-from mcpx.model.call import Json, as_object
+from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
@@ -139,6 +140,14 @@ def _add(given: Given, on: Subject, options: argparse.Namespace) -> tuple[int, b
     if options.dry_run:
         return _say_dry(given, final, made, options), False
     tried = _tried(given, _switched_on(given, on, made, proposal), made, options)
+    repaired = _repaired(entries, tried or {}, options)
+    if tried is not None and repaired:
+        entries = [repaired.get(str(entry["name"]), (section, entry)) for section, entry in entries]
+        made = _offer_of_rest(given, entries, on, made)
+        proposal, final = _proposals(given, on, made, written)
+        if not quiet:
+            print_change(final)
+        tried |= result_of(all_tried(_switched_on(given, on, made, proposal), list(repaired)))
     chosen = None if tried is None else _chosen(given, entries, tried, options)
     if tried is None or chosen is None:
         if quiet:
@@ -397,6 +406,29 @@ def _tried(given: Given, config: Config, made: Offer, options: argparse.Namespac
     if given.is_strange and can_ask() and not options.yes and not agreed("Start it once to see?", default=True):
         return {} if agreed("Add it without trying it?") else None
     return result_of(all_tried(config, names))
+
+
+def _repaired(
+    entries: list[tuple[Section, Json]], tried: dict[str, Tried], options: argparse.Namespace
+) -> dict[str, tuple[Section, Json]]:
+    """Entries with other arguments, by name, where these fix what the trial has shown and the user agrees."""
+    repaired: dict[str, tuple[Section, Json]] = {}
+    for section, entry in entries:
+        name = str(entry["name"])
+        cause = tried[name].cause if name in tried and section == "mcp_servers" else None
+        connection = as_object(entry.get("connection"))
+        if cause is None or not cause.needs_python_sdk_1:
+            continue
+        args = [str(arg) for arg in as_list(connection.get("args"))]
+        repair = args_with_version_1(str(connection.get("command")), args)
+        if repair is None:
+            continue
+        found = f"{plain(name, 60)} does not work. {plain(cause.cause, 500)}"
+        if options.yes and not options.json:
+            sys.stderr.write(f"{found} Next attempt: {plain(cause.fix, 500)}\n")
+        if options.yes or agreed(f"{found} To fix it, {plain(cause.fix, 500)}. Do so?", default=True):
+            repaired[name] = (section, {**entry, "connection": {**connection, "args": repair}})
+    return repaired
 
 
 def _chosen(

@@ -7,12 +7,14 @@ on this machine, so it belongs into a thread. Changes nothing.
 import glob
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 from mcpx.config import Server
+from mcpx.core import python_sdk
 from mcpx.processes.environment import child_environment, find_program
 from mcpx.transports import Stdio
 
@@ -49,6 +51,8 @@ class Cause:
     """Fields of the entry that would mend it: `{"connection.command": "/usr/bin/npx"}`."""
     searched: tuple[str, ...] = ()
     """Folders in which the program was looked for."""
+    needs_python_sdk_1: bool = False
+    """The server does not run with version 2 of the MCP Python SDK (`python_sdk`)."""
 
     def told(self) -> dict[str, Any]:
         """As the API says it."""
@@ -85,6 +89,8 @@ def _of_program(
     if "cannot start" in problem:
         return _unstartable(spec, problem)
     said = "\n".join([*(line[:LONGEST] for line in lines), problem])
+    if python_sdk.needs_version_1(said):
+        return _outdated_python(spec)
     for pattern, cause, fix in _SAID:
         if found := re.search(pattern, said, re.IGNORECASE):
             return _filled(cause, fix, it=_first(found))
@@ -113,6 +119,17 @@ def _of_program(
             "run the same command in a terminal: it shows what it needs (arguments, a variable, a file)",
         )
     return None
+
+
+def _outdated_python(spec: Stdio) -> Cause:
+    cause = "The server was written for version 1 of the MCP Python SDK, and runs with version 2."
+    args = python_sdk.args_with_version_1(spec.command, spec.args)
+    if args is None:
+        fix = "install version 1 for it (`pip install 'mcp<2'`), or start it with `uvx --with 'mcp<2' …`"
+        return Cause(cause, fix, needs_python_sdk_1=True)
+    words = [word for word in args if word in ("tool", "run", "--with", python_sdk.SPEC)]
+    line = shlex.join([os.path.basename(spec.command), *words])
+    return Cause(cause, f"start it with version 1: `{line} …`", needs_python_sdk_1=True)
 
 
 def _missing(spec: Stdio, env: Mapping[str, str]) -> Cause:

@@ -37,7 +37,7 @@ def downloads_itself(transport: Transport) -> bool:
 TRANSPORTS: Family[Transport] = Family(
     "mcpx.transports",
     "mcpx.transports",
-    beside=("carried", "dial", "memory", "proving", "refusals", "replies", "standing"),
+    beside=("carried", "dial", "discovery_report", "memory", "proving", "refusals", "replies", "standing"),
     needs=("open",),
     keys=True,
 )

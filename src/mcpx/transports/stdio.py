@@ -14,6 +14,7 @@ from mcpx.processes.downloaders import downloads_itself
 from mcpx.processes.stderrlog import Allowance, StderrLog, readable, redaction, shortened
 from mcpx.transports.carried import Carried
 from mcpx.transports.dial import Dial
+from mcpx.transports.discovery_report import DiscoveryReportFilter
 from mcpx.wire.framing import MessageReader, Patience, frame
 from mcpx.wire.peer import Conversation
 
@@ -83,6 +84,7 @@ class ChildConversation(Carried):
         """Lines on standard error when the last message came; None: it never sent one."""
         self._noise = ""
         """The first thing on standard output that was no message."""
+        self._report_filter = DiscoveryReportFilter(dial.name)
         self._has_output = False
         self._npx_folder: Path | None = None
         self._opening = b""
@@ -105,7 +107,7 @@ class ChildConversation(Carried):
                     command=spec.command, args=spec.args, env=env, cwd=spec.cwd, downloads=spec.downloads_itself
                 ),
                 on_stdout=self._read,
-                on_stderr=self._stderr.feed,
+                on_stderr=self._read_stderr,
                 on_exit=self._exited,
             )
         except OSError as error:
@@ -184,7 +186,13 @@ class ChildConversation(Carried):
         if self._peer.waiting.too_large(head, self._dial.limit):
             self._patience.message()
 
+    def _read_stderr(self, data: bytes) -> None:
+        if fresh := self._report_filter.passed(data):
+            self._stderr.feed(fresh)
+
     def _exited(self, code: int) -> None:
+        if rest := self._report_filter.end():
+            self._stderr.feed(rest)
         self._stderr.close(died=self._peer.lost is None)
         how = f"was ended by signal {-code}" if code < 0 else f"exited with code {code}"
         # What it said before its last message it survived.
