@@ -72,7 +72,7 @@ def _of_snapshots(place: Place) -> Json | None:
     from mcpx.config import load
     from mcpx.core.names import names_of
     from mcpx.model.offer import KINDS
-    from mcpx.upstreams.snapshot import Snapshots, identity_of, key_of
+    from mcpx.upstreams.snapshot import Lists, Snapshots, identity_of, key_of
 
     config = load(place.path, os.environ, place.env)
     kept = Snapshots(place.state / "snapshots")
@@ -83,8 +83,9 @@ def _of_snapshots(place: Place) -> Json | None:
         listed["tools"].append(("commands", command.name, about))
     for server in config.mcp_servers:
         snapshot = kept.load(key_of(identity_of(server))) if server.enabled else None
-        for kind in KINDS if snapshot is not None else ():
-            for definition in snapshot.definitions[kind] if snapshot is not None else ():
+        lists: Lists = {} if snapshot is None else snapshot.any_lists
+        for kind in KINDS:
+            for definition in lists.get(kind, ()):
                 listed[kind].append((server.name, str(definition.get(keys[kind])), definition))
     found = names_of(config, listed)
     with contextlib.suppress(OSError):

@@ -22,6 +22,7 @@ from mcpx.model.call import Json, as_list, as_object
 
 if TYPE_CHECKING:
     from mcpx.config import Config
+    from mcpx.library.asking import Elicit as Answer
     from mcpx.library.gateway import Gateway
     from mcpx.library.values import Health, Question
     from mcpx.model.offer import Offer
@@ -107,7 +108,7 @@ async def _opened(
     wanted = needs(config)
     earlier: Offer | None = None
     if wanted is None and tool is not None and place.path is not None:
-        earlier = await _of_earlier_run(tool, config, place)
+        earlier = await _of_earlier_run(tool, config, place, answer)
         wanted = None if earlier is None else [earlier.server]
     opening = Gateway.open(
         config,
@@ -124,13 +125,18 @@ async def _opened(
         yield _Own(gateway, None if earlier is None else f"{earlier.server}.{earlier.name}")
 
 
-async def _of_earlier_run(tool: str, config: "Config", place: Place) -> "Offer | None":
+async def _of_earlier_run(tool: str, config: "Config", place: Place, elicit: "Answer") -> "Offer | None":
     """The tool that had this public name in an earlier run. None, with a report, if it is unknown."""
     from mcpx.core.gateway import Gateway as Core
+    from mcpx.library.asking import capabilities
+    from mcpx.model.call import Caller
 
     core = Core(config, os.environ, place.state)
     try:
-        known = next((offer for offer in core.catalog.offers["tools"] if offer.public == tool), None)
+        # As the gateway of a command: what servers list may depend on the capabilities of the client.
+        caller = Caller(principal="local", profile=place.profile, capabilities=capabilities(elicit, None, ()))
+        offers = core.catalogs.of(caller).offers["tools"]
+        known = next((offer for offer in offers if offer.public == tool), None)
     finally:
         await core.close()
     enabled = [server.name for server in config.mcp_servers if server.enabled]

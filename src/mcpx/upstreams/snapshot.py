@@ -65,6 +65,11 @@ class Snapshot:
     awaited: Sequence[Sequence[str]] = ()
     """Kinds of clients for which lists have waited in vain. The empty kind stands for all clients."""
 
+    @property
+    def any_lists(self) -> Lists:
+        """The lists for some kind of client; empty if the server never listed."""
+        return self.definitions or next(iter(self.by_kind.values()), dict[Kind, Sequence[Json]]())
+
 
 def key_of(identity: Sequence[object]) -> str:
     """The name of a server's file. `identity` may hold secrets (arguments, URLs): only its hash is written."""
