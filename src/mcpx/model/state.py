@@ -1,4 +1,4 @@
-"""Where mcpx keeps what is not configuration (RUN-6). Losing it costs comfort, never function."""
+"""Where mcpx keeps what is not configuration (RUN-6)."""
 
 import sys
 from collections.abc import Mapping
