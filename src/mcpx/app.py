@@ -303,6 +303,11 @@ def _listen_for_signals(stop: asyncio.Event, upkeep: Upkeep) -> None:
 
 
 def _look_for_leftovers(run: Run) -> Path | None:
+    """End processes and delete temporary files that earlier runs have left. Return the note for later runs."""
+    if run.config.path is not None:
+        from mcpx.core.saving import remove_leftovers_of
+
+        remove_leftovers_of(run.config.path)
     if run.state is None:
         return None
     from mcpx.processes import leftovers

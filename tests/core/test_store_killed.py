@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from kit.command import mcpx, private_environ
+from kit.gateway import Gateway
 from mcpx.config import load
 from mcpx.core.history import Archive
+from mcpx.core.temporary_files import remove_leftovers, temporary_file
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 
@@ -51,3 +54,49 @@ def test_whenever_a_save_is_killed_the_file_is_the_old_or_the_new_one(tmp_path: 
     numbers = [revision.number for revision in kept.revisions]
     assert numbers == sorted(set(numbers)) and len(numbers) > KILLS // 10
     assert all(kept.texts(number) for number in numbers)
+
+
+@pytest.mark.parametrize("remedy", ["write", "start"])
+def test_leftover_files_of_a_killed_save_are_deleted_at_the_next_write_and_start(tmp_path: Path, remedy: str) -> None:
+    """CFG-6: whatever step of the save was the last one."""
+    path = tmp_path / "mcpx.yaml"
+    text = f"{HEAD}# end\n"
+    environ = private_environ(tmp_path)
+    leftovers = 0
+    command = [sys.executable, str(LOOP.with_name("interrupted_save.py")), "enable", "a", "--config", str(path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environ) as commands:
+        assert commands.stdin is not None and commands.stdout is not None
+        for step in range(200):
+            path.write_text(text)
+            path.chmod(0o600)
+            commands.stdin.write("go\n")
+            commands.stdin.flush()
+            code = int(commands.stdout.readline())
+            if path.read_text() != text:
+                break  # The file is replaced: what follows is the history.
+            assert code == -signal.SIGKILL, step
+            leftovers += bool(list(tmp_path.glob(".mcpx-*.new")))
+            if remedy == "write":
+                assert mcpx(tmp_path, "enable", "a", "--config", str(path)).returncode == 0
+            else:
+                with Gateway(path, env={"MCPX_STATE_DIR": environ["MCPX_STATE_DIR"]}):
+                    pass
+            assert list(tmp_path.glob(".mcpx-*.new")) == [], step
+        commands.stdin.close()
+    assert path.read_text() == text.replace("enabled: false", "enabled: true")
+    assert leftovers >= 3
+
+
+def test_a_file_that_is_being_written_is_not_taken_for_a_leftover(tmp_path: Path) -> None:
+    """CFG-6: two processes may save at the same time. A folder or link of that name is left alone."""
+    (tmp_path / ".mcpx-folder.new").mkdir()
+    (tmp_path / ".mcpx-link.new").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / ".mcpx-old.new").write_text("leftover")
+    with temporary_file(tmp_path) as (file, name):
+        remove_leftovers(tmp_path)
+        assert Path(name).exists() and not (tmp_path / ".mcpx-old.new").exists()
+        file.write(b"text")
+        os.replace(name, tmp_path / "there")
+    assert (tmp_path / "there").read_bytes() == b"text"
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".mcpx-folder.new", ".mcpx-link.new", "there"]

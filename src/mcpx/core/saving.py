@@ -9,24 +9,19 @@ What cannot be written is said in words (`Unwritable`). Of several files none is
 import contextlib
 import os
 import stat
-import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcpx.config.load import Texts
 from mcpx.config.watch import Print, print_of
+from mcpx.core.temporary_files import remove_leftovers, temporary_file
 from mcpx.model.errors import McpxError
 from mcpx.wire.folders import CHILDLESS, exchange, private_folder
 from mcpx.wire.system import WINDOWS
 
 if TYPE_CHECKING:
     from mcpx.config.written import Written
-
-_PREFIX, _SUFFIX = ".mcpx-", ".new"
-_LEFT = 60.0
-"""Seconds after which nobody is still writing a file."""
 
 
 class Unwritable(McpxError):
@@ -85,9 +80,8 @@ def refuse_unwritable(path: Path) -> None:
     """Raises `Unwritable` for a file that could not be replaced; nothing is changed by asking."""
     target = Path(os.path.realpath(path))
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=_PREFIX, suffix=_SUFFIX)
-        os.close(handle)
-        os.unlink(name)
+        with temporary_file(target.parent):
+            pass
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise Unwritable(f"{path} cannot be written: {reason}. {_advice(target, error)}") from None
@@ -111,22 +105,18 @@ def _advice(target: Path, error: OSError) -> str:
 
 
 def _replaced(target: Path, data: bytes, before: bytes | None, mode: int | None) -> Print:
-    _tidy(target.parent)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=_PREFIX, suffix=_SUFFIX)  # hidden, 0600
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-            inode = os.fstat(file.fileno()).st_ino
+    remove_leftovers(target.parent)
+    with temporary_file(target.parent) as (file, name):
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+        inode = os.fstat(file.fileno()).st_ino
+        if WINDOWS:
+            file.close()  # An open file cannot be renamed there.
         _keep_owner(target, name)
         if mode != 0o600:  # which it has
             os.chmod(name, stat.S_IMODE(os.stat(target).st_mode) if mode is None else mode)
         _exchange(target, name, before)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
     _settle(target.parent)
     found = print_of(target)
     return found if found and inode in found else None  # else it is somebody else's by now
@@ -179,19 +169,17 @@ def _appear(target: Path, name: str) -> None:
     os.unlink(name)
 
 
-def _tidy(folder: Path) -> None:
-    """What a save that was cut short left there: it holds secrets, too."""
-    for left in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
-        with contextlib.suppress(OSError):
-            if time.time() - left.lstat().st_mtime > _LEFT:
-                left.unlink()
+def remove_leftovers_of(config: Path) -> None:
+    """Delete what interrupted saves have left next to a config file, or in a config folder."""
+    target = Path(os.path.realpath(config))
+    remove_leftovers(target if target.is_dir() else target.parent)
 
 
 def _put_back(target: Path, data: bytes) -> None:
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=_PREFIX, suffix=_SUFFIX)
-    with os.fdopen(handle, "wb") as file:
+    with temporary_file(target.parent) as (file, name):
         file.write(data)
-    os.replace(name, target)
+        file.flush()
+        os.replace(name, target)
 
 
 def _all(handle: int) -> bytes:
