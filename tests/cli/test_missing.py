@@ -23,6 +23,7 @@ QUARANTINED = "cell.read is in quarantine: no tool of cell is offered until you 
 CASES = {
     "box.read": ("changed", CHANGED, "mcpx approve box.read"),
     "box.fresh": ("new", NEW, "mcpx approve box.fresh"),
+    "box_fresh": ("new", NEW, "mcpx approve box.fresh"),
     "fresh": ("new", NEW, "mcpx approve box.fresh"),
     "cell.read": ("quarantined", QUARANTINED, "mcpx approve cell"),
     "cell.other": (

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from mcpx.catalog.naming import public_name
 from mcpx.core.explaining import assumed
 from mcpx.model.call import Json
 from mcpx.model.offer import Offer
@@ -47,7 +48,10 @@ def why_missing(gateway: "Gateway", name: str, profile: str | None = None, princ
         return hidden
     meant = assumed(gateway.generation.config, name)
     if meant is None:
-        return next((_withheld(pinned, held) for pinned, held in _held_tools(gateway) if held.item.name == name), None)
+        for pinned, held in _held_tools(gateway):
+            if name in _names(gateway, pinned, held):
+                return _withheld(pinned, held)
+        return None
     for pinned, held in _held_tools(gateway):
         if pinned.server == meant.server and held.item.name == meant.name:
             return _withheld(pinned, held)
@@ -120,6 +124,13 @@ def _held_tools(gateway: "Gateway") -> "Iterator[tuple[Pinned, Held]]":
         for held in list(pinned.kept.held.values()):
             if held.item.kind == "tools":
                 yield pinned, held
+
+
+def _names(gateway: "Gateway", pinned: "Pinned", held: "Held") -> tuple[str, str]:
+    """A withheld tool's own name, and the public name that it would have without collisions."""
+    config, own = gateway.generation.config, held.item.name
+    prefix = next((server.prefix for server in config.mcp_servers if server.name == pinned.server), None)
+    return own, public_name(pinned.server, own, prefix, config.naming)
 
 
 def _withheld(pinned: "Pinned", held: "Held") -> Missing:
