@@ -3,6 +3,7 @@
 import asyncio
 import os
 import stat
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from mcpx.config import Config, load
 from mcpx.config.edits import EditError, NewText, PutEntry, RemoveEntry, Restore, SetFields, SetSection, Where
 from mcpx.config.masking import MASK
 from mcpx.config.problems import Refused
-from mcpx.core import history, saving
+from mcpx.core import history
 from mcpx.core.gateway import Gateway
 from mcpx.core.store import Committed, ConfigStore, Fresh, Read, Stale, Unwritable
 from mcpx.model.events import ConfigApplied
@@ -360,7 +361,7 @@ def test_a_folder_that_cannot_be_written_is_said_in_words(tmp_path: Path, monkey
             def refuse(*_: Any, **__: Any) -> Any:
                 raise PermissionError(13, "Permission denied")
 
-            monkeypatch.setattr(saving.tempfile, "mkstemp", refuse)
+            monkeypatch.setattr(tempfile, "mkstemp", refuse)
             with pytest.raises(Unwritable, match=r"c\.yaml cannot be written: permission.*edit the file by hand"):
                 await stored.put("new")
             assert stored.path.read_text() == TEXT and stored.servers == ["idle"] and stored.store.revision == 1
@@ -373,7 +374,6 @@ def test_what_a_cut_save_left_is_cleared_away(tmp_path: Path) -> None:
         async with StoredGateway(tmp_path / "c.yaml") as stored:
             left = tmp_path / ".mcpx-abc.new"
             left.write_text("geheim")
-            os.utime(left, (1, 1))
             await stored.put("new")
             assert not left.exists()
 
