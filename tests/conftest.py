@@ -57,8 +57,8 @@ SLOW = [
         "web",
     )
 ]
-"""Tests that start many processes, third-party programs, a browser, or several replicas, and tests that wait for time
-limits. `-m "not slow"` leaves them out."""
+"""Tests that start many processes, a browser, a load balancer, replicas as processes, or MCP servers and clients from
+npm and PyPI, and tests that wait for time limits. `-m "not slow"` leaves them out."""
 
 
 @cache
