@@ -21,6 +21,8 @@ MAX_TEXT = 100_000
 """Characters. Longer texts are not searched."""
 MAX_DEFAULTS = 10
 """Depth of defaults within defaults. A configuration with more levels does not load."""
+MAX_LEVELS = 64
+"""Nested arrays and objects. A text with more is not read as JSON, because each of its values has a long path."""
 MIN_PRESUMED, MIN_PLAIN = 12, 20
 """Characters from which the redactor learns a presumed secret, with and without digits. A shorter one may be part of
 ordinary text."""
@@ -77,7 +79,8 @@ _OPTION = re.compile(r"--?[A-Za-z][\w-]*")
 _HEADER_OPTIONS = words("-H --header --headers --http-header --http-headers --custom-header --add-header")
 _VARIABLE_OPTIONS = words("-e --env --build-arg")
 _USER_OPTIONS = words("-u --user")
-_ONE_WORD = re.compile(r"[\w+=:-][\w+=.:~-]*")
+_ATTACHED = re.compile(r"(-H(?=[\w-]+:)|-e(?=[A-Z][A-Z0-9_]*=)|-u(?=[^\s:/=]+:))([\s\S]+)")
+"""A short option and its value in one word: `-HX-Key: value`."""
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=([\s\S]*)")
 _HEADER_LINE = re.compile(r"\s*([\w-]+)\s*[:=]\s*([\s\S]*)")
 _WORD_OF_LINE = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+""")
@@ -279,6 +282,11 @@ def _find_in_argument(text: str, at: int, line: list[Any]) -> list[Secret]:
         found = _find_in_option(option, text)
         if found is not None:
             return found
+    attached = _ATTACHED.fullmatch(text)
+    if attached is not None:
+        found = _find_in_option(attached[1], attached[2])
+        if found is not None:
+            return [_moved(each, len(attached[1])) for each in found]
     name, equals, value = text.partition("=")
     if equals and _OPTION.fullmatch(name):
         found = _find_in_option(name, value)
@@ -388,6 +396,8 @@ def _json_leaves(text: str) -> list[Leaf] | None:
         at = token.end()
         mark = token[1]
         if mark in ("{", "["):
+            if len(path) == MAX_LEVELS:
+                return None
             path.append("" if mark == "{" else 0)
             waiting_for_key = mark == "{"
         elif mark in ("}", "]"):
