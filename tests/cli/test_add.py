@@ -163,7 +163,7 @@ def test_a_variable_of_a_container_is_passed_and_asked_for(user: User) -> None:
     """RUN-4: `docker run -e NAME` takes the value from the environment of docker, which is the server's `env`."""
     line = ("docker", "run", "-i", "--rm", "-e", "API_KEY", "--env=ZONE", "mcp/maps", "-e", "OWN")
     done = user.run("add", "--no-test", *line, ZONE="x")
-    assert done.returncode == 2 and "it needs API_KEY" in done.stderr and "--set API_KEY=" in done.stderr, done
+    assert done.returncode == 2 and "it needs API_KEY" in done.stderr and "--set 'API_KEY=" in done.stderr, done
     done = user.run("add", "--no-test", "--set", f"API_KEY={SECRET}", *line, ZONE="x")
     assert done.returncode == 0 and "warning" not in done.stderr and SECRET not in done.stdout + done.stderr, done
     connection = servers(user.user_config)["maps"]["connection"]
@@ -258,7 +258,7 @@ def test_a_key_of_an_api_is_asked_for_or_given(user: User) -> None:
     key = "components: {securitySchemes: {key: {type: http, scheme: bearer}}}\nsecurity: [{key: []}]\n"
     (user.folder / "pets.yaml").write_text(PETS + key)
     done = user.run("add", "pets.yaml")
-    assert done.returncode == 2 and "--set PET_KEY_TOKEN=" in done.stderr and not user.user_config.exists(), done
+    assert done.returncode == 2 and "--set 'PET_KEY_TOKEN=" in done.stderr and not user.user_config.exists(), done
     done = user.run("add", "pets.yaml", "--set", f"PET_KEY_TOKEN={SECRET}")
     assert done.returncode == 0 and SECRET not in done.stdout + done.stderr + user.user_config.read_text(), done
     assert user.run("check").returncode == 0

@@ -119,7 +119,9 @@ def settings_manifest() -> dict[str, Any]:
 def test_settings_are_asked_for_or_given_and_secrets_stay_out_of_the_file(user: User) -> None:
     packed(user.folder / "shop.mcpb", settings_manifest())
     done = user.run("add", "shop.mcpb", "--no-test")
-    assert done.returncode == 2 and "--set api_key=${VARIABLE}" in done.stderr and "--set folders=VALUE" in done.stderr
+    assert (
+        done.returncode == 2 and "--set 'api_key=${VARIABLE}'" in done.stderr and "--set folders=VALUE" in done.stderr
+    )
     words = ["--set", "folders=/a", "--set", "folders=/b b", "--set", f"api_key={SECRET}", "--no-test"]
     assert "true or false" in user.run("add", "shop.mcpb", *words, "--set", "loud=maybe").stderr
     assert "there is api_key" in user.run("add", "shop.mcpb", *words, "--set", "typo=1").stderr

@@ -155,7 +155,7 @@ def test_what_is_required_is_asked_for_and_secrets_are_kept_elsewhere(user: User
     told = document(packages=[npm(environmentVariables=variables)])
     (user.folder / "server.json").write_text(json.dumps(told))
     done = user.run("add", "server.json", "--no-test")
-    assert done.returncode == 2 and "--set WEATHER_KEY=${VARIABLE}" in done.stderr and "Your key" in done.stderr
+    assert done.returncode == 2 and "--set 'WEATHER_KEY=${VARIABLE}'" in done.stderr and "Your key" in done.stderr
     done = user.run("add", "server.json", "--no-test", "--set", "WEATHER_KEY=x", "--set", "UNITS=odd")
     assert "one of metric, imperial" in done.stderr
     done = user.run("add", "server.json", "--no-test", "--set", f"WEATHER_KEY={SECRET}")

@@ -123,6 +123,8 @@ def test_equal_names_get_a_number() -> None:
         (["npx", "-y", "mcp-remote"], "mcp-remote"),
         (["npx"], "npx"),
         (["./server.py"], "server"),
+        (["python3", "-c", "import server; server.main()"], "python3"),
+        (["node", "-e", "require('acme')"], "node"),
         (["docker", "run"], "docker"),
         (["mcpx"], "mcpx-2"),
         (["npx", "-y", "@/@"], "server"),

@@ -21,6 +21,8 @@ RUNNERS = _set("npx bunx uvx pnpx pipx bun pnpm yarn npm uv deno docker podman d
 """Programs that start other programs."""
 _INTERPRETERS = re.compile(r"(?:python|node|ruby|java|dotnet|go|tsx|ts-node|php|sh|bash|zsh)[\d.]*")
 CONTAINER_PROGRAMS = _set("docker podman")
+_CODE_OPTIONS = _set("-c -e --eval")
+"""Options of interpreters whose value is a program text."""
 _SHELLS = _set("cmd sh bash zsh")
 _SUBCOMMANDS = _set("run exec dlx tool x start container")
 _PYTHON_SERVER_CLIS = _set("mcp fastmcp")
@@ -144,6 +146,8 @@ def _inside_shell(words: Sequence[str]) -> list[str]:
 
 
 def _found_in_arguments(program: str, arguments: Sequence[str]) -> str | None:
+    if program not in RUNNERS and _CODE_OPTIONS.intersection(arguments[:1]):
+        return None
     sources, positional = _parsed(program, arguments)
     while positional and (
         positional[0] in _SUBCOMMANDS or (len(positional) > 1 and positional[0] in _PYTHON_SERVER_CLIS)

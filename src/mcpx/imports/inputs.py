@@ -62,9 +62,11 @@ def answers(inputs: Sequence[Input], given: Mapping[str, Sequence[str]], owner: 
             problems.append(f"error: --set {one_line(each.key, 60)}: it takes one value")
         told = told or ([] if each.default is None else [literal(each.default)])
         if not told and each.required:
+            key = one_line(each.key, 60)
             what = f" ({one_line(each.title, 120)})" if each.title else ""
-            hint = "${VARIABLE}" if each.secret else "VALUE"
-            problems.append(f"error: it needs {one_line(each.key, 60)}{what}: --set {one_line(each.key, 60)}={hint}")
+            # Without the quotes, a shell would replace the reference.
+            setting = f"'{key}=${{VARIABLE}}'" if each.secret else f"{key}=VALUE"
+            problems.append(f"error: it needs {key}{what}: --set {setting}")
         problems += [problem for value in told if (problem := _odd(each, value))]
         if told:
             made.values[each.key] = _kept(each, told, owner, made.secrets)
