@@ -292,6 +292,8 @@ def test_what_one_call_makes_a_server_say_is_not_told_to_another_client(tmp_path
             path="/mcp" if how == "token" else "/p/narrow/mcp",
         )
         assert "asking_log" in ann.tools() and "asking_echo" in bob.tools()
+        for session in (ann, bob):  # Without a level, no message of a shared connection is sent to a session.
+            session.request("logging/setLevel", {"level": "debug"})
         with ann.listen() as hers, bob.listen() as his:
             ann.call("asking_log", text="for ann alone")
             assert hers.data()["params"]["data"] == "for ann alone"
