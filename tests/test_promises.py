@@ -29,7 +29,7 @@ PROMISED = {
     "CFG": (1, 2, 3, 4, 5, 7, 9),  # configuration
     "RUN": (1, 2, 3, 6, 8),  # running it
     "SEC": (1, 2, 3, 4, 5, 6, 7),  # who is let in, sees and may do what, what commands may do, how much of anything
-    "OBS": (1,),  # what is told to whoever runs it
+    "OBS": (1, 2),  # what is told to whoever runs it
     "SCA": (1, 2),  # several replicas
     "EXT": (1,),  # protocol extensions
 }

@@ -201,6 +201,7 @@ async def run(
         state=options.state,
         env=options.env,
         redactor=gateway.redactor,
+        environ=environ,
         counts=(lambda: fronts[0].counts() if fronts else None) if options.transport == "http" else None,
     )
     telemetry.take_up(options.config)

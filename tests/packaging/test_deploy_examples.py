@@ -45,7 +45,7 @@ SCRAPE_JOB = "prometheus.yaml"
 """Configuration of Prometheus, not a manifest."""
 VARIABLE = re.compile(r"\$\{(\w+)(:[-?][^}]*)?\}")
 TOKENS = {"MCPX_TEAM_TOKEN": "a-token-of-the-team-in-the-tests", "MCPX_PROMETHEUS_TOKEN": "a-token-of-prometheus"}
-GIVEN = {**TOKENS, "VALKEY_PASSWORD": "0123abcd", "MCPX_PUBLIC_HOST": "localhost"}
+GIVEN = {**TOKENS, "VALKEY_PASSWORD": "0123abcd", "MCPX_PUBLIC_HOST": "localhost", "MCPX_REPLICA": "mcpx-0"}
 
 Json = dict[str, Any]
 
@@ -508,7 +508,9 @@ def test_a_pod_listens_where_it_is_asked_and_is_given_what_it_mounts(manifests: 
     replica = load(KUBERNETES / "mcpx.yaml", GIVEN).server.replica
     assert replica is not None and replica.port == ports["replica"]
     assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
-    assert {"/config", "/state", "/cache", "/tmp"} == {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert {"/config", "/state", "/cache", "/audit", "/tmp"} == {
+        mount["mountPath"] for mount in container["volumeMounts"]
+    }
     assert str(pod["securityContext"]["runAsUser"]) in image
     sources = [each["valueFrom"] for each in container["env"]]
     keys = {source["secretKeyRef"]["key"] for source in sources if "secretKeyRef" in source}

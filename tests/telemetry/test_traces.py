@@ -14,8 +14,9 @@ from mcpx.config.sections import Traces as Settings
 from mcpx.model.call import Call, Caller
 from mcpx.model.events import Bus, CallBegins, CallFinished, Passage
 from mcpx.model.requests import SPAN, Request, Span, Trace
-from mcpx.telemetry import otlp, traces
-from mcpx.telemetry.traces import Traces, bare, endpoint
+from mcpx.telemetry import exporter, otlp
+from mcpx.telemetry.exporter import otlp_url
+from mcpx.telemetry.traces import PATH, Traces, bare
 from mcpx.wire.fetch import Fetcher
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -23,8 +24,8 @@ LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traces, "EVERY", 0.01)
-    monkeypatch.setattr(traces, "PAUSES", (0.01, 0.05))
+    monkeypatch.setattr(exporter, "BATCH_SECONDS", 0.01)
+    monkeypatch.setattr(exporter, "RETRY_SECONDS", (0.01, 0.05))
 
 
 @asynccontextmanager
@@ -73,7 +74,7 @@ def test_what_the_collector_takes_later_is_sent_again_and_its_trouble_told_once(
                 ask(made)
                 await until(lambda: len(collector.spans) == 1)
             assert len(collector.seen) == 4
-        said = [record.getMessage() for record in caplog.records if record.name == traces.__name__]
+        said = [record.getMessage() for record in caplog.records if record.name == exporter.__name__]
         assert [line[:28] for line in said] == ["traces do not reach the coll", "traces reach the collector a"]
 
     run(main())
@@ -93,7 +94,7 @@ def test_what_the_collector_will_never_take_is_dropped() -> None:
 
 
 def test_what_waits_for_the_collector_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traces, "MOST", 10)
+    monkeypatch.setattr(exporter, "MAX_RECORDS", 10)
 
     async def main() -> None:
         with Collector() as collector:
@@ -105,7 +106,7 @@ def test_what_waits_for_the_collector_is_bounded(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_end_waits_for_a_silent_collector_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traces, "PARTING", 0.1)
+    monkeypatch.setattr(exporter, "CLOSE_SECONDS", 0.1)
 
     async def main() -> None:
         begun = asyncio.Event()
@@ -181,7 +182,7 @@ def test_a_span_reads_as_it_was_written() -> None:
     ],
 )
 def test_spans_are_posted_below_the_collectors_address(base: str, full: str) -> None:
-    assert endpoint(base) == full
+    assert otlp_url(base, PATH) == full
 
 
 def test_of_a_uri_nothing_is_told_that_may_be_a_secret() -> None:

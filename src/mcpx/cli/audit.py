@@ -7,18 +7,22 @@ import re
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
 from mcpx.cli import failing
-from mcpx.cli.terminal import plain
+from mcpx.cli.codes import DONE, FAILED
+from mcpx.cli.terminal import plain, print_json
 from mcpx.config import Config
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import ConfigError
 from mcpx.telemetry.audit import trail_file
+from mcpx.telemetry.chain import OPENED, Line, Report, check, key_from, numbered
+from mcpx.telemetry.rows import BEGINS
 from mcpx.telemetry.trail import older
 from mcpx.wire import codec
 from mcpx.wire.logs import STEERING
@@ -31,6 +35,7 @@ NO_TRAIL = 1
 """Exit code: none is kept."""
 
 _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_CALL = re.compile(rb'"call":"([0-9a-f-]+)"')
 _STEERING = re.compile(f"[{STEERING}]")
 """What would speak to a terminal; JSON may have it spelled out."""
 _HEADS = ("TIME (UTC)", "WHO", "SERVER", "WHAT", "OUTCOME", "MS")
@@ -44,13 +49,8 @@ Wanted = Callable[[Json], bool]
 def audit(config: Config, state: Path, env: str | None, options: argparse.Namespace) -> int:
     wanted, limit = _wanted(options), _limit(options.limit)
     file = trail_file(config, state, env)
-    if file is None and options.json:
-        told = f"{config.path} keeps no audit trail; 'audit: {{}}' in its global section makes one"
-        return failing.tell("no_trail", told, NO_TRAIL, True)
     if file is None:
-        sys.stderr.write(f"{config.path} keeps no audit trail. To have one, put this into it:\n\n")
-        sys.stderr.write("  global:\n    audit: {}\n")
-        return NO_TRAIL
+        return _no_trail(config, as_json=options.json)
     try:
         found, behind = _latest(file, wanted, limit)
         table = _Table(found, follow=options.follow)
@@ -66,6 +66,8 @@ def audit(config: Config, state: Path, env: str | None, options: argparse.Namesp
         sys.stdout.flush()
         if options.follow:
             for row in filter(wanted, _following(file, behind)):
+                if row.get("event") in (BEGINS, OPENED):
+                    continue
                 write(row)
                 sys.stdout.flush()
     except BrokenPipeError:  # whoever reads has seen enough
@@ -74,6 +76,62 @@ def audit(config: Config, state: Path, env: str | None, options: argparse.Namesp
         told = f"the audit trail {file} cannot be read: {error.strerror or error}"
         return failing.tell("no_trail", told, NO_TRAIL, options.json)
     return 0
+
+
+def _no_trail(config: Config, *, as_json: bool) -> int:
+    if as_json:
+        told = f"{config.path} keeps no audit trail; 'audit: {{}}' in its global section makes one"
+        return failing.tell("no_trail", told, NO_TRAIL, True)
+    sys.stderr.write(f"{config.path} keeps no audit trail. To have one, put this into it:\n\n")
+    sys.stderr.write("  global:\n    audit: {}\n")
+    return NO_TRAIL
+
+
+def verify(config: Config, state: Path, env: str | None, options: argparse.Namespace) -> int:
+    """Report whether rows of the audit log are missing or were changed."""
+    file = trail_file(config, state, env)
+    if file is None:
+        return _no_trail(config, as_json=options.json)
+    key = key_from(os.environ)
+    try:
+        report = check(_all_lines(file), key)
+    except OSError as error:
+        told = f"the audit trail {file} cannot be read: {error.strerror or error}"
+        return failing.tell("no_trail", told, NO_TRAIL, options.json)
+    if options.json:
+        facts = {"rows": report.rows, "chains": report.chains, "unprotected": report.unprotected}
+        problems = {"problems": list(report.problems), "more_problems": report.more_problems}
+        print_json({"ok": not report.problems, "keyed": key is not None, **facts, **problems})
+    else:
+        _print_report(file, report, has_key=key is not None)
+    return FAILED if report.problems else DONE
+
+
+def _all_lines(file: Path) -> Iterator[Line]:
+    """All lines of the log, from the oldest to the newest. The files are opened first, because they may be renamed."""
+    with ExitStack() as stack:
+        opened: list[tuple[str, BinaryIO]] = []
+        for number in count():
+            path = older(file, number) if number else file
+            if path.exists():
+                opened.append((path.name, stack.enter_context(open(path, "rb"))))
+            elif number:
+                break
+        for name, lines in reversed(opened):
+            yield from numbered(name, lines)
+
+
+def _print_report(file: Path, report: Report, *, has_key: bool) -> None:
+    for problem in report.problems:
+        sys.stdout.write(f"{plain(problem)}\n")
+    if report.more_problems:
+        sys.stdout.write(f"… and {report.more_problems} more problems\n")
+    verdict = "rows are missing or were changed" if report.problems else "no row is missing or was changed"
+    sys.stdout.write(f"{file}: {report.rows} rows in {report.chains} chains: {verdict}\n")
+    if report.unprotected:
+        sys.stdout.write(f"{report.unprotected} rows at the beginning are of an earlier version and not protected\n")
+    if not has_key:
+        sys.stdout.write("MCPX_KEY is not set: a program that changes rows could also compute the chain again\n")
 
 
 # ---- which rows
@@ -124,6 +182,7 @@ def _at(row: Json) -> str:
 def _latest(file: Path, wanted: Wanted, limit: int) -> tuple[list[Json], tuple[int, int]]:
     """The last rows, and how far the file itself was read: which one it was, and to where."""
     found: list[Json] = []
+    ended: set[str] = set()
     behind = (0, 0)
     for number in count():
         try:
@@ -133,13 +192,35 @@ def _latest(file: Path, wanted: Wanted, limit: int) -> tuple[list[Json], tuple[i
                 break
             continue  # it was just turned over, or nothing came since
         with opened:
-            rows: deque[Json] = deque((row for row in _rows(opened) if wanted(row)), limit - len(found))
+            ended |= _ended(opened)
+            joined = _joined(_rows(opened), ended)
+            rows: deque[Json] = deque((row for row in joined if wanted(row)), limit - len(found))
             if number == 0:
                 behind = (os.fstat(opened.fileno()).st_ino, opened.tell())
         found = [*rows, *found]
         if len(found) >= limit:
             break
     return found, behind
+
+
+def _ended(opened: BinaryIO) -> set[str]:
+    """The calls of a file that have their second row. Leaves the file at its beginning."""
+    lines = (line for line in opened if b'"event":"call"' in line)
+    ended = {found[1].decode() for line in lines if (found := _CALL.search(line)) is not None}
+    opened.seek(0)
+    return ended
+
+
+def _joined(rows: Iterable[Json], ended: Collection[str]) -> Iterator[Json]:
+    """One row for each call: the first row of a call is shown only if the second one is missing."""
+    for row in rows:
+        event = row.get("event")
+        if event == OPENED:
+            continue
+        if event != BEGINS:
+            yield row
+        elif row.get("call") not in ended:
+            yield {**row, "event": "call", "outcome": "unfinished"}
 
 
 def _rows(opened: BinaryIO) -> Iterator[Json]:

@@ -27,6 +27,7 @@ MAX_NAME = 64
 DOTS = (".", "..")
 """No names: a browser takes them out of an address, so that nothing of the admin API could be asked about them."""
 
+_SINK_SCHEMES = ("http", "https", "syslog", "syslog+tcp")
 _SCHEMES = {"http": ("http", "https"), "sse": ("http", "https"), "websocket": ("ws", "wss")}
 _HOST_NAME = r"(?i)(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[?[0-9a-f:.]*:[0-9a-f:.]*\]?"
 _SHOWABLE = re.compile(r"(?! )[^\x00-\x1f\x7f\ud800-\udfff]+(?<! )")
@@ -57,7 +58,9 @@ class _Checks:
         self._unique(self._tree.get("profiles"), ("profiles",), "profile")
         self._front_auth(as_map((as_map(self._tree.get("server")) or {}).get("auth")) or {}, ("server", "auth"))
         self._visitors(as_map(self._tree.get("server")) or {})
-        self._traces(as_map((as_map(self._tree.get("global")) or {}).get("traces")) or {}, ("global", "traces"))
+        global_ = as_map(self._tree.get("global")) or {}
+        self._traces(as_map(global_.get("traces")) or {}, ("global", "traces"))
+        self._audit(as_map(global_.get("audit")) or {}, ("global", "audit"))
         for index, server in maps_in(self._tree.get("mcp_servers")):
             self._server(server, ("mcp_servers", index))
         for index, command in maps_in(self._tree.get("commands")):
@@ -113,6 +116,12 @@ class _Checks:
     def _traces(self, traces: Tree, path: KeyPath) -> None:
         self._url(traces.get("endpoint"), _SCHEMES["http"], (*path, "endpoint"), dialled=True)
         self._headers(traces.get("headers"), (*path, "headers"))
+
+    def _audit(self, audit: Tree, path: KeyPath) -> None:
+        sink = _text(audit.get("sink"))
+        if sink is not None and not sink.startswith("syslog+unix:///"):
+            self._url(sink, _SINK_SCHEMES, (*path, "sink"), dialled=True)
+        self._headers(audit.get("sink_headers"), (*path, "sink_headers"))
 
     def _front_auth(self, auth: Tree, path: KeyPath) -> None:
         self._unique(auth.get("tokens"), (*path, "tokens"), "token")

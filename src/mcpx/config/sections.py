@@ -176,6 +176,10 @@ class FrontServer:
     balancer sends no new requests. The default is 5 with a store and 0 without."""
 
 
+FILES_KEPT = 7
+"""Full files of the audit log that are kept, if the configuration does not have a number."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
     """The trail of who called what, one JSON object a line."""
@@ -184,10 +188,25 @@ class Audit:
     """Where, relative to the config's folder; absent: under the state folder."""
     arguments: Literal["none", "shape", "values"] = "shape"
     """What is written of arguments: nothing, their names and types, or their values without what is secret."""
-    max_bytes: Size = 10 * 1024 * 1024
+    begins: bool = True
+    """Write a row before each call of a tool that is not read-only, too. It shows calls that a crash has cut off."""
+    max_bytes: Size = 64 * 1024 * 1024
     """Size from which a new file is begun."""
-    keep: Count = 5
-    """Full files that are kept."""
+    keep: Count | None = None
+    """Full files that are kept. The default is 7, or `days` + 7."""
+    days: Size | None = None
+    """Begin a new file each day (UTC), and delete files after this number of days. By default, only the size counts."""
+    sink: str | None = None
+    """Where rows are sent, too: `http://collector:4318` (OTLP logs), `syslog://host:514` (UDP), `syslog+tcp://host:601`,
+    or `syslog+unix:///dev/log`."""
+    sink_headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Sent with OTLP logs, for collectors that require a key."""
+
+    @property
+    def kept_files(self) -> int:
+        if self.keep is not None:
+            return self.keep
+        return FILES_KEPT + (self.days or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ nobody who listens, a call is forwarded and nothing else. No way round exists: t
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from mcpx.model.call import Call, Json
@@ -21,6 +22,8 @@ OURS = "mcpx"
 """The server that the gateway's own tools belong to."""
 
 Forward = Callable[[], Awaitable[Json]]
+BeforeSending = Callable[[Passage], Awaitable[None]]
+"""Called when a call may pass, before it goes to its server. It must end within a short time."""
 
 
 class House(Protocol):
@@ -35,6 +38,7 @@ class Relay:
         """`house`: whose configuration of now counts; a rule does from the moment it is taken up."""
         self._bus = bus
         self._house = house
+        self.before_sending: BeforeSending | None = None
 
     def __call__(
         self, server: str, name: str, call: Call, params: Json, forward: Forward, offer: Offer | None = None
@@ -53,11 +57,18 @@ class Relay:
 
             raise unknown(passage)  # the last profile is gone
 
+    @staticmethod
+    async def _announced(before_sending: BeforeSending, passage: Passage, forward: Forward) -> Json:
+        await before_sending(passage)
+        return await forward()
+
     async def _passing(self, passage: Passage, forward: Forward) -> Json:
         began = time.perf_counter()
         listeners = self._bus.listeners
         if CallBegins in listeners:
             self._bus.publish(CallBegins(passage))
+        if self.before_sending is not None:
+            forward = partial(self._announced, self.before_sending, passage, forward)
         outcome: Outcome = "ok"
         code: int | None = None
         try:

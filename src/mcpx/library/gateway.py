@@ -119,7 +119,7 @@ class Gateway:
             raise ConfigError([f"error: this program was started by an mcpx that runs on {config.path} already"])
         state = None if opening.config is None and config.path is None else opening.state  # the demo writes nothing
         core = Core(config, opening.environ, state, itself=itself)
-        self._telemetry = Telemetry(core, state=state, env=opening.env, redactor=core.redactor)
+        self._telemetry = Telemetry(core, state=state, env=opening.env, redactor=core.redactor, environ=opening.environ)
         self._core = core
         try:
             self._telemetry.take_up(config)

@@ -103,6 +103,8 @@ class Passage:
     """Its place in a trace, where one is made."""
     places: "Sequence[Place]" = ()
     """Those it takes up while it runs, where something limits it; whoever made it gives them back."""
+    audit_id: str = ""
+    """Joins the two rows of the call in the audit log. Empty if only one row is written."""
     answer: Json | None = None
     """What it ended with, once it is over; as it came, so it may be large."""
     error: str | None = None

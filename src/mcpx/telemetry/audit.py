@@ -1,18 +1,24 @@
-"""The audit trail: who called what, when, and what came of it (OBS-1). One JSON object a line.
+"""The audit trail: who called what, when, and what came of it (OBS-1, OBS-2). One JSON object a line.
 
 Promised: every call that came through the middle has a row, whatever became of it (what is in it: `rows`); so has what
 was refused at the door, gathered, what was approved and by whom, and every configuration that somebody proposed. What
-somebody else chose to say is bounded in each row.
+somebody else chose to say is bounded in each row. A call of a tool that is not read-only has a row before it is sent,
+too, so that a crash leaves a trace of the calls that it cut off. The rows are chained (`chain`).
 """
 
 import asyncio
 import hashlib
+import os
+import secrets
+import socket
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mcpx.config import Audit, Config
-from mcpx.model.call import Json
-from mcpx.model.events import ApprovalChanged, Bus, CallFinished, ConfigApplied, DoorRefused, Noted
+from mcpx.model.call import Json, as_object
+from mcpx.model.events import ApprovalChanged, Bus, CallFinished, ConfigApplied, DoorRefused, Noted, Passage
+from mcpx.telemetry.chain import Chain, key_from
 from mcpx.telemetry.rows import LONGEST_VALUE, Rows
 from mcpx.telemetry.targets import LONGEST
 from mcpx.telemetry.trail import Redacts, Trail
@@ -21,6 +27,8 @@ TELL_REFUSED = 1.0
 LONGEST_GATHERING = 60.0
 """Seconds for which refused requests are gathered, at first and where they go on and on: strangers must not fill the
 trail, nor push out of it what others did."""
+BEGIN_SECONDS = 0.1
+"""Time for which a call waits until its first row is written."""
 PLACES = 50
 """Addresses that are told apart then."""
 
@@ -39,12 +47,41 @@ def trail_file(config: Config, state: Path | None, env: str | None) -> Path | No
     return state / "audit" / f"{config.path.stem[:50]}-{mark}.jsonl"
 
 
+def chain_from(environ: Mapping[str, str]) -> Chain:
+    """The chain of this process. With a passphrase as `MCPX_KEY`, it takes some 40 ms."""
+    writer = environ.get("MCPX_REPLICA") or f"{socket.gethostname()}-{os.getpid()}"
+    return Chain(writer, key_from(environ))
+
+
 class AuditLog:
-    def __init__(self, bus: Bus, file: Path, how: Audit, redactor: Redacts | None = None) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        file: Path,
+        how: Audit,
+        redactor: Redacts | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        sink: Callable[[bytes], object] | None = None,
+    ) -> None:
+        """`environ` has `MCPX_KEY` and the replica's name. `sink` receives each row that was written."""
         self.file = file
         self.how = how
         self._bus = bus
-        self._trail = Trail(file, how.max_bytes, how.keep, redactor, private=how.file is None)
+        self._trail = Trail(
+            file,
+            how.max_bytes,
+            how.kept_files,
+            redactor,
+            private=how.file is None,
+            days=how.days,
+            chain=lambda: chain_from(environ or {}),
+            sink=sink,
+        )
+        self._run = secrets.token_hex(4)
+        self._calls_begun = 0
+        self._late: asyncio.Future[None] | None = None
+        """A row that was not written in time. While it is not, no call waits for its row."""
         self._refused: dict[tuple[str, str], int] = {}
         self._telling: asyncio.TimerHandle | None = None
         self._gathering = TELL_REFUSED
@@ -70,6 +107,21 @@ class AuditLog:
             self._tell_refused()
         self._trail.finish()
         return self._trail
+
+    # Calls that begin --------------------------------------------------------------------------------------------
+
+    async def begin(self, passage: Passage) -> None:
+        """Write a row before a call with an effect is sent. Waits for the disk for at most `BEGIN_SECONDS`."""
+        if not has_effect(passage):
+            return
+        self._calls_begun += 1
+        passage.audit_id = f"{self._run}-{self._calls_begun}"
+        line, clean = self._rows.begins(passage)
+        written = self._trail.add_now(line, clean)
+        if self._late is not None and not self._late.done():
+            return
+        await asyncio.wait((written,), timeout=BEGIN_SECONDS)
+        self._late = None if written.done() else written
 
     # What happens ------------------------------------------------------------------------------------------------
 
@@ -120,3 +172,12 @@ class AuditLog:
 
     def _write(self, row: Json) -> None:
         self._trail.write(row)
+
+
+def has_effect(passage: Passage) -> bool:
+    """Whether the call is of a tool that does not declare itself read-only."""
+    offer = passage.offer
+    if offer is None or offer.kind != "tools":
+        return False
+    annotations = as_object(offer.definition.get("annotations"))
+    return annotations.get("readOnlyHint") is not True

@@ -21,6 +21,8 @@ from mcpx.telemetry.targets import HIDDEN, LONGEST, session_mark, target_of
 from mcpx.telemetry.trail import Redacts, redacted
 from mcpx.wire import codec
 
+BEGINS = "begins"
+"""The event of the first of a call's two rows."""
 LONGEST_VALUE = 1_000
 """Characters of one value; longer ones are told by their length."""
 MOST_VALUES = 100
@@ -76,13 +78,28 @@ class Rows:
 
     def of(self, event: CallFinished) -> tuple[bytes, bool]:
         """The row of a call, and whether nothing in it must be left out."""
+        passage, seconds, outcome, code = event
+        head, clean = self._head(passage)
+        end = (passage.rule, outcome, code)
+        ending = self._endings.get(end) or self._end(end)
+        row = f'{{"time":"{self.now()}","event":"call"{head}{ending},"ms":{seconds * 1000:.1f}}}\n'
+        return row.encode(), clean
+
+    def begins(self, passage: Passage) -> tuple[bytes, bool]:
+        """The row of a call that is about to be sent, and whether nothing in it must be left out."""
+        head, clean = self._head(passage)
+        return f'{{"time":"{self.now()}","event":"{BEGINS}"{head}}}\n'.encode(), clean
+
+    def _head(self, passage: Passage) -> tuple[str, bool]:
+        """Who calls, what, and with which arguments."""
         if self._redactor is not None and self._redactor.edition != self._edition:
             self._forget(self._redactor.edition)
-        passage, seconds, outcome, code = event
         call = passage.call
         clean, id = True, ""
         if (request := call.request) is not None:
             clean, id = not request.given, f',"id":"{request.id}"'
+        if passage.audit_id:
+            id += f',"call":"{passage.audit_id}"'
         caller = call.caller
         who = self._callers.get(caller.session) or self._who(caller)
         key = (call.method, passage.server, passage.name, passage.offer is None)
@@ -91,10 +108,7 @@ class Rows:
         if self._arguments != "none" and "arguments" in passage.params:
             given, known = self._given(passage.params["arguments"])
             clean = clean and known
-        end = (passage.rule, outcome, code)
-        ending = self._endings.get(end) or self._end(end)
-        row = f'{{"time":"{self.now()}","event":"call"{id}{who}{what}{given}{ending},"ms":{seconds * 1000:.1f}}}\n'
-        return row.encode(), clean
+        return f"{id}{who}{what}{given}", clean
 
     def _forget(self, edition: int) -> None:
         self._edition = edition

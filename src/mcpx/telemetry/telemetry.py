@@ -4,13 +4,14 @@ What nobody asked for is neither imported nor made: without metrics, trail and a
 timed. Over stdio nothing is counted, for nobody could ask.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcpx.config import Config
+from mcpx.config import Audit, Config
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Caller, Json
 from mcpx.model.events import ClientCounts
@@ -18,9 +19,11 @@ from mcpx.model.events import ClientCounts
 if TYPE_CHECKING:
     from mcpx.telemetry.activity import Activity
     from mcpx.telemetry.audit import AuditLog
+    from mcpx.telemetry.exporter import Exporter
     from mcpx.telemetry.metrics import Metrics
     from mcpx.telemetry.trail import Redacts, Trail
     from mcpx.telemetry.watching import Watching
+    from mcpx.wire.fetch import Fetcher
 
 log = logging.getLogger(__name__)
 
@@ -34,9 +37,14 @@ class Telemetry:
         env: str | None = None,
         counts: Callable[[], ClientCounts | None] | None = None,
         redactor: "Redacts | None" = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
-        """`counts`: None without an HTTP server. `redactor` knows what must not be written."""
+        """`counts`: None without an HTTP server. `redactor` knows what must not be written. `environ` has `MCPX_KEY`
+        and the name of the replica."""
         self._gateway = gateway
+        self._environ = environ
+        self._sinks: dict[tuple[str, tuple[tuple[str, str], ...]], Exporter] = {}
+        """Exporters of the audit log by URL and headers. Old ones send their rest until the end."""
         self._state = state
         self._env = env
         self._counts = counts
@@ -69,12 +77,34 @@ class Telemetry:
             if (file, how) == (self._audit.file, self._audit.how):
                 return
             self._finishing = [trail for trail in self._finishing if trail.is_writing]
+            self._gateway.relay.before_sending = None
             self._finishing.append(self._audit.close())
             self._audit = None
         if how is not None and file is None:
             log.warning("no audit trail is kept: there is no folder for it; name a file in global.audit.file")
         elif how is not None and file is not None:
-            self._audit = AuditLog(self._gateway.bus, file, how, self._redactor)
+            sink = self._sink_of(how)
+            self._audit = AuditLog(
+                self._gateway.bus,
+                file,
+                how,
+                self._redactor,
+                environ=self._environ,
+                sink=None if sink is None else sink.add,
+            )
+            if how.begins:
+                self._gateway.relay.before_sending = self._audit.begin
+
+    def _sink_of(self, how: Audit) -> "Exporter | None":
+        if how.sink is None:
+            return None
+        from mcpx.telemetry.audit_sink import make_exporter
+
+        key = (how.sink, tuple(how.sink_headers.items()))
+        if key not in self._sinks:
+            self._sinks[key] = make_exporter(how.sink, how.sink_headers, lambda: self._fetcher)
+            self._sinks[key].start()
+        return self._sinks[key]
 
     async def close(self) -> None:
         """At the very end: also what was cut off is told of."""
@@ -86,6 +116,18 @@ class Telemetry:
             self._finishing.append(self._audit.close())
         for trail in self._finishing:
             trail.wait()
+        if self._sinks:
+            await asyncio.sleep(0)  # For the rows that the threads have handed over.
+            await asyncio.gather(*(sink.close() for sink in self._sinks.values()))
+        if "_fetcher" in vars(self):
+            await self._fetcher.close()
+
+    @cached_property
+    def _fetcher(self) -> "Fetcher":
+        """For rows that are sent after the gateway has closed its own."""
+        from mcpx.wire.fetch import Fetcher
+
+        return Fetcher(self._environ or {})
 
     # For whoever asks ----------------------------------------------------------------------------------------------
 

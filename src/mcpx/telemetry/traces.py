@@ -9,12 +9,9 @@ counted; that it is down is said once. Nothing that a call was about is told: no
 errors, of a URI no query.
 """
 
-import asyncio
-import logging
 import random
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -24,31 +21,14 @@ from mcpx.model.call import Json
 from mcpx.model.events import Bus, CallBegins, CallFinished, Passage
 from mcpx.model.requests import SPAN, Request, Span, Trace
 from mcpx.telemetry import otlp
+from mcpx.telemetry.exporter import Exporter, otlp_url, post
 from mcpx.telemetry.targets import session_mark
 from mcpx.wire import jsonrpc
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.config import Server
     from mcpx.wire.fetch import Fetcher
 
-log = logging.getLogger(__name__)
-
-EVERY: Final = 2.0
-"""Seconds spans wait for others to go with."""
-AT_ONCE: Final = 512
-"""Spans of one request to the collector; so many do not wait."""
-MOST: Final = 4096
-MOST_BYTES: Final = 4 << 20
-"""Spans that wait, and what they take; more are dropped."""
-TIMEOUT: Final = 10.0
-"""Seconds the collector has to answer."""
-PARTING: Final = 1.5
-"""The same at the end, for all that is left."""
-PAUSES: Final = (2.0, 30.0)
-"""Seconds until the next try while the collector is down: from the one to the other."""
-LATER: Final = (429, 502, 503, 504)
-"""Statuses after which the same spans may be sent again."""
 OURS: Final = "mcpx"
 PATH: Final = "/v1/traces"
 
@@ -65,13 +45,7 @@ _CODES: Final = frozenset("-0123456789")
 class Traces:
     def __init__(self, settings: Settings, fetcher: "Callable[[], Fetcher]") -> None:
         self._fetcher = fetcher
-        self._spans: deque[bytes] = deque()
-        self._size = self._dropped = 0
-        self._some, self._many, self._ending = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._tasks = Tasks("traces")
-        self._exporting: asyncio.Task[None] | None = None
-        self._pause = 0.0
-        self._down = False
+        self._exporter = Exporter("traces", "spans", self._send)
         self._about: dict[str, list[bytes]] = {}
         """What is told of servers, by name."""
         self._settings = settings
@@ -82,14 +56,14 @@ class Traces:
     def take_up(self, settings: Settings, servers: "tuple[Server, ...]") -> None:
         """These settings and servers count from now on."""
         self._settings = settings
-        self._url = endpoint(settings.endpoint)
+        self._url = otlp_url(settings.endpoint, PATH)
         self._threshold = int(settings.sample * 2**64)
         self._about = {server.name: _about(server) for server in servers}
 
     def start(self, bus: Bus) -> None:
         bus.subscribe(self._calls, CallBegins)
         bus.subscribe(self._called, CallFinished)
-        self._exporting = self._tasks.start(self._export(), apart=True)
+        self._exporter.start()
 
     def stop(self, bus: Bus) -> None:
         """No more spans are made; those there are still go out."""
@@ -162,38 +136,11 @@ class Traces:
             span.attributes.append(otlp.usual("error.type", failure))
             if _CODES.issuperset(failure):
                 span.attributes.append(otlp.usual("rpc.response.status_code", failure))
-        raw = otlp.span(span, ended, failed=failure is not None)
-        if len(self._spans) >= MOST or self._size + len(raw) > MOST_BYTES:
-            self._dropped += 1
-            return
-        self._spans.append(raw)
-        self._size += len(raw)
-        if len(self._spans) == 1:
-            self._some.set()
-        elif len(self._spans) == AT_ONCE:
-            self._many.set()
+        self._exporter.add(otlp.span(span, ended, failed=failure is not None))
 
     # To the collector --------------------------------------------------------------------------------------------
 
-    async def _export(self) -> None:
-        while True:
-            await self._some.wait()
-            await _within(EVERY, self._many)
-            if not self._spans:
-                return  # the end
-            if await self._send(TIMEOUT):
-                self._pause = 0.0
-            elif self._ending.is_set():
-                return
-            else:
-                self._pause = min(max(PAUSES[0], self._pause * 2), PAUSES[1])
-                await _within(self._pause, self._ending)
-
-    async def _send(self, timeout: float) -> bool:
-        """Some of what waits, once. False: the collector took none, and they wait on."""
-        from mcpx.wire.fetch import Fetch, FetchFailed
-
-        batch = [self._spans[n] for n in range(min(AT_ONCE, len(self._spans)))]
+    async def _send(self, batch: Sequence[bytes], timeout: float) -> None:
         resource = (
             ("service.name", OURS),
             ("service.version", __version__),
@@ -201,72 +148,11 @@ class Traces:
         )
         body = otlp.request(batch, resource, (OURS, __version__))
         headers = (("content-type", "application/x-protobuf"), *self._settings.headers.items())
-        wanted = Fetch(
-            url=self._url,
-            method="POST",
-            headers=headers,
-            body=body,
-            timeout=timeout,
-            limit=1 << 20,
-            redirects=0,
-            allow_private=True,
-        )
-        try:
-            answer = await self._fetcher().fetch(wanted)
-        except (FetchFailed, ValueError) as error:
-            self._trouble(str(error))
-            return False
-        if answer.status in LATER:
-            self._trouble(f"it answers {answer.status}")
-            return False
-        if 200 <= answer.status < 300:
-            if self._down or self._dropped:
-                lost, self._dropped = self._dropped, 0
-                log.warning("traces reach the collector again; %d spans were dropped", lost)
-            self._down = False
-        else:  # it will not take these, however often it is asked
-            self._trouble(f"it answers {answer.status}")
-            self._dropped += len(batch)
-        for raw in batch:
-            self._spans.popleft()
-            self._size -= len(raw)
-        if not self._ending.is_set():
-            if not self._spans:
-                self._some.clear()
-            if len(self._spans) < AT_ONCE:
-                self._many.clear()
-        return True
-
-    def _trouble(self, why: str) -> None:
-        if not self._down:
-            self._down = True
-            log.warning("traces do not reach the collector: %s. They are kept for a while, and it is tried again", why)
+        await post(self._fetcher(), self._url, headers, body, timeout)
 
     async def close(self) -> None:
         """What is left is sent, if the collector takes it at once."""
-        for event in (self._ending, self._some, self._many):
-            event.set()
-        if self._exporting is not None:
-            await asyncio.wait([self._exporting], timeout=PARTING)  # not cut off: what is on its way would go twice
-        await self._tasks.close()
-        if lost := len(self._spans) + self._dropped:
-            log.warning("%d spans did not reach the collector", lost)
-
-
-async def _within(seconds: float, event: asyncio.Event) -> None:
-    """Until it happens, but no longer."""
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        pass
-
-
-def endpoint(base: str) -> str:
-    """Where spans are posted: below the collector's address, unless that says it all."""
-    address, mark, query = base.partition("?")
-    address = address.rstrip("/")
-    return (address if address.endswith(PATH) else address + PATH) + mark + query
+        await self._exporter.close()
 
 
 def _start(span: Span, kind: int) -> None:
