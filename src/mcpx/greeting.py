@@ -37,6 +37,8 @@ def admin_text(run: Run, login_url: str) -> str:
     if sys.stderr.isatty():
         return f"{login_url}  (good once)"
     address = login_url.partition("/login")[0]
+    if run.config.path is None and run.admin is not None and run.admin.token is None:
+        return f"{address}  (to sign in, set MCPX_ADMIN_TOKEN before the start)"
     if run.config.path is None:
         return f"{address}  (sign in with the token in MCPX_ADMIN_TOKEN)"
     words = [str(run.config.path), *([] if run.env is None else ["--env", run.env])]

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from kit.admin_api import session_headers
-from kit.command import mcpx, mcpx_process
+from kit.client import StdioClient
+from kit.command import MCPX, mcpx, mcpx_process
 from kit.gateway import Gateway, GatewayProcess, admin_address
 from kit.http_client import fetch
 from kit.process import START, Child, Output
@@ -65,6 +66,18 @@ def test_a_log_without_a_terminal_does_not_show_the_login_url() -> None:
         assert f"Admin {gateway.admin_url}  (for a login URL: " in gateway.stderr()
         assert f"mcpx admin {gateway.file}" in gateway.stderr() and "token=" not in gateway.stderr()
         assert gateway.control("admin")["url"].startswith(f"{gateway.admin_url}/login?token=")
+
+
+@pytest.mark.parametrize("environ", [{}, {"MCPX_ADMIN_TOKEN": "t" * 32}])
+def test_the_demo_without_a_terminal_says_how_to_sign_in(tmp_path: Path, environ: dict[str, str]) -> None:
+    """ADM-1: a generated token is shown nowhere, and `mcpx admin` does not find the demo."""
+    words = ["--transport", "http", "--port", "0", "--admin-port", "0"]
+    advice = "sign in with the token in" if environ else "to sign in, set"
+    with StdioClient([*MCPX, *words], {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **environ}, tmp_path) as demo:
+        shown = demo.stderr.wait_for(rf"Admin +http://\S+  \({advice} MCPX_ADMIN_TOKEN", 20)
+        assert shown is not None, demo.stderr.text
+        demo.process.terminate()
+        assert demo.wait() == 0
 
 
 def test_it_runs_beside_stdio_and_writes_no_byte_to_stdout() -> None:
