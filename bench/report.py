@@ -105,9 +105,10 @@ def _machine(sections: Json) -> str:
         loads: Sequence[float] = found["loads"]
         if max(loads) > BUSY * machine["cores"]:
             busy.append(name)
-        facts = (found["when"], machine["mcpx"], machine["python"], f"{machine['cores']}", found["length"])
+        commit = machine.get("commit") or "–"  # Older numbers have none.
+        facts = (found["when"], machine["mcpx"], commit, machine["python"], f"{machine['cores']}", found["length"])
         lines.append([name, *facts, found["seconds"] / 60, " → ".join(f"{load:.1f}" for load in loads)])
-    head = ["section", "day", "mcpx", "CPython", "cores", "length", "minutes", "load average"]
+    head = ["section", "day", "mcpx", "commit", "CPython", "cores", "length", "minutes", "load average"]
     told = f"**Others were at work on it during: {', '.join(busy)}.** Wall times suffer from that, CPU times less."
     return f"## The machine\n\nLinux, shared, loopback only.\n\n{table(head, lines)}" + (f"\n{told}\n" if busy else "")
 

@@ -6,6 +6,7 @@
 import json
 import os
 import platform
+import subprocess
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -28,13 +29,25 @@ def keep(file: Path, section: str, length: str, found: Json, began: float, loads
         "length": length,
         "seconds": time.time() - began,
         "loads": list(loads),
-        "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "mcpx": __version__},
+        "machine": {
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "mcpx": __version__,
+            "commit": _commit(),
+        },
         **found,
     }
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_suffix(".new")
     fresh.write_text(json.dumps(kept, indent=1), encoding="utf-8")
     fresh.replace(file)
+
+
+def _commit() -> str:
+    """The commit that is measured, or an empty text outside of a clone."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def errors(results: Json, own: Collection[str], sections: Collection[str]) -> list[str]:
