@@ -17,6 +17,7 @@ from typing import BinaryIO
 from mcpx.cli import failing
 from mcpx.cli.codes import DONE, FAILED
 from mcpx.cli.terminal import plain, print_json
+from mcpx.cli.words import counted
 from mcpx.config import Config
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import ConfigError
@@ -127,7 +128,7 @@ def _print_report(file: Path, report: Report, *, has_key: bool) -> None:
     if report.more_problems:
         sys.stdout.write(f"… and {report.more_problems} more problems\n")
     verdict = "rows are missing or were changed" if report.problems else "no row is missing or was changed"
-    sys.stdout.write(f"{file}: {report.rows} rows in {report.chains} chains: {verdict}\n")
+    sys.stdout.write(f"{file}: {counted(report.rows, 'row')} in {counted(report.chains, 'chain')}: {verdict}\n")
     if report.unprotected:
         sys.stdout.write(f"{report.unprotected} rows at the beginning are of an earlier version and not protected\n")
     if not has_key:
