@@ -149,6 +149,28 @@ def test_a_dry_run_shows_no_secret(case: Json, gateway: Gateway) -> None:
     assert (not shown_secrets(text) and "Rome" in text) or "login" in text
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("type: stdio", "type: stdoi"), ("args:", "argz:"), ("env:", "envv:"), ("mcp_servers:", "mcp_servers: [\n")],
+    ids=["type", "args", "env", "unreadable"],
+)
+def test_mistakes_show_no_secret(old: str, new: str, gateway: Gateway) -> None:
+    """Neither the plan of a text with mistakes, nor the mistakes, nor the file if somebody writes it like that."""
+    api = AdminApi(gateway)
+    good = gateway.file.read_text()
+    text = good.replace(old, new)
+    for path in ("/api/config/plan", "/api/config/validate"):
+        answer = api.ask("POST", path, {"text": text})
+        assert answer.status == 200 and not shown_secrets("\n".join(texts(answer.json)))
+    try:
+        gateway.file.write_text(text)
+        assert not shown_secrets("\n".join(texts(api.get("/api/config"))))
+        done = run_command(["check", str(gateway.file)], gateway.folder, gateway.env)
+        assert done.returncode == 2 and not shown_secrets(done.stdout + done.stderr)
+    finally:
+        gateway.file.write_text(good)
+
+
 def _starting(case: Json) -> Json:
     """A server that fails: a program that prints its arguments and variables, or an address without a listener."""
     entry = entry_of(case)

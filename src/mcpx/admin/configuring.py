@@ -5,7 +5,7 @@ Promise: texts leave with their secrets masked (the store's work); nothing here 
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -30,6 +30,7 @@ from mcpx.admin.shapes.config import (
     RevisionTold,
 )
 from mcpx.admin.wording import quoted, told_at
+from mcpx.config.blotting import without_texts
 from mcpx.config.edits import Edit, EditError, NewText, PutEntry
 from mcpx.config.entries import RESERVED
 from mcpx.config.recognising import Names, Section, read
@@ -38,6 +39,7 @@ from mcpx.config.written import Document, Written
 from mcpx.core.store import Revision
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import ConfigError
+from mcpx.model.redaction import is_worth_hiding
 
 MOST = 200
 """Entries that are taken over at a time: each is a change of its own to the text."""
@@ -47,7 +49,9 @@ async def tell(desk: Desk, response: Response) -> ConfigTold:
     written = await given.look(desk, response)
     config, status = desk.gateway.generation.config, as_object(desk.store.status()["last_reload"])
     path = config.path
-    files = await asyncio.to_thread(lambda: [_file(document) for document in written.documents])
+    # The text of a file with mistakes may have the secrets of the running configuration in unusual places.
+    hidden = [secret for secret in config.secrets if is_worth_hiding(secret)] if written.told else []
+    files = await asyncio.to_thread(lambda: [_file(document, hidden) for document in written.documents])
     return ConfigTold(
         path=None if path is None else str(path),
         would_be=None if desk.store.destination is None else str(desk.store.destination),
@@ -87,7 +91,7 @@ def _reload(status: Json) -> LastReload | None:
     return LastReload(at=str(status["at"]), ok=status["ok"] is True, plan=plan and str(plan), problems=problems)
 
 
-def _file(document: Document) -> ConfigFile:
+def _file(document: Document, hidden: Collection[str]) -> ConfigFile:
     why_not = None
     if not document.editable:
         why_not = "TOML is read, not written: edit it by hand, or start mcpx with a YAML or JSON file"
@@ -95,7 +99,7 @@ def _file(document: Document) -> ConfigFile:
         why_not = "this user may not write it"
     return ConfigFile(
         path=str(document.path),
-        text=document.text,
+        text=without_texts(document.text, hidden),
         format=document.format,
         writable=why_not is None,
         why_not=why_not,

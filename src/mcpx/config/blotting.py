@@ -21,11 +21,16 @@ _PAIR = re.compile(
     r"""("[^"\n]*"|'[^'\n]*'|(?:(?i:bearer|basic|token)[ \t]+)?[^\s,{}\[\]#"']+)"""
 )
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*_[A-Z0-9_]+")
-"""A name that only variables of an environment have."""
+"""A name that only variables of an environment have, and no word of a comment."""
+_LINE = re.compile(
+    r"""(?m)^[ \t]*(?:[-#][ \t]+|//)?["']?(?:([A-Z][A-Z0-9]*_[A-Z0-9_]+)["']?[ \t]*[:=][ \t]*["']?)?(\S.*?)["']?,?$"""
+)
+"""A value on a line of its own, behind the name of a variable or the mark of a list item."""
 _OPTION = re.compile(
-    r"""(?<![\w-])(--?[A-Za-z][\w-]*)["']?(?:[ \t]*,\s*|[ \t]*\n[ \t]*-[ \t]+|[ \t]+)"""
+    r"""(?<![\w-])(--?[A-Za-z][\w-]*)["']?(?:[ \t]*,\s*|[ \t]+)"""
     r"""("[^"\n]*"|'[^'\n]*'|[^\s"',\[\]]+)"""
 )
+_OPTION_ON_ITS_LINE = re.compile(r"""(?<![\w-])(--?[A-Za-z][\w-]*)["']?[ \t]*\n[ \t]*-[ \t]+(\S[^\n]*)""")
 _SCHEME = re.compile(r"(?i)(?:bearer|basic|token)[ \t]+")
 _COMMENT = re.compile(r"(?m)^[ \t]*(?:#|//).*$")
 
@@ -51,7 +56,11 @@ def _found(text: str) -> Iterator[Span]:
         elif is_secret_name(pair[2]) and value and not value.startswith("$"):
             scheme = _SCHEME.match(value)
             yield start + (scheme.end() if scheme else 0), end
-    for option in _OPTION.finditer(text):
+    for line in _LINE.finditer(text):
+        start, value = line.start(2), line[2]
+        found = find_secrets(value, ("env", line[1])) if line[1] else find_secrets(value, ("args", 0), [value])
+        yield from ((start + each.start, start + each.end) for each in found)
+    for option in (*_OPTION.finditer(text), *_OPTION_ON_ITS_LINE.finditer(text)):
         start, end = _unquoted(option, 2)
         words = [option[1], text[start:end]]
         yield from ((start + each.start, start + each.end) for each in find_secrets(words[1], ("args", 1), words))
@@ -65,7 +74,7 @@ def _unquoted(found: re.Match[str], group: int) -> Span:
 def without_texts(text: str, secrets: Iterable[str]) -> str:
     """The text with a mask in the place of each of these secrets, also where they are written with escapes."""
     for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) > 2:
+        if len(secret) > 3:
             for spelling in (secret, json.dumps(secret)[1:-1]):
                 text = text.replace(spelling, MASK)
     return text

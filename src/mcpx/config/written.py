@@ -8,7 +8,7 @@ done here: changing (`edits`), judging (`load`).
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,7 @@ from mcpx.config.schema import Dialect
 from mcpx.config.source import MAX_BYTES, Source
 from mcpx.config.tree import KeyPath, Tree, as_list, as_map, maps_in
 from mcpx.model.call import Json
+from mcpx.model.redaction import is_worth_hiding
 
 __all__ = [
     "NOUNS",
@@ -261,9 +262,12 @@ def masked_text(sheet: Sheet, known: set[str] | None = None) -> str:
     return mask_text(sheet.text, sheet.source.form, sheet.tree, known)
 
 
-def mask_text(text: str, form: str, tree: Tree | None, known: set[str] | None = None) -> str:
+def mask_text(
+    text: str, form: str, tree: Tree | None, known: set[str] | None = None, hidden: Collection[str] = ()
+) -> str:
+    """`known` as in `mask`. `hidden`: secrets to mask in a text that cannot be read."""
     if tree is None:
-        return blotted(text)
+        return blotted(without_texts(text, filter(is_worth_hiding, hidden)))
     if form == "toml":
         return blotted(without_texts(text, secrets_written(tree)))
     from mcpx.config.rewrite import Unchangeable, rewritten  # only who shows a text pays for it

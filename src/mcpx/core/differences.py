@@ -4,7 +4,7 @@ Promised: a literal secret is masked; one that changed is marked as new, so that
 """
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,10 +30,12 @@ class FileChange:
 
 def changes(written: Written, texts: Texts) -> tuple[FileChange, ...]:
     before = {str(sheet.path): sheet.text for sheet in written.sheets}
-    return tuple(
-        FileChange(path, shown(str(path), text), _file_difference(str(path), before.get(str(path), ""), text))
-        for path, text in texts.items()
-    )
+    found: list[FileChange] = []
+    for path, text in texts.items():
+        former = before.get(str(path), "")
+        hidden = _secrets(str(path), former)
+        found.append(FileChange(path, shown(str(path), text, hidden=hidden), _file_difference(str(path), former, text)))
+    return tuple(found)
 
 
 def difference(before: Mapping[str, str], after: Mapping[str, str]) -> str:
@@ -42,9 +44,10 @@ def difference(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     return "".join(told)
 
 
-def shown(path: str, text: str, known: set[str] | None = None) -> str:
+def shown(path: str, text: str, known: set[str] | None = None, hidden: Collection[str] = ()) -> str:
+    """`hidden`: secrets to mask in a text that cannot be read."""
     form, tree = _read(path, text)
-    return mask_text(text, form, tree, known)
+    return mask_text(text, form, tree, known, hidden)
 
 
 def _read(path: str, text: str) -> tuple[str, Tree | None]:
@@ -54,11 +57,15 @@ def _read(path: str, text: str) -> tuple[str, Tree | None]:
     return form, tree_of(text, form) if form != "toml" else None
 
 
+def _secrets(path: str, text: str) -> set[str]:
+    return secrets_written(_read(path, text)[1] or {})
+
+
 def _file_difference(path: str, before: str, after: str) -> str:
     if before == after:
         return ""
-    known = secrets_written(_read(path, before)[1] or {})
-    old, new = in_lines(shown(path, before)), in_lines(shown(path, after, known))
+    known = _secrets(path, before)
+    old, new = in_lines(shown(path, before)), in_lines(shown(path, after, known, known))
     name = Path(path).name
     lines = difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"a/{name}", f"b/{name}")
     told = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

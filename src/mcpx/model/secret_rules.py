@@ -37,6 +37,8 @@ PLAIN_HEADERS = words(
 
 VARIABLES = frozenset({"env", "environment", "envs"})
 """Keys of tables of environment variables."""
+_VARIABLE_NAME = re.compile(r"[A-Z][A-Z0-9_]{2,}")
+"""A name that only variables of an environment have. Keys of the configuration are in lower case."""
 _HEADERS = frozenset({"headers", "http_headers"})
 _TABLES = VARIABLES | _HEADERS | {"params", "body"}
 """Keys below which the user chooses the names."""
@@ -217,13 +219,14 @@ def _is_distinctive(text: str) -> bool:
 def _find(text: str, path: Path, line: list[Any] | None) -> list[Secret]:
     last = path[-1] if path else ""
     above = path[-2] if len(path) > 1 else ""
-    if isinstance(last, str) and above in VARIABLES:
+    if isinstance(last, str) and (above in VARIABLES or _VARIABLE_NAME.fullmatch(last)):
         return _find_in_variable(last, text)
     if isinstance(last, str) and above in _HEADERS:
         return _find_in_header(last, text, whole="custom_header" in path)
-    if isinstance(last, int) and above in _LINES and line is not None:
-        return _find_in_argument(text, last, line)
-    if _is_named(path):
+    is_named = _is_named(path)
+    if isinstance(last, int) and line is not None and not is_named:
+        return _find_in_argument(text, last, line)  # Also below a key that is misspelled.
+    if is_named:
         return [_value_of(text)]
     if not any(step in _CODE for step in path):
         return [Secret(*span) for span in find_shapes(text)]

@@ -43,6 +43,7 @@ _PAIR = re.compile(
     r"""(?<![\w.-])(["']?)([A-Za-z_][\w.-]*+)\1([ \t]*+[:=][ \t]*+)"""
     r"""("(?:[^"\\\n]|\\.)*"|'[^'\n]*'|(?:(?i:bearer|basic|token)[ \t]+)?[^\s,;&"'\[\]]+)"""
 )
+_AUTHORIZATION = re.compile(r"(?i)(?:bearer|basic|token)[ \t]+")
 _FIELD = re.compile(r"""(?:^|;)\s*+([A-Za-z_][\w .-]*+)=([^;"'{]*|"[^"]*"|'[^']*'|\{[^}]*\})""")
 _USER_SCHEMES = words(
     "amqp amqps clickhouse ftp git+ssh imap imaps mariadb mongodb mongodb+srv mysql postgres postgresql sftp smtp ssh"
@@ -68,7 +69,9 @@ def find_pairs(text: str) -> Iterator[Span]:
     """The values of `name=value` and `name: value` whose name says that the value is secret."""
     for pair in _PAIR.finditer(text):
         if is_secret_name(pair[2]) and pair[4].strip("\"'"):
-            yield _unquoted(pair.span(4), text)
+            start, end = _unquoted(pair.span(4), text)
+            scheme = _AUTHORIZATION.match(text, start, end)
+            yield (scheme.end() if scheme else start), end
     fields = list(_FIELD.finditer(text))
     if len(fields) < 2:
         return
