@@ -67,10 +67,14 @@ TREE: dict[str, Any] = {
         },
     ],
     "profiles": [{"name": "p", "tokens": ["ci"]}],
+    "global": {
+        "audit": {"sink": "https://h", "sink_headers": {"Authorization": "Bearer sink-1", "X-Scope": "team"}},
+        "traces": {"endpoint": "https://h", "headers": {"X-Key": "trace-1"}},
+    },
 }
 SECRETS = {
     "adm-1", "tok-1", "tok-2", "arg-1", "arg-2", "pw-1", "env-1", "12345", "default-1", "literal-1-", "url-1", "head-1",
-    "val-1", "sec-1", "odd-1", "ghp_0123456789abcdefghij01",
+    "val-1", "sec-1", "odd-1", "sink-1", "trace-1", "ghp_0123456789abcdefghij01",
 }  # fmt: skip
 
 

@@ -39,7 +39,7 @@ VARIABLES = frozenset({"env", "environment", "envs"})
 """Keys of tables of environment variables."""
 _VARIABLE_NAME = re.compile(r"[A-Z][A-Z0-9_]{2,}")
 """A name that only variables of an environment have. Keys of the configuration are in lower case."""
-_HEADERS = frozenset({"headers", "http_headers"})
+_HEADERS = frozenset({"headers", "http_headers", "sink_headers"})
 _TABLES = VARIABLES | _HEADERS | {"params", "body"}
 """Keys below which the user chooses the names."""
 _LINES = frozenset({"args", "command"})
