@@ -68,13 +68,13 @@ def test_rows_of_an_earlier_version_are_counted_as_unprotected(tmp_path: Path) -
             lambda rows: [*rows[:4], rows[4].replace(b'"n":3', b'"n":9'), *rows[5:]],
             "audit.jsonl:5: the row was changed",
         ),
-        (lambda rows: [*rows[:4], *rows[5:]], "1 rows of chain"),
-        (lambda rows: [rows[0], *rows[5:]], "4 rows of chain"),
+        (lambda rows: [*rows[:4], *rows[5:]], "are missing before it: 1"),
+        (lambda rows: [rows[0], *rows[5:]], "are missing before it: 4"),
         (lambda rows: rows[3:], "does not begin with its first row"),
         (lambda rows: [*rows[:3], rows[4], rows[3], *rows[5:]], "missing before it"),
         (lambda rows: [*rows[:4], rows[3], *rows[4:]], "out of order"),
         (lambda rows: [*rows[:4], b'{"event":"call","n":3}\n', *rows[4:]], "in no chain"),
-        (lambda rows: [*rows[:4], rows[4][:-30] + b"\n", *rows[5:]], "1 rows of chain"),
+        (lambda rows: [*rows[:4], rows[4][:-30] + b"\n", *rows[5:]], "are missing before it: 1"),
     ],
 )
 def test_a_deleted_changed_or_inserted_row_is_found(
@@ -112,7 +112,19 @@ def test_a_whole_file_in_the_middle_cannot_be_removed(tmp_path: Path) -> None:
 def test_with_another_key_the_check_names_the_cause(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     write(file, 3)
-    assert "another MCPX_KEY" in checked(file, None).problems[0]
+    (problem,) = checked(file, None).problems
+    assert "another MCPX_KEY" in problem
+
+
+def test_a_log_without_its_oldest_chain_is_reported_as_incomplete(tmp_path: Path) -> None:
+    """Retention leaves the same log, so it is not a problem."""
+    file = tmp_path / "audit.jsonl"
+    write(file, 3)
+    write(file, 3, writer="r2")
+    assert not checked(file).has_earlier
+    edit(file, lambda rows: rows[4:])
+    report = checked(file)
+    assert report.has_earlier and report.problems == ()
 
 
 def test_rows_after_a_full_disk_begin_a_new_chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,12 @@ def verify(config: Config, state: Path, env: str | None, options: argparse.Names
         told = f"the audit trail {file} cannot be read: {error.strerror or error}"
         return failing.tell("no_trail", told, NO_TRAIL, options.json)
     if options.json:
-        facts = {"rows": report.rows, "chains": report.chains, "unprotected": report.unprotected}
+        facts = {
+            "rows": report.rows,
+            "chains": report.chains,
+            "unprotected": report.unprotected,
+            "has_earlier": report.has_earlier,
+        }
         problems = {"problems": list(report.problems), "more_problems": report.more_problems}
         print_json({"ok": not report.problems, "keyed": key is not None, **facts, **problems})
     else:
@@ -127,8 +132,14 @@ def _print_report(file: Path, report: Report, *, has_key: bool) -> None:
         sys.stdout.write(f"{plain(problem)}\n")
     if report.more_problems:
         sys.stdout.write(f"… and {report.more_problems} more problems\n")
-    verdict = "rows are missing or were changed" if report.problems else "no row is missing or was changed"
+    verdict = "no row is missing or was changed"
+    if report.problems:
+        verdict = "rows are missing, were changed, or cannot be checked"
+    elif not report.rows:
+        verdict = "there is nothing to check"
     sys.stdout.write(f"{file}: {counted(report.rows, 'row')} in {counted(report.chains, 'chain')}: {verdict}\n")
+    if report.has_earlier:
+        sys.stdout.write("rows before the oldest one are not there: retention, or a program, has deleted them\n")
     if report.unprotected:
         sys.stdout.write(f"{report.unprotected} rows at the beginning are of an earlier version and not protected\n")
     if not has_key:

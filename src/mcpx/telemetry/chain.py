@@ -6,7 +6,8 @@ there before, so that the end of an earlier chain or file cannot be removed eith
 
 With a key (`MCPX_KEY`), only a holder of the key can make a valid chain. Without a key, a chain shows accidents and
 edits by hand, but a program can recompute it. The newest rows of a file can be removed without a trace until another
-row follows.
+row follows. The oldest rows can be removed up to the first row of a chain, which looks like retention (`has_earlier`).
+The whole log can be removed.
 """
 
 import hashlib
@@ -104,6 +105,9 @@ class Report:
     chains: int
     unprotected: int
     """Rows that a version without chains wrote before the first chained row."""
+    has_earlier: bool
+    """Whether the oldest row follows rows that are not there. Retention deletes whole files; a program may have done so
+    too."""
     problems: tuple[str, ...]
     more_problems: int
     """Problems that are not in `problems`."""
@@ -118,7 +122,10 @@ class _Check:
         self.problem_count = 0
         self.last: dict[str, tuple[int, str]] = {}
         """The last row of each chain."""
+        self.has_earlier = False
         self._macs: set[str] = set()
+        self._unreadable: set[str] = set()
+        """Chains that were written with another key."""
 
     def report(self, line: Line, problem: str) -> None:
         self.problem_count += 1
@@ -140,20 +147,20 @@ class _Check:
                 self.unprotected += 1
             return
         opens = row.get("event") == OPENED
-        if opens and not self._is_readable(line, str(row.get("key"))):
-            self.last[chain] = (number, mac)
-            return
+        if opens:
+            self._note_key(line, chain, str(row.get("key")))
         self._link(line, chain, number, mac, opens=opens)
         if opens:
             self._follow(line, str(row.get("previous")))
         self.last[chain] = (number, mac)
         self._macs.add(mac)
 
-    def _is_readable(self, line: Line, written_with: str) -> bool:
+    def _note_key(self, line: Line, chain: str, written_with: str) -> None:
         if written_with == fingerprint(self.key):
-            return True
+            self._unreadable.discard(chain)
+            return
+        self._unreadable.add(chain)
         self.report(line, "the rows were written with another MCPX_KEY, or with none; set that key to check them")
-        return False
 
     def _link(self, line: Line, chain: str, number: int, mac: str, *, opens: bool) -> None:
         known = self.last.get(chain)
@@ -166,15 +173,22 @@ class _Check:
             before, previous = known
             if number != before + 1:
                 missing = number - before - 1
-                gap = f"{missing} rows of chain {chain} are missing before it"
+                gap = f"rows of chain {chain} are missing before it: {missing}"
                 self.report(line, gap if missing > 0 else "the row is out of order")
                 return
+        if chain in self._unreadable:
+            return
         body = _MAC_MEMBER.sub(b"", line.raw.rstrip(b"\n"))
         if previous is not None and _mac(self.key, previous, body) != mac:
             self.report(line, "the row was changed")
 
     def _follow(self, line: Line, previous: str) -> None:
-        if previous and self._macs and previous not in self._macs:
+        """`previous` is the MAC of the last row before the chain in its file."""
+        if not previous:
+            return
+        if not self._macs:
+            self.has_earlier = True
+        elif previous not in self._macs:
             self.report(line, "the rows before it are missing")
 
 
@@ -185,7 +199,7 @@ def check(lines: Iterable[Line], key: bytes | None) -> Report:
         checking.row(line)
     problems = tuple(checking.problems)
     more = checking.problem_count - len(problems)
-    return Report(checking.rows, len(checking.last), checking.unprotected, problems, more)
+    return Report(checking.rows, len(checking.last), checking.unprotected, checking.has_earlier, problems, more)
 
 
 def numbered(file: str, lines: Iterable[bytes]) -> Iterator[Line]:
