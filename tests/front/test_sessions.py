@@ -126,6 +126,19 @@ def test_a_handshake_in_progress_is_not_evicted_within_its_grace_period(monkeypa
     run(main(), 3000)
 
 
+def test_handshakes_of_many_clients_do_not_evict_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-6: if no session is idle, the new client is refused."""
+    monkeypatch.setattr(sessions, "MOST", 50)
+
+    async def main() -> None:
+        hall = Hall()
+        for number in range(50):
+            hall.begin(f"10.0.0.{number}")
+        assert hall.sessions.begin(Visitor("ann", address="10.0.1.1")) is None and hall.ended == []
+
+    run(main())
+
+
 def test_sessions_without_a_stream_are_evicted_first_and_the_oldest_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """SEC-6"""
     monkeypatch.setattr(sessions, "MOST", 4)

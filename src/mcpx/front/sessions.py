@@ -4,7 +4,7 @@ At the limit, a new session evicts another one, in this order:
 
 1. a session whose client has not completed the handshake within its grace period
 2. an idle session without a stream, then an idle session with one
-3. of a client that has very many handshakes in progress: the oldest of them
+3. if one client has very many handshakes in progress, the oldest of them
 4. a session that was used a moment ago
 
 Within a step, sessions of the client that holds most come first if it holds more than its share. Then the session that
@@ -59,7 +59,7 @@ class Queues:
         """The handshake is not completed."""
         self.used: Queue = OrderedDict()
         self.listening: Queue = OrderedDict()
-        """Sessions that had an open stream when `_idle` last looked for a session to evict."""
+        """Sessions that had an open stream when the last session to evict was searched."""
 
     def __len__(self) -> int:
         return len(self.fresh) + len(self.used) + len(self.listening)
@@ -238,10 +238,12 @@ class Sessions:
         for queues in (first, everyone):
             if (idle := self._oldest_listening(queues, now)) is not None:
                 return idle
-        if newcomer in self._large:
-            first = newcomer.queues
-        if len(first.fresh) > self.most // SHARE or (first.fresh and self._is_heavy(newcomer)):
-            return next(iter(first.fresh))
+        if largest is not None:
+            payer = newcomer if newcomer in self._large else largest
+            first = payer.queues
+            floods = len(first.fresh) > self.most // SHARE or self._is_heavy(payer)
+            if floods and first.fresh:
+                return next(iter(first.fresh))
         for queues in (first, newcomer.queues, everyone):
             if (used := self._oldest_used(queues, now, 0.0)) is not None:
                 return used
