@@ -324,12 +324,15 @@ def test_secrets_in_a_repository_that_does_not_ignore_them_are_reported(has_git:
     assert done.returncode == 0 and "git" not in done.stderr, done
 
 
-def test_the_difference_of_a_file_of_one_line_is_shown_in_lines(user: User) -> None:
+@pytest.mark.parametrize("form", ["{%s}", "{\n  %s\n}\n"], ids=["one line", "one long line"])
+def test_the_difference_of_a_long_line_is_shown_in_lines(user: User, form: str) -> None:
     """CFG-6: the file keeps its form."""
-    path = user.write_config('{"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}}', "config.json")
+    servers = '"mcpServers": {"a": {"command": "x"}, "b": {"command": "y", "args": ["a long argument of a server"]}}'
+    path = user.write_config(form % servers, "config.json")
     done = user.run("add", "--no-test", "--name", "c", "program")
     assert done.returncode == 0 and '      "c": {\n        "command": "program"\n' in done.stdout, done
-    assert "\n" not in path.read_text() and json.loads(path.read_text())["mcpServers"].keys() == {"a", "b", "c"}
+    assert path.read_text().count("\n") == form.count("\n")
+    assert json.loads(path.read_text())["mcpServers"].keys() == {"a", "b", "c"}
     done = user.run("remove", "a", "--dry-run")
     assert '  -    "a": {\n  -      "command": "x"\n' in done.stdout and '"b"' not in done.stdout, done
 

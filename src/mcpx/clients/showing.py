@@ -28,7 +28,8 @@ _HEADER = re.compile(r'\[[\w.-]+(?:"[\w.-]+")?\]')
 
 
 def difference(change: Change) -> str:
-    before, after = _lines(change.before), _lines(change.after)
+    old, new = in_lines(_text_of(change.before), _text_of(change.after))
+    before, after = old.splitlines(), new.splitlines()
     name, known = str(change.file), {*_told(change.old), *_told(change.new)}
     known |= {own.name for own in change.replaced}
     lines = difflib.unified_diff(before, after, name, name, n=2, lineterm="")
@@ -89,5 +90,5 @@ def _is_no_secret(value: str) -> bool:
     return PLACEHOLDER in value or re.fullmatch(r"Bearer \$?\{.*\}", value) is not None
 
 
-def _lines(data: bytes | None) -> list[str]:
-    return in_lines((data or b"").decode("utf-8", "replace").removeprefix("\ufeff")).splitlines()
+def _text_of(data: bytes | None) -> str:
+    return (data or b"").decode("utf-8", "replace").removeprefix("\ufeff")

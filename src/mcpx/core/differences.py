@@ -65,7 +65,7 @@ def _file_difference(path: str, before: str, after: str) -> str:
     if before == after:
         return ""
     known = _secrets(path, before)
-    old, new = in_lines(shown(path, before)), in_lines(shown(path, after, known, known))
+    old, new = in_lines(shown(path, before), shown(path, after, known, known))
     name = Path(path).name
     lines = difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"a/{name}", f"b/{name}")
     told = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
