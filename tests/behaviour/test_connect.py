@@ -82,7 +82,7 @@ def test_a_project_file_that_is_a_link_out_of_the_project_is_not_written(
     for words in (["--yes"], ["--dry-run"]):
         done = ada.run("connect", "cursor", "--project", *words)
         told = done.stdout + done.stderr
-        assert done.returncode != 0 and "is a link out of the project" in told and str(outside) in told, told
+        assert done.returncode != 0 and "is a symbolic link to" in told and str(outside) in told, told
         assert "ghp_mine" not in told
     assert (outside.read_text() if outside.exists() else None) == before
     assert not list((ada.state / "clients").glob("*.backup"))
@@ -113,7 +113,7 @@ def test_a_link_that_comes_after_the_change_is_not_followed_by_undo(ada: CursorU
     file.unlink()
     file.symlink_to(outside)
     done = ada.run("connect", "--undo", "--yes")
-    assert "is a link out of the project" in done.stdout + done.stderr and outside.read_text() == before
+    assert "is a symbolic link to" in done.stdout + done.stderr and outside.read_text() == before
 
 
 def test_connect_shows_writes_and_takes_back(ada: CursorUser) -> None:

@@ -24,7 +24,7 @@ def metric(gateway: Gateway, name: str) -> float:
 
 
 def test_clients_in_their_handshake_do_not_evict_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SEC-6: idle sessions make room for them. Evictions are counted and logged."""
+    """SEC-6: idle sessions are evicted instead. Evictions are counted and logged."""
     monkeypatch.setattr(sessions, "IDLE_AFTER", 0.0)
     monkeypatch.setattr(http, "PING_EVERY", 0.05)  # Evictions are logged at this interval, at most once a minute.
     together = Barrier(50)
@@ -42,7 +42,7 @@ def test_clients_in_their_handshake_do_not_evict_each_other(monkeypatch: pytest.
         assert metric(gateway, "mcpx_sessions_evicted_total") == 50
         statuses = [session.post(notification("notifications/initialized")).status for session in idle]
         assert sorted(statuses) == [202] * 50 + [404] * 50
-        wait_until(lambda: "make room for new ones" in gateway.stderr())
+        wait_until(lambda: "for new sessions, because the limit" in gateway.stderr())
         assert "raise server.limits.sessions" in gateway.stderr()
 
 

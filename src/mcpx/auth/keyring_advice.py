@@ -1,4 +1,4 @@
-"""What makes the system's keyring usable, for the way in which mcpx was installed."""
+"""Advice on how to make the system's keyring usable. It depends on how mcpx was installed."""
 
 import json
 import os

@@ -76,7 +76,7 @@ class OAuth2:
             if url is not None:
                 yield from url_mistakes(url, key)
         if self.token_url is not None and self.issuer is not None:
-            yield Mistake("'issuer' has no effect beside 'token_url'", ("issuer",), "leave one of them out", "key")
+            yield Mistake("'issuer' has no effect beside 'token_url'", ("issuer",), "remove one of the two keys", "key")
         for name in OURS:
             if name in self.params:
                 yield Mistake(f"'{name}' is set by mcpx", ("params", name), "leave it out", "key")

@@ -45,7 +45,9 @@ async def _call(options: argparse.Namespace) -> int:
 
 
 async def _called(options: argparse.Namespace, waiting: Waiting, known: str | None) -> int | None:
-    """`known`: see `reach`. None: the tool was looked for in one server only, and not found."""
+    """Return the exit code, or None if only one server was searched and does not have the tool.
+
+    `known`: see `tool` of `reach`."""
     name, words = options.tool, list[str](options.arguments)
     async with reach(place(options), Questions(waiting), waiting, only(name), tool=known) as desk:
         wanted = desk.earlier_path or name

@@ -77,7 +77,7 @@ class _Gateway:
     there: There | None = None
     """The servers of the config, to be compared with a client's own."""
     seen: Patterns | None = None
-    """The servers that the profile shows; None: all of them."""
+    """Patterns of the servers that the profile shows. None if it shows all servers."""
 
 
 def _gateway(options: argparse.Namespace) -> _Gateway:

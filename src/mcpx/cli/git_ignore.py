@@ -8,7 +8,7 @@ TIMEOUT_SECONDS = 5.0
 
 
 def warning(file: Path) -> str:
-    """A warning if the file is in a git repository that does not ignore it; else nothing."""
+    """Return a warning if the file is in a git repository that does not ignore it. Otherwise the text is empty."""
     folder = Path(os.path.realpath(file.parent))
     root = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
     if root is None or _is_ignored(folder / file.name, root):

@@ -91,7 +91,7 @@ def recognise(words: Sequence[str], options: argparse.Namespace) -> Given:
 
 
 def _meant(words: Sequence[str]) -> str | None:
-    """What the first word is, and the command that was probably meant. None if it may be a program or a file."""
+    """Describe the first word and suggest a command. Returns None if the word may be a program or a file."""
     word = words[0]
     if os.path.exists(word) or shutil.which(word) is not None:
         return None

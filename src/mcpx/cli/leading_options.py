@@ -1,6 +1,6 @@
 """Options before a command: `mcpx --config FILE tools` is read as `mcpx tools --config FILE`.
 
-A command line that starts a gateway stays as it is, and costs no parser.
+A command line that starts a gateway is not changed. No parser is built for it.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def command_first(arguments: Sequence[str]) -> list[str]:
 
 
 def _leading(words: Sequence[str]) -> int | None:
-    """How many words before the first plain one are options and their values. None if an option is unknown."""
+    """Count the options and their values at the beginning. Returns None if an option is unknown."""
     takes_value = _options()
     at = 0
     while at < len(words) and words[at].startswith("-"):
@@ -41,7 +41,7 @@ def _leading(words: Sequence[str]) -> int | None:
 
 
 def _options() -> dict[str, bool]:
-    """Each option that may stand before a command, and whether a value follows."""
+    """The options that are possible before a command. The value tells whether the option has a value."""
     found = {"--json": False}
     for action in COMMANDS["serve"].parser()._actions:  # pyright: ignore[reportPrivateUsage]
         if action.dest not in ("help", "version"):
@@ -50,6 +50,6 @@ def _options() -> dict[str, bool]:
 
 
 def _kinds(parser: argparse.ArgumentParser) -> list[str]:
-    """Names of the parsers within a parser, which must stand first."""
+    """Names of the subcommands of a parser. A subcommand must be the first word."""
     actions = parser._actions  # pyright: ignore[reportPrivateUsage]
     return [str(name) for action in actions if action.nargs == argparse.PARSER for name in action.choices or ()]

@@ -51,7 +51,7 @@ async def _listed(desk: Desk, waiting: Waiting, server: str | None) -> list[Tool
 
 
 async def _tell_hidden(desk: Desk, listed: Sequence[Tool], server: str | None) -> None:
-    """Report why a server has no tools here if its state does not say so."""
+    """Report why a server has no tools in the list if its state does not explain it."""
     if server is None or any(tool.server == server for tool in listed):
         return
     missing = await desk.missing(server)

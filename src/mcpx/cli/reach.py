@@ -60,7 +60,7 @@ class Desk(Protocol):
     async def servers(self) -> list[Json]: ...
 
     async def missing(self, name: str) -> Json | None:
-        """Why a server or a tool is not offered: `message` and `hint`. None if there is nothing to tell."""
+        """Why a server or a tool is not offered: `message` and `hint`. None if the name is offered or unknown."""
         ...
 
 
@@ -74,7 +74,7 @@ async def reach(
     whole: bool = True,
     tool: str | None = None,
 ) -> AsyncGenerator[Desk]:
-    """`whole`: it waits for every server, until it has come or failed; else for none that keeps the others waiting.
+    """`whole`: wait until each server has started or failed. Without `whole`, a slow server does not delay the others.
     `tool`: a public name. If it is known from an earlier run and `needs` names no server, its server alone starts."""
     if place.channel is not None:
         async with attached(place.channel, place.profile, elicit) as there:
@@ -133,7 +133,7 @@ async def _of_earlier_run(tool: str, config: "Config", place: Place, elicit: "An
 
     core = Core(config, os.environ, place.state)
     try:
-        # As the gateway of a command: what servers list may depend on the capabilities of the client.
+        # The capabilities are those of a command's gateway, because lists of servers may depend on them.
         caller = Caller(principal="local", profile=place.profile, capabilities=capabilities(elicit, None, ()))
         offers = core.catalogs.of(caller).offers["tools"]
         known = next((offer for offer in offers if offer.public == tool), None)

@@ -126,8 +126,8 @@ def refuse_link_out(place: Place, file: Path) -> None:
     if not real.startswith(os.path.join(folder, "")):
         raise ConfigError(
             [
-                f"error: {file} is a link out of the project: it leads to {real}. Nothing was changed\n"
-                "  replace the link by a file, or change that file by hand (--print shows the entry)"
+                f"error: {file} is a symbolic link to {real}, outside of the project. The file was not changed\n"
+                "  replace the link with a file, or edit the file by hand (--print shows the entry)"
             ]
         )
 
@@ -163,7 +163,7 @@ def to_connect(
 
 
 def places_in(known: Client, file: Path, project: Path) -> list[Place]:
-    """Where entries of the client stand in a file: in `~/.claude.json` for the user, and for a project."""
+    """The places in a file that have entries of the client. `~/.claude.json` has one for each project, too."""
     found: dict[tuple[tuple[str, ...], ...], Place] = {}
     for place in places_here(known, project):
         if Path(place.path) == file:

@@ -57,7 +57,7 @@ class Reading:
 
     @property
     def servers(self) -> Json:
-        """The entries by name; nothing for a client that lists them."""
+        """The entries by name. Empty if the client has a list of entries."""
         return as_map(_held(self.tree, self.root)) or {}
 
     def own(self, name: str) -> Json | None:

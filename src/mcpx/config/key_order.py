@@ -1,4 +1,4 @@
-"""Order of the keys of an entry in text that mcpx writes anew."""
+"""Order of the keys of an entry in text that mcpx generates."""
 
 from mcpx.config.schema import Profile, Server
 from mcpx.config.tree import Tree, as_map
@@ -11,7 +11,7 @@ _SCHEMA = {"mcp_servers": Server, "profiles": Profile}
 
 
 def ordered_entry(section: EntrySection, entry: Tree) -> Tree:
-    """The entry with its name first. Keys that have no place in the order follow as they are."""
+    """The entry with its name first. Keys that are not in the order follow in their present order."""
     schema = _SCHEMA.get(section)
     found = _ordered(entry, (*_FIRST, *(() if schema is None else keys_of(schema))))
     if (connection := as_map(found.get("connection"))) is not None:

@@ -50,12 +50,12 @@ class Pasted:
     """Other top keys that were found."""
     warnings: list[str] = field(default_factory=list[str])
     references: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """As `dialects.Translation` has them."""
+    """See `dialects.Translation.hidden_tools`."""
     tree: Tree = field(default_factory=dict[str, Any])
     """What was read, before it was made native."""
     left_out: list[LeftOut] = field(default_factory=list[LeftOut])
     hidden_tools: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """As `dialects.Translation` has them."""
+    """See `dialects.Translation.hidden_tools`."""
 
 
 def import_text(text: str) -> Pasted:

@@ -99,7 +99,7 @@ def name_of_url(url: str) -> str:
 
 
 def name_of_connection(connection: Mapping[str, Any]) -> str:
-    """The name of a server whose entry has none."""
+    """A name for a server whose entry has no name."""
     command, url = connection.get("command"), connection.get("url")
     if isinstance(command, str) and command:
         return name_of_command([command, *map(str, as_list(connection.get("args")) or [])])
@@ -165,7 +165,7 @@ def _found_in_arguments(program: str, arguments: Sequence[str]) -> str | None:
 
 
 def _parsed(program: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The values of options that name a source, and the words that are no options."""
+    """The values of options that name a source, and the positional arguments."""
     without_value = _VALUE_LESS_OPTIONS.get(re.sub(r"[\d.]+$", "", program), frozenset[str]())
     sources: list[str] = []
     positional: list[str] = []
@@ -236,7 +236,7 @@ def _last_part(path: str) -> str:
 
 
 def _telling(part: str) -> str | None:
-    """`github` for `github-mcp-server`; None if no word of it is a name."""
+    """`github` for `github-mcp-server`. None if all words are generic."""
     bare = _FILE_SUFFIX.sub("", part.lstrip("@."))
     tokens = list(_TOKEN.finditer(bare.lower()))
     if all(token[0] in _GENERIC for token in tokens):

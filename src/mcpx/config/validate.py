@@ -348,7 +348,7 @@ def _section_of(key: str, table: Tree, kind: Any) -> str | None:
 
 _ALLOWED = ("allow", "allowed", "include", "only")
 _DENIED = ("deny", "denied", "exclude", "except", "skip")
-"""Keys that people know from other programs for what is one list of patterns here."""
+"""Keys of other programs for tool filters. In mcpx, a filter is one list of patterns."""
 
 
 def _list_of(table: Tree) -> str:

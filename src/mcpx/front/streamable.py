@@ -445,7 +445,7 @@ class Streamable:
         self._evictions_logged = self.sessions.evicted
         self._evictions_logged_at = now
         log.warning(
-            "sessions: closed %d to make room for new ones, because the limit of %d is reached; raise "
+            "sessions: evicted %d for new sessions, because the limit of %d is reached; raise "
             "server.limits.sessions, or add a replica",
             evictions,
             self.sessions.most,

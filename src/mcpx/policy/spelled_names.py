@@ -1,7 +1,8 @@
 """Names of arguments in other spellings: case and outer blanks.
 
-Servers written in Go ignore the case of names. So a rule on `text` must also see `Text` and `text `. In each reading,
-the name of the rule replaces another spelling. Two spellings that the tool's schema declares are two arguments.
+Servers written in Go ignore the case of names. A rule on `text` must therefore also match `Text` and `text `. A reading
+is a copy of the arguments in which the name of the rule replaces one of the other spellings. Two spellings that the
+tool's schema declares are two arguments.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -14,7 +15,7 @@ MAX_SPELLINGS = 8
 MAX_DEPTH = 32
 """Levels of arguments."""
 MAX_VALUES = 20_000
-"""Values that are searched for one reading."""
+"""Values that one reading may visit."""
 
 
 class TooManySpellings(Exception):

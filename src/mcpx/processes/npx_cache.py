@@ -1,8 +1,8 @@
 """Removes half-written packages that an interrupted `npx` leaves in npm's cache (LIF-10).
 
 npx installs a package into `<cache>/_npx/<hash>` and writes `node_modules/.package-lock.json` last. If it is stopped
-before that, later runs take the half-written packages for complete ones, and the server fails until somebody deletes
-the folder. npm rolls back after SIGINT, but only when all packages are unpacked, and not after SIGTERM or SIGKILL.
+before that, later runs use the half-written packages, and the server fails until a user deletes the
+folder. npm rolls back after SIGINT, but only when all packages are unpacked, and not after SIGTERM or SIGKILL.
 
 Guarantees: a complete installation and one that another npm works on are not touched. An installation without a
 `concurrency.lock` (npm before 11) counts as abandoned after `QUIET` seconds, or at once if its npx was a child of this
@@ -31,7 +31,7 @@ _FLAGS = frozenset({"-y", "--yes", "-q", "--quiet", "--prefer-online", "--prefer
 
 
 def install_folder(command: str, args: Sequence[str], env: Mapping[str, str]) -> Path | None:
-    """Where this command line makes npx install its packages; None if that cannot be told."""
+    """The folder in which npx installs the packages of this command line. None if the folder is not known."""
     packages = _packages(command, args)
     cache = _cache_folder(env)
     if not packages or cache is None:
@@ -74,7 +74,7 @@ async def _is_held(lock: Path) -> bool:
 
 
 def _newest(modules: Path) -> float:
-    """When the last package was added."""
+    """The time at which the last package was added."""
     packages = [*modules.glob("*"), *modules.glob("@*/*")]
     return max((_changed_at(each) or 0.0 for each in [modules, *packages]), default=0.0)
 

@@ -343,7 +343,7 @@ def _keys(seals: Seals) -> dict[bytes, bytes]:
 
 
 def _secret(key: bytes, hello: bytes, start: bytes, target: bytes) -> bytes:
-    """Of one connection. `hello` and `start` have fixed lengths."""
+    """The secret of one connection. `hello` and `start` have fixed lengths."""
     return hmac.digest(key, hello + start + target, "sha256")
 
 

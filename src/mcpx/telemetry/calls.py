@@ -205,7 +205,7 @@ class Calls:
     def write(
         self, text: Text, server: Callable[[str], bool], tool: Callable[[str, str], bool], *, profiles: bool = True
     ) -> None:
-        """`server`, `tool` (of a server), `profiles`: what the reader of the metrics may see."""
+        """`server`, `tool`, `profiles`: whether the reader of the metrics may see a server, a tool, and profiles."""
         shown: Collection[tuple[_Key, _Series]] = [
             (key, series)
             for key, series in self._series.items()

@@ -106,8 +106,7 @@ class Report:
     unprotected: int
     """Rows that a version without chains wrote before the first chained row."""
     has_earlier: bool
-    """Whether the oldest row follows rows that are not there. Retention deletes whole files; a program may have done so
-    too."""
+    """Whether rows before the oldest one are missing. Either retention or a program has deleted them."""
     problems: tuple[str, ...]
     more_problems: int
     """Problems that are not in `problems`."""

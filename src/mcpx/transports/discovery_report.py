@@ -43,7 +43,7 @@ class DiscoveryReportFilter:
         return b"" if _PART.match(rest) else rest
 
     def _rest(self, data: bytes) -> bytes:
-        """What follows the lines of the report; empty while the report goes on."""
+        """The text after the report. Empty while the report continues."""
         lines = (self._partial + data).splitlines(keepends=True)
         self._partial = b""
         for index, line in enumerate(lines):

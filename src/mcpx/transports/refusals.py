@@ -1,4 +1,4 @@
-"""What an HTTP answer that is no success, or not the expected one, means for the message that got it.
+"""Errors for HTTP responses that report a failure or have unexpected content.
 
 Promise: the error names the server and the status and says in one short printable line what the body says, whoever
 wrote it: an MCP server, a framework, a login page, a proxy. The gateway's own credentials are not among its words.

@@ -95,7 +95,7 @@ class Link:
         """Clients that had calls on it and are not known to be gone."""
         self.last_client: object | None = None
         self.callers: object | None = None
-        """The only client that ever had calls on it; SEVERAL; or None."""
+        """The client whose calls used this link. SEVERAL if there was more than one, None if there was none."""
         self._passer_by = float("-inf")
         """When a client that leaves no trace (modern, over HTTP) last had a call on it."""
         self.alive = False

@@ -120,7 +120,7 @@ class OfferBook:
         """Kinds that are offered something else; the longest unused first."""
         self._by_session: dict[str, Offers] = {}
         self._fresh: dict[ClientKind | str | None, dict[Kind, Freshness | None]] = {}
-        """How long lists that were read in this run may be cached, by kind of client or session; None: the common."""
+        """Cache hints of lists that were read in this run, by kind of client or session. None: the common lists."""
         self.held = HeldLists(self.account)
 
     def remember(self) -> None:

@@ -8,7 +8,7 @@ REASON = 200
 """Characters of somebody else's own words."""
 
 MAX_EXCERPT_BYTES = 200
-"""Of a message that cannot be used."""
+"""Size of an excerpt of a message that cannot be used."""
 MAX_REDACTED_BYTES = 4096
 """More than an excerpt has, so that no secret is cut before it is redacted."""
 

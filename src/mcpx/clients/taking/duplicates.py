@@ -1,7 +1,7 @@
 """The servers of a client's file that the configuration has too.
 
 A client that has mcpx and these servers has each of them twice. A server counts as a duplicate if the configuration has
-an enabled entry that says the same, as `mcpx import` compares entries. Nothing is written.
+an equal and enabled entry. `mcpx import` compares entries in the same way. No file is written.
 """
 
 from collections.abc import Mapping

@@ -97,7 +97,7 @@ def of_clients(chosen: Sequence[Client], environ: Mapping[str, str], project: Pa
 
 
 def of_place(place: Place, file: Path, tree: Tree, servers: Tree, environ: Mapping[str, str], project: Path) -> Taken:
-    """The servers of one place of a file. `servers`: those, for `~/.claude.json`, which has several places."""
+    """The servers of one place of a file. `servers` has their entries, because `~/.claude.json` has several places."""
     text = json.dumps({"mcpServers": servers}) if "projects" in tree else None
     return _of_place(place, file, environ, project, text)
 

@@ -153,7 +153,7 @@ class Keys:
         )
         answer = await self._fetcher().fetch(request)
         if not _is_protected(answer.url):
-            raise FetchFailed("they were moved to http, where anybody could put in their own", sent=True)
+            raise FetchFailed("they were redirected to http, where they can be forged", sent=True)
         if answer.status >= 500:
             raise FetchFailed(f"HTTP {answer.status}", sent=True)
         if answer.status != 200:
@@ -165,7 +165,7 @@ class Keys:
 
 
 def _is_protected(url: str) -> bool:
-    """Whether nobody on the way can change what comes from there."""
+    """Whether a third party on the network cannot change the response."""
     from mcpx.auth.flow.web import is_loopback
 
     parts = urlsplit(url)

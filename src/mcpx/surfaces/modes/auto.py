@@ -94,7 +94,7 @@ class Auto(Surface):
         return self._surface(choice.mode)
 
     def choose(self, client: str, catalog: Catalog) -> Choice:
-        """What a client of this name is shown."""
+        """Choose the mode for a client of this name."""
         settings = self.settings
         rule = next((rule for rule in (*settings.auto_rules, *AUTO_RULES) if rule.matches(client)), None)
         if rule is not None and rule.mode != "direct":
