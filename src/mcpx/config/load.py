@@ -156,7 +156,7 @@ def _renamed_commands(config: Config) -> Iterator[str]:
     for command in config.commands:
         public = safe_name(command.name, config.naming)
         if command.enabled and public != command.name:
-            hint = f"at most {config.naming.max_length} letters, digits, '_', '-', and '.' are kept"
+            hint = f"at most {config.naming.max_length} letters, digits, '_', '-', and '.' stay as they are"
             yield f"command {shorten(command.name)!r} is named {public!r} for clients; {hint}"
 
 

@@ -243,7 +243,7 @@ class _Down:
 
     @property
     def unexpected(self) -> str:
-        """Describes a response that is not an event stream. Empty for an event stream."""
+        """Describes the response that came instead of an event stream. Empty for an event stream."""
         return "" if self._other is None else self._other.unexpected(self._talk)
 
     def start(self) -> None:
