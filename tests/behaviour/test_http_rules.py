@@ -720,6 +720,7 @@ def test_an_id_in_flight_cannot_be_used_again(client: Session, record: Path) -> 
 
 def test_the_newest_get_stream_wins(client: Session) -> None:
     """PRO-1: a half-dead old one must not block the client."""
+    client.request("logging/setLevel", {"level": "info"})
     with client.listen() as first:
         first.comment()
         with client.listen() as second:
@@ -733,6 +734,7 @@ def test_the_newest_get_stream_wins(client: Session) -> None:
 def test_what_was_said_before_the_get_stream_is_not_lost(port: int) -> None:
     """PRO-4: and after a cut, Last-Event-ID brings what was missed, once."""
     client = Session(port, capabilities={"roots": {}})
+    client.request("logging/setLevel", {"level": "info"})
     for number in range(3):
         assert text_of(client.call("odd_log", text=f"early {number}")) == "logged"
     with client.listen() as stream:
@@ -748,6 +750,8 @@ def test_what_was_said_before_the_get_stream_is_not_lost(port: int) -> None:
 def test_sessions_never_see_each_others_notifications(port: int) -> None:
     """PRO-4: with links of their own, a log line or progress of one is no word to the other."""
     first, second = (Session(port, capabilities={"roots": {}}) for _ in range(2))
+    for session in (first, second):
+        session.request("logging/setLevel", {"level": "info"})
     with first.listen() as ours, second.listen() as theirs:
         ours.comment()
         theirs.comment()
@@ -985,8 +989,11 @@ def test_health_tells_the_state_of_every_server(port: int) -> None:
     assert set(found) == {"status", "version", "servers"} and found["status"] == "ok"
     assert set(found["servers"]) == {"good", "odd"}
     for entry in found["servers"].values():
-        assert set(entry) == {"status", "since", "last_error", "restarts", "latency_ms", "processes", "links", "notes"}
-        assert (entry["status"], entry["last_error"]) == ("connected", None)
+        assert set(entry) == {
+            *("status", "since", "last_error", "phase", "phase_s"),
+            *("restarts", "latency_ms", "processes", "links", "notes"),
+        }
+        assert (entry["status"], entry["last_error"], entry["phase"]) == ("connected", None, None)
         assert time.strptime(entry["since"], "%Y-%m-%dT%H:%M:%SZ")
     head = fetch(port, "/health", "HEAD")
     assert (head.status, head.body) == (200, b"")

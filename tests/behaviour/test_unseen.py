@@ -291,6 +291,8 @@ def test_what_one_call_makes_a_server_say_is_not_told_to_another_client(tmp_path
             headers={"Authorization": "Bearer bob"} if how == "token" else {},
             path="/mcp" if how == "token" else "/p/narrow/mcp",
         )
+        for session in (ann, bob):
+            session.request("logging/setLevel", {"level": "info"})
         assert "asking_log" in ann.tools() and "asking_echo" in bob.tools()
         for session in (ann, bob):  # Without a level, no message of a shared connection is sent to a session.
             session.request("logging/setLevel", {"level": "debug"})
