@@ -1,6 +1,7 @@
 """A tool that exists and is not offered: the administrator learns why, and MCP clients do not (RUN-4, SEC-2, SEC-5)."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,11 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         yield started
 
 
+def target(file: Path) -> str:
+    """The end of a command that is shown: it is about the same configuration."""
+    return f" --config {shlex.quote(str(file))}"
+
+
 def mcpx(gateway: Gateway, *words: str) -> Any:
     return run_command([*words, "--config", str(gateway.file)], gateway.folder, gateway.env)
 
@@ -77,10 +83,11 @@ def mcpx(gateway: Gateway, *words: str) -> Any:
 @pytest.mark.parametrize("name", CASES)
 def test_the_command_line_and_the_admin_api_report_the_reason(gateway: Gateway, name: str) -> None:
     reason, message, hint = CASES[name]
+    told = f"{message}\n  {hint}{target(gateway.file)}"
     ended = mcpx(gateway, "call", name)
-    assert (ended.returncode, ended.stderr) == (2, f"error: {message}\n  {hint}\n")
+    assert (ended.returncode, ended.stderr) == (2, f"error: {told}\n")
     error = json.loads(mcpx(gateway, "call", name, "--json").stderr)["error"]
-    assert (error["code"], error["reason"], error["message"]) == ("not_found", reason, f"{message}\n  {hint}")
+    assert (error["code"], error["reason"], error["message"]) == ("not_found", reason, told)
     if reason in ("changed", "new", "quarantined") and "." in name and name != "cell.other":
         return  # the admin API shows such a tool as held
     api = AdminApi(gateway)
@@ -94,7 +101,7 @@ def test_the_command_line_and_the_admin_api_report_the_reason(gateway: Gateway, 
 def test_a_profile_that_hides_a_tool_is_named(gateway: Gateway) -> None:
     reason, message, hint = PROFILE
     ended = mcpx(gateway, "call", "shop.read", "--profile", "reader")
-    assert (ended.returncode, ended.stderr) == (2, f"error: {message}\n  {hint}\n")
+    assert (ended.returncode, ended.stderr) == (2, f"error: {message}\n  {hint}{target(gateway.file)}\n")
     answer = AdminApi(gateway).ask("GET", "/api/tools/shop_read?profile=reader")
     assert (answer.code, answer.error["message"]) == (f"tool_{reason}", message)
     assert mcpx(gateway, "call", "shop.read", "text=x").returncode == 0
@@ -106,10 +113,11 @@ def test_explain_reports_a_withheld_tool(gateway: Gateway) -> None:
 
 
 def test_a_list_reports_what_is_missing(gateway: Gateway) -> None:
+    about = target(gateway.file)
     ended = mcpx(gateway, "tools")
     assert ended.stderr.splitlines() == [
-        "2 definitions of box are withheld: new or changed; look and approve: mcpx approve box",
-        "cell is in quarantine: approve its tools with: mcpx approve cell",
+        f"2 definitions of box are withheld: new or changed; look and approve: mcpx approve box{about}",
+        f"cell is in quarantine: approve its tools with: mcpx approve cell{about}",
     ]
     told = json.loads(mcpx(gateway, "tools", "--json").stdout)
     assert told["withheld"] == [
@@ -117,7 +125,7 @@ def test_a_list_reports_what_is_missing(gateway: Gateway) -> None:
         {"name": "cell", "held": 1, "quarantined": True},
     ]
     assert "cell is in quarantine" in mcpx(gateway, "tools", "cell").stderr
-    assert "server 'off' is disabled; mcpx enable off" in mcpx(gateway, "tools", "off").stderr
+    assert f"server 'off' is disabled; mcpx enable off{about}" in mcpx(gateway, "tools", "off").stderr
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "fresh"])
@@ -140,7 +148,7 @@ def test_without_a_gateway_the_same_is_reported(gateway: Gateway, tmp_path: Path
     for name in ("box.read", "cell.read", "shop.ruled", "off.read"):
         _, message, hint = CASES[name]
         ended = run_command(["call", name, "--config", str(copy)], tmp_path, gateway.env)
-        assert (ended.returncode, ended.stderr) == (2, f"error: {message}\n  {hint}\n")
+        assert (ended.returncode, ended.stderr) == (2, f"error: {message}\n  {hint}{target(copy)}\n")
 
 
 def test_a_call_waits_for_a_server_that_is_starting_and_shows_for_how_long(home: Home) -> None:

@@ -16,6 +16,7 @@ from mcpx.cli.questions import Questions
 from mcpx.cli.reach import Desk, Needs, is_down, place, reach, tools_when_started
 from mcpx.cli.running import result_of
 from mcpx.cli.terminal import Waiting, plain, print_json
+from mcpx.cli.where import same_target
 from mcpx.library.values import COMMANDS, Progress, Result, Tool
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError, RpcError
@@ -58,7 +59,7 @@ async def _called(options: argparse.Namespace, waiting: Waiting, known: str | No
             return failing.failed(error, [], "", options.json)
         tool = find(wanted, tools)
         if tool is None:
-            return None if desk.earlier_path is not None else await _not_found(desk, name, tools, options.json)
+            return None if desk.earlier_path is not None else await _not_found(desk, name, tools, options)
         if (stopped := await _refused(desk, tool, options.json)) is not None:
             return stopped
         given = arguments.given(words, tool.input_schema)
@@ -171,7 +172,8 @@ def _server_of(name: str, servers: Sequence[Json]) -> str | None:
     return max(meant, key=len) if meant else None
 
 
-async def _not_found(desk: Desk, name: str, tools: Sequence[Tool], as_json: bool) -> int:
+async def _not_found(desk: Desk, name: str, tools: Sequence[Tool], options: argparse.Namespace) -> int:
+    as_json: bool = options.json
     servers = await desk.servers()
     names = [str(server.get("name")) for server in servers] + [COMMANDS]
     server = _server_of(name, servers)
@@ -182,7 +184,7 @@ async def _not_found(desk: Desk, name: str, tools: Sequence[Tool], as_json: bool
             return failing.down(state, as_json)
         missing = await desk.missing(name)
         if missing is not None:
-            return failing.missing(missing, as_json)
+            return failing.missing(missing, same_target(options), as_json)
         rest = name[len(server) + 1 :]
         if not rest:
             return failing.unknown(f"{server} is a server; say which tool: mcpx tools {server}", as_json)
@@ -191,7 +193,7 @@ async def _not_found(desk: Desk, name: str, tools: Sequence[Tool], as_json: bool
         return failing.unknown(f"{server} has no tool {plain(rest)!r}; {hint}", as_json)
     missing = await desk.missing(name)
     if missing is not None:
-        return failing.missing(missing, as_json)
+        return failing.missing(missing, same_target(options), as_json)
     if told := _other_server(name, names):
         return failing.unknown(told, as_json)
     close = near(name, [spelled for tool in tools for spelled in (tool.path, tool.name)])

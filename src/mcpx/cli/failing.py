@@ -42,9 +42,17 @@ def unknown(message: str, as_json: bool) -> int:
     return tell("not_found", message, MISTAKE, as_json)
 
 
-def missing(found: Json, as_json: bool) -> int:
-    """A tool or a server that exists and is not offered. The reason is for the administrator, not for MCP clients."""
-    return tell("not_found", f"{found['message']}\n  {found['hint']}", MISTAKE, as_json, reason=found["reason"])
+def missing(found: Json, target: str, as_json: bool) -> int:
+    """A tool or a server that exists and is not offered. The reason is for the administrator, not for MCP clients.
+
+    `target`: see `where.same_target`."""
+    message = f"{found['message']}\n  {missing_hint(found, target)}"
+    return tell("not_found", message, MISTAKE, as_json, reason=found["reason"])
+
+
+def missing_hint(found: Json, target: str) -> str:
+    # The hint ends with a command, except for a server that is starting.
+    return str(found["hint"]) + ("" if found["reason"] == "starting" else target)
 
 
 def tell(word: str, message: str, code: int, as_json: bool, **more: object) -> int:

@@ -12,6 +12,7 @@ from mcpx.cli.questions import Questions
 from mcpx.cli.reach import Desk, Needs, Place, place, reach, tell_down, tools_of, tools_when_started
 from mcpx.cli.running import result_of
 from mcpx.cli.terminal import Cell, Table, Waiting, plain, print_json, shown, styled
+from mcpx.cli.where import same_target
 from mcpx.cli.words import counted
 from mcpx.library.values import COMMANDS, Tool
 from mcpx.model.call import Json, as_list, as_object
@@ -39,7 +40,7 @@ async def _tools(options: argparse.Namespace, where: Place, server: str | None) 
             except RpcError as error:
                 return failing.failed(error, servers, "", options.json)
             servers = await desk.servers()  # a list waits for those that are starting
-            await _tell_hidden(desk, listed, server)
+            await _tell_hidden(desk, listed, server, same_target(options))
             return _tell(options, listed, servers, server, server is None or desk.running)  # ending them may take long
 
 
@@ -50,20 +51,20 @@ async def _listed(desk: Desk, waiting: Waiting, server: str | None) -> list[Tool
     return await tools_when_started(desk, waiting, server, lambda listed: False)
 
 
-async def _tell_hidden(desk: Desk, listed: Sequence[Tool], server: str | None) -> None:
+async def _tell_hidden(desk: Desk, listed: Sequence[Tool], server: str | None, target: str) -> None:
     """Report why a server has no tools in the list if its state does not explain it."""
     if server is None or any(tool.server == server for tool in listed):
         return
     missing = await desk.missing(server)
     if missing is not None and missing["reason"] in ("hidden", "disabled"):
-        sys.stderr.write(f"{plain(str(missing['message']))}; {plain(str(missing['hint']))}\n")
+        sys.stderr.write(f"{plain(str(missing['message']))}; {plain(failing.missing_hint(missing, target))}\n")
 
 
 def _tell(
     options: argparse.Namespace, listed: Sequence[Tool], servers: Sequence[Json], server: str | None, public: bool
 ) -> int:
     found = [tool for tool in listed if server in (None, tool.server)]
-    down = tell_down(servers, server)
+    down = tell_down(servers, server, same_target(options))
     if options.json:
         withheld = [
             {"name": each.get("name"), "held": each.get("held"), "quarantined": bool(each.get("quarantined"))}
@@ -197,7 +198,7 @@ async def _search(options: argparse.Namespace, query: str) -> int:
 def _tell_hits(options: argparse.Namespace, query: str, found: Json, servers: Sequence[Json]) -> int:
     hits = [(Tool.of(as_object(hit.get("definition"))), as_object(hit)) for hit in as_list(found.get("tools"))]
     total = found.get("total")
-    down = tell_down(servers)
+    down = tell_down(servers, target=same_target(options))
     if options.json:
         tools = [
             {**told(tool, False, True), "score": hit.get("score"), "strong": hit.get("strong")} for tool, hit in hits

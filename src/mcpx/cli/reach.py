@@ -283,8 +283,8 @@ def is_down(server: Json) -> bool:
     return state in ("disconnected", "needs_auth") or (state == "connecting" and bool(server.get("last_error")))
 
 
-def tell_down(servers: Sequence[Json], only: str | None = None) -> list[Json]:
-    """Servers that are of no use now, or not yet, told on stderr; and for programs."""
+def tell_down(servers: Sequence[Json], only: str | None = None, target: str = "") -> list[Json]:
+    """Report on stderr which servers are down or still starting, and return them. `target`: see `where.same_target`."""
     found = [server for server in servers if only in (None, server.get("name"))]
     missing = [server for server in found if is_down(server) or server.get("status") == "connecting"]
     down = [{key: server.get(key) for key in ("name", "status", "last_error")} for server in missing]
@@ -293,12 +293,12 @@ def tell_down(servers: Sequence[Json], only: str | None = None) -> list[Json]:
         if not is_down(server):
             continue
         if server["status"] == "needs_auth":
-            sys.stderr.write(f"{name} wants somebody to sign in: mcpx auth login {name}\n")
+            sys.stderr.write(f"{name} wants somebody to sign in: mcpx auth login {name}{target}\n")
         else:
             why = str(server["last_error"] or "").removeprefix(f"{server['name']}: ")
             sys.stderr.write(f"{name} is down: {plain(why)}\n")
     for server in found:
-        _tell_withheld(server)
+        _tell_withheld(server, target)
     late = [server for server in missing if not is_down(server)]
     for known, told in ((True, "listed as last time"), (False, "not listed yet (mcpx tools NAME waits)")):
         if names := [plain(str(server.get("name"))) for server in late if bool(server.get("tools")) is known]:
@@ -306,13 +306,13 @@ def tell_down(servers: Sequence[Json], only: str | None = None) -> list[Json]:
     return down
 
 
-def _tell_withheld(server: Json) -> None:
+def _tell_withheld(server: Json, target: str) -> None:
     """Report tools that the administrator does not find in a list, and the command that changes it."""
     name, held, why = plain(str(server.get("name"))), int(server.get("held") or 0), server.get("last_error")
     if server.get("quarantined"):
-        sys.stderr.write(f"{name} is in quarantine: approve its tools with: mcpx approve {name}\n")
+        sys.stderr.write(f"{name} is in quarantine: approve its tools with: mcpx approve {name}{target}\n")
     elif held:
         told = f"{counted(held, 'definition')} of {name} {'is' if held == 1 else 'are'} withheld: new or changed"
-        sys.stderr.write(f"{told}; look and approve: mcpx approve {name}\n")
+        sys.stderr.write(f"{told}; look and approve: mcpx approve {name}{target}\n")
     elif server.get("status") == "disabled" and why:
         sys.stderr.write(f"{name} is disabled: {plain(str(why))}\n")

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,18 @@ def named(options: argparse.Namespace) -> str | None:
     if options.config and by_word:
         raise ConfigError(["error: the config file is named twice, as an argument and by --config"])
     return options.config or by_word
+
+
+def target(options: argparse.Namespace) -> tuple[str, ...]:
+    """Options that name this configuration in another command, as the user wrote them."""
+    name = named(options)
+    config = () if name is None else ("--config", name)
+    return (*config, "--env", options.env) if options.env else config
+
+
+def same_target(options: argparse.Namespace) -> str:
+    """`target` as the end of a command line that is shown."""
+    return "".join(f" {shlex.quote(word)}" for word in target(options))
 
 
 def found(options: argparse.Namespace) -> Path | None:

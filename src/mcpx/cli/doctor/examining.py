@@ -92,13 +92,7 @@ def _case(options: argparse.Namespace, note: Callable[[Finding], None]) -> Case:
         for each in config.mistakes(problem):
             note(each)
     status = None if path is None else result_of(_status(state, path, env))
-    return Case(path, loaded, environ, state, env, status, host, port, _target(options))
-
-
-def _target(options: argparse.Namespace) -> tuple[str, ...]:
-    named = where.named(options)
-    config = () if named is None else ("--config", named)
-    return config if not options.env else (*config, "--env", options.env)
+    return Case(path, loaded, environ, state, env, status, host, port, where.target(options))
 
 
 async def _status(state: Path, path: Path, env: str | None) -> Json | None:
