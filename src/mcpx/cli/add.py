@@ -27,7 +27,7 @@ from mcpx.config.edits import Edit, PutEntry, SetSection
 from mcpx.config.entries import RESERVED
 from mcpx.config.lines import container_variables, is_address
 from mcpx.config.recognising import NOUNS, Section, possible
-from mcpx.config.server_names import CONTAINER_PROGRAMS, RUNNERS, program_of
+from mcpx.config.server_names import CONTAINER_PROGRAMS, RUNNERS
 from mcpx.config.tool_filters import with_rules
 from mcpx.config.written import Written
 from mcpx.core.alone import Proposal
@@ -36,6 +36,7 @@ from mcpx.core.trying import Tried
 from mcpx.imports.inputs import Input
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import ConfigError
+from mcpx.processes.downloaders import program_name
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _OPTIONS_OF_CONTAINERS = ("-e", "--env", "--name")
@@ -62,7 +63,7 @@ def _misplaced_options(given: Given, options: argparse.Namespace) -> list[str]:
     program, *arguments = given.program or ("",)
     if options.words[:1] == ["--"]:
         return []
-    its_own = _OPTIONS_OF_CONTAINERS if program_of(program) in CONTAINER_PROGRAMS else ()
+    its_own = _OPTIONS_OF_CONTAINERS if program_name(program) in CONTAINER_PROGRAMS else ()
     for word in arguments:
         option = word.partition("=")[0]
         # No program takes --header from mcpx, so that the option can only be the program's own.

@@ -12,9 +12,10 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from mcpx.config.edits import EditError
-from mcpx.config.server_names import CONTAINER_PROGRAMS, OPTIONS_WITH_VALUE, name_of_command, name_of_url, program_of
+from mcpx.config.server_names import CONTAINER_PROGRAMS, OPTIONS_WITH_VALUE, name_of_command, name_of_url
 from mcpx.model.call import Json, as_object
 from mcpx.model.redaction import words as these
+from mcpx.processes.downloaders import program_name
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -101,7 +102,7 @@ def container_variables(connection: Mapping[str, Any]) -> list[str]:
     if not isinstance(command, str) or not isinstance(args, list):
         return []
     words = [str(word) for word in cast("list[Any]", args)]
-    if program_of(command) not in CONTAINER_PROGRAMS or "run" not in words[:2]:
+    if program_name(command) not in CONTAINER_PROGRAMS or "run" not in words[:2]:
         return []
     found: list[str] = []
     rest = iter(words[words.index("run") + 1 :])

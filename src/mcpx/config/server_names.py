@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from mcpx.config.entries import RESERVED
 from mcpx.config.tree import as_list
 from mcpx.model.redaction import words as _set
+from mcpx.processes.downloaders import program_name
 
 MAX_GENERATED_NAME = 40
 
@@ -122,7 +123,7 @@ def name_of_registry_entry(name: str) -> str:
 
 
 def _found_in_command(words: Sequence[str], depth: int) -> str:
-    program = program_of(words[0])
+    program = program_name(words[0])
     if program in _SHELLS and depth < 2 and (inner := _inside_shell(words)):
         return _found_in_command(inner, depth + 1)
     if program in CONTAINER_PROGRAMS and not {"run", "exec"} & set(words[1:3]):
@@ -275,11 +276,6 @@ def _found_in_url_path(path: str) -> str | None:
 def _first(found: Iterable[str | None]) -> str | None:
     candidates: Iterator[str] = (each for each in found if each)
     return next(candidates, None)
-
-
-def program_of(program: str) -> str:
-    """`npx` for `/usr/bin/npx` and for `npx.cmd`."""
-    return re.sub(r"\.(?:exe|cmd)$", "", re.split(r"[\\/]", program)[-1])
 
 
 def _possible(word: str) -> str:
