@@ -24,7 +24,7 @@ from mcpx.model.errors import ConfigError
 from mcpx.telemetry.audit import trail_file
 from mcpx.telemetry.chain import OPENED, Line, Report, check, key_from, numbered
 from mcpx.telemetry.rows import BEGINS
-from mcpx.telemetry.trail import older
+from mcpx.telemetry.trail import older, older_numbers
 from mcpx.wire import codec
 from mcpx.wire.logs import STEERING
 
@@ -36,7 +36,8 @@ NO_TRAIL = 1
 """Exit code: none is kept."""
 
 _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_CALL = re.compile(rb'"call":"([0-9a-f-]+)"')
+_ENDED = re.compile(rb'\{"time":"[^"]*","event":"call"(?:,"id":"[^"]*")?,"call":"([0-9a-f-]+)"')
+"""The beginning of a call's second row. A client can choose members of `arguments`, which come after it."""
 _STEERING = re.compile(f"[{STEERING}]")
 """What would speak to a terminal; JSON may have it spelled out."""
 _HEADS = ("TIME (UTC)", "WHO", "SERVER", "WHAT", "OUTCOME", "MS")
@@ -116,14 +117,16 @@ def verify(config: Config, state: Path, env: str | None, options: argparse.Names
 def _all_lines(file: Path) -> Iterator[Line]:
     """All lines of the log, from the oldest to the newest. The files are opened first, because they may be renamed."""
     with ExitStack() as stack:
-        opened: list[tuple[str, BinaryIO]] = []
-        for number in count():
+        opened: dict[tuple[int, int], tuple[str, BinaryIO]] = {}
+        for number in (0, *older_numbers(file)):
             path = older(file, number) if number else file
-            if path.exists():
-                opened.append((path.name, stack.enter_context(open(path, "rb"))))
-            elif number:
-                break
-        for name, lines in reversed(opened):
+            try:
+                lines = stack.enter_context(open(path, "rb"))
+            except FileNotFoundError:
+                continue
+            found = os.fstat(lines.fileno())
+            opened.setdefault((found.st_dev, found.st_ino), (path.name, lines))
+        for name, lines in reversed(opened.values()):
             yield from numbered(name, lines)
 
 
@@ -196,12 +199,10 @@ def _latest(file: Path, wanted: Wanted, limit: int) -> tuple[list[Json], tuple[i
     found: list[Json] = []
     ended: set[str] = set()
     behind = (0, 0)
-    for number in count():
+    for number in (0, *older_numbers(file)):
         try:
             opened = open(file if number == 0 else older(file, number), "rb")  # noqa: SIM115 - closed below
         except FileNotFoundError:
-            if number:
-                break
             continue  # it was just turned over, or nothing came since
         with opened:
             ended |= _ended(opened)
@@ -217,8 +218,7 @@ def _latest(file: Path, wanted: Wanted, limit: int) -> tuple[list[Json], tuple[i
 
 def _ended(opened: BinaryIO) -> set[str]:
     """The calls of a file that have their second row. Leaves the file at its beginning."""
-    lines = (line for line in opened if b'"event":"call"' in line)
-    ended = {found[1].decode() for line in lines if (found := _CALL.search(line)) is not None}
+    ended = {found[1].decode() for line in opened if (found := _ENDED.match(line)) is not None}
     opened.seek(0)
     return ended
 

@@ -117,9 +117,10 @@ class AuditLog:
         self._calls_begun += 1
         passage.audit_id = f"{self._run}-{self._calls_begun}"
         line, clean = self._rows.begins(passage)
-        written = self._trail.add_now(line, clean)
         if self._late is not None and not self._late.done():
+            self._trail.add(line, clean)
             return
+        written = self._trail.add_now(line, clean)
         await asyncio.wait((written,), timeout=BEGIN_SECONDS)
         self._late = None if written.done() else written
 

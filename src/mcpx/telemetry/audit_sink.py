@@ -22,6 +22,8 @@ INFO: Final = 9
 PRIORITY: Final = 13 * 8 + 6
 """Of syslog: facility log audit, severity informational."""
 SYSLOG_PORTS: Final = {"syslog": 514, "syslog+tcp": 601}
+MAX_DATAGRAM_BYTES: Final = 65_000
+"""A longer datagram cannot be sent over UDP. The rest of such a row is only in the file."""
 _TIME: Final = slice(9, 33)
 """Position of the time in a row."""
 
@@ -89,7 +91,8 @@ class _Syslog:
             raise Undelivered(str(error) or "it does not answer in time") from None
 
     def _message(self, row: bytes) -> bytes:
-        return f"<{PRIORITY}>1 {row[_TIME].decode()} {self._head}".encode() + row.rstrip(b"\n")
+        message = f"<{PRIORITY}>1 {row[_TIME].decode()} {self._head}".encode() + row.rstrip(b"\n")
+        return message if self._scheme == "syslog+tcp" else message[:MAX_DATAGRAM_BYTES]
 
     async def _family(self) -> int:
         found = await asyncio.get_running_loop().getaddrinfo(*self._address, type=socket.SOCK_DGRAM)
@@ -108,7 +111,7 @@ class _Syslog:
         try:
             # RFC 6587, octet counting: each message begins with its length.
             writer.writelines([b"%d %b" % (len(message), message) for message in messages])
-            await writer.drain()
-        finally:
             writer.close()
             await writer.wait_closed()
+        finally:
+            writer.transport.abort()  # Without it, closing would wait for a collector that does not read.

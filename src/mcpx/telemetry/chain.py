@@ -2,7 +2,9 @@
 
 Each process has a chain. A row ends with the name of its chain, its number in the chain, and a MAC over the row and the
 MAC of the row before it. In each file, a chain begins with an `opened` row, which has the MAC of the last row that was
-there before, so that the end of an earlier chain or file cannot be removed either.
+there before, so that the end of an earlier chain or file cannot be removed either. A row that follows rows of another
+process has the MAC of the last one of them (`after`), so that rows of a process that has ended cannot be removed while
+others continue.
 
 With a key (`MCPX_KEY`), only a holder of the key can make a valid chain. Without a key, a chain shows accidents and
 edits by hand, but a program can recompute it. The newest rows of a file can be removed without a trace until another
@@ -14,11 +16,11 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mcpx.model.call import as_object
+from mcpx.model.call import Json, as_object
 from mcpx.wire import codec
 
 MAC_BYTES: Final = 16
@@ -57,16 +59,24 @@ class Chain:
         self._number = 0
         self._mac = ""
 
-    def open(self, time: str, previous: str) -> bytes:
-        """The row with which the chain begins in a file. `previous` is the MAC of the last row before it, if any."""
+    def open(self, time: str, previous: str, continued: str = "") -> bytes:
+        """The row with which the chain begins in a file. `previous` is the MAC of the last row before it, if any.
+        `continued` is the time of the chain's last row in an earlier file, if any."""
         row = {"time": time, "event": OPENED, "previous": previous, "key": fingerprint(self._key)}
+        if self._number and continued:
+            row["continued"] = continued
         return self.add(codec.dump(row) + b"\n")
 
-    def add(self, line: bytes) -> bytes:
-        """The row with its place in the chain. `line` is a JSON object and a newline."""
+    def add(self, line: bytes, after: str = "") -> bytes:
+        """The row with its place in the chain.
+
+        `line` is a JSON object and a newline. `after` is the MAC of the last row of the file, if another process wrote
+        that row."""
         self._number += 1
-        place = codec.dump({"chain": self._name, "number": self._number})
-        body = line.removesuffix(b"\n")[:-1] + b"," + place[1:-1]
+        place: Json = {"chain": self._name, "number": self._number}
+        if after:
+            place["after"] = after
+        body = line.removesuffix(b"\n")[:-1] + b"," + codec.dump(place)[1:-1]
         self._mac = _mac(self._key, self._mac, body)
         return body + b',"mac":"' + self._mac.encode() + b'"}\n'
 
@@ -75,6 +85,11 @@ def mac_of(line: bytes) -> str:
     """The MAC at the end of a row, or an empty text."""
     found = _MAC_MEMBER.search(line.rstrip(b"\n"))
     return "" if found is None else found[1].decode()
+
+
+def last_mac_in(lines: Sequence[bytes]) -> str:
+    """The MAC of the last row that has one, or an empty text. A crash leaves incomplete lines."""
+    return next((mac for line in reversed(lines) if (mac := mac_of(line))), "")
 
 
 def _mac(key: bytes | None, previous: str, body: bytes) -> str:
@@ -117,6 +132,8 @@ class _Check:
         self.key = key
         self.rows = 0
         self.unprotected = 0
+        self.began = ""
+        """The time of the first row."""
         self.problems: list[str] = []
         self.problem_count = 0
         self.last: dict[str, tuple[int, str]] = {}
@@ -137,6 +154,7 @@ class _Check:
         except codec.BadJson:
             return  # A crash cuts off a line. If it was a whole row, its number is missing.
         self.rows += 1
+        self.began = self.began or str(row.get("time") or "")
         chain, number = row.get("chain"), row.get("number")
         mac = mac_of(line.raw)
         if not isinstance(chain, str) or not isinstance(number, int) or not mac:
@@ -146,11 +164,16 @@ class _Check:
                 self.unprotected += 1
             return
         opens = row.get("event") == OPENED
+        known = self.last.get(chain)
         if opens:
             self._note_key(line, chain, str(row.get("key")))
         self._link(line, chain, number, mac, opens=opens)
         if opens:
             self._follow(line, str(row.get("previous")))
+        elif "after" in row and str(row["after"]) not in self._macs:
+            self.report(line, "rows of another process before it are missing")
+        if opens and known is None and str(row.get("continued") or "") > self.began:
+            self.report(line, f"earlier rows of chain {chain} are missing: a file was removed or renamed")
         self.last[chain] = (number, mac)
         self._macs.add(mac)
 
@@ -183,9 +206,9 @@ class _Check:
 
     def _follow(self, line: Line, previous: str) -> None:
         """`previous` is the MAC of the last row before the chain in its file."""
-        if not previous:
+        if not previous and not self._macs:
             return
-        if not self._macs:
+        if self.rows == 1:
             self.has_earlier = True
         elif previous not in self._macs:
             self.report(line, "the rows before it are missing")
