@@ -55,8 +55,9 @@ class Shelf:
     def starting(self) -> Sequence[str]:
         return ()
 
-    async def page(self, kind: Kind, call: Call) -> tuple[list[Json], str | None]:
-        return self.catalog.page(kind)
+    async def page(self, kind: Kind, call: Call) -> Json:
+        items, _ = self.catalog.page(kind)
+        return {kind: items}
 
 
 def shelves(data: Path, growth: int = 18) -> list[Shelf]:

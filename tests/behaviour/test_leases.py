@@ -360,6 +360,8 @@ def test_a_quiet_server_that_everybody_shares_still_logs_to_the_one_client_that_
             for _ in range(55):
                 await called(one, "s_echo")
             assert await called(other, "s_echo", text="mine") == "mine"
+            for client in (one, other):
+                await client.request("logging/setLevel", {"level": "info"})
             assert await called(one, "s_log", text="ada's") == "logged"
             await until(lambda: heard(ada, MESSAGE))
             await anyio.sleep(QUIETLY)
