@@ -403,6 +403,7 @@ def test_a_literal_secret_in_a_file_that_the_group_may_read_is_warned_about(load
         "auth_configs: [{name: a, type: oauth2, oauth2: "
         "{client_id: a, client_secret: '${T}', token_url: 'https://h'}}]",
         "commands: [{name: a, type: http, http: {url: 'http://h', params: {api_key: '{api_key}'}}}]",
+        "auth_configs: [{name: a, type: custom_header, custom_header: {headers: {X-Tenant: acme, X-Key: '${T}'}}}]",
     ],
 )
 def test_a_secret_kept_elsewhere_is_no_reason_to_warn(text: str, loaded: Loaded, folder: Path) -> None:

@@ -129,7 +129,7 @@ def test_last_words_are_read_though_they_are_many() -> None:
 def test_an_answer_that_is_not_json_is_told_with_its_first_bytes() -> None:
     """SRC-8: without the secrets of its environment."""
     line = r'{"jsonrpc": "2.0", "id": 2, "result": sekret-1234567}'
-    program = ANSWERS + f"out.write({(line + chr(10)).encode()!r}); out.flush()"
+    program = f"{ANSWERS}sys.stdin.readline(); out.write({(line + chr(10)).encode()!r}); out.flush()"
     error, _ = run(flooded(program, API_TOKEN="sekret-1234567"))
     assert "the answer is not JSON" in str(error)
     assert str(error).endswith('it began: {"jsonrpc": "2.0", "id": 2, "result": ***}')

@@ -19,7 +19,7 @@ from mcpx.config.problems import Findings, nearest
 from mcpx.config.rule_checks import PADDED, check_rules, is_padded
 from mcpx.config.tree import KeyPath, Tree, Unresolved, as_bool, as_list, as_map, maps_in, shorten, spell
 from mcpx.model.origin import Origin
-from mcpx.model.secret_rules import replace_secrets
+from mcpx.model.secret_rules import find_secrets, replace_secrets
 from mcpx.wire.address import BadAddress, parse, proxy_for
 from mcpx.wire.fields import FRAMING, OURS, headers_mistakes
 
@@ -377,6 +377,9 @@ def _literal_secret(tree: Tree) -> KeyPath | None:
     places: list[KeyPath] = []
 
     def note(secret: str, path: KeyPath, presumed: bool) -> str:
+        if "custom_header" in path:
+            # All headers of an auth config are masked, but a header such as X-Tenant is no reason for a warning.
+            presumed = all(each.presumed for each in find_secrets(secret, path[-2:]))
         if not presumed:
             places.append(path)
         return secret
