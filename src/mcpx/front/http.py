@@ -20,6 +20,7 @@ from mcpx.front.proxies import Arrival, address_of
 from mcpx.front.reception import LOOK, Reception
 from mcpx.front.refusing import refuse, tell_metadata
 from mcpx.front.routes import WELL_KNOWN, Route, place_of
+from mcpx.front.sessions import Client, client_key
 from mcpx.front.streamable import CLOSED, Streamable
 from mcpx.front.streams import EVENT_STREAM, PING
 from mcpx.front.visitor import Visitor
@@ -61,7 +62,7 @@ class HttpFront:
         self._reception = reception
         self._limit = max_request
         self._tasks = Tasks("front")
-        self._streamable = Streamable(dispatcher, self._tasks, lambda: len(self._legacy) + len(self._sockets))
+        self._streamable = Streamable(dispatcher, self._tasks, self._count_conversations)
         limits = Limits(body_bytes=max_request, connections=min(MOST_CLIENTS, descriptors.soft_limit() // 2))
         self._server = HttpServer(self._handle, limits, self._forestall)
         self._legacy: dict[str, _LegacyStream] = {}
@@ -376,6 +377,13 @@ class HttpFront:
         sessions = self._streamable.sessions
         by_transport = {"http": len(sessions), "sse": len(self._legacy), "websocket": len(self._sockets)}
         return ClientCounts(by_transport, self._server.connection_count, sessions.room, sessions.evicted)
+
+    def _count_conversations(self, client: Client | None) -> int:
+        """Over WebSocket and HTTP+SSE, of a client or of all."""
+        if client is None:
+            return len(self._legacy) + len(self._sockets)
+        visitors = [each.visitor for each in (*self._legacy.values(), *self._sockets)]
+        return sum(client_key(visitor) == client.key for visitor in visitors)
 
     # HTTP+SSE of 2024-11-05 ------------------------------------------------------------------------------------
 

@@ -5,10 +5,12 @@ At the limit, a new session evicts another one, in this order:
 1. a session whose client has not completed the handshake within its grace period
 2. an idle session without a stream, then an idle session with one
 3. if one client has very many handshakes in progress, the oldest of them
-4. a session that was used a moment ago
+4. a session without a stream that was used a moment ago, or with one if its client holds most and more than its share
 
 Within a step, sessions of the client that holds most come first if it holds more than its share. Then the session that
-was unused for longest comes first. A session with a running call is never evicted.
+was unused for longest comes first. A session with a running call is never evicted. In steps 2 to 4, a client that holds
+more than its share evicts only its own sessions, and idle ones of the client that holds most. Conversations over other
+transports count for the share, and are never evicted.
 
 Sessions live in this process. With several replicas, each session belongs to one of them at a time, and another replica
 takes over the sessions of a replica that has ended (`neighbours`).
@@ -88,11 +90,11 @@ class Sessions:
         self,
         on_end: Callable[[HttpSession], object],
         most: Callable[[], int | None] = lambda: None,
-        beside: Callable[[], int] = lambda: 0,
+        beside: Callable[[Client | None], int] = lambda _: 0,
         mint: Callable[[], str | None] = lambda: None,
     ) -> None:
         """`most`: what the configuration of now allows; None: `MOST`. `beside`: conversations on carriers of their
-        own, which count too. `mint`: makes ids; None: any will do."""
+        own, of a client or (None) of all, which count too. `mint`: makes ids; None: any will do."""
         self._mint = mint
         self._most = most
         self._beside = beside
@@ -147,7 +149,7 @@ class Sessions:
         return self._has_room(self._client_of(visitor), 0)
 
     def _client_of(self, visitor: Visitor) -> Client:
-        key = (visitor.principal, place_of(visitor.address))
+        key = client_key(visitor)
         return self._clients.get(key) or Client(key)
 
     @property
@@ -157,7 +159,7 @@ class Sessions:
     @property
     def room(self) -> int:
         """The number of sessions that can begin without an eviction."""
-        return max(0, self.most - len(self._open) - self._beside())
+        return max(0, self.most - len(self._open) - self._beside(None))
 
     def _has_room(self, client: Client, weight: int) -> bool:
         """Whether one more session fits. Evicts others if necessary."""
@@ -232,19 +234,29 @@ class Sessions:
             return oldest
         largest = max(self._large, key=lambda client: len(client.queues), default=None)
         first = everyone if largest is None else largest.queues
-        for queues in (first, everyone):
+        rest = everyone
+        held = len(newcomer.queues) + self._beside(newcomer)
+        if is_large := newcomer in self._large or held > self.most // SHARE:
+            rest = newcomer.queues
+            if largest is None or held >= len(largest.queues) or self._is_heavy(newcomer):
+                first = rest
+        for queues in (first, rest):
             if (idle := self._oldest_used(queues, now, IDLE_AFTER)) is not None:
                 return idle
-        for queues in (first, everyone):
-            if (idle := self._oldest_listening(queues, now)) is not None:
+        for queues in (first, rest):
+            if (idle := self._oldest_listening(queues, now, IDLE_AFTER)) is not None:
                 return idle
         if largest is not None:
-            payer = newcomer if newcomer in self._large else largest
+            payer = newcomer if is_large else largest
             first = payer.queues
             floods = len(first.fresh) > self.most // SHARE or self._is_heavy(payer)
             if floods and first.fresh:
                 return next(iter(first.fresh))
-        for queues in (first, newcomer.queues, everyone):
+            if (used := self._oldest_used(first, now, 0.0)) is not None:
+                return used
+            if not is_large and (used := self._oldest_listening(first, now, 0.0)) is not None:
+                return used
+        for queues in (newcomer.queues, rest):
             if (used := self._oldest_used(queues, now, 0.0)) is not None:
                 return used
         return None
@@ -263,11 +275,12 @@ class Sessions:
                 return owner
         return None
 
-    def _oldest_listening(self, queues: Queues, now: float) -> HttpSession | None:
+    def _oldest_listening(self, queues: Queues, now: float, idle: float) -> HttpSession | None:
+        """The same for sessions with a stream."""
         for _ in range(min(LOOKS, len(queues.listening))):
             owner = next(iter(queues.listening))
             if not owner.running:
-                return owner if now - owner.seen >= IDLE_AFTER else None
+                return owner if now - owner.seen >= idle else None
             self._mark_used(owner, now)
         return None
 
@@ -275,6 +288,10 @@ class Sessions:
         for queues in (self._queues, owner.client.queues):
             queues.remove(owner)
             queues.listening[owner] = None
+
+
+def client_key(visitor: Visitor) -> tuple[str, str]:
+    return visitor.principal, place_of(visitor.address)
 
 
 def _idle_limit(owner: HttpSession) -> float:

@@ -17,7 +17,7 @@ from mcpx.front.audience import ListenStream
 from mcpx.front.dispatch import Dispatcher, Tracker, weight_of
 from mcpx.front.http_session import HttpSession, ModernVoice, PostVoice
 from mcpx.front.notices import encoded
-from mcpx.front.sessions import Sessions
+from mcpx.front.sessions import Client, Sessions
 from mcpx.front.streams import REQUEST_ID, PostStream, refuse
 from mcpx.front.turns import Turns
 from mcpx.front.visitor import Visitor
@@ -64,8 +64,10 @@ ROUTING = ("mcp-protocol-version", "mcp-method", "mcp-name")
 
 
 class Streamable:
-    def __init__(self, dispatcher: Dispatcher, tasks: Tasks, beside: Callable[[], int] = lambda: 0) -> None:
-        """`beside`: how many clients are served on carriers of their own."""
+    def __init__(
+        self, dispatcher: Dispatcher, tasks: Tasks, beside: Callable[[Client | None], int] = lambda _: 0
+    ) -> None:
+        """`beside`: how many conversations a client, or all clients (None), have on carriers of their own."""
         self._dispatcher = dispatcher
         self._tasks = tasks
         self._admission = dispatcher.admission
