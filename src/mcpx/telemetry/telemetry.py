@@ -15,6 +15,7 @@ from mcpx.config import Audit, Config
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Caller, Json
 from mcpx.model.events import ClientCounts
+from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.telemetry.activity import Activity
@@ -43,8 +44,9 @@ class Telemetry:
         and the name of the replica."""
         self._gateway = gateway
         self._environ = environ
-        self._sinks: dict[tuple[str, tuple[tuple[str, str], ...]], Exporter] = {}
-        """Exporters of the audit log by URL and headers. Old ones send their rest until the end."""
+        self._sink: Exporter | None = None
+        """Sends the rows of the audit log to a collector, if the configuration has one."""
+        self._tasks = Tasks("telemetry")
         self._state = state
         self._env = env
         self._counts = counts
@@ -78,33 +80,35 @@ class Telemetry:
                 return
             self._finishing = [trail for trail in self._finishing if trail.is_writing]
             self._gateway.relay.before_sending = None
-            self._finishing.append(self._audit.close())
+            trail = self._audit.close()
+            self._finishing.append(trail)
             self._audit = None
+            if self._sink is not None:
+                self._tasks.start(_finish(trail, self._sink))
+                self._sink = None
         if how is not None and file is None:
             log.warning("no audit trail is kept: there is no folder for it; name a file in global.audit.file")
         elif how is not None and file is not None:
-            sink = self._sink_of(how)
+            self._sink = self._make_sink(how)
             self._audit = AuditLog(
                 self._gateway.bus,
                 file,
                 how,
                 self._redactor,
                 environ=self._environ,
-                sink=None if sink is None else sink.add,
+                sink=None if self._sink is None else self._sink.add,
             )
             if how.begins:
                 self._gateway.relay.before_sending = self._audit.begin
 
-    def _sink_of(self, how: Audit) -> "Exporter | None":
+    def _make_sink(self, how: Audit) -> "Exporter | None":
         if how.sink is None:
             return None
         from mcpx.telemetry.audit_sink import make_exporter
 
-        key = (how.sink, tuple(how.sink_headers.items()))
-        if key not in self._sinks:
-            self._sinks[key] = make_exporter(how.sink, how.sink_headers, lambda: self._fetcher)
-            self._sinks[key].start()
-        return self._sinks[key]
+        sink = make_exporter(how.sink, how.sink_headers, lambda: self._fetcher)
+        sink.start()
+        return sink
 
     async def close(self) -> None:
         """At the very end: also what was cut off is told of."""
@@ -116,9 +120,10 @@ class Telemetry:
             self._finishing.append(self._audit.close())
         for trail in self._finishing:
             trail.wait()
-        if self._sinks:
-            await asyncio.sleep(0)  # For the rows that the threads have handed over.
-            await asyncio.gather(*(sink.close() for sink in self._sinks.values()))
+        if self._sink is not None:
+            await asyncio.sleep(0)  # For the rows that the thread has handed over.
+            await self._sink.close()
+        await self._tasks.close()
         if "_fetcher" in vars(self):
             await self._fetcher.close()
 
@@ -160,3 +165,9 @@ class Telemetry:
         if isinstance(limit, int):
             wanted["limit"] = limit
         return {"ok": True, **self.activity.look(**wanted)}
+
+
+async def _finish(trail: "Trail", sink: "Exporter") -> None:
+    """End the exporter of an audit log that is not written any more, after its last rows."""
+    await asyncio.to_thread(trail.wait)
+    await sink.close()
