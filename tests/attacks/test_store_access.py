@@ -2,24 +2,29 @@
 
 import contextlib
 import json
+import select
 import signal
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from kit.client import Session
-from kit.gateway import GatewayProcess
+from kit.gateway import Gateway, GatewayProcess
 from kit.http_client import fetch
 from kit.messages import request
 from kit.process import Child
 from kit.replicas import RedisServer, Replicas, program
 from kit.servers import raw_server
 from kit.until import wait_until
+from mcpx.front import http
 from mcpx.replicas.members import BEAT
+from mcpx.wire import descriptors
+from mcpx.wire.http_server import Limits
 
 KEY = "the passphrase that only the replicas know"
 TOKENS = {"ann": "a-token-for-ann-of-the-tests", "bob": "a-token-for-bob-of-the-tests"}
@@ -145,6 +150,29 @@ def test_a_client_with_access_to_the_store_cannot_take_over_a_session(how: str) 
         thief.headers["Mcp-Session-Id"] = ann.id
         assert echoed(thief, "whose is it?")[0] == 404
         assert echoed(bob, "still mine")[0] == 200
+
+
+def test_connections_without_a_handshake_leave_descriptors_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-6: a replica listens on two ports. Connections to both of them get half of its descriptors."""
+    allowed = 256
+    monkeypatch.setattr(descriptors, "soft_limit", lambda: allowed)
+    monkeypatch.setattr(http, "Limits", partial(Limits, head_timeout=600, keep_alive=600))
+    with RedisServer() as store, contextlib.ExitStack() as stack:
+        config = {**CONFIG, "server": {**CONFIG["server"], "store": store.url}}
+        gateway = stack.enter_context(Gateway(config, env={"MCPX_KEY": KEY}))
+        wait_until(lambda: store.cli("HVALS", "{mcpx}:members"), what="the replica has joined")
+        record = store.cli("HVALS", "{mcpx}:members")
+        replica_port = json.loads("{" + record.partition("{")[2])["port"]
+        pending = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+            for port in (replica_port, gateway.port)
+            for _ in range(allowed)
+        ]
+
+        def count_open() -> int:
+            return len(pending) - len(select.select(pending, [], [], 0)[0])
+
+        wait_until(lambda: 0 < count_open() <= allowed // 2, what="the other connections are refused")
 
 
 def test_the_store_reveals_no_session_id() -> None:

@@ -63,7 +63,9 @@ class HttpFront:
         self._limit = max_request
         self._tasks = Tasks("front")
         self._streamable = Streamable(dispatcher, self._tasks, self._count_conversations)
-        limits = Limits(body_bytes=max_request, connections=min(MOST_CLIENTS, descriptors.soft_limit() // 2))
+        # Half of the descriptors. Replicas accept connections on two ports.
+        share = 2 if dispatcher.gateway.replicas is None else 4
+        limits = Limits(body_bytes=max_request, connections=min(MOST_CLIENTS, descriptors.soft_limit() // share))
         self._server = HttpServer(self._handle, limits, self._forestall)
         self._legacy: dict[str, _LegacyStream] = {}
         self._sockets: dict[ClientConversation, websocket.WebSocket] = {}
