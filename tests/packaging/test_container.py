@@ -139,9 +139,8 @@ def test_the_steps_of_the_build_need_nothing_but_what_is_copied(tmp_path: Path) 
 
 
 def sealed(tmp_path: Path, *writable: str) -> list[str]:
-    """A command prefix for a read-only file system, apart from /tmp and these folders of the test."""
-    words = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
-    words += ["--ro-bind", str(tmp_path), str(tmp_path)]
+    """A command prefix for a read-only file system, apart from these folders of the test."""
+    words = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     for name in writable:
         words += ["--bind", str(tmp_path / name), str(tmp_path / name)]
     return words
@@ -180,14 +179,14 @@ def test_npx_and_uvx_start_with_a_read_only_root_if_the_cache_is_writable(
     file.write_text(json.dumps({"mcp_servers": servers}))
     programs = tmp_path / "bin"
     home = tmp_path / "home"
-    programs.mkdir()
-    home.mkdir()
+    for folder in (programs, home, tmp_path / "tmp"):
+        folder.mkdir()
     npx = programs / "npx"
     npx.write_text(f'#!/bin/sh\nexec {shlex.join(npx_command())} "$@"\n')
     npx.chmod(0o755)
     path = os.pathsep.join([str(programs), str(Path(node()).parent), os.environ["PATH"]])
-    environ = {**folders, "HOME": str(home), "PATH": path}
-    writable = ["state", "cache"] if has_cache else ["state"]
+    environ = {**folders, "HOME": str(home), "PATH": path, "TMPDIR": str(tmp_path / "tmp")}
+    writable = ["state", "tmp", "cache"] if has_cache else ["state", "tmp"]
     command = [*sealed(tmp_path, *writable), sys.executable, "-m", "mcpx"]
     if has_cache:
         done = subprocess.run([*command, "tools", "--json"], env=environ, capture_output=True, text=True, timeout=100)

@@ -60,6 +60,8 @@ class Upstream:
         self._hub = hub
         self._redact = around.redact
         self._apart = around.apart
+        self._is_late = False
+        """The current attempt has taken longer than `DOWNLOAD_SHOWN_AFTER`."""
         self._words = ""
         """What it last said to nobody in particular: as it died, or instead of an answer."""
         self._auth = auth
@@ -209,6 +211,7 @@ class Upstream:
         """While it starts: reports when it is found to be downloading."""
 
         def tell() -> None:
+            self._is_late = True
             if self.phase == "downloading":
                 log.info("[%s] has no output after %g s: it is probably downloading", self.name, DOWNLOAD_SHOWN_AFTER)
                 self._hub.state_changed(self.name)
@@ -218,6 +221,7 @@ class Upstream:
             yield
         finally:
             timer.cancel()
+            self._is_late = False
 
     def changed(self, link: Link) -> None:
         self._stop_watching()
@@ -300,8 +304,7 @@ class Upstream:
     @property
     def _is_downloading(self) -> bool:
         """True if its program has probably to download the server first (LIF-10)."""
-        may_download = downloads_itself(self.server.connection) and not self._connections.has_output
-        return may_download and time.monotonic() - self._life.started_at >= DOWNLOAD_SHOWN_AFTER
+        return self._is_late and downloads_itself(self.server.connection) and not self._connections.has_output
 
     @property
     def phase_seconds(self) -> float | None:
