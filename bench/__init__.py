@@ -1,1 +1,2 @@
-"""What mcpx costs: latency, throughput, CPU, start-up and memory beside a direct connection, a floor and a peer."""
+"""What mcpx costs: latency, throughput, CPU, start-up and memory beside a direct connection, a
+floor and a peer."""

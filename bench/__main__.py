@@ -31,8 +31,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(given)
     if options.write_docs is not None:
         return _write_document(options.output, options.write_docs)
-    plan = Plan(options.length, _systems(options), [pair for pair in PAIRS if pair.key in options.pairs], _say)
-    file = options.output or RESULTS / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{options.length}.json"
+    plan = Plan(
+        options.length,
+        _systems(options),
+        [pair for pair in PAIRS if pair.key in options.pairs],
+        _say,
+    )
+    file = (
+        options.output
+        or RESULTS / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{options.length}.json"
+    )
     _allow_many_connections()
     if uvloop.run(_until_signal(_measure(plan, options.only, file))) is None:
         return 130
@@ -58,19 +66,39 @@ async def _measure(plan: Plan, names: Sequence[str], file: Path) -> bool:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="bench", description=__doc__, epilog="bench peers install: other gateways")
+    parser = argparse.ArgumentParser(
+        prog="bench", description=__doc__, epilog="bench peers install: other gateways"
+    )
     length = parser.add_mutually_exclusive_group()
-    for name, text in (("quick", "a few minutes, rough"), ("smoke", "a few calls of everything: does it work at all")):
-        length.add_argument(f"--{name}", dest="length", action="store_const", const=name, default="full", help=text)
-    parser.add_argument("--only", type=_names(list(SECTIONS)), default=list(SECTIONS), help=", ".join(SECTIONS))
+    for name, text in (
+        ("quick", "a few minutes, rough"),
+        ("smoke", "a few calls of everything: does it work at all"),
+    ):
+        length.add_argument(
+            f"--{name}", dest="length", action="store_const", const=name, default="full", help=text
+        )
+    parser.add_argument(
+        "--only", type=_names(list(SECTIONS)), default=list(SECTIONS), help=", ".join(SECTIONS)
+    )
     names = [system.name for system in EVERY]
     parser.add_argument("--systems", type=_names(names), metavar="NAMES", help=", ".join(names))
-    parser.add_argument("--no-peers", action="store_true", help="only what needs nothing but this repository")
+    parser.add_argument(
+        "--no-peers", action="store_true", help="only what needs nothing but this repository"
+    )
     every = [pair.key for pair in PAIRS]
-    parser.add_argument("--pairs", type=_names(every), default=every, metavar="PAIRS", help=", ".join(every))
-    parser.add_argument("--output", type=Path, metavar="FILE", help="numbers go into it, section by section")
-    text = "measure nothing: docs/performance.md (or FILE) from the numbers of --output, or of the newest full run"
-    parser.add_argument("--write-docs", type=Path, nargs="?", const=DOCUMENT, metavar="FILE", help=text)
+    parser.add_argument(
+        "--pairs", type=_names(every), default=every, metavar="PAIRS", help=", ".join(every)
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="numbers go into it, section by section"
+    )
+    text = (
+        "measure nothing: docs/performance.md (or FILE) from the numbers of --output, or of "
+        "the newest full run"
+    )
+    parser.add_argument(
+        "--write-docs", type=Path, nargs="?", const=DOCUMENT, metavar="FILE", help=text
+    )
     return parser
 
 
@@ -78,7 +106,9 @@ def _names(known: Sequence[str]) -> Any:
     def parse(text: str) -> list[str]:
         chosen = text.split(",")
         if unknown := [name for name in chosen if name not in known]:
-            raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)} (there are {', '.join(known)})")
+            raise argparse.ArgumentTypeError(
+                f"unknown: {', '.join(unknown)} (there are {', '.join(known)})"
+            )
         return [name for name in known if name in chosen]
 
     return parse
@@ -103,7 +133,9 @@ def _peers(arguments: Sequence[str]) -> int:
 
 def _write_document(source: Path | None, target: Path) -> int:
     kept = [
-        file for file in ([source] if source else sorted(RESULTS.glob("*-full.json"))) if results.load(file)["sections"]
+        file
+        for file in ([source] if source else sorted(RESULTS.glob("*-full.json")))
+        if results.load(file)["sections"]
     ]
     if not kept:
         _say("no full run in bench/results/ yet: run bench first, or name a file with --output")
@@ -114,7 +146,8 @@ def _write_document(source: Path | None, target: Path) -> int:
 
 
 def _allow_many_connections() -> None:
-    """A thousand sessions and a thousand servers are more files than the usual limit has room for."""
+    """A thousand sessions and a thousand servers are more files than the usual limit has room
+    for."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

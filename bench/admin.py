@@ -1,8 +1,9 @@
-"""admin: what a call costs with the admin UI on, against a gateway without it; and what it takes to have it.
+"""admin: what a call costs with the admin UI on, against a gateway without it; and what it takes to
+have it.
 
-Three run side by side in front of the same kind of upstream and take turns: *plain* was started without `--admin`,
-*admin* with it and nobody looks, *watched* has ten streams of `/api/events` open besides. Memory is what the gateway
-holds before the first call, and after all of them.
+Three run side by side in front of the same kind of upstream and take turns: *plain* was started
+without `--admin`, *admin* with it and nobody looks, *watched* has ten streams of `/api/events` open
+besides. Memory is what the gateway holds before the first call, and after all of them.
 """
 
 import asyncio
@@ -58,7 +59,9 @@ async def measure(plan: Plan) -> Json:
 
 async def _turn(asker: Asker, width: int, effort: Effort) -> None:
     gateway = cast(Gateway, asker)  # all that a turn looks at is its CPU
-    took = await turn(gateway, asker.once, asker.row, width=width, seconds=effort.seconds, calls=effort.calls)
+    took = await turn(
+        gateway, asker.once, asker.row, width=width, seconds=effort.seconds, calls=effort.calls
+    )
     asker.row.turns[str(width)].append(took)
 
 
@@ -66,7 +69,10 @@ async def _start(stack: AsyncExitStack, folder: Path, era: Era, case: str) -> As
     home = folder / f"{case}-{era}"
     os.mkdir(home)
     command = [sys.executable, "-I", "-S", UPSTREAM, "--era", era, "--tools", "10", "--id", "0"]
-    server = {"name": "u0", "connection": {"type": "stdio", "command": command[0], "args": command[1:]}}
+    server = {
+        "name": "u0",
+        "connection": {"type": "stdio", "command": command[0], "args": command[1:]},
+    }
     file, port, admin_port = home / "mcpx.json", free_port(), free_port()
     admin = {"admin_port": admin_port, "admin_token": TOKEN}
     file.write_text(json.dumps({"server": admin, "mcp_servers": [server]}), encoding="utf-8")
@@ -92,7 +98,9 @@ async def _start(stack: AsyncExitStack, folder: Path, era: Era, case: str) -> As
 
 
 def _request(path: str) -> bytes:
-    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+    return (
+        f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+    )
 
 
 async def _status(port: int) -> None:
@@ -117,15 +125,35 @@ async def _listen(port: int, row: AdminRow) -> None:
         writer.close()
 
 
-# Tables ------------------------------------------------------------------------------------------------------
+# Tables
+# --------------------------------------------------------------------------------------------------
 
 
 def tables(found: Json) -> str:
-    head = ["era", "gateway", "p50 ms @1", "× plain", "CPU ms a call @16", "× plain", "idle MB", "after MB", "notes"]
+    head = [
+        "era",
+        "gateway",
+        "p50 ms @1",
+        "× plain",
+        "CPU ms a call @16",
+        "× plain",
+        "idle MB",
+        "after MB",
+        "notes",
+    ]
     lines: list[list[Any]] = []
     for era in dict.fromkeys(row["era"] for row in found["rows"]):
         rows = {row["name"]: row for row in found["rows"] if row["era"] == era}
         for row in rows.values():
             notes = "; ".join(row["errors"][:1])
-            lines.append([era, row["name"], *ratios(row, rows["plain"]), row["idle_mb"], row["after_mb"], notes])
+            lines.append(
+                [
+                    era,
+                    row["name"],
+                    *ratios(row, rows["plain"]),
+                    row["idle_mb"],
+                    row["after_mb"],
+                    notes,
+                ]
+            )
     return table(head, lines)

@@ -23,12 +23,17 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         text = parse_qs(urlsplit(self._url.decode()).query).get("text", [""])[0]
         body = orjson.dumps({"text": text})
-        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+        head = (
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+            % len(body)
+        )
         self._transport.write(head + body)  # type: ignore[attr-defined]
 
 
 async def main() -> None:
-    server = await asyncio.get_running_loop().create_server(Connection, "127.0.0.1", int(sys.argv[1]))
+    server = await asyncio.get_running_loop().create_server(
+        Connection, "127.0.0.1", int(sys.argv[1])
+    )
     await server.serve_forever()
 
 

@@ -1,6 +1,8 @@
-"""A byte-pair encoder for counting tokens, small enough to read. Ranks come from a file in js-tiktoken's format.
+"""A byte-pair encoder for counting tokens, small enough to read. Ranks come from a file in
+js-tiktoken's format.
 
-Checked against js-tiktoken itself (tests/bench). Special tokens are plain text here: nothing that is counted is one.
+Checked against js-tiktoken itself (tests/bench). Special tokens are plain text here: nothing that
+is counted is one.
 """
 
 import base64
@@ -10,7 +12,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-RANKS = Path(__file__).parents[1] / "tests" / "npm" / "node_modules" / "js-tiktoken" / "dist" / "ranks"
+RANKS = (
+    Path(__file__).parents[1] / "tests" / "npm" / "node_modules" / "js-tiktoken" / "dist" / "ranks"
+)
 
 
 class Encoder:
@@ -30,7 +34,9 @@ class Encoder:
         ranks: dict[bytes, int] = {}
         for line in table["bpe_ranks"].splitlines():
             _, first, *tokens = line.split(" ")
-            ranks.update((base64.b64decode(token), int(first) + n) for n, token in enumerate(tokens))
+            ranks.update(
+                (base64.b64decode(token), int(first) + n) for n, token in enumerate(tokens)
+            )
         return cls(file.stem, table["pat_str"], ranks)
 
     def encode(self, text: str) -> list[int]:

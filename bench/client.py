@@ -1,4 +1,5 @@
-"""Raw clients: JSON-RPC over a child's pipes, in both eras; over HTTP see `http_client`. An answer must bear its id."""
+"""Raw clients: JSON-RPC over a child's pipes, in both eras; over HTTP see `http_client`. An answer
+must bear its id."""
 
 import asyncio
 import itertools
@@ -33,7 +34,8 @@ class Client(ABC):
         self._ids = itertools.count(1)
 
     async def open(self) -> None:
-        """What comes before the first request: a handshake in the older era, nothing in the modern one."""
+        """What comes before the first request: a handshake in the older era, nothing in the modern
+        one."""
         if self.era == "older":
             await self.request("initialize", GREETING)
             await self._notify(INITIALIZED)
@@ -75,7 +77,8 @@ class Waiting:
         self._answers.pop(rid, None)
 
     def arrived(self, data: bytes) -> None:
-        """What is not an answer to an open question (a notification, a late reply) is passed over."""
+        """What is not an answer to an open question (a notification, a late reply) is passed
+        over."""
         message = orjson.loads(data)
         if "method" not in message and message.get("id") in self._answers:
             answer = self._answers.pop(message["id"])

@@ -1,5 +1,5 @@
-"""commands: what a local command costs. An HTTP command against the same request made by a Python client, and a script
-against a bare `asyncio.create_subprocess_exec` of it."""
+"""commands: what a local command costs. An HTTP command against the same request made by a Python
+client, and a script against a bare `asyncio.create_subprocess_exec` of it."""
 
 import asyncio
 import json
@@ -45,7 +45,9 @@ EFFORTS = {
 @dataclass(slots=True)
 class CommandRow(Row):
     what: str = ""
-    turns: dict[str, list[Turn]] = field(default_factory=lambda: {str(width): [] for width in WIDTHS})
+    turns: dict[str, list[Turn]] = field(
+        default_factory=lambda: {str(width): [] for width in WIDTHS}
+    )
 
 
 @dataclass(slots=True)
@@ -79,7 +81,10 @@ async def measure(plan: Plan) -> Json:
         scripts = await _scripts(stack, folder)
         await _take_turns(requests, effort, effort.calls)
         await _take_turns(scripts, effort, effort.scripts)
-        return {"effort": asdict(effort), "rows": [asdict(asker.row) for asker in (*requests, *scripts)]}
+        return {
+            "effort": asdict(effort),
+            "rows": [asdict(asker.row) for asker in (*requests, *scripts)],
+        }
 
 
 async def _take_turns(askers: list[Asker], effort: Effort, calls: int) -> None:
@@ -91,11 +96,14 @@ async def _take_turns(askers: list[Asker], effort: Effort, calls: int) -> None:
         for width in WIDTHS:
             for asker in rotated(able, number):
                 gateway = cast(Gateway, asker)
-                took = await turn(gateway, asker.once, asker.row, width=width, seconds=effort.seconds, calls=calls)
+                took = await turn(
+                    gateway, asker.once, asker.row, width=width, seconds=effort.seconds, calls=calls
+                )
                 asker.row.turns[str(width)].append(took)
 
 
-# HTTP --------------------------------------------------------------------------------------------------------
+# HTTP
+# --------------------------------------------------------------------------------------------------
 
 
 async def _requests(stack: AsyncExitStack, folder: Path) -> list[Asker]:
@@ -106,18 +114,29 @@ async def _requests(stack: AsyncExitStack, folder: Path) -> list[Asker]:
     command = {
         "name": "echo",
         "type": "http",
-        "http": {"url": f"http://127.0.0.1:{port}/echo", "params": {"text": "{text}"}, "allow_private": True},
+        "http": {
+            "url": f"http://127.0.0.1:{port}/echo",
+            "params": {"text": "{text}"},
+            "allow_private": True,
+        },
         "parameters": [{"name": "text", "required": True}],
     }
     askers = [await _aiohttp(stack, port)]
-    fronts: list[tuple[Transport, Era]] = [("stdio", "older"), ("http", "older"), ("http", "modern")]
+    fronts: list[tuple[Transport, Era]] = [
+        ("stdio", "older"),
+        ("http", "older"),
+        ("http", "modern"),
+    ]
     for front, era in fronts:
-        askers.append(await _mcpx(stack, folder / f"{front}-{era}", front, era, "an HTTP request", command))
+        askers.append(
+            await _mcpx(stack, folder / f"{front}-{era}", front, era, "an HTTP request", command)
+        )
     return askers
 
 
 async def _aiohttp(stack: AsyncExitStack, port: int) -> Asker:
-    """The fastest Python client that was found; not installed unless asked for (`uv run --with aiohttp bench …`)."""
+    """The fastest Python client that was found; not installed unless asked for (`uv run --with
+    aiohttp bench …`)."""
     row = CommandRow("aiohttp, directly", "", what="an HTTP request")
     try:
         import aiohttp
@@ -137,12 +156,20 @@ async def _nobody(text: str) -> str:
     raise Refused("nobody is there")
 
 
-async def _mcpx(stack: AsyncExitStack, folder: Path, front: Transport, era: Era, what: str, command: Json) -> Asker:
+async def _mcpx(
+    stack: AsyncExitStack, folder: Path, front: Transport, era: Era, what: str, command: Json
+) -> Asker:
     os.mkdir(folder)
     file, port = folder / "mcpx.json", free_port()
     config = {"commands": [command], "global": {"script_paths": [".."]}}
     file.write_text(json.dumps(config), encoding="utf-8")
-    argv = [sys.executable, "-m", "mcpx", str(file), *(() if front == "stdio" else ("--port", str(port)))]
+    argv = [
+        sys.executable,
+        "-m",
+        "mcpx",
+        str(file),
+        *(() if front == "stdio" else ("--port", str(port))),
+    ]
     process = await Started.start(argv, folder, pipes=front == "stdio")
     stack.push_async_callback(process.stop)
     if front == "stdio":
@@ -163,7 +190,8 @@ async def _mcpx(stack: AsyncExitStack, folder: Path, front: Transport, era: Era,
     return Asker(CommandRow(f"mcpx, {front} front", era, what=what), ask, process)
 
 
-# Scripts -----------------------------------------------------------------------------------------------------
+# Scripts
+# --------------------------------------------------------------------------------------------------
 
 
 async def _scripts(stack: AsyncExitStack, folder: Path) -> list[Asker]:
@@ -184,7 +212,11 @@ async def _scripts(stack: AsyncExitStack, folder: Path) -> list[Asker]:
 
     async def bare(text: str) -> str:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, str(script), text, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+            sys.executable,
+            str(script),
+            text,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
         out, _ = await process.communicate()
         return out.decode().rstrip("\n")
@@ -193,11 +225,22 @@ async def _scripts(stack: AsyncExitStack, folder: Path) -> list[Asker]:
     return [Asker(row, bare), await _mcpx(stack, folder / "scripts", "stdio", "older", **config)]
 
 
-# Tables ------------------------------------------------------------------------------------------------------
+# Tables
+# --------------------------------------------------------------------------------------------------
 
 
 def tables(found: Json) -> str:
-    head = ["what", "by", "era", "p50 ms @1", "× directly", "ms a call @16", "× directly", "CPU ms a call @16", "notes"]
+    head = [
+        "what",
+        "by",
+        "era",
+        "p50 ms @1",
+        "× directly",
+        "ms a call @16",
+        "× directly",
+        "CPU ms a call @16",
+        "notes",
+    ]
     kinds = dict.fromkeys(row["what"] for row in found["rows"])
     lines: list[list[Any]] = []
     for kind in kinds:
@@ -210,11 +253,20 @@ def _cells(row: Json, direct: Json) -> list[Any]:
     if row["problem"]:
         return [row["what"], row["name"], row["era"], *[None] * 5, row["problem"]]
     p50, wide = median_of(row["turns"]["1"], "p50_ms"), _wall(row)
-    cpu = sum(t["cpu_seconds"] for t in row["turns"]["16"]) / max(1, sum(t["calls"] for t in row["turns"]["16"])) * 1000
+    cpu = (
+        sum(t["cpu_seconds"] for t in row["turns"]["16"])
+        / max(1, sum(t["calls"] for t in row["turns"]["16"]))
+        * 1000
+    )
     base = None if direct["problem"] else (median_of(direct["turns"]["1"], "p50_ms"), _wall(direct))
     return [
         *(row["what"], row["name"], row["era"], p50, p50 / base[0] if base and p50 else None),
-        *(wide, wide / base[1] if base else None, cpu if "mcpx" in row["name"] else None, "; ".join(row["errors"][:1])),
+        *(
+            wide,
+            wide / base[1] if base else None,
+            cpu if "mcpx" in row["name"] else None,
+            "; ".join(row["errors"][:1]),
+        ),
     ]
 
 

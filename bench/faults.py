@@ -1,5 +1,5 @@
-"""faults: a server is killed (`kill -9`) with a call in flight. How soon is it back, how soon does the caller of that
-call know, do other servers notice, and was the call run a second time?"""
+"""faults: a server is killed (`kill -9`) with a call in flight. How soon is it back, how soon does
+the caller of that call know, do other servers notice, and was the call run a second time?"""
 
 import asyncio
 import itertools
@@ -36,7 +36,11 @@ class Effort:
     """Of the server alone, to know what its own start takes."""
 
 
-EFFORTS = {"full": Effort(kills=5, starts=5), "quick": Effort(kills=2, starts=2), "smoke": Effort(kills=1, starts=1)}
+EFFORTS = {
+    "full": Effort(kills=5, starts=5),
+    "quick": Effort(kills=2, starts=2),
+    "smoke": Effort(kills=1, starts=1),
+}
 
 
 @dataclass(slots=True)
@@ -44,7 +48,8 @@ class Kill:
     back: float | None
     """Seconds until a tool of the killed server answered again; None: not in time."""
     told: float | None
-    """Seconds until the caller of the call in flight had an error; None: never, or it had an answer."""
+    """Seconds until the caller of the call in flight had an error; None: never, or it had an
+    answer."""
     runs: int
     """How often that call was run."""
     others: int
@@ -76,7 +81,11 @@ async def measure(plan: Plan) -> Json:
         rows.append(row)
         plan.say(f"faults, {row.name} ({era}): {row.problem or 'done'}")
     own = [await _own_start() for _ in range(effort.starts)]
-    return {"effort": asdict(effort), "own_start": median(own), "rows": [asdict(row) for row in rows]}
+    return {
+        "effort": asdict(effort),
+        "own_start": median(own),
+        "rows": [asdict(row) for row in rows],
+    }
 
 
 async def _own_start() -> float:
@@ -181,13 +190,29 @@ async def _back(gateway: Gateway, killed: float, number: int) -> float | None:
     return None
 
 
-# Tables ------------------------------------------------------------------------------------------------------
+# Tables
+# --------------------------------------------------------------------------------------------------
 
 
 def tables(found: Json) -> str:
     head = [
-        *("system", "era", "front", "kills", "back s", "back s, worst", "less the server's own start s"),
-        *("error in flight s", "runs of that call", "other servers: calls", "failed", "slowest ms", "notes"),
+        *(
+            "system",
+            "era",
+            "front",
+            "kills",
+            "back s",
+            "back s, worst",
+            "less the server's own start s",
+        ),
+        *(
+            "error in flight s",
+            "runs of that call",
+            "other servers: calls",
+            "failed",
+            "slowest ms",
+            "notes",
+        ),
     ]
     rows = table(head, [_cells(row, found["own_start"]) for row in found["rows"]])
     return f"{rows}\nThe server's own start, without a gateway: {found['own_start']:.3g} s.\n"
@@ -203,7 +228,10 @@ def _cells(row: Json, own: float) -> list[Any]:
     return [
         *(row["name"], row["era"], row["front"], len(kills)),
         *(("never", "never", "–") if gone else (median(back), max(back), median(back) - own)),
-        *(max(told) if len(told) == len(kills) else "none came", max(kill["runs"] for kill in kills)),
+        *(
+            max(told) if len(told) == len(kills) else "none came",
+            max(kill["runs"] for kill in kills),
+        ),
         *(sum(kill["others"] for kill in kills), sum(kill["others_failed"] for kill in kills)),
         *(1000 * max(kill["others_worst"] for kill in kills), note(row)),
     ]

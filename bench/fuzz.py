@@ -1,18 +1,22 @@
-"""`fuzz`: mutated requests and replies at both edges of one gateway, while a healthy client beside checks every answer.
+"""`fuzz`: mutated requests and replies at both edges of one gateway, while a healthy client beside
+checks every answer.
 
     uv run fuzz --minutes 5 --seed 1
 
-Starts mcpx over HTTP on a config of its own in a temporary folder, with one server that is well and others that answer
-nearly right (`fuzz_server.py`), over stdio, streamable HTTP in both eras, HTTP+SSE and WebSocket; and a second mcpx on
-standard input and output. Raw clients send what is nearly right (`fuzz_inputs.py`): HTTP requests, WebSocket handshakes
-and frames, HTTP+SSE, lines and blocks on standard input. What must hold:
+Starts mcpx over HTTP on a config of its own in a temporary folder, with one server that is well and
+others that answer nearly right (`fuzz_server.py`), over stdio, streamable HTTP in both eras,
+HTTP+SSE and WebSocket; and a second mcpx on standard input and output. Raw clients send what is
+nearly right (`fuzz_inputs.py`): HTTP requests, WebSocket handshakes and frames, HTTP+SSE, lines and
+blocks on standard input. What must hold:
 
 * no mcpx ends, and none logs a traceback, an error of its own, or answers with status 500;
-* the healthy client gets each of its answers, and nobody who calls a server that mixes up its replies gets another's;
+* the healthy client gets each of its answers, and nobody who calls a server that mixes up its
+  replies gets another's;
 * every call is answered or refused; memory and descriptors are in the end about where they were.
 
-A finding is told with the seed and with what was sent last; all of that is kept in a file that the report names. The
-same seed makes the same inputs, not the same timing. Exit code 1 when something was found.
+A finding is told with the seed and with what was sent last; all of that is kept in a file that the
+report names. The same seed makes the same inputs, not the same timing. Exit code 1 when something
+was found.
 """
 
 import argparse
@@ -69,7 +73,8 @@ TOOLS = (*(f"{name}_echo" for name in SERVERS), "well_echo", "unknown", "", "x" 
 GREETING: Json = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": GIVEN}
 
 BOUND = 30.0
-"""Seconds after which a call counts as never answered; servers get `CALL_TIMEOUT`, and may be opened anew before."""
+"""Seconds after which a call counts as never answered; servers get `CALL_TIMEOUT`, and may be
+opened anew before."""
 CALL_TIMEOUT = 1.5
 KEPT = 200
 """Newest sends of each kind that are kept."""
@@ -78,7 +83,8 @@ GROWTH = 80.0
 DESCRIPTORS = 30
 WORKERS = {"http": 10, "websocket": 4, "sse": 3, "stdio": 2, "call": 12}
 ERROR = re.compile(
-    r"Traceback|Exception in callback|never retrieved|^\d\d:\d\d:\d\d (?:ERROR|CRITICAL) .*", re.MULTILINE
+    r"Traceback|Exception in callback|never retrieved|^\d\d:\d\d:\d\d (?:ERROR|CRITICAL) .*",
+    re.MULTILINE,
 )
 LISTENS = re.compile(r"http://127\.0\.0\.1:(\d+)/mcp")
 
@@ -112,7 +118,11 @@ class Fuzz:
         self.account.must_not(what, words)
         if self.account.wrong[what] > 3:
             return
-        newest = {kind: list(map(repr, data)) for kind, data in self.last.items() if not kinds or kind in kinds}
+        newest = {
+            kind: list(map(repr, data))
+            for kind, data in self.last.items()
+            if not kinds or kind in kinds
+        }
         served: Any = None
         with contextlib.suppress(Refused, ValueError):
             _, _, body = await Connections(self.servers).send("GET", "/last", "", b"")
@@ -152,7 +162,9 @@ class Fuzz:
         self._sample()
         await self.look_at_log()
 
-    async def _again(self, work: Callable[[Random, str], Coroutine[Any, Any, None]], rng: Random, name: str) -> None:
+    async def _again(
+        self, work: Callable[[Random, str], Coroutine[Any, Any, None]], rng: Random, name: str
+    ) -> None:
         while True:
             try:
                 await work(rng, name)
@@ -175,14 +187,20 @@ class Fuzz:
                 text = nonce(f"healthy-{era}-{number}")
                 began = time.monotonic()
                 async with asyncio.timeout(BOUND):
-                    result = await client.request("tools/call", {"name": "well_echo", "arguments": {"text": text}})
+                    result = await client.request(
+                        "tools/call", {"name": "well_echo", "arguments": {"text": text}}
+                    )
                 self.latencies.append(time.monotonic() - began)
                 said = result["content"][0]["text"]
                 if said != text:
-                    await self.found("the healthy client got a wrong answer", f"asked {text}, got {said}")
+                    await self.found(
+                        "the healthy client got a wrong answer", f"asked {text}, got {said}"
+                    )
                 self.outcomes["healthy answers"] += 1
             except (Refused, TimeoutError, LookupError) as error:
-                await self.found("the healthy client was not answered", f"{type(error).__name__}: {error}")
+                await self.found(
+                    "the healthy client was not answered", f"{type(error).__name__}: {error}"
+                )
                 client = HttpClient(era, self.port)
                 with contextlib.suppress(Refused):
                     await client.open()
@@ -214,7 +232,9 @@ class Fuzz:
         text = said[:end].decode(errors="replace")
         at = 0
         while found := ERROR.search(text, at):
-            await self.found("an error in the log", text[max(0, found.start() - 200) : found.start() + 3000])
+            await self.found(
+                "an error in the log", text[max(0, found.start() - 200) : found.start() + 3000]
+            )
             at = found.end() + 3000
         self._looked += end
 
@@ -224,7 +244,10 @@ class Fuzz:
             await asyncio.sleep(30)
             gone, wrong = time.monotonic() - began, sum(self.account.wrong.values())
             sends = sum(self.sends.values())
-            say(f"{gone:.0f} of {seconds:.0f} s: {sends} sends, {self.memory[-1]:.0f} MB, {wrong} findings")
+            say(
+                f"{gone:.0f} of {seconds:.0f} s: {sends} sends, {self.memory[-1]:.0f} MB, {wrong} "
+                "findings"
+            )
 
     # -- calls to servers that mix up their answers
 
@@ -264,7 +287,9 @@ class Fuzz:
         session = await self._session() if rng.random() < 0.8 else ""
         for _ in range(rng.randrange(1, 40)):
             await self._http_connection(rng, session)
-        if session and rng.random() < 0.9:  # sessions are kept for half an hour, which is not what is looked for here
+        if (
+            session and rng.random() < 0.9
+        ):  # sessions are kept for half an hour, which is not what is looked for here
             connections = Connections(self.port)
             with contextlib.suppress(Refused):
                 await connections.send("DELETE", "/mcp", f"mcp-session-id: {session}\r\n", b"")
@@ -285,7 +310,9 @@ class Fuzz:
     async def _http_connection(self, rng: Random, session: str) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=2**24)
         try:
-            requests = [http(rng, self.port, TOOLS, session) for _ in range(rng.choice((1, 1, 1, 2, 5)))]
+            requests = [
+                http(rng, self.port, TOOLS, session) for _ in range(rng.choice((1, 1, 1, 2, 5)))
+            ]
             data = self.sent("http", b"".join(requests))
             self.sends["http requests"] += len(requests) - 1
             for piece in pieces(rng, data):
@@ -299,7 +326,9 @@ class Fuzz:
             for status in re.findall(rb"^HTTP/1\.1 (\d+)", answer, re.MULTILINE):
                 self.outcomes[f"HTTP {status.decode()}"] += 1
                 if status == b"500":
-                    await self.found("a status 500", repr(answer[:500]) + " to " + repr(data[:1500]), "http")
+                    await self.found(
+                        "a status 500", repr(answer[:500]) + " to " + repr(data[:1500]), "http"
+                    )
             if answer and not answer.startswith(b"HTTP/1.1 "):
                 await self.found("no HTTP", repr(answer[:300]) + " to " + repr(data[:1500]), "http")
         finally:
@@ -351,7 +380,9 @@ class Fuzz:
                     status, _, body = await connections.send("POST", path, "", data)
                     self.outcomes[f"HTTP+SSE {status}"] += 1
                     if status == 500:
-                        await self.found("a status 500", repr(body[:300]) + " to " + repr(data[:1500]), "sse")
+                        await self.found(
+                            "a status 500", repr(body[:300]) + " to " + repr(data[:1500]), "sse"
+                        )
                     if status == 404:
                         return
             except Refused:
@@ -368,12 +399,15 @@ class Fuzz:
     # -- standard input and output
 
     async def _stdio(self, rng: Random, name: str) -> None:
-        """One mcpx of its own; after every few inputs it must still answer, as long as the framing was not broken."""
+        """One mcpx of its own; after every few inputs it must still answer, as long as the framing
+        was not broken."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         config = folder / "config.json"
         write_config(config, [well()])
-        started = await Started.start([*MCPX, str(config), "--transport", "stdio"], folder, pipes=True)
+        started = await Started.start(
+            [*MCPX, str(config), "--transport", "stdio"], folder, pipes=True
+        )
         blocks = name.endswith("1")
         try:
             await self._pipe(rng, started, blocks, name)
@@ -383,7 +417,11 @@ class Fuzz:
             await started.stop()
         said = (folder / "stderr.log").read_text(encoding="utf-8", errors="replace")
         if found := ERROR.search(said):
-            await self.found("an error in the log of a stdio gateway", said[max(0, found.start() - 300) :][:3000], name)
+            await self.found(
+                "an error in the log of a stdio gateway",
+                said[max(0, found.start() - 300) :][:3000],
+                name,
+            )
             (folder / "stderr.log").write_text("")
 
     async def _pipe_ended(self, started: Started, name: str) -> None:
@@ -404,7 +442,9 @@ class Fuzz:
                 body = message(rng, TOOLS)
                 if blocks:
                     data = block(rng, body)
-                    lies = lies or not data.endswith(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+                    lies = lies or not data.endswith(
+                        b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+                    )
                 else:
                     data = line(rng, body)
                 process.stdin.write(self.sent(name, data))
@@ -413,7 +453,11 @@ class Fuzz:
             # A modern request stands for itself, whatever was negotiated or cancelled before.
             call["_meta"] = {"io.modelcontextprotocol/protocolVersion": MODERN}
             call["_meta"]["io.modelcontextprotocol/clientCapabilities"] = {}
-            process.stdin.write(framed(encoded({"jsonrpc": "2.0", "id": text, "method": "tools/call", "params": call})))
+            process.stdin.write(
+                framed(
+                    encoded({"jsonrpc": "2.0", "id": text, "method": "tools/call", "params": call})
+                )
+            )
             await process.stdin.drain()
             try:
                 async with asyncio.timeout(3.0 if lies else BOUND):
@@ -422,7 +466,9 @@ class Fuzz:
                 self.outcomes["answers on standard output"] += 1
             except TimeoutError:
                 if not lies:
-                    await self.found("standard input is not answered any more", started.complaint(), name)
+                    await self.found(
+                        "standard input is not answered any more", started.complaint(), name
+                    )
                 return
 
 
@@ -435,12 +481,15 @@ async def _message(reader: asyncio.StreamReader, blocks: bool) -> bytes:
 
 
 async def _heard(reader: asyncio.StreamReader, seconds: float) -> bytes:
-    """What comes until the end, or until nothing has come for so long; at most 64 KB of it are kept."""
+    """What comes until the end, or until nothing has come for so long; at most 64 KB of it are
+    kept."""
     kept = b""
     with contextlib.suppress(TimeoutError, OSError):
         data = b"x"
         while data:
-            async with asyncio.timeout(seconds):  # not `wait_for`: before 3.12 it may swallow that we are cancelled
+            async with asyncio.timeout(
+                seconds
+            ):  # not `wait_for`: before 3.12 it may swallow that we are cancelled
                 data = await reader.read(2**16)
             kept += data if len(kept) < 2**16 else b""
     return kept
@@ -455,13 +504,20 @@ def say(text: str) -> None:
 
 
 def well() -> Json:
-    stdio = {"type": "stdio", "command": FUZZ_SERVER[0], "args": [*FUZZ_SERVER[1:], "--stdio", "--well"]}
+    stdio = {
+        "type": "stdio",
+        "command": FUZZ_SERVER[0],
+        "args": [*FUZZ_SERVER[1:], "--stdio", "--well"],
+    }
     return {"name": "well", "prefix": "well", "connection": {**stdio, "cwd": str(REPOSITORY)}}
 
 
 def entries(port: int, seed: int) -> list[Json]:
     base = f"127.0.0.1:{port}"
-    stdio = {"command": FUZZ_SERVER[0], "args": [*FUZZ_SERVER[1:], "--stdio", "--seed", f"{seed}-stdio"]}
+    stdio = {
+        "command": FUZZ_SERVER[0],
+        "args": [*FUZZ_SERVER[1:], "--stdio", "--seed", f"{seed}-stdio"],
+    }
     connections: dict[str, Json] = {
         "web": {"type": "http", "url": f"http://{base}/older"},
         "web_modern": {"type": "http", "url": f"http://{base}/modern"},
@@ -469,8 +525,15 @@ def entries(port: int, seed: int) -> list[Json]:
         "socket": {"type": "websocket", "url": f"ws://{base}/ws"},
         "pipe": {"type": "stdio", **stdio, "cwd": str(REPOSITORY)},
     }
-    keys = {"timeout": CALL_TIMEOUT, "call_timeout": CALL_TIMEOUT, "retry_delay": 0.1, "max_retries": 1000}
-    return [{"name": name, "prefix": name, "connection": connections[name], **keys} for name in SERVERS]
+    keys = {
+        "timeout": CALL_TIMEOUT,
+        "call_timeout": CALL_TIMEOUT,
+        "retry_delay": 0.1,
+        "max_retries": 1000,
+    }
+    return [
+        {"name": name, "prefix": name, "connection": connections[name], **keys} for name in SERVERS
+    ]
 
 
 def write_config(path: Path, servers: list[Json]) -> None:
@@ -500,7 +563,9 @@ async def started_fuzz(folder: Path, options: argparse.Namespace) -> AsyncGenera
         yield fuzz
         with contextlib.suppress(Refused, ValueError):
             _, _, body = await Connections(port).send("GET", "/counts", "", b"")
-            fuzz.sends.update({f"server: {kind}": number for kind, number in json.loads(body).items()})
+            fuzz.sends.update(
+                {f"server: {kind}": number for kind, number in json.loads(body).items()}
+            )
         if not servers.running:
             raise SystemExit(f"the fuzzing server itself ended: {servers.complaint()}")
         gateway.process.terminate()
@@ -509,7 +574,9 @@ async def started_fuzz(folder: Path, options: argparse.Namespace) -> AsyncGenera
         except TimeoutError:
             await fuzz.found("the gateway did not end", gateway.complaint())
         if gateway.process.returncode not in (0, None):
-            await fuzz.found("the gateway ended badly", f"{gateway.process.returncode}: {gateway.complaint()}")
+            await fuzz.found(
+                "the gateway ended badly", f"{gateway.process.returncode}: {gateway.complaint()}"
+            )
         await fuzz.look_at_log()
 
 
@@ -543,7 +610,9 @@ def judge_rest(fuzz: Fuzz) -> None:
     """In the end: what is more than it was when all had begun."""
     early = fuzz.memory[len(fuzz.memory) // 10]
     if fuzz.memory[-1] > early + GROWTH:
-        fuzz.account.must_not("memory that stays", f"{early:.0f} MB at first, {fuzz.memory[-1]:.0f} in the end")
+        fuzz.account.must_not(
+            "memory that stays", f"{early:.0f} MB at first, {fuzz.memory[-1]:.0f} in the end"
+        )
     if fuzz.descriptors[-1] > fuzz.descriptors[0] + DESCRIPTORS:
         words = f"{fuzz.descriptors[0]} before, {fuzz.descriptors[-1]} after"
         fuzz.account.must_not("descriptors that stay", words)
@@ -553,7 +622,10 @@ def report(fuzz: Fuzz) -> str:
     rows = [[kind, f"{number:,}"] for kind, number in sorted(fuzz.sends.items())]
     lines = [table(["sent", "times"], rows)]
     lines.append(
-        table(["came back", "times"], [[kind, f"{number:,}"] for kind, number in sorted(fuzz.outcomes.items())])
+        table(
+            ["came back", "times"],
+            [[kind, f"{number:,}"] for kind, number in sorted(fuzz.outcomes.items())],
+        )
     )
     first, last = fuzz.memory[0], fuzz.memory[-1]
     lines.append(f"memory: {first:.0f} MB before, {max(fuzz.memory):.0f} at most, {last:.0f} after")
@@ -562,7 +634,10 @@ def report(fuzz: Fuzz) -> str:
     if len(fuzz.latencies) > 1:
         cuts = [cut * 1000 for cut in quantiles(fuzz.latencies, n=100)]
         worst = max(fuzz.latencies) * 1000
-        lines.append(f"the healthy client: median {cuts[49]:.0f} ms, 99 % {cuts[98]:.0f} ms, longest {worst:.0f} ms")
+        lines.append(
+            f"the healthy client: median {cuts[49]:.0f} ms, 99 % {cuts[98]:.0f} ms, longest "
+            f"{worst:.0f} ms"
+        )
     lines.append(f"{sum(fuzz.sends.values()):,} sends with seed {fuzz.options.seed}")
     for what, number in fuzz.account.wrong.most_common():
         lines.append(f"FOUND: {what}: {number}")
@@ -598,10 +673,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=_minutes, default=5.0, help="default 5")
-    parser.add_argument("--seed", type=int, default=1, help="of what is sent; timing is the machine's own")
-    parser.add_argument("--rest", type=float, default=3.0, help="seconds before memory is judged, default 3")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of what is sent; timing is the machine's own"
+    )
+    parser.add_argument(
+        "--rest", type=float, default=3.0, help="seconds before memory is judged, default 3"
+    )
     kept = REPOSITORY / "bench" / "results"
-    parser.add_argument("--keep", default=str(kept), help="where findings are kept, default bench/results")
+    parser.add_argument(
+        "--keep", default=str(kept), help="where findings are kept, default bench/results"
+    )
     options = parser.parse_args(arguments)
     random.seed(options.seed)
     return asyncio.run(_until_signal(fuzzed(options)))

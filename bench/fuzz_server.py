@@ -4,10 +4,11 @@
     python -m bench.fuzz_server --seed 1 --stdio         standard input and output
     python -m bench.fuzz_server --stdio --well           the one that is always right
 
-About half of all calls are answered as they should be; greetings and lists nearly always, so that the gateway stays
-connected. `echo` answers with its `text`. Whoever gets a text that is not his got somebody else's answer, and no answer
-here justifies that: on a connection that many calls share, an id that another call waits for is never used, and bytes
-are changed only in answers that have no such text.
+About half of all calls are answered as they should be; greetings and lists nearly always, so that
+the gateway stays connected. `echo` answers with its `text`. Whoever gets a text that is not his got
+somebody else's answer, and no answer here justifies that: on a connection that many calls share, an
+id that another call waits for is never used, and bytes are changed only in answers that have no
+such text.
 
 `GET /counts` tells what was sent so far, by kind; `GET /last` the newest sends.
 """
@@ -23,7 +24,19 @@ from collections import Counter, deque
 from random import Random
 from typing import Any
 
-from bench.fuzz_inputs import MODERN, VALUES, bent, chunks, deep, encoded, event, frame, frames, mutated, pieces
+from bench.fuzz_inputs import (
+    MODERN,
+    VALUES,
+    bent,
+    chunks,
+    deep,
+    encoded,
+    event,
+    frame,
+    frames,
+    mutated,
+    pieces,
+)
 
 Json = dict[str, Any]
 
@@ -57,11 +70,25 @@ class Answers:
         """The right one; with `text` it says that instead."""
         method = message["method"]
         if (method == "server/discover" and not modern) or (method == "initialize" and modern):
-            return {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "not in this era"}}
+            return {
+                "jsonrpc": "2.0",
+                "id": message["id"],
+                "error": {"code": -32601, "message": "not in this era"},
+            }
         result: Json = {}
-        about = {"capabilities": {"tools": {"listChanged": True}, "logging": {}, "resources": {"subscribe": True}}}
+        about = {
+            "capabilities": {
+                "tools": {"listChanged": True},
+                "logging": {},
+                "resources": {"subscribe": True},
+            }
+        }
         if method == "initialize":
-            result = {**about, "protocolVersion": "2025-06-18", "serverInfo": {"name": "fuzz", "version": "1"}}
+            result = {
+                **about,
+                "protocolVersion": "2025-06-18",
+                "serverInfo": {"name": "fuzz", "version": "1"},
+            }
         elif method == "server/discover":
             result = {**about, "supportedVersions": [MODERN]}
         elif method == "tools/list":
@@ -80,18 +107,48 @@ class Answers:
 
 
 def unasked(rng: Random) -> bytes:
-    """What a server says by itself: a notification, a question, a reply to nothing, or none of these."""
+    """What a server says by itself: a notification, a question, a reply to nothing, or none of
+    these."""
     values: list[Any] = [
-        {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": rng.choice(VALUES)}},
+        {
+            "jsonrpc": "2.0",
+            "method": "notifications/message",
+            "params": {"level": "info", "data": rng.choice(VALUES)},
+        },
         {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"},
-        {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}},
-        {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": rng.choice(VALUES)}},
-        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": rng.choice(VALUES)}},
+        {
+            "jsonrpc": "2.0",
+            "method": "notifications/progress",
+            "params": {"progressToken": 1, "progress": 1},
+        },
+        {
+            "jsonrpc": "2.0",
+            "method": "notifications/resources/updated",
+            "params": {"uri": rng.choice(VALUES)},
+        },
+        {
+            "jsonrpc": "2.0",
+            "method": "notifications/cancelled",
+            "params": {"requestId": rng.choice(VALUES)},
+        },
         {"jsonrpc": "2.0", "id": rng.choice(VALUES), "method": "ping"},
-        {"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}},
+        {
+            "jsonrpc": "2.0",
+            "id": "q",
+            "method": "sampling/createMessage",
+            "params": {"messages": [], "maxTokens": 1},
+        },
         {"jsonrpc": "2.0", "id": "r", "method": "roots/list"},
-        {"jsonrpc": "2.0", "id": rng.choice(("x", None, 10**9, -1, 1.5)), "result": rng.choice(VALUES)},
-        {"jsonrpc": "2.0", "id": None, "error": {"code": rng.choice(VALUES), "message": rng.choice(VALUES)}},
+        {
+            "jsonrpc": "2.0",
+            "id": rng.choice(("x", None, 10**9, -1, 1.5)),
+            "result": rng.choice(VALUES),
+        },
+        {
+            "jsonrpc": "2.0",
+            "id": None,
+            "error": {"code": rng.choice(VALUES), "message": rng.choice(VALUES)},
+        },
         rng.choice(VALUES),
         deep("x", rng.choice((100, 300, 1100))),
     ]
@@ -107,13 +164,25 @@ def head(status: str, *lines: str) -> bytes:
 
 
 def plain(body: bytes, status: str = "200 OK", *lines: str) -> bytes:
-    return head(status, "content-type: application/json", *lines, f"content-length: {len(body)}") + body
+    return (
+        head(status, "content-type: application/json", *lines, f"content-length: {len(body)}")
+        + body
+    )
 
 
 STREAM = head("200 OK", "content-type: text/event-stream", "transfer-encoding: chunked")
 
 STATUSES = (
-    *("400 Bad Request", "401 Unauthorized", "403 Forbidden", "404 Not Found", "408 x", "409 x", "413 x", "429 x"),
+    *(
+        "400 Bad Request",
+        "401 Unauthorized",
+        "403 Forbidden",
+        "404 Not Found",
+        "408 x",
+        "409 x",
+        "413 x",
+        "429 x",
+    ),
     *(
         "500 x",
         "502 x",
@@ -131,12 +200,18 @@ STATUSES = (
 )
 
 
-def http_answer(rng: Random, answers: Answers, message: Json, modern: bool) -> tuple[str, bytes, bool]:
+def http_answer(
+    rng: Random, answers: Answers, message: Json, modern: bool
+) -> tuple[str, bytes, bool]:
     """Kind, bytes, and whether the connection is kept."""
     right = answers.reply(message, modern)
     body = encoded(right)
     if rng.random() > (0.04 if message["method"] in ESSENTIAL else 0.5):
-        return ("right", plain(body), True) if rng.random() < 0.7 else ("right stream", stream(event(rng, body)), True)
+        return (
+            ("right", plain(body), True)
+            if rng.random() < 0.7
+            else ("right stream", stream(event(rng, body)), True)
+        )
     before, answers.before = answers.before or right, right
     match rng.randrange(20):
         case 0:
@@ -146,13 +221,21 @@ def http_answer(rng: Random, answers: Answers, message: Json, modern: bool) -> t
         case 2:
             return (
                 "another id",
-                plain(encoded({**right, "id": rng.choice(("x", 1.5, -1, 2**63, [], str(right["id"])))})),
+                plain(
+                    encoded(
+                        {**right, "id": rng.choice(("x", 1.5, -1, 2**63, [], str(right["id"])))}
+                    )
+                ),
                 True,
             )
         case 3:
             return "twice", plain(body) * 2, True
         case 4:
-            return "surplus", plain(body) + rng.choice((b"\r\n", b"x", plain(encoded(before)), STREAM)), True
+            return (
+                "surplus",
+                plain(body) + rng.choice((b"\r\n", b"x", plain(encoded(before)), STREAM)),
+                True,
+            )
         case 5:
             return "changed body", plain(mutated(rng, body, 8)), True
         case 6:
@@ -165,18 +248,29 @@ def http_answer(rng: Random, answers: Answers, message: Json, modern: bool) -> t
             said = b"".join(event(rng, unasked(rng)) for _ in range(rng.randrange(6)))
             return "chatty stream", stream(said + event(rng, body)), True
         case 10:
-            return "changed stream", stream(mutated(rng, event(rng, unasked(rng)) + event(rng, body), 8)), True
+            return (
+                "changed stream",
+                stream(mutated(rng, event(rng, unasked(rng)) + event(rng, body), 8)),
+                True,
+            )
         case 11:
             return "odd chunks", STREAM + chunks(rng, event(rng, body)), rng.random() < 0.5
         case 12:
-            after = rng.choice(("0", "-1", "²", "1.5", "Wed, 21 Oct 2015 07:28:00 GMT", "x", "1e9", ""))
+            after = rng.choice(
+                ("0", "-1", "²", "1.5", "Wed, 21 Oct 2015 07:28:00 GMT", "x", "1e9", "")
+            )
             text = rng.choice((body, b"", b"<html>no</html>", encoded(bent(rng, right))))
-            return "status", plain(text, rng.choice(STATUSES), f"retry-after: {after}", "location: /x"), True
+            return (
+                "status",
+                plain(text, rng.choice(STATUSES), f"retry-after: {after}", "location: /x"),
+                True,
+            )
         case 13:
             length = rng.choice((0, len(body) - 1, len(body) + 10, 10**12, -1))
             return (
                 "wrong length",
-                head("200 OK", "content-type: application/json", f"content-length: {length}") + body,
+                head("200 OK", "content-type: application/json", f"content-length: {length}")
+                + body,
                 False,
             )
         case 14:
@@ -184,14 +278,29 @@ def http_answer(rng: Random, answers: Answers, message: Json, modern: bool) -> t
         case 15:
             return "nothing", b"", False
         case 16:
-            return "packed", plain(rng.choice((body, b"\x1f\x8b\x08xx")), "200 OK", "content-encoding: gzip"), True
+            return (
+                "packed",
+                plain(rng.choice((body, b"\x1f\x8b\x08xx")), "200 OK", "content-encoding: gzip"),
+                True,
+            )
         case 17:
-            return "interim", head("103 Early Hints", "link: x") * rng.choice((1, 2, 50)) + plain(body), True
+            return (
+                "interim",
+                head("103 Early Hints", "link: x") * rng.choice((1, 2, 50)) + plain(body),
+                True,
+            )
         case 18:
             return "no length", head("200 OK", "content-type: application/json") + body, False
         case _:
             odd = rng.choice(
-                ("mcp-session-id: " + "s" * 3000, "x: " + "y" * 70_000, "set-cookie: a", ": x", "x", "a\0b: c")
+                (
+                    "mcp-session-id: " + "s" * 3000,
+                    "x: " + "y" * 70_000,
+                    "set-cookie: a",
+                    ": x",
+                    "x",
+                    "a\0b: c",
+                )
             )
             return "odd header", plain(body, "200 OK", odd), True
 
@@ -217,12 +326,17 @@ class Server:
         finally:
             writer.close()
 
-    async def _exchange(self, rng: Random, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _exchange(
+        self, rng: Random, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         """Whether the connection is kept."""
         asked = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = asked.split("\r\n")
         verb, path, _ = first.split(" ", 2)
-        headers = {name.lower(): value.strip() for name, _, value in (text.partition(":") for text in lines)}
+        headers = {
+            name.lower(): value.strip()
+            for name, _, value in (text.partition(":") for text in lines)
+        }
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         if path in ("/counts", "/last"):
             known = dict(self._answers.counts) if path == "/counts" else list(self._answers.last)
@@ -245,12 +359,19 @@ class Server:
             return await self._posted(rng, path, message, writer)
         return await self._answer(rng, message, path.startswith("/modern"), writer)
 
-    async def _answer(self, rng: Random, message: Json, modern: bool, writer: asyncio.StreamWriter) -> bool:
+    async def _answer(
+        self, rng: Random, message: Json, modern: bool, writer: asyncio.StreamWriter
+    ) -> bool:
         if "id" not in message or "method" not in message:
             said = head("202 Accepted", "content-length: 0")
             if rng.random() < 0.1:
                 said = rng.choice(
-                    (plain(b"{}"), plain(b"x" * 5000), mutated(rng, said), stream(event(rng, unasked(rng))))
+                    (
+                        plain(b"{}"),
+                        plain(b"x" * 5000),
+                        mutated(rng, said),
+                        stream(event(rng, unasked(rng))),
+                    )
                 )
             await self._send(writer, "notified", said)
             return True
@@ -286,7 +407,9 @@ class Server:
         self._streams[name] = writer
         endpoint = f"/messages/{name}".encode()
         if rng.random() < 0.05:
-            endpoint = rng.choice((b"", b"http://evil.example/x", b"//", b"x" * 5000, b"\xff", b"/messages/0"))
+            endpoint = rng.choice(
+                (b"", b"http://evil.example/x", b"//", b"x" * 5000, b"\xff", b"/messages/0")
+            )
         first = b"event: endpoint\ndata: " + endpoint + b"\n\n"
         try:
             await self._send(writer, "sse endpoint", STREAM + b"%x\r\n%b\r\n" % (len(first), first))
@@ -297,21 +420,31 @@ class Server:
         finally:
             self._streams.pop(name, None)
 
-    async def _posted(self, rng: Random, path: str, message: Json, writer: asyncio.StreamWriter) -> bool:
+    async def _posted(
+        self, rng: Random, path: str, message: Json, writer: asyncio.StreamWriter
+    ) -> bool:
         await self._send(writer, "sse posted", head("202 Accepted", "content-length: 0"))
         answer_to = self._streams.get(path.rpartition("/")[2])
         if answer_to is not None and "id" in message and "method" in message:
             for kind, data in shared_answers(rng, self._answers, message):
                 content = event(rng, data)
-                await self._send(answer_to, f"sse {kind}", b"%x\r\n%b\r\n" % (len(content), content))
+                await self._send(
+                    answer_to, f"sse {kind}", b"%x\r\n%b\r\n" % (len(content), content)
+                )
         return True
 
     # -- WebSocket
 
     async def _websocket(
-        self, rng: Random, headers: dict[str, str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        rng: Random,
+        headers: dict[str, str],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> None:
-        key = base64.b64encode(hashlib.sha1((headers.get("sec-websocket-key", "") + GUID).encode()).digest()).decode()
+        key = base64.b64encode(
+            hashlib.sha1((headers.get("sec-websocket-key", "") + GUID).encode()).digest()
+        ).decode()
         lines = [
             "upgrade: websocket",
             "connection: Upgrade",
@@ -319,7 +452,9 @@ class Server:
             "sec-websocket-protocol: mcp",
         ]
         if rng.random() < 0.05:
-            lines[rng.randrange(4)] = rng.choice(("", "x: y", "sec-websocket-accept: x", "sec-websocket-extensions: x"))
+            lines[rng.randrange(4)] = rng.choice(
+                ("", "x: y", "sec-websocket-accept: x", "sec-websocket-extensions: x")
+            )
         await self._send(writer, "ws handshake", head("101 Switching Protocols", *lines))
         while True:
             opcode, length = await reader.readexactly(2)
@@ -336,17 +471,22 @@ class Server:
             if "id" not in message or "method" not in message:
                 continue
             for kind, data in shared_answers(rng, self._answers, message):
-                made = frame(data, mask=None) if kind == "right" else frames(rng, data, masked=False)
+                made = (
+                    frame(data, mask=None) if kind == "right" else frames(rng, data, masked=False)
+                )
                 for piece in pieces(rng, made):
                     await self._send(writer, f"ws {kind}", piece)
 
 
 def shared_answers(rng: Random, answers: Answers, message: Json) -> list[tuple[str, bytes]]:
-    """What is said to a request on a connection that many share: the right answer in the end, or what is none."""
+    """What is said to a request on a connection that many share: the right answer in the end, or
+    what is none."""
     right = answers.reply(message, False)
     if answers.well:
         return [("right", encoded(right))]
-    said = [("unasked", unasked(rng)) for _ in range(rng.randrange(4))] if rng.random() < 0.2 else []
+    said = (
+        [("unasked", unasked(rng)) for _ in range(rng.randrange(4))] if rng.random() < 0.2 else []
+    )
     if rng.random() > (0.03 if message["method"] in ESSENTIAL else 0.35):
         return [*said, ("right", encoded(right))]
     blank = answers.reply(message, False, text="changed")
@@ -354,7 +494,13 @@ def shared_answers(rng: Random, answers: Answers, message: Json) -> list[tuple[s
         case 0:
             return [*said, ("right", encoded(right)), ("twice", encoded(right))]
         case 1:
-            return [*said, ("another id", encoded({**right, "id": rng.choice(("x", 1.5, -1, 2**63, None, [], {}))}))]
+            return [
+                *said,
+                (
+                    "another id",
+                    encoded({**right, "id": rng.choice(("x", 1.5, -1, 2**63, None, [], {}))}),
+                ),
+            ]
         case 2:
             # Another number would be another call's id.
             spoilt = {**blank, "id": rng.choice((blank["id"], "x", None))}
@@ -364,7 +510,15 @@ def shared_answers(rng: Random, answers: Answers, message: Json) -> list[tuple[s
         case 4:
             return [*said, ("unanswered", unasked(rng))]
         case _:
-            return [*said, ("huge", encoded(answers.reply(message, False, text="x" * rng.choice((10_000, 1_000_000)))))]
+            return [
+                *said,
+                (
+                    "huge",
+                    encoded(
+                        answers.reply(message, False, text="x" * rng.choice((10_000, 1_000_000)))
+                    ),
+                ),
+            ]
 
 
 # ---- standard input and output
@@ -380,22 +534,34 @@ def serve_stdio(answers: Answers) -> None:
         if rng.random() < 0.002 and not answers.well:
             sys.exit(rng.choice((0, 1, 7)))
         if rng.random() < 0.05 and not answers.well:
-            sys.stderr.write(rng.choice(("\x1b[31mred\n", "x" * 10_000 + "\n", "a\rb\n", "12:00:00 INFO not ours\n")))
+            sys.stderr.write(
+                rng.choice(
+                    ("\x1b[31mred\n", "x" * 10_000 + "\n", "a\rb\n", "12:00:00 INFO not ours\n")
+                )
+            )
             sys.stderr.flush()
         for kind, data in shared_answers(rng, answers, message):
-            end = b"\n" if answers.well else rng.choice((b"\n", b"\n", b"\n", b"\r\n", b"\n\n", b"\n\xff\xfe\n"))
+            end = (
+                b"\n"
+                if answers.well
+                else rng.choice((b"\n", b"\n", b"\n", b"\r\n", b"\n\n", b"\n\xff\xfe\n"))
+            )
             out.write(answers.sent(f"stdio {kind}", data.replace(b"\n", b" ") + end))
         out.flush()
 
 
 async def serve(answers: Answers, port: int) -> None:
-    server = await asyncio.start_server(Server(answers).converse, "127.0.0.1", port, limit=64 * 2**20, backlog=1024)
+    server = await asyncio.start_server(
+        Server(answers).converse, "127.0.0.1", port, limit=64 * 2**20, backlog=1024
+    )
     async with server:
         await server.serve_forever()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", default="1")
     parser.add_argument("--port", type=int)
     parser.add_argument("--stdio", action="store_true")

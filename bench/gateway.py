@@ -1,4 +1,5 @@
-"""A system that runs, with the upstreams behind it and a client in front; everything is ended on every way out."""
+"""A system that runs, with the upstreams behind it and a client in front; everything is ended on
+every way out."""
 
 import asyncio
 import re
@@ -35,9 +36,18 @@ class Unable(Exception):
 
 
 class Upstreams:
-    """What gateways are given to connect to: commands to start, or servers that run already, all in one process."""
+    """What gateways are given to connect to: commands to start, or servers that run already, all in
+    one process."""
 
-    def __init__(self, transport: Transport, folder: Path, *, servers: int, tools: int, show_all: bool = False) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        folder: Path,
+        *,
+        servers: int,
+        tools: int,
+        show_all: bool = False,
+    ) -> None:
         self.servers = servers
         self.tools = tools
         self.show_all = show_all
@@ -62,7 +72,15 @@ class Upstreams:
         await asyncio.gather(*(started.stop() for started in self._started))
 
     def command(self, era: Era, number: int) -> list[str]:
-        options = ["--era", era, "--tools", str(self.tools), "--id", str(number), *self.extra.get(number, ())]
+        options = [
+            "--era",
+            era,
+            "--tools",
+            str(self.tools),
+            "--id",
+            str(number),
+            *self.extra.get(number, ()),
+        ]
         return [sys.executable, "-I", "-S", UPSTREAM, *options]
 
     def entries(self, era: Era, count: int) -> dict[str, Json]:
@@ -78,7 +96,8 @@ class Upstreams:
 
 @dataclass(slots=True)
 class Gateway:
-    """A system that runs, and a client of it. `process` is None for a direct connection to an HTTP upstream."""
+    """A system that runs, and a client of it. `process` is None for a direct connection to an HTTP
+    upstream."""
 
     system: System
     era: Era
@@ -99,7 +118,8 @@ class Gateway:
         return self.process.rss() if self.process is not None else 0.0
 
     async def list_tools(self, *, whole: bool = True) -> float:
-        """One complete `tools/list`, and the seconds it took; with `whole` exactly the expected tools must be there."""
+        """One complete `tools/list`, and the seconds it took; with `whole` exactly the expected
+        tools must be there."""
         began = time.perf_counter()
         listed: list[Json] = []
         params: Json = {}
@@ -119,10 +139,14 @@ class Gateway:
         found: dict[Tool, str] = {}
         for tool in listed:
             name: str = tool["name"]
-            wrapped = self.launch.wrapper.name.search(name) if self.launch.wrapper is not None else None
+            wrapped = (
+                self.launch.wrapper.name.search(name) if self.launch.wrapper is not None else None
+            )
             if wrapped is not None:
                 server = wrapped.group(wrapped.re.groups) if wrapped.re.groups else None
-                found.update((one, name) for one in self.expected if server is None or one[0] == int(server))
+                found.update(
+                    (one, name) for one in self.expected if server is None or one[0] == int(server)
+                )
             elif native := NATIVE.search(name):
                 found[int(native[1]), int(native[2])] = name
         return found
@@ -135,7 +159,10 @@ class Gateway:
             if self.names.keys() == self.expected:
                 return
             if time.monotonic() > deadline:
-                raise Refused(f"{len(self.names)} tools after {START:g} s where {len(self.expected)} were expected")
+                raise Refused(
+                    f"{len(self.names)} tools after {START:g} s where {len(self.expected)} were "
+                    "expected"
+                )
             await asyncio.sleep(0.01)
 
     async def call(self, tool: Tool, arguments: Json, client: Client | None = None) -> Json:
@@ -143,7 +170,9 @@ class Gateway:
         wrapper = self.launch.wrapper
         if wrapper is not None:
             arguments = {"tool_name": wrapper.tool.format(*tool), wrapper.arguments: arguments}
-        return await (client or self.client).request("tools/call", {"name": name, "arguments": arguments})
+        return await (client or self.client).request(
+            "tools/call", {"name": name, "arguments": arguments}
+        )
 
     def another_client(self) -> Client:
         """One more session of an HTTP front; it is not opened yet."""
@@ -166,17 +195,24 @@ async def running(
     home: Path | None = None,
     whole: bool = True,
 ) -> AsyncGenerator[Gateway]:
-    """Start a system and bring it to its first complete `tools/list`; on the way out it is ended, whatever happened.
+    """Start a system and bring it to its first complete `tools/list`; on the way out it is ended,
+    whatever happened.
 
-    `home` is its folder, with what it kept from an earlier start; without it the start is a first one. Without `whole`
-    the client is open when this returns, and nothing was listed.
+    `home` is its folder, with what it kept from an earlier start; without it the start is a first
+    one. Without `whole` the client is open when this returns, and nothing was listed.
     """
     async with AsyncExitStack() as stack:
-        folder = home or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mcpx-bench-")))
+        folder = home or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="mcpx-bench-"))
+        )
         servers = upstreams.servers if system.many else 1
-        expected = frozenset((server, tool) for server in range(servers) for tool in range(upstreams.tools))
+        expected = frozenset(
+            (server, tool) for server in range(servers) for tool in range(upstreams.tools)
+        )
         port, entries = free_port(), upstreams.entries(era, servers)
-        launch = _launch(system, Order(pair.front, era, entries, folder, port, upstreams.show_all), upstreams)
+        launch = _launch(
+            system, Order(pair.front, era, entries, folder, port, upstreams.show_all), upstreams
+        )
         process: Started | None = None
         if launch.argv:
             pipes = system.build is None or pair.front == "stdio"
@@ -208,7 +244,11 @@ async def running(
 
 def _launch(system: System, order: Order, upstreams: Upstreams) -> Launch:
     if system.build is None:
-        return Launch([], "/0/mcp") if "url" in order.first else Launch(upstreams.command(order.era, 0))
+        return (
+            Launch([], "/0/mcp")
+            if "url" in order.first
+            else Launch(upstreams.command(order.era, 0))
+        )
     launch = system.build(order)
     if launch is None:
         raise Unable
@@ -220,7 +260,8 @@ def _http_client(launch: Launch, era: Era, port: int) -> Client:
 
 
 async def _open(gateway: Gateway) -> None:
-    """Opens its client. Some listen before they serve: then a new one is tried, as long as the process lives."""
+    """Opens its client. Some listen before they serve: then a new one is tried, as long as the
+    process lives."""
     while True:
         try:
             return await gateway.client.open()

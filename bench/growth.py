@@ -1,5 +1,5 @@
-"""growth: what a call costs as servers, tools and sessions become many. HTTP in front of HTTP; all servers of a case
-are addresses of one process."""
+"""growth: what a call costs as servers, tools and sessions become many. HTTP in front of HTTP; all
+servers of a case are addresses of one process."""
 
 import asyncio
 import itertools
@@ -94,7 +94,9 @@ async def _system(system: System, era: Era, effort: Effort) -> list[GrowthRow]:
                     continue  # there are none
                 row = GrowthRow(system.name, era, case=case.title)
                 rows.append(row)
-                served = Upstreams("http", Path(folder), servers=case.servers, tools=case.tools, show_all=True)
+                served = Upstreams(
+                    "http", Path(folder), servers=case.servers, tools=case.tools, show_all=True
+                )
                 upstreams = await stack.enter_async_context(served)
                 began = time.perf_counter()
                 gateway = await bring_up(stack, row, system, era, PAIR, upstreams)
@@ -112,14 +114,20 @@ async def _system(system: System, era: Era, effort: Effort) -> list[GrowthRow]:
     return rows
 
 
-async def _take_turns(up: Sequence[tuple[Gateway, GrowthRow, list[Client]]], effort: Effort) -> None:
+async def _take_turns(
+    up: Sequence[tuple[Gateway, GrowthRow, list[Client]]], effort: Effort
+) -> None:
     asks = {id(row): _asks(gateway, clients) for gateway, row, clients in up}
     for gateway, row, _ in up:  # every server once, so that each has its connection
         calls = max(effort.calls // 10, len(gateway.names))
-        await turn(gateway, asks[id(row)], row, width=WIDTH, seconds=2 * effort.seconds, calls=calls)
+        await turn(
+            gateway, asks[id(row)], row, width=WIDTH, seconds=2 * effort.seconds, calls=calls
+        )
     for number in range(effort.rounds):
         for gateway, row, _ in rotated(up, number):
-            got = await turn(gateway, asks[id(row)], row, width=WIDTH, seconds=effort.seconds, calls=effort.calls)
+            got = await turn(
+                gateway, asks[id(row)], row, width=WIDTH, seconds=effort.seconds, calls=effort.calls
+            )
             row.turns.append(got)
     for gateway, row, _ in up:
         row.rss_mb = gateway.rss()
@@ -142,7 +150,8 @@ async def _close(clients: Sequence[Client]) -> None:
         await client.close()
 
 
-# Tables ------------------------------------------------------------------------------------------------------
+# Tables
+# --------------------------------------------------------------------------------------------------
 
 
 def tables(found: Json) -> str:
@@ -151,7 +160,9 @@ def tables(found: Json) -> str:
         *("all tools listed s", "RSS MB", "notes"),
     ]
     first = found["effort"]["cases"][0]["title"]
-    bases = {(row["name"], row["era"]): row["turns"] for row in found["rows"] if row["case"] == first}
+    bases = {
+        (row["name"], row["era"]): row["turns"] for row in found["rows"] if row["case"] == first
+    }
     return table(head, [_cells(row, bases[row["name"], row["era"]]) for row in found["rows"]])
 
 

@@ -1,8 +1,9 @@
 """guard: what a call costs with everything that guards it, against a gateway that guards nothing.
 
-Both run side by side in front of the same kind of upstream and take turns. *guarded* has three profiles, fifty rules
-(some look at arguments, the one that lets the call pass is the last), a pinned server, limits for the client, the
-profile and the server, `/metrics` and an audit trail; *plain* has none of it, `/metrics` neither.
+Both run side by side in front of the same kind of upstream and take turns. *guarded* has three
+profiles, fifty rules (some look at arguments, the one that lets the call pass is the last), a
+pinned server, limits for the client, the profile and the server, `/metrics` and an audit trail;
+*plain* has none of it, `/metrics` neither.
 """
 
 import json
@@ -45,7 +46,9 @@ EFFORTS = {
 
 @dataclass(slots=True)
 class GuardRow(Row):
-    turns: dict[str, list[Turn]] = field(default_factory=lambda: {str(width): [] for width in WIDTHS})
+    turns: dict[str, list[Turn]] = field(
+        default_factory=lambda: {str(width): [] for width in WIDTHS}
+    )
 
 
 @dataclass(slots=True)
@@ -62,7 +65,9 @@ class Asker:
         self.asked += 1
         text = f"{self.asked} ".ljust(TEXT, "x")
         began = time.perf_counter()
-        result = await self.client.request("tools/call", {"name": "s0t0", "arguments": {"text": text}})
+        result = await self.client.request(
+            "tools/call", {"name": "s0t0", "arguments": {"text": text}}
+        )
         took = time.perf_counter() - began
         if result.get("isError") or result["content"][0]["text"] != text:
             raise Refused(f"a wrong answer: {str(result)[:300]}")
@@ -74,7 +79,8 @@ def plain() -> Json:
 
 
 def guarded() -> Json:
-    """A call of `s0t0` through the profile `team` passes by the last rule; two before it look at its arguments."""
+    """A call of `s0t0` through the profile `team` passes by the last rule; two before it look at
+    its arguments."""
     rules: list[Json] = [
         {"effect": "deny", "servers": ["u0"], "arguments": {"text": "*rm -rf*"}, "reason": "no"},
         {
@@ -85,7 +91,13 @@ def guarded() -> Json:
         },
     ]
     rules += [
-        {"effect": "deny", "profiles": ["audit"], "principals": [f"ci-{n}*"], "tools": [f"*delete{n}*"], "reason": "no"}
+        {
+            "effect": "deny",
+            "profiles": ["audit"],
+            "principals": [f"ci-{n}*"],
+            "tools": [f"*delete{n}*"],
+            "reason": "no",
+        }
         for n in range(RULES - 3)
     ]
     rules.append({"effect": "allow", "principals": ["bench"], "servers": ["u*"]})
@@ -96,7 +108,13 @@ def guarded() -> Json:
             "limits": limits,
         },
         "profiles": [
-            {"name": "team", "servers": ["u*"], "tools": ["*", "!s0t9"], "tokens": ["bench"], "limits": limits},
+            {
+                "name": "team",
+                "servers": ["u*"],
+                "tools": ["*", "!s0t9"],
+                "tokens": ["bench"],
+                "limits": limits,
+            },
             {"name": "audit", "read_only": True},
             {"name": "none", "servers": ["!*"]},
         ],
@@ -105,7 +123,10 @@ def guarded() -> Json:
     }
 
 
-CASES: dict[str, tuple[Json, str]] = {"plain": (plain(), "/mcp"), "guarded": (guarded(), "/p/team/mcp")}
+CASES: dict[str, tuple[Json, str]] = {
+    "plain": (plain(), "/mcp"),
+    "guarded": (guarded(), "/p/team/mcp"),
+}
 
 
 async def measure(plan: Plan) -> Json:
@@ -127,7 +148,9 @@ async def measure(plan: Plan) -> Json:
 
 async def _turn(asker: Asker, width: int, effort: Effort) -> None:
     gateway = cast(Gateway, asker)  # all that a turn looks at is its CPU
-    took = await turn(gateway, asker.once, asker.row, width=width, seconds=effort.seconds, calls=effort.calls)
+    took = await turn(
+        gateway, asker.once, asker.row, width=width, seconds=effort.seconds, calls=effort.calls
+    )
     asker.row.turns[str(width)].append(took)
 
 
@@ -136,7 +159,10 @@ async def _start(stack: AsyncExitStack, folder: Path, era: Era, case: str) -> As
     os.mkdir(home)
     config, path = CASES[case]
     command = [sys.executable, "-I", "-S", UPSTREAM, "--era", era, "--tools", "10", "--id", "0"]
-    server = {"name": "u0", "connection": {"type": "stdio", "command": command[0], "args": command[1:]}}
+    server = {
+        "name": "u0",
+        "connection": {"type": "stdio", "command": command[0], "args": command[1:]},
+    }
     if case == "guarded":
         server |= {"trust": "pin", "limits": {"in_flight": 1_000, "per_minute": 10_000_000}}
     file, port = home / "mcpx.json", free_port()
@@ -152,7 +178,8 @@ async def _start(stack: AsyncExitStack, folder: Path, era: Era, case: str) -> As
     return Asker(GuardRow(case, era), client, process)
 
 
-# Tables ------------------------------------------------------------------------------------------------------
+# Tables
+# --------------------------------------------------------------------------------------------------
 
 
 def tables(found: Json) -> str:
@@ -169,7 +196,8 @@ def _cells(row: Json, base: Json) -> list[Any]:
 
 
 def ratios(row: Json, base: Json) -> list[float | None]:
-    """The time of a call at one in flight and its CPU at sixteen, each with how many times that of the base it is."""
+    """The time of a call at one in flight and its CPU at sixteen, each with how many times that of
+    the base it is."""
     p50, cpu = median_of(row["turns"]["1"], "p50_ms"), _cpu(row)
     first, least = median_of(base["turns"]["1"], "p50_ms"), _cpu(base)
     return [p50, p50 / first if p50 and first else None, cpu, cpu / least if least else None]

@@ -1,5 +1,5 @@
-"""hot: what one call costs. Latency, throughput and CPU of small calls, and answers of a megabyte, on four pairs of
-transports and in both eras."""
+"""hot: what one call costs. Latency, throughput and CPU of small calls, and answers of a megabyte,
+on four pairs of transports and in both eras."""
 
 import tempfile
 import time
@@ -20,7 +20,8 @@ MEGABYTE = 1_000_000
 SERVERS = 3
 WIDTHS = (1, 16, 64)
 OVERTIME = 8
-"""A system that needs so many times its turn to answer what it was asked in it has no second one."""
+"""A system that needs so many times its turn to answer what it was asked in it has no second
+one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,9 @@ EFFORTS = {
 @dataclass(slots=True)
 class HotRow(Row):
     pair: str = ""
-    small: dict[str, list[Turn]] = field(default_factory=lambda: {str(width): [] for width in WIDTHS})
+    small: dict[str, list[Turn]] = field(
+        default_factory=lambda: {str(width): [] for width in WIDTHS}
+    )
     large: list[Turn] = field(default_factory=list[Turn])
     p95_ms: float = 0.0
     """Over all rounds, like p99: of one client that waits for each answer."""
@@ -86,7 +89,14 @@ async def _take_turns(up: Sequence[tuple[Gateway, HotRow]], effort: Effort) -> N
     single: dict[int, list[float]] = {}
     for gateway, row in up:
         single[id(row)] = []
-        await turn(gateway, partial(echo, gateway), row, width=16, seconds=effort.seconds, calls=effort.warm)
+        await turn(
+            gateway,
+            partial(echo, gateway),
+            row,
+            width=16,
+            seconds=effort.seconds,
+            calls=effort.warm,
+        )
     for number in range(effort.rounds):
         for width in WIDTHS:
             for gateway, row in rotated(up, number):
@@ -95,28 +105,59 @@ async def _take_turns(up: Sequence[tuple[Gateway, HotRow]], effort: Effort) -> N
                     continue
                 ask, took = partial(echo, gateway), single[id(row)] if width == 1 else None
                 turns.append(
-                    await turn(gateway, ask, row, width=width, seconds=effort.seconds, calls=effort.calls, took=took)
+                    await turn(
+                        gateway,
+                        ask,
+                        row,
+                        width=width,
+                        seconds=effort.seconds,
+                        calls=effort.calls,
+                        took=took,
+                    )
                 )
         for gateway, row in rotated([one for one in up if one[0].system.whole], number):
             ask = partial(echo, gateway, times=MEGABYTE // TEXT)
-            row.large.append(await turn(gateway, ask, row, seconds=effort.seconds, calls=effort.large))
+            row.large.append(
+                await turn(gateway, ask, row, seconds=effort.seconds, calls=effort.large)
+            )
     for _, row in up:
         ordered = sorted(single[id(row)])
         row.p95_ms, row.p99_ms = 1000 * share(ordered, 0.95), 1000 * share(ordered, 0.99)
 
 
-# Tables ------------------------------------------------------------------------------------------------------
+# Tables
+# --------------------------------------------------------------------------------------------------
 
 
 def tables(found: Json) -> str:
     pairs = dict.fromkeys(row["pair"] for row in found["rows"])
-    return "\n".join(_table(pair, [row for row in found["rows"] if row["pair"] == pair]) for pair in pairs)
+    return "\n".join(
+        _table(pair, [row for row in found["rows"] if row["pair"] == pair]) for pair in pairs
+    )
 
 
 def _table(pair: str, rows: Sequence[Json]) -> str:
     calls = [
-        *("system", "era", "p50 ms", "p95 ms", "p99 ms", "p50 ×direct", "p50 ×floor", "calls/s @16", "calls/s @64"),
-        *("CPU s/1k @1", "CPU s/1k @16", "CPU ×floor @16", "1 MB ms", "1 MB ×floor", "1 MB CPU ms", "notes"),
+        *(
+            "system",
+            "era",
+            "p50 ms",
+            "p95 ms",
+            "p99 ms",
+            "p50 ×direct",
+            "p50 ×floor",
+            "calls/s @16",
+            "calls/s @64",
+        ),
+        *(
+            "CPU s/1k @1",
+            "CPU s/1k @16",
+            "CPU ×floor @16",
+            "1 MB ms",
+            "1 MB ×floor",
+            "1 MB CPU ms",
+            "notes",
+        ),
     ]
     return f"### {pair}\n\n{table(calls, [_cells(Figures(row, rows)) for row in rows])}"
 
@@ -127,7 +168,17 @@ def _cells(row: Figures) -> list[Any]:
         *(found["name"], found["era"]),
         *(row.p50(), found["p95_ms"] if measured else None, found["p99_ms"] if measured else None),
         *(row.times("p50_ms", "1", row.direct), row.times("p50_ms", "1", row.floor)),
-        *(row.rate(16), row.rate(64), row.cpu(1), row.cpu(16), row.times("cpu_ms", "16", row.floor)),
-        *(median_of(found["large"], "p50_ms"), row.times("p50_ms", "large", row.floor), row.large_cpu()),
+        *(
+            row.rate(16),
+            row.rate(64),
+            row.cpu(1),
+            row.cpu(16),
+            row.times("cpu_ms", "16", row.floor),
+        ),
+        *(
+            median_of(found["large"], "p50_ms"),
+            row.times("p50_ms", "large", row.floor),
+            row.large_cpu(),
+        ),
         row.note(),
     ]

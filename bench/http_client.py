@@ -1,4 +1,5 @@
-"""Raw clients over HTTP: streamable HTTP in both eras, and the HTTP+SSE of 2024-11-05 for a peer that has only that."""
+"""Raw clients over HTTP: streamable HTTP in both eras, and the HTTP+SSE of 2024-11-05 for a peer
+that has only that."""
 
 import asyncio
 
@@ -38,7 +39,9 @@ class Connections:
         self.port = port
         self._idle: list[Stream] = []
 
-    async def send(self, method: str, path: str, headers: str, body: bytes) -> tuple[int, str, bytes]:
+    async def send(
+        self, method: str, path: str, headers: str, body: bytes
+    ) -> tuple[int, str, bytes]:
         """Status, head and body of the answer."""
         head = (
             f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{self.port}\r\n{headers}"
@@ -104,14 +107,23 @@ class HttpClient(Client):
             raise Refused(f"HTTP {status}: {body[:300]!r}")
 
     async def _post(self, message: Json) -> tuple[int, str, bytes]:
-        headers = f"accept: application/json, text/event-stream\r\n{self._token}{self._headers(message)}"
+        headers = (
+            f"accept: application/json, text/event-stream\r\n{self._token}{self._headers(message)}"
+        )
         return await self._connections.send("POST", self._path, headers, orjson.dumps(message))
 
     def _headers(self, message: Json) -> str:
         if self.era == "older":
             return self._session
-        named = f"mcp-name: {message['params']['name']}\r\n" if message["method"] == "tools/call" else ""
-        return f"mcp-protocol-version: {VERSION['modern']}\r\nmcp-method: {message['method']}\r\n{named}"
+        named = (
+            f"mcp-name: {message['params']['name']}\r\n"
+            if message["method"] == "tools/call"
+            else ""
+        )
+        return (
+            f"mcp-protocol-version: {VERSION['modern']}\r\nmcp-method: "
+            f"{message['method']}\r\n{named}"
+        )
 
     def move(self, port: int) -> None:
         """The same session at another port from now on: that of another replica."""
@@ -126,7 +138,8 @@ class HttpClient(Client):
 
 
 class SseClient(Client):
-    """One session of HTTP+SSE: answers come on a stream that stays open, questions go to the address it names."""
+    """One session of HTTP+SSE: answers come on a stream that stays open, questions go to the
+    address it names."""
 
     def __init__(self, port: int, path: str) -> None:
         super().__init__("older")
@@ -139,9 +152,13 @@ class SseClient(Client):
 
     async def open(self) -> None:
         try:
-            reader, self._writer = await asyncio.open_connection("127.0.0.1", self._connections.port, limit=LIMIT)
+            reader, self._writer = await asyncio.open_connection(
+                "127.0.0.1", self._connections.port, limit=LIMIT
+            )
             host = f"host: 127.0.0.1:{self._connections.port}\r\n"
-            self._writer.write(f"GET {self._path} HTTP/1.1\r\n{host}accept: text/event-stream\r\n\r\n".encode())
+            self._writer.write(
+                f"GET {self._path} HTTP/1.1\r\n{host}accept: text/event-stream\r\n\r\n".encode()
+            )
             head = await reader.readuntil(b"\r\n\r\n")
         except (OSError, EOFError) as error:
             raise Refused(f"no event stream: {error!r}") from error
@@ -158,7 +175,9 @@ class SseClient(Client):
             while size := int(await reader.readline() or b"0", 16):
                 *events, rest = (rest + (await reader.readexactly(size + 2))[:-2]).split(b"\n\n")
                 for event in events:
-                    data = b"".join(line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:"))
+                    data = b"".join(
+                        line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:")
+                    )
                     if b"event: endpoint" in event:
                         named.set_result(data.decode())
                     elif data:
@@ -178,7 +197,9 @@ class SseClient(Client):
             self._waiting.forget(message["id"])
 
     async def _notify(self, message: Json) -> None:
-        status, _, body = await self._connections.send("POST", self._address, "", orjson.dumps(message))
+        status, _, body = await self._connections.send(
+            "POST", self._address, "", orjson.dumps(message)
+        )
         if status >= 300:
             raise Refused(f"HTTP {status}: {body[:300]!r}")
 

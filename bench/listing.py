@@ -1,4 +1,5 @@
-"""list: what `tools/list` costs with 1,000 and with 10,000 tools, and how much memory a tool takes."""
+"""list: what `tools/list` costs with 1,000 and with 10,000 tools, and how much memory a tool
+takes."""
 
 import tempfile
 from collections.abc import Sequence
@@ -50,9 +51,13 @@ async def measure(plan: Plan) -> Json:
     return {"effort": asdict(effort), "rows": [asdict(row) for row in rows.values()]}
 
 
-async def _size(plan: Plan, size: int, effort: Effort, rows: dict[tuple[str, str], ListRow]) -> None:
+async def _size(
+    plan: Plan, size: int, effort: Effort, rows: dict[tuple[str, str], ListRow]
+) -> None:
     with tempfile.TemporaryDirectory(prefix="mcpx-bench-") as name:
-        upstreams = Upstreams("stdio", Path(name), servers=SERVERS, tools=size // SERVERS, show_all=True)
+        upstreams = Upstreams(
+            "stdio", Path(name), servers=SERVERS, tools=size // SERVERS, show_all=True
+        )
         async with AsyncExitStack() as stack:
             up: list[tuple[Gateway, ListRow]] = []
             for system, era in entries(plan, eras=ERAS):
@@ -69,14 +74,17 @@ async def _size(plan: Plan, size: int, effort: Effort, rows: dict[tuple[str, str
                     row.lists[str(size)] = []
             for number in range(effort.rounds):
                 for gateway, row in rotated(up, number):
-                    got = await turn(gateway, gateway.list_tools, row, seconds=effort.seconds, calls=effort.lists)
+                    got = await turn(
+                        gateway, gateway.list_tools, row, seconds=effort.seconds, calls=effort.lists
+                    )
                     row.lists[str(size)].append(got)
             for gateway, row in up:
                 row.rss_mb[str(size)] = gateway.rss()
                 await turn(gateway, lambda g=gateway: echo(g), row, seconds=effort.seconds, calls=1)
 
 
-# Tables ------------------------------------------------------------------------------------------------------
+# Tables
+# --------------------------------------------------------------------------------------------------
 
 
 def tables(found: Json) -> str:
@@ -86,7 +94,9 @@ def tables(found: Json) -> str:
         *(f"{int(size):,} tools: {what}" for size in sizes for what in ("ms", "CPU ms", "RSS MB")),
         *("KB a tool", "notes"),
     ]
-    return table(head, [_cells(row, sizes) for row in found["rows"] if row["lists"] or row["problem"]])
+    return table(
+        head, [_cells(row, sizes) for row in found["rows"] if row["lists"] or row["problem"]]
+    )
 
 
 def _cells(row: Json, sizes: Sequence[str]) -> list[Any]:

@@ -1,4 +1,5 @@
-"""memory: of all processes of a gateway with ten upstreams, idle, after many calls, and with a thousand sessions."""
+"""memory: of all processes of a gateway with ten upstreams, idle, after many calls, and with a
+thousand sessions."""
 
 import asyncio
 import itertools
@@ -66,7 +67,10 @@ async def measure(plan: Plan) -> Json:
             continue
         row = MemoryRow(system.name, era)
         with tempfile.TemporaryDirectory(prefix="mcpx-bench-") as name:
-            async with Upstreams("stdio", Path(name), servers=SERVERS, tools=5) as upstreams, AsyncExitStack() as stack:
+            async with (
+                Upstreams("stdio", Path(name), servers=SERVERS, tools=5) as upstreams,
+                AsyncExitStack() as stack,
+            ):
                 try:
                     gateway = await bring_up(stack, row, system, era, PAIR, upstreams)
                 except Unable:
@@ -89,7 +93,9 @@ async def _calls(gateway: Gateway, row: MemoryRow, effort: Effort) -> None:
     row.idle_mb = gateway.rss()
     await turn(gateway, ask, row, width=16, seconds=effort.seconds, calls=effort.warm)
     row.warm_mb = gateway.rss()
-    row.after_calls = (await turn(gateway, ask, row, width=16, seconds=effort.seconds, calls=effort.calls)).calls
+    row.after_calls = (
+        await turn(gateway, ask, row, width=16, seconds=effort.seconds, calls=effort.calls)
+    ).calls
     row.after_mb = gateway.rss()
 
 
@@ -102,7 +108,9 @@ async def _sessions(gateway: Gateway, row: MemoryRow, effort: Effort) -> None:
     began, cpu, rss = time.perf_counter(), gateway.cpu(), gateway.rss()
 
     async def client() -> None:
-        while len(opened) < count and time.perf_counter() - began < effort.seconds and not row.problem:
+        while (
+            len(opened) < count and time.perf_counter() - began < effort.seconds and not row.problem
+        ):
             one = gateway.another_client()
             opened.append(one)
             try:
@@ -121,7 +129,9 @@ async def _sessions(gateway: Gateway, row: MemoryRow, effort: Effort) -> None:
         row.sessions = len(opened)
         await asyncio.sleep(SETTLE)
         row.session_kb = 1024 * (gateway.rss() - rss) / len(opened)
-        async with asyncio.timeout(30):  # all at once: none was forgotten, and none has another's answer
+        async with asyncio.timeout(
+            30
+        ):  # all at once: none was forgotten, and none has another's answer
             await asyncio.gather(*(echo(gateway, client=one) for one in opened))
         row.burst_mb = gateway.rss()
         await _end(gateway, opened)
@@ -141,12 +151,22 @@ async def _end(gateway: Gateway, opened: list[Client]) -> None:
     await asyncio.sleep(SETTLE)
 
 
-# Tables ------------------------------------------------------------------------------------------------------
+# Tables
+# --------------------------------------------------------------------------------------------------
 
 
 def tables(found: Json) -> str:
     head = [
-        *("system", "era", "RSS idle MB", "RSS warm MB", "RSS after MB", "of calls", "sessions", "KB each"),
+        *(
+            "system",
+            "era",
+            "RSS idle MB",
+            "RSS warm MB",
+            "RSS after MB",
+            "of calls",
+            "sessions",
+            "KB each",
+        ),
         *("CPU ms to open", "ms to open", "RSS after a burst MB", "RSS ended MB", "notes"),
     ]
     return table(head, [_cells(row) for row in found["rows"]])
@@ -157,7 +177,14 @@ def _cells(row: Json) -> list[Any]:
         return [row["name"], row["era"], *[None] * 10, note(row)]
     opening = None if row["session_seconds"] is None else 1000 * row["session_seconds"]
     return [
-        *(row["name"], row["era"], row["idle_mb"], row["warm_mb"], row["after_mb"], row["after_calls"]),
+        *(
+            row["name"],
+            row["era"],
+            row["idle_mb"],
+            row["warm_mb"],
+            row["after_mb"],
+            row["after_calls"],
+        ),
         *(row["sessions"], row["session_kb"], row["session_cpu_ms"], opening),
         *(row["burst_mb"], row["ended_mb"], note(row)),
     ]

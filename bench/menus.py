@@ -1,4 +1,5 @@
-"""What a model reads through each surface: the menu before its first call, and the replies to searches.
+"""What a model reads through each surface: the menu before its first call, and the replies to
+searches.
 
 The surfaces are the real ones; only what stands behind them is a file instead of servers.
 """
@@ -33,11 +34,18 @@ class Shelf:
     def __init__(self, name: str, servers: dict[str, Json]) -> None:
         self.name = name
         self._services = {
-            server: Service(server, told.get("description", ""), told.get("instructions") or "", "connected")
+            server: Service(
+                server, told.get("description", ""), told.get("instructions") or "", "connected"
+            )
             for server, told in servers.items()
         }
         sources = [
-            Source(server, None, {kind: told["tools"] if kind == "tools" else [] for kind in KINDS}, description=about)
+            Source(
+                server,
+                None,
+                {kind: told["tools"] if kind == "tools" else [] for kind in KINDS},
+                description=about,
+            )
             for server, told in servers.items()
             for about in [told.get("description", "")]
         ]
@@ -71,9 +79,14 @@ def shelves(data: Path, growth: int = 18) -> list[Shelf]:
         servers: dict[str, Json] = {}
         for row in map(json.loads, corpus.read_text(encoding="utf-8").splitlines()):
             told = servers.setdefault(
-                row.get("server", "server"), {"description": row.get("server_description", ""), "tools": []}
+                row.get("server", "server"),
+                {"description": row.get("server_description", ""), "tools": []},
             )
-            schema = {"name": row["tool"], "description": row.get("description"), "inputSchema": row["input_schema"]}
+            schema = {
+                "name": row["tool"],
+                "description": row.get("description"),
+                "inputSchema": row["input_schema"],
+            }
             told["tools"].append(schema)
         found.append(Shelf("search corpus", servers))
         many = {f"{name} {n}": told for n in range(growth) for name, told in servers.items()}
@@ -107,7 +120,9 @@ def replies(encoder: Encoder, shelf: Shelf, queries: Sequence[str]) -> Json:
     search = _surfaces().of("search")
     counts: list[int] = []
     for query in queries:
-        call = Call("tools/call", {"name": "mcp_search_tools", "arguments": {"query": query}}, Caller())
+        call = Call(
+            "tools/call", {"name": "mcp_search_tools", "arguments": {"query": query}}, Caller()
+        )
         result = asyncio.run(search.call_tool(cast(View, shelf), call))
         counts.append(encoder.count(result["content"][0]["text"]))
     return {
@@ -120,7 +135,12 @@ def replies(encoder: Encoder, shelf: Shelf, queries: Sequence[str]) -> Json:
 
 def read_queries(data: Path) -> list[str]:
     files = [data / "search" / name for name in QUERIES]
-    return [json.loads(line)["query"] for file in files if file.exists() for line in file.open(encoding="utf-8")]
+    return [
+        json.loads(line)["query"]
+        for file in files
+        if file.exists()
+        for line in file.open(encoding="utf-8")
+    ]
 
 
 def _surfaces() -> Surfaces:

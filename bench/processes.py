@@ -1,7 +1,8 @@
-"""The processes a benchmark starts: each is ended on every way out; CPU and memory are read from the kernel (Linux).
+"""The processes a benchmark starts: each is ended on every way out; CPU and memory are read from
+the kernel (Linux).
 
-A process is known by its number and its start time, so that nothing else is ever ended in its place. Should the
-benchmark itself be killed, the kernel ends them (`PR_SET_PDEATHSIG`).
+A process is known by its number and its start time, so that nothing else is ever ended in its
+place. Should the benchmark itself be killed, the kernel ends them (`PR_SET_PDEATHSIG`).
 """
 
 import asyncio
@@ -39,11 +40,21 @@ class Started:
 
     @classmethod
     async def start(
-        cls, argv: Sequence[str], folder: Path, *, pipes: bool = False, env: Mapping[str, str] | None = None
+        cls,
+        argv: Sequence[str],
+        folder: Path,
+        *,
+        pipes: bool = False,
+        env: Mapping[str, str] | None = None,
     ) -> "Started":
-        """With `pipes` it has our pipes as standard input and output, and is asked to end by closing them."""
+        """With `pipes` it has our pipes as standard input and output, and is asked to end by
+        closing them."""
         # As a user has it: whoever forbids Python to keep bytecode would measure the compiler.
-        usual = {key: value for key, value in os.environ.items() if key not in ODD and not key.startswith("MCPX_")}
+        usual = {
+            key: value
+            for key, value in os.environ.items()
+            if key not in ODD and not key.startswith("MCPX_")
+        }
         usual["MCPX_STANDALONE"] = "true"  # what is started is what is measured, and ends with it
         log = folder / "stderr.log"
         with log.open("ab") as stderr:
@@ -54,7 +65,8 @@ class Started:
                 stderr=stderr,
                 cwd=folder,
                 env={**usual, "MCPX_STATE_DIR": str(folder / "state"), **(env or {})},
-                start_new_session=True,  # Ctrl-C is for the benchmark, which then ends them in order
+                # Ctrl-C is for the benchmark, which then ends them in order
+                start_new_session=True,
                 preexec_fn=lambda: _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
                 limit=LIMIT,
             )
@@ -66,7 +78,10 @@ class Started:
 
     def complaint(self) -> str:
         """The end of what it wrote to standard error."""
-        return self._log.read_text(encoding="utf-8", errors="replace")[-600:].strip() or "it said nothing"
+        return (
+            self._log.read_text(encoding="utf-8", errors="replace")[-600:].strip()
+            or "it said nothing"
+        )
 
     def cpu(self) -> float:
         """CPU seconds so far, upstreams left out."""
@@ -79,7 +94,9 @@ class Started:
     def upstreams(self, number: int) -> list[int]:
         """The processes of one upstream (it may have several, for several sessions)."""
         own = (b"--id", str(number).encode())
-        return [pid for pid, _ in family(self.process.pid) if own in pairwise(_upstream_arguments(pid))]
+        return [
+            pid for pid, _ in family(self.process.pid) if own in pairwise(_upstream_arguments(pid))
+        ]
 
     def _own(self) -> list[int]:
         return [pid for pid, _ in family(self.process.pid) if not _upstream_arguments(pid)]
@@ -131,9 +148,15 @@ def family(root: int) -> list[Identity]:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat behind the name (state first); empty for a process that is gone or a zombie."""
+    """The fields of /proc/PID/stat behind the name (state first); empty for a process that is gone
+    or a zombie."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()
+        )
     except OSError:
         return []
     return [] if fields[0] in "ZX" else fields
@@ -145,8 +168,8 @@ def _start_of(pid: int) -> int | None:
 
 
 def _upstream_arguments(pid: int) -> list[bytes]:
-    """The arguments of an upstream; empty for any other process, also for one that has an upstream's command in its
-    own."""
+    """The arguments of an upstream; empty for any other process, also for one that has an
+    upstream's command in its own."""
     try:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:

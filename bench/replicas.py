@@ -1,15 +1,17 @@
 """replicas: what it costs to be one of several, and what several carry.
 
-Two replicas on one store (`valkey-server`, else `redis-server`) and a gateway without one run side by side and take
-turns:
+Two replicas on one store (`valkey-server`, else `redis-server`) and a gateway without one run side
+by side and take turns:
 
 * *no store*: a gateway by itself;
-* *owner*: a call that comes to the replica of its session (modern: to any; there is nothing to find);
+* *owner*: a call that comes to the replica of its session (modern: to any; there is nothing to
+  find);
 * *foreign*: a call that comes to the other replica, which passes it on; CPU is that of both.
 
-Then what two carry against one. The calls are searches in a catalog of many tools, which the gateway answers itself:
-they cost it much and their client little, so that the two processors are for the replicas. The store's own count of
-commands tells how many a call needs, those of the beats taken off.
+Then what two carry against one. The calls are searches in a catalog of many tools, which the
+gateway answers itself: they cost it much and their client little, so that the two processors are
+for the replicas. The store's own count of commands tells how many a call needs, those of the beats
+taken off.
 """
 
 import asyncio
@@ -86,7 +88,9 @@ class Asker:
         self.asked += 1
         text = f"{self.asked} ".ljust(TEXT, "x")
         began = time.perf_counter()
-        result = await self._next().request("tools/call", {"name": "u0_s0t0", "arguments": {"text": text}})
+        result = await self._next().request(
+            "tools/call", {"name": "u0_s0t0", "arguments": {"text": text}}
+        )
         took = time.perf_counter() - began
         if result.get("isError") or result["content"][0]["text"] != text:
             raise Refused(f"a wrong answer: {str(result)[:300]}")
@@ -98,7 +102,9 @@ class Asker:
         wanted = f"s0t{self.asked % 40}"
         query = f"{wanted} echoes a text number {self.asked}"
         began = time.perf_counter()
-        result = await self._next().request("tools/call", {"name": "mcp_search_tools", "arguments": {"query": query}})
+        result = await self._next().request(
+            "tools/call", {"name": "mcp_search_tools", "arguments": {"query": query}}
+        )
         took = time.perf_counter() - began
         if result.get("isError") or wanted not in str(result["content"]):
             raise Refused(f"a wrong answer: {str(result)[:300]}")
@@ -123,25 +129,51 @@ class Bed:
         if not found:
             return f"needs {' or '.join(SERVERS)}"
         self.store_port = free_port()
-        words = ["--port", str(self.store_port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        words = [
+            "--port",
+            str(self.store_port),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ]
         store = await Started.start([found[0], *words], self._folder)
         self._stack.push_async_callback(store.stop)
         await listening(self.store_port, store)
         return ""
 
-    async def gateway(self, era: Era, *, tools: int, shared: str | None, mode: str = "direct") -> tuple[Started, int]:
+    async def gateway(
+        self, era: Era, *, tools: int, shared: str | None, mode: str = "direct"
+    ) -> tuple[Started, int]:
         """`shared`: the prefix of its keys; those with the same are replicas of each other."""
         home = self._folder / str(next(self._numbers))
         os.mkdir(home)
-        command = [sys.executable, "-I", "-S", UPSTREAM, "--era", era, "--tools", str(tools), "--id", "0"]
+        command = [
+            sys.executable,
+            "-I",
+            "-S",
+            UPSTREAM,
+            "--era",
+            era,
+            "--tools",
+            str(tools),
+            "--id",
+            "0",
+        ]
         connection = {"type": "stdio", "command": command[0], "args": command[1:]}
         server = {"name": "u0", "prefix": "u0", "connection": connection}
         front: Json = {"metrics": False, "drain": 0}
         if shared is not None:
             front["store"] = f"redis://127.0.0.1:{self.store_port}/0?prefix={shared}"
         file, port = home / "mcpx.json", free_port()
-        file.write_text(json.dumps({"mode": mode, "server": front, "mcp_servers": [server]}), encoding="utf-8")
-        process = await Started.start([sys.executable, "-m", "mcpx", str(file), "--port", str(port)], home)
+        file.write_text(
+            json.dumps({"mode": mode, "server": front, "mcp_servers": [server]}), encoding="utf-8"
+        )
+        process = await Started.start(
+            [sys.executable, "-m", "mcpx", str(file), "--port", str(port)], home
+        )
         self._stack.push_async_callback(process.stop)
         await listening(port, process)
         await _ready(port)
@@ -187,15 +219,23 @@ async def measure(plan: Plan) -> Json:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mcpx-bench-")))
         bed = Bed(stack, folder)
         if problem := await bed.start_store():
-            return {"effort": asdict(effort), "rows": [asdict(ReplicaRow("owner", "older", problem=problem))]}
+            return {
+                "effort": asdict(effort),
+                "rows": [asdict(ReplicaRow("owner", "older", problem=problem))],
+            }
         askers = [*await _older(bed), *await _modern(bed)]
         await _rounds(askers, effort)
         for asker in askers:
             if asker.row.name != PLAIN:
-                cast(ReplicaRow, asker.row).store_commands = await _commands_a_call(bed, asker, effort)
+                cast(ReplicaRow, asker.row).store_commands = await _commands_a_call(
+                    bed, asker, effort
+                )
         carriers = await _carriers(bed, effort)
         await _rounds(carriers, effort)
-        return {"effort": asdict(effort), "rows": [asdict(asker.row) for asker in (*askers, *carriers)]}
+        return {
+            "effort": asdict(effort),
+            "rows": [asdict(asker.row) for asker in (*askers, *carriers)],
+        }
 
 
 async def _older(bed: Bed) -> list[Asker]:
@@ -223,7 +263,8 @@ async def _modern(bed: Bed) -> list[Asker]:
 async def _carriers(bed: Bed, effort: Effort) -> list[Asker]:
     """Both replicas are there all the time; half of the clients are at the other one, or none."""
     started = [
-        await bed.gateway("modern", tools=effort.tools, shared="carry", mode="search") for _ in ("one", "the other")
+        await bed.gateway("modern", tools=effort.tools, shared="carry", mode="search")
+        for _ in ("one", "the other")
     ]
     clients = [await bed.client("modern", port) for _, port in started]
     gateways = [process for process, _ in started]
@@ -247,7 +288,9 @@ async def _rounds(askers: Sequence[Asker], effort: Effort) -> None:
 async def _turn(asker: Asker, width: int, effort: Effort) -> None:
     gateway = cast(Gateway, asker)  # all that a turn looks at is its CPU
     ask = asker.search if isinstance(asker.row, CarryRow) else asker.echo
-    took = await turn(gateway, ask, asker.row, width=width, seconds=effort.seconds, calls=effort.calls)
+    took = await turn(
+        gateway, ask, asker.row, width=width, seconds=effort.seconds, calls=effort.calls
+    )
     asker.row.turns[str(width)].append(took)
 
 
@@ -269,13 +312,22 @@ async def _commands_a_call(bed: Bed, asker: Asker, effort: Effort) -> float | No
     return (busy - idle) / calls
 
 
-# Tables ------------------------------------------------------------------------------------------------------
+# Tables
+# --------------------------------------------------------------------------------------------------
 
 
 def tables(found: Json) -> str:
     calls = [row for row in found["rows"] if "store_commands" in row]
     carried = {row["name"]: row for row in found["rows"] if "store_commands" not in row}
-    head = ["era", "a call", "p50 ms @1", f"× {PLAIN}", "ms more", "CPU ms a call @16", f"× {PLAIN}"]
+    head = [
+        "era",
+        "a call",
+        "p50 ms @1",
+        f"× {PLAIN}",
+        "ms more",
+        "CPU ms a call @16",
+        f"× {PLAIN}",
+    ]
     head += ["× owner @1", "× owner @16"]
     lines: list[list[Any]] = []
     for era in dict.fromkeys(row["era"] for row in calls):
@@ -284,7 +336,9 @@ def tables(found: Json) -> str:
     told = table([*head, "store commands a call", "notes"], lines)
     if carried:
         head = ["searches", f"calls/s @{SEARCHERS}", "× one", "CPU ms a call", "notes"]
-        told += f"\n{table(head, [_carried(row, carried['one replica']) for row in carried.values()])}"
+        told += (
+            f"\n{table(head, [_carried(row, carried['one replica']) for row in carried.values()])}"
+        )
     return told
 
 
@@ -293,14 +347,33 @@ def _cells(row: Json, rows: dict[str, Json]) -> list[Any]:
     p50, times, cpu, cpu_times = ratios(row, base)
     owners = median_of(owner["turns"]["1"], "p50_ms")
     more = None if row["name"] != "foreign" or p50 is None or owners is None else p50 - owners
-    beside = [ratio_of(row["turns"][width], owner["turns"][width], "cpu_ms") for width in ("1", "16")]
+    beside = [
+        ratio_of(row["turns"][width], owner["turns"][width], "cpu_ms") for width in ("1", "16")
+    ]
     if row["name"] != "foreign":
         beside = [None, None]
     notes = row["problem"] or "; ".join(row["errors"][:1])
-    return [row["era"], row["name"], p50, times, more, cpu, cpu_times, *beside, row["store_commands"], notes]
+    return [
+        row["era"],
+        row["name"],
+        p50,
+        times,
+        more,
+        cpu,
+        cpu_times,
+        *beside,
+        row["store_commands"],
+        notes,
+    ]
 
 
 def _carried(row: Json, base: Json) -> list[Any]:
     turns, first = row["turns"][str(SEARCHERS)], base["turns"][str(SEARCHERS)]
     times = ratio_of(turns, first, "rate")
-    return [row["name"], median_of(turns, "rate"), times, median_of(turns, "cpu_ms"), "; ".join(row["errors"][:1])]
+    return [
+        row["name"],
+        median_of(turns, "rate"),
+        times,
+        median_of(turns, "cpu_ms"),
+        "; ".join(row["errors"][:1]),
+    ]

@@ -31,7 +31,8 @@ def _rows(sections: Json, section: str, **wanted: str) -> list[Json]:
     return [row for row in fitting if not row["problem"]]
 
 
-# In short ----------------------------------------------------------------------------------------------------
+# In short
+# --------------------------------------------------------------------------------------------------
 
 
 def _summary(sections: Json) -> str:
@@ -39,7 +40,14 @@ def _summary(sections: Json) -> str:
 
 
 def _calls(sections: Json) -> str:
-    head = ["front ← upstream", "added to p50, ms", "CPU ms a call @16", "× floor", "best peer × mcpx", "calls/s @64"]
+    head = [
+        "front ← upstream",
+        "added to p50, ms",
+        "CPU ms a call @16",
+        "× floor",
+        "best peer × mcpx",
+        "calls/s @64",
+    ]
     lines: list[list[Any]] = []
     for pair in dict.fromkeys(row["pair"] for row in _rows(sections, "hot")):
         found = _rows(sections, "hot", pair=pair, era="older")
@@ -48,17 +56,28 @@ def _calls(sections: Json) -> str:
         if mcpx is None or direct is None:
             continue
         added = (mcpx.p50() or 0.0) - (direct.p50() or 0.0)
-        lines.append([pair, added, mcpx.cpu(16), mcpx.times("cpu_ms", "16", mcpx.floor), _peer(by_name), mcpx.rate(64)])
+        lines.append(
+            [
+                pair,
+                added,
+                mcpx.cpu(16),
+                mcpx.times("cpu_ms", "16", mcpx.floor),
+                _peer(by_name),
+                mcpx.rate(64),
+            ]
+        )
     return table(head, lines)
 
 
 def _peer(by_name: dict[str, Figures]) -> str:
-    """The other gateway with the least CPU a call; those that come with the benchmark as yardsticks do not count."""
+    """The other gateway with the least CPU a call; those that come with the benchmark as yardsticks
+    do not count."""
     ours = ("direct", "floor", "starlette", "mcpx", "mcpx-search")
     dearer = {
         name: ratio
         for name, figures in by_name.items()
-        if name not in ours and (ratio := figures.times("cpu_ms", "16", by_name["mcpx"].found)) is not None
+        if name not in ours
+        and (ratio := figures.times("cpu_ms", "16", by_name["mcpx"].found)) is not None
     }
     best = min(dearer, key=dearer.__getitem__, default="")
     return f"{dearer[best]:.3g} ({best})" if best else "–"
@@ -71,11 +90,21 @@ def _rest(sections: Json) -> str:
         for size in dict.fromkeys((next(iter(starts)), next(reversed(starts)))):
             took = median(start["whole"] for start in starts[size])
             lines.append([f"exec to all tools listed, stdio upstreams: {size}", f"{took:.2g} s"])
-        lines.append(["the other servers answer while one is still starting", f"{row['others_listed']:.2g} s"])
+        lines.append(
+            [
+                "the other servers answer while one is still starting",
+                f"{row['others_listed']:.2g} s",
+            ]
+        )
     for row in _rows(sections, "memory", name="mcpx", era="older"):
         lines.append(["memory with 10 upstreams, idle", f"{row['idle_mb']:.3g} MB"])
         lines.append([f"… after {row['after_calls']:,} calls", f"{row['after_mb']:.3g} MB"])
-        lines.append(["a client session over HTTP", f"{row['session_kb']:.2g} KB, {row['session_cpu_ms']:.2g} ms CPU"])
+        lines.append(
+            [
+                "a client session over HTTP",
+                f"{row['session_kb']:.2g} KB, {row['session_cpu_ms']:.2g} ms CPU",
+            ]
+        )
     for row in _rows(sections, "faults", name="mcpx", era="older"):
         kills: list[Json] = row["kills"]
         back = max(kill["back"] or 0.0 for kill in kills)
@@ -83,14 +112,19 @@ def _rest(sections: Json) -> str:
     return table(["mcpx, older era", ""], lines) if lines else ""
 
 
-# How and where -----------------------------------------------------------------------------------------------
+# How and where
+# -----------------------------------------------------------------------------------------------
 
 
 def _method(sections: Json) -> str:
     rows = [row for section in SECTIONS for row in sections.get(section, {"rows": ()})["rows"]]
     wrong = sum(len(row["errors"]) for row in rows)
     ours = sum(len(row["errors"]) for row in rows if row["name"].startswith("mcpx"))
-    told = f"{wrong} were wrong or missing, {ours} of them with mcpx" if wrong else "none was wrong or missing"
+    told = (
+        f"{wrong} were wrong or missing, {ours} of them with mcpx"
+        if wrong
+        else "none was wrong or missing"
+    )
     return METHOD.format(answers=sum(row["calls"] for row in rows), wrong=told)
 
 
@@ -106,11 +140,35 @@ def _machine(sections: Json) -> str:
         if max(loads) > BUSY * machine["cores"]:
             busy.append(name)
         commit = machine.get("commit") or "–"  # Older numbers have none.
-        facts = (found["when"], machine["mcpx"], commit, machine["python"], f"{machine['cores']}", found["length"])
-        lines.append([name, *facts, found["seconds"] / 60, " → ".join(f"{load:.1f}" for load in loads)])
-    head = ["section", "day", "mcpx", "commit", "CPython", "cores", "length", "minutes", "load average"]
-    told = f"**Others were at work on it during: {', '.join(busy)}.** Wall times suffer from that, CPU times less."
-    return f"## The machine\n\nLinux, shared, loopback only.\n\n{table(head, lines)}" + (f"\n{told}\n" if busy else "")
+        facts = (
+            found["when"],
+            machine["mcpx"],
+            commit,
+            machine["python"],
+            f"{machine['cores']}",
+            found["length"],
+        )
+        lines.append(
+            [name, *facts, found["seconds"] / 60, " → ".join(f"{load:.1f}" for load in loads)]
+        )
+    head = [
+        "section",
+        "day",
+        "mcpx",
+        "commit",
+        "CPython",
+        "cores",
+        "length",
+        "minutes",
+        "load average",
+    ]
+    told = (
+        f"**Others were at work on it during: {', '.join(busy)}.** Wall times suffer from "
+        "that, CPU times less."
+    )
+    return f"## The machine\n\nLinux, shared, loopback only.\n\n{table(head, lines)}" + (
+        f"\n{told}\n" if busy else ""
+    )
 
 
 HEAD = """\

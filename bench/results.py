@@ -1,6 +1,8 @@
-"""The file with the numbers: one JSON object, its sections measured one by one, together or on different days.
+"""The file with the numbers: one JSON object, its sections measured one by one, together or on
+different days.
 
-{"sections": {"hot": {"when": …, "length": "full", "seconds": …, "loads": […], "machine": {…}, "rows": […]}, …}}
+{"sections": {"hot": {"when": …, "length": "full", "seconds": …, "loads": […], "machine": {…},
+"rows": […]}, …}}
 """
 
 import json
@@ -21,8 +23,11 @@ def load(file: Path) -> Json:
     return found if "sections" in found else {"sections": {}}
 
 
-def keep(file: Path, section: str, length: str, found: Json, began: float, loads: Sequence[float]) -> None:
-    """Puts one section into the file, in the place of an older one of that name; the others stay."""
+def keep(
+    file: Path, section: str, length: str, found: Json, began: float, loads: Sequence[float]
+) -> None:
+    """Puts one section into the file, in the place of an older one of that name; the others
+    stay."""
     kept = load(file)
     kept["sections"][section] = {
         "when": time.strftime("%Y-%m-%d", time.gmtime(began)),
@@ -46,12 +51,15 @@ def keep(file: Path, section: str, length: str, found: Json, began: float, loads
 def _commit() -> str:
     """The commit that is measured, or an empty text outside of a clone."""
     command = ["git", "rev-parse", "--short", "HEAD"]
-    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    )
     return done.stdout.strip()
 
 
 def errors(results: Json, own: Collection[str], sections: Collection[str]) -> list[str]:
-    """What went wrong with our own systems: a peer's troubles are reported in its row, and are not ours."""
+    """What went wrong with our own systems: a peer's troubles are reported in its row, and are not
+    ours."""
     return [
         f"{name}, {row['name']} ({row['era']}): {error}"
         for name, section in results["sections"].items()

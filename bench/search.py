@@ -1,9 +1,11 @@
-"""`python -m bench.search FOLDER`: how well and how fast tools are found. What it means: docs/search.md.
+"""`python -m bench.search FOLDER`: how well and how fast tools are found. What it means:
+docs/search.md.
 
-FOLDER holds `tools.jsonl` (`server, server_description, tool, description, input_schema`) and `queries*.jsonl` (`set,
-id, query, relevant`, where `relevant` is a list of `{server, tool, alternatives?}`). Prints tables; `--output` also
-writes the numbers as JSON. What mcpx is compared with: `bench/search_systems.py`; queries of our own, for folders that
-hold their tools: `bench/search_own.py`; whether the constants hold for other queries: `bench/search_folds.py`.
+FOLDER holds `tools.jsonl` (`server, server_description, tool, description, input_schema`) and
+`queries*.jsonl` (`set, id, query, relevant`, where `relevant` is a list of `{server, tool,
+alternatives?}`). Prints tables; `--output` also writes the numbers as JSON. What mcpx is compared
+with: `bench/search_systems.py`; queries of our own, for folders that hold their tools:
+`bench/search_own.py`; whether the constants hold for other queries: `bench/search_folds.py`.
 """
 
 import argparse
@@ -39,7 +41,8 @@ class Query:
     """For each tool that is asked for the positions that count as found."""
 
 
-# The data ----------------------------------------------------------------------------------------------------
+# The data
+# --------------------------------------------------------------------------------------------------
 
 
 def read(folder: Path) -> tuple[list[Document], list[Query]]:
@@ -63,7 +66,9 @@ def read(folder: Path) -> tuple[list[Document], list[Query]]:
 
 
 def _rows(file: Path) -> Iterable[dict[str, Any]]:
-    return (json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip())
+    return (
+        json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()
+    )
 
 
 def _document(row: Mapping[str, Any]) -> Document:
@@ -81,7 +86,8 @@ def _document(row: Mapping[str, Any]) -> Document:
     )
 
 
-# Quality -------------------------------------------------------------------------------------------------------
+# Quality
+# --------------------------------------------------------------------------------------------------
 
 
 def found(query: Query, positions: Sequence[int], cut: int) -> float:
@@ -111,12 +117,15 @@ def quality(search: Search, queries: Sequence[Query]) -> dict[str, dict[str, flo
         measured[name] = row
     english = [measured[name] for name in ENGLISH if name in measured]
     if english:
-        measured["English macro"] = {key: statistics.fmean(row[key] for row in english) for key in english[0]}
+        measured["English macro"] = {
+            key: statistics.fmean(row[key] for row in english) for key in english[0]
+        }
     return measured
 
 
 def misspelt(queries: Sequence[Query]) -> list[Query]:
-    """The queries with one slip in about every fourth word of five letters or more; the same ones every time."""
+    """The queries with one slip in about every fourth word of five letters or more; the same ones
+    every time."""
     chance = random.Random(5)
 
     def slip(word: str) -> str:
@@ -142,15 +151,18 @@ def misspelt(queries: Sequence[Query]) -> list[Query]:
 
 
 def whole_queries(queries: Sequence[Query]) -> tuple[int, int]:
-    """How many queries are an entry of the glossary: those of three characters or more, and those of one or two.
+    """How many queries are an entry of the glossary: those of three characters or more, and those
+    of one or two.
 
-    The glossary was not made from queries, so the first is 0. A query of two characters is a single word.
+    The glossary was not made from queries, so the first is 0. A query of two characters is a single
+    word.
     """
     whole = [text for query in queries if (text := "".join(words(query.text))) in chinese().entries]
     return sum(1 for text in whole if len(text) > 2), sum(1 for text in whole if len(text) <= 2)
 
 
-# Speed ---------------------------------------------------------------------------------------------------------
+# Speed
+# --------------------------------------------------------------------------------------------------
 
 
 def repeated(documents: Sequence[Document], count: int) -> list[Document]:
@@ -159,12 +171,16 @@ def repeated(documents: Sequence[Document], count: int) -> list[Document]:
     for number in range(count):
         document = documents[number % len(documents)]
         turn = number // len(documents)
-        changed = replace(document, name=f"{document.name}_{turn}x", service=f"{document.service}_{turn}x")
+        changed = replace(
+            document, name=f"{document.name}_{turn}x", service=f"{document.service}_{turn}x"
+        )
         many.append(changed if turn else document)
     return many
 
 
-def speed(documents: Sequence[Document], queries: Sequence[Query], rounds: int = 3) -> dict[str, float]:
+def speed(
+    documents: Sequence[Document], queries: Sequence[Query], rounds: int = 3
+) -> dict[str, float]:
     """Times are of the CPU: those of a quiet machine, also on a busy one."""
     began = time.process_time()
     index = Index(documents)
@@ -193,7 +209,8 @@ def speed(documents: Sequence[Document], queries: Sequence[Query], rounds: int =
     }
 
 
-# The report ----------------------------------------------------------------------------------------------------
+# The report
+# --------------------------------------------------------------------------------------------------
 
 
 def run(folder: Path, many: int = MANY) -> dict[str, Any]:
@@ -212,7 +229,11 @@ def run(folder: Path, many: int = MANY) -> dict[str, Any]:
         "left_out": [name for name in systems if name not in there],
         "quality": {name: quality(search, queries) for name, search in there.items()},
         "misspelt": {name: quality(search, slips) for name, search in there.items()},
-        "glossary": {"entries": len(chinese().entries), "whole_queries": entries, "single_words": single_words},
+        "glossary": {
+            "entries": len(chinese().entries),
+            "whole_queries": entries,
+            "single_words": single_words,
+        },
         "own": search_own.measured(folder, documents),
         "speed": [speed(documents, queries), speed(repeated(documents, many), queries, rounds=1)],
     }
@@ -233,18 +254,24 @@ def tables(results: Mapping[str, Any]) -> str:
         for name in next(iter(results["quality"].values()))
         for system, of_set in results["quality"].items()
     ]
-    parts.append("## Halves: R@5 of even and odd rows\n\n" + _table(["set", "system", "even", "odd"], halves))
+    parts.append(
+        "## Halves: R@5 of even and odd rows\n\n" + _table(["set", "system", "even", "odd"], halves)
+    )
     if results["own"]:
         parts.append("## Queries of our own\n\n" + search_own.table(results["own"]))
     columns = ["tools", "build_s", "p50_ms", "p95_ms", "kept_mb", "peak_mb"]
-    timed = [[f"{row['tools']}", *(f"{row[column]:.2f}" for column in columns[1:])] for row in results["speed"]]
+    timed = [
+        [f"{row['tools']}", *(f"{row[column]:.2f}" for column in columns[1:])]
+        for row in results["speed"]
+    ]
     parts.append(
         "## Speed of mcpx (CPU time; memory the index keeps, and the most while it is built)\n\n"
         + _table(columns, timed)
     )
     glossary = results["glossary"]
     parts.append(
-        f"Glossary: {glossary['entries']} Chinese words; {glossary['whole_queries']} of them are a whole query"
+        f"Glossary: {glossary['entries']} Chinese words; {glossary['whole_queries']} of them are "
+        "a whole query"
         f" (not counting {glossary['single_words']} queries of a single word).\n"
     )
     if results["left_out"]:
@@ -261,7 +288,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.search", description=__doc__)
     parser.add_argument("folder", type=Path, help="where tools.jsonl and queries*.jsonl are")
     parser.add_argument("--output", type=Path, help="write the numbers here, as JSON")
-    parser.add_argument("--many", type=int, default=MANY, help="how many tools the larger speed run has")
+    parser.add_argument(
+        "--many", type=int, default=MANY, help="how many tools the larger speed run has"
+    )
     options = parser.parse_args()
     folder: Path = options.folder
     if not (folder / "tools.jsonl").is_file():

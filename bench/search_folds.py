@@ -1,10 +1,12 @@
-"""`python -m bench.search_folds FOLDER`: do the constants of the search hold for queries they were not chosen on?
+"""`python -m bench.search_folds FOLDER`: do the constants of the search hold for queries they were
+not chosen on?
 
-Cross-validation. The queries are dealt into folds by the server of the first tool they ask for, so that a server's
-queries are either looked at or left out. For each fold the constants are chosen anew on the others, one after the other
-from usual values, by the mean recall@5 of the sets; the left-out fold is measured with them. Where the figures are far
-below those of the shipped constants, these fit the queries and not the task. What it cannot tell: whether the words of
-the thesaurus do, so it is also measured with a part of them taken away.
+Cross-validation. The queries are dealt into folds by the server of the first tool they ask for, so
+that a server's queries are either looked at or left out. For each fold the constants are chosen
+anew on the others, one after the other from usual values, by the mean recall@5 of the sets; the
+left-out fold is measured with them. Where the figures are far below those of the shipped constants,
+these fit the queries and not the task. What it cannot tell: whether the words of the thesaurus do,
+so it is also measured with a part of them taken away.
 """
 
 import argparse
@@ -38,7 +40,9 @@ class Constant:
 
 
 def _of(module: Any, name: str, usual: float, *tried: float) -> Constant:
-    return Constant(name, partial(setattr, module, name), partial(getattr, module, name), usual, tried)
+    return Constant(
+        name, partial(setattr, module, name), partial(getattr, module, name), usual, tried
+    )
 
 
 def _weight(at: int, name: str, usual: float, *tried: float) -> Constant:
@@ -94,10 +98,15 @@ class Measured:
 
 
 def recalls(index: Index, queries: Sequence[Asked]) -> list[float]:
-    return [found(one, [hit.position for hit in index.search(one.text, limit=5).hits], 5) for one in queries]
+    return [
+        found(one, [hit.position for hit in index.search(one.text, limit=5).hits], 5)
+        for one in queries
+    ]
 
 
-def by_set(queries: Sequence[Asked], values: Sequence[float], chosen: Sequence[int]) -> dict[str, float]:
+def by_set(
+    queries: Sequence[Asked], values: Sequence[float], chosen: Sequence[int]
+) -> dict[str, float]:
     sets: dict[str, list[float]] = {}
     for at in chosen:
         sets.setdefault(queries[at].set, []).append(values[at])
@@ -150,7 +159,9 @@ def fewer_synonyms(share: float, seed: int) -> Iterator[None]:
     """With a random share of the thesaurus's words taken away."""
     whole = glossary.synonyms().entries
     chance = random.Random(seed)
-    fewer = glossary.Synonyms({said: names for said, names in whole.items() if chance.random() >= share})
+    fewer = glossary.Synonyms(
+        {said: names for said, names in whole.items() if chance.random() >= share}
+    )
     query.synonyms = lambda: fewer  # type: ignore[assignment]
     try:
         yield
@@ -158,13 +169,17 @@ def fewer_synonyms(share: float, seed: int) -> Iterator[None]:
         query.synonyms = glossary.synonyms
 
 
-def without_words(documents: Sequence[Document], queries: Sequence[Asked]) -> Mapping[str, Mapping[str, float]]:
+def without_words(
+    documents: Sequence[Document], queries: Sequence[Asked]
+) -> Mapping[str, Mapping[str, float]]:
     table: dict[str, dict[str, float]] = {}
     for share in (0.2, 0.4, 1.0):
         runs: list[dict[str, float]] = []
         for seed in range(1 if share == 1.0 else 3):
             with fewer_synonyms(share, seed):
-                runs.append(by_set(queries, recalls(Index(documents), queries), range(len(queries))))
+                runs.append(
+                    by_set(queries, recalls(Index(documents), queries), range(len(queries)))
+                )
         table[f"without {share:.0%} of the synonyms"] = {
             name: statistics.fmean(run[name] for run in runs) for name in runs[0]
         }
@@ -183,7 +198,9 @@ def main() -> int:
     if not queries:
         parser.error(f"no queries*.jsonl in {folder}")
     results = cross_validated(documents, queries)
-    rows = {key: results[key] for key in ("usual", "left_out", "shipped")} | without_words(documents, queries)
+    rows = {key: results[key] for key in ("usual", "left_out", "shipped")} | without_words(
+        documents, queries
+    )
     names = list(results["shipped"])
     lines = [["R@5", *names], ["---"] * (len(names) + 1)]
     lines += [[key, *(f"{row[name]:.3f}" for name in names)] for key, row in rows.items()]

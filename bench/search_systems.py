@@ -1,7 +1,9 @@
-"""What `bench.search` compares: the search of mcpx, a plain BM25F, and FastMCP's BM25 where it is installed.
+"""What `bench.search` compares: the search of mcpx, a plain BM25F, and FastMCP's BM25 where it is
+installed.
 
-The plain BM25F has the same words as mcpx and no more: no rules for names, no slips, no synonyms, no glossary, and
-the usual constants (k1 1.2, b 0.75). FastMCP's is the index of its search transform, over the text it takes of a tool.
+The plain BM25F has the same words as mcpx and no more: no rules for names, no slips, no synonyms,
+no glossary, and the usual constants (k1 1.2, b 0.75). FastMCP's is the index of its search
+transform, over the text it takes of a tool.
 """
 
 import importlib
@@ -18,7 +20,8 @@ Search = Callable[[str], Sequence[int]]
 """A query to the positions of tools, best first."""
 DEPTH = 20
 WEIGHTS = (3.0, 2.0, 0.5, 1.0, 0.5, 0.3)
-"""Of the plain BM25F: name, service, its description, description, parameter names and descriptions."""
+"""Of the plain BM25F: name, service, its description, description, parameter names and
+descriptions."""
 
 
 def mcpx(documents: Sequence[Document]) -> Search:
@@ -27,7 +30,10 @@ def mcpx(documents: Sequence[Document]) -> Search:
 
 
 def plain_bm25f(documents: Sequence[Document]) -> Search:
-    rows = [[Counter(term for word in words(text) for term in terms(word)) for text in _fields(d)] for d in documents]
+    rows = [
+        [Counter(term for word in words(text) for term in terms(word)) for text in _fields(d)]
+        for d in documents
+    ]
     lengths = [[sum(counts.values()) for counts in row] for row in rows]
     averages = [statistics.fmean(column) or 1.0 for column in zip(*lengths, strict=True)]
     postings: dict[str, dict[int, float]] = {}
@@ -44,7 +50,9 @@ def plain_bm25f(documents: Sequence[Document]) -> Search:
             found = postings.get(term, {})
             rarity = math.log(1 + (len(documents) - len(found) + 0.5) / (len(found) + 0.5))
             for position, frequency in found.items():
-                scores[position] = scores.get(position, 0.0) + rarity * frequency / (1.2 + frequency)
+                scores[position] = scores.get(position, 0.0) + rarity * frequency / (
+                    1.2 + frequency
+                )
         return sorted(scores, key=lambda position: (-scores[position], position))[:DEPTH]
 
     return search
@@ -62,7 +70,8 @@ def _fields(document: Document) -> tuple[str, ...]:
 
 
 def fastmcp_bm25(documents: Sequence[Document]) -> Search | None:
-    """The index of FastMCP's search transform over the text it takes of a tool; None where it is not installed."""
+    """The index of FastMCP's search transform over the text it takes of a tool; None where it is
+    not installed."""
     try:
         module = importlib.import_module("fastmcp.server.transforms.search.bm25")
     except ImportError:
@@ -72,6 +81,8 @@ def fastmcp_bm25(documents: Sequence[Document]) -> Search | None:
     for document in documents:
         described = (text for parameter in document.parameters for text in parameter if text)
         # A server is mounted there under a namespace, which goes before its tools' names.
-        texts.append(" ".join([f"{document.service}_{document.name}", document.description, *described]))
+        texts.append(
+            " ".join([f"{document.service}_{document.name}", document.description, *described])
+        )
     index.build(texts)
     return lambda query: index.query(query, DEPTH)

@@ -1,14 +1,18 @@
-"""`soak`: one gateway for a long time, with clients of every kind coming and going and servers that fail.
+"""`soak`: one gateway for a long time, with clients of every kind coming and going and servers that
+fail.
 
     uv run soak --minutes 20 --clients 50 --seed 1
 
-Starts mcpx over HTTP on a config of its own in a temporary folder. Behind it stand servers that are quiet, that ask,
-that want roots, over stdio and HTTP, lazy, isolated, mute, silent and crashing ones; the file is rewritten every ten
-seconds, processes are ended with SIGKILL. Every call carries a value of its own. What must hold:
+Starts mcpx over HTTP on a config of its own in a temporary folder. Behind it stand servers that are
+quiet, that ask, that want roots, over stdio and HTTP, lazy, isolated, mute, silent and crashing
+ones; the file is rewritten every ten seconds, processes are ended with SIGKILL. Every call carries
+a value of its own. What must hold:
 
-* each call is answered once, with its own value, or with an error that names its server when that server was at fault;
+* each call is answered once, with its own value, or with an error that names its server when that
+  server was at fault;
 * nobody is asked another client's question, or anything it said it cannot be asked;
-* after all clients have left, processes, descriptors and memory are where they were before the first came.
+* after all clients have left, processes, descriptors and memory are where they were before the
+  first came.
 
 Everything is on loopback and is ended on every way out. Exit code 1 when something did not hold.
 """
@@ -108,7 +112,18 @@ ROOTS = ("homely", "asks_modern", "apart")
 
 def command(kind: Kind, *more: str) -> list[str]:
     habit = ["--habit", kind.habit] if kind.habit else []
-    return [sys.executable, "-I", "-S", SERVER, "--name", kind.name, "--era", kind.era, *habit, *more]
+    return [
+        sys.executable,
+        "-I",
+        "-S",
+        SERVER,
+        "--name",
+        kind.name,
+        "--era",
+        kind.era,
+        *habit,
+        *more,
+    ]
 
 
 def entry(kind: Kind, port: int = 0, edition: int = 0) -> Json:
@@ -138,7 +153,10 @@ class ConfigFile:
             servers.append(entry(kind, self._ports.get(kind.name, 0), edition))
         common = {"hot_reload_interval": 0.5, "link_idle": LINK_IDLE, "log_level": "WARNING"}
         fresh = self.path.with_suffix(".new")
-        fresh.write_text(json.dumps({"mode": "direct", "global": common, "mcp_servers": servers}), encoding="utf-8")
+        fresh.write_text(
+            json.dumps({"mode": "direct", "global": common, "mcp_servers": servers}),
+            encoding="utf-8",
+        )
         fresh.chmod(0o600)
         fresh.rename(self.path)
         self.edition += 1
@@ -183,7 +201,12 @@ def _alive(members: Sequence[Identity]) -> list[int]:
 def _start_of(pid: int) -> int | None:
     """When a process started; None for one that is gone or only waits to be buried."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()
+        )
     except OSError:
         return None
     return None if fields[0] in "ZX" else int(fields[19])
@@ -195,7 +218,11 @@ def name_of(pid: int) -> str:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return ""
-    return words[words.index(b"--name") + 1].decode() if SERVER.encode() in words and b"--name" in words else ""
+    return (
+        words[words.index(b"--name") + 1].decode()
+        if SERVER.encode() in words and b"--name" in words
+        else ""
+    )
 
 
 # ---- the soak
@@ -203,7 +230,12 @@ def name_of(pid: int) -> str:
 
 class Soak:
     def __init__(
-        self, port: int, gateway: Started, file: ConfigFile, folder: Path, options: argparse.Namespace
+        self,
+        port: int,
+        gateway: Started,
+        file: ConfigFile,
+        folder: Path,
+        options: argparse.Namespace,
     ) -> None:
         self.port = port
         self.gateway = gateway
@@ -227,7 +259,9 @@ class Soak:
         seconds = self.options.minutes * 60
         await self.sample()
         async with asyncio.TaskGroup() as group:
-            watching = [group.create_task(work) for work in (self._watch(), self._reload(), self._kill())]
+            watching = [
+                group.create_task(work) for work in (self._watch(), self._reload(), self._kill())
+            ]
             slots = [group.create_task(self._slot()) for _ in range(self.options.clients)]
             await self._tell_progress(seconds)
             self._stopping.set()
@@ -248,7 +282,8 @@ class Soak:
             await asyncio.sleep(min(left, 30))
             last = self.samples[-1]
             say(
-                f"{seconds - max(ends - time.monotonic(), 0):.0f} s: {self.account.counts['calls']} calls, "
+                f"{seconds - max(ends - time.monotonic(), 0):.0f} s: "
+                f"{self.account.counts['calls']} calls, "
                 f"{last.processes} processes, {last.descriptors} descriptors, {last.rss:.0f} MB, "
                 f"wrong: {dict(self.account.wrong) or 'nothing'}"
             )
@@ -278,7 +313,9 @@ class Soak:
         family_rss = sum(_rss(member) for member in members)
         now = time.monotonic()
         self.samples.append(
-            Sample(now, len(members) - 1, _descriptors(pid), _rss(pid), family_rss, tasks, self.present)
+            Sample(
+                now, len(members) - 1, _descriptors(pid), _rss(pid), family_rss, tasks, self.present
+            )
         )
 
     async def _reload(self) -> None:
@@ -290,7 +327,9 @@ class Soak:
     async def _kill(self) -> None:
         while True:
             await asyncio.sleep(KILL_EVERY * self.random.uniform(0.5, 1.5))
-            victims = [(pid, name) for pid, _ in family(self.gateway.process.pid) if (name := name_of(pid))]
+            victims = [
+                (pid, name) for pid, _ in family(self.gateway.process.pid) if (name := name_of(pid))
+            ]
             victims = [(pid, name) for pid, name in victims if BY_NAME[name].killed]
             if victims:
                 pid, name = self.random.choice(victims)
@@ -316,7 +355,9 @@ class Soak:
             await asyncio.sleep(self.random.random())
 
     async def _visit(self) -> None:
-        front = self.random.choice(("http", "http", "http", "sse", "websocket", "websocket", "stdio"))
+        front = self.random.choice(
+            ("http", "http", "http", "sse", "websocket", "websocket", "stdio")
+        )
         era: Era = "older" if front == "sse" else self.random.choice(("older", "modern"))
         askable = self.random.random() < 0.6
         if front == "stdio":
@@ -349,7 +390,9 @@ class Soak:
         folder.mkdir()
         file = ConfigFile(folder / "config.json", kinds, {})
         file.write()
-        started = await Started.start([*MCPX, str(file.path), "--transport", "stdio"], folder, pipes=True)
+        started = await Started.start(
+            [*MCPX, str(file.path), "--transport", "stdio"], folder, pipes=True
+        )
         members: list[Identity] = []
         try:
             await self._stay(PipeClient(name, era, askable, self.account, started.process), kinds)
@@ -399,7 +442,9 @@ class Soak:
 
     async def _act(self, client: Client, kinds: Sequence[Kind]) -> None:
         every = [kind.name for kind in kinds]
-        match self.random.choices(("echo", "burst", "ask", "roots", "cancel", "list"), (40, 15, 18, 10, 12, 5))[0]:
+        match self.random.choices(
+            ("echo", "burst", "ask", "roots", "cancel", "list"), (40, 15, 18, 10, 12, 5)
+        )[0]:
             case "echo":
                 await self._call(client, self._one_of(kinds, every), "echo")
             case "burst":
@@ -432,19 +477,29 @@ class Soak:
         began = time.monotonic()
         try:
             async with asyncio.timeout(BOUND):
-                reply = await client.call(f"{kind.name}_{tool}", {"value": value, "seconds": seconds})
+                reply = await client.call(
+                    f"{kind.name}_{tool}", {"value": value, "seconds": seconds}
+                )
         except TimeoutError:
             self.account.must_not(
-                "never answered", f"{tool} of {kind.name} by {client.name}, {self._since_hit(kind, began)}"
+                "never answered",
+                f"{tool} of {kind.name} by {client.name}, {self._since_hit(kind, began)}",
             )
             return
         except (Gone, OSError, EOFError) as error:
-            self.account.must_not("the connection was lost", f"{tool} of {kind.name} by {client.name}: {error!r}")
+            self.account.must_not(
+                "the connection was lost", f"{tool} of {kind.name} by {client.name}: {error!r}"
+            )
             return
         self._judge(client, kind, tool, value, reply, began)
 
-    def _judge(self, client: Client, kind: Kind, tool: str, value: str, reply: Json, began: float) -> None:
-        words = f"{tool} of {kind.name} by {client.name} got {json.dumps(reply, ensure_ascii=False)[:250]}"
+    def _judge(
+        self, client: Client, kind: Kind, tool: str, value: str, reply: Json, began: float
+    ) -> None:
+        words = (
+            f"{tool} of {kind.name} by {client.name} got "
+            f"{json.dumps(reply, ensure_ascii=False)[:250]}"
+        )
         result = reply.get("result", {})
         content = result.get("content") or [{}]
         text = content[0].get("text", "")
@@ -457,9 +512,13 @@ class Soak:
             else:
                 self.account.must_not("a wrong answer", words)
         elif tool in ("ask", "roots") and result.get("isError") and not client.askable:
-            self.outcomes[kind.name, "answered"] += 1  # the server's own words: it cannot ask, or was refused
+            self.outcomes[kind.name, "answered"] += (
+                1  # the server's own words: it cannot ask, or was refused
+            )
         elif not self._at_fault(kind, began):
-            self.account.must_not("refused without a cause", f"{words}, {self._since_hit(kind, began)}")
+            self.account.must_not(
+                "refused without a cause", f"{words}, {self._since_hit(kind, began)}"
+            )
         elif kind.name not in (json.dumps(reply["error"]) if "error" in reply else text):
             self.account.must_not("an error that does not name its server", words)
         else:
@@ -533,7 +592,11 @@ async def _port_of(log: Path, gateway: Started) -> int:
 
 async def _all_started(soak: Soak) -> None:
     """As many processes as there are servers to start, or ten seconds."""
-    wanted = {kind.name for kind in KINDS if not kind.http and not kind.keys.keys() & {"lazy", "isolation"}}
+    wanted = {
+        kind.name
+        for kind in KINDS
+        if not kind.http and not kind.keys.keys() & {"lazy", "isolation"}
+    }
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         if wanted <= {name_of(pid) for pid, _ in family(soak.gateway.process.pid)}:
@@ -569,13 +632,16 @@ def report(soak: Soak) -> str:
     lines = [
         table(["", "before", "first minute", "last minute", "most", "all left"], rows),
         f"{soak.account.counts['calls']} calls of {sum(soak.opened.values())} clients, "
-        + ", ".join(f"{number} {what}" for what, number in soak.account.counts.items() if what != "calls"),
+        + ", ".join(
+            f"{number} {what}" for what, number in soak.account.counts.items() if what != "calls"
+        ),
     ]
     if len(soak.latencies) > 1:
         cuts = quantiles(soak.latencies, n=100)
         lines.append(f"echo: median {cuts[49] * 1000:.0f} ms, 99 % {cuts[98] * 1000:.0f} ms")
     outcomes = [
-        [name, *(str(soak.outcomes[name, how]) for how in ("answered", "failed, and said so"))] for name in BY_NAME
+        [name, *(str(soak.outcomes[name, how]) for how in ("answered", "failed, and said so"))]
+        for name in BY_NAME
     ]
     lines.append(table(["server", "answered", "failed, and said so"], outcomes))
     for what, number in soak.account.wrong.most_common():
@@ -589,9 +655,13 @@ def judge_rest(soak: Soak) -> None:
     first, last = soak.samples[0], soak.samples[-1]
     if last.processes > first.processes + 2:  # the lazy one may be awake, one may be starting anew
         names = Counter(name_of(pid) or "?" for pid, _ in family(soak.gateway.process.pid)[1:])
-        soak.account.must_not("processes that stay", f"{first.processes} before, {last.processes} after: {names}")
+        soak.account.must_not(
+            "processes that stay", f"{first.processes} before, {last.processes} after: {names}"
+        )
     if last.descriptors > first.descriptors + 20:
-        soak.account.must_not("descriptors that stay", f"{first.descriptors} before, {last.descriptors} after")
+        soak.account.must_not(
+            "descriptors that stay", f"{first.descriptors} before, {last.descriptors} after"
+        )
 
 
 async def soaked(options: argparse.Namespace) -> int:
@@ -609,9 +679,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=_between(0.1, 24 * 60), default=20.0, help="default 20")
-    parser.add_argument("--clients", type=int, default=50, choices=range(1, 501), metavar="N", help="default 50")
-    parser.add_argument("--seed", type=int, default=1, help="of what is chosen at random; timing is the machine's own")
-    text = f"seconds beyond the {LINK_IDLE:g} of link_idle for everything to come to rest, default 20"
+    parser.add_argument(
+        "--clients", type=int, default=50, choices=range(1, 501), metavar="N", help="default 50"
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1,
+        help="of what is chosen at random; timing is the machine's own",
+    )
+    text = (
+        f"seconds beyond the {LINK_IDLE:g} of link_idle for everything to come to rest, default 20"
+    )
     parser.add_argument("--rest", type=float, default=20.0, help=text)
     options = parser.parse_args(arguments)
     random.seed(options.seed)

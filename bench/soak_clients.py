@@ -1,8 +1,9 @@
-"""Raw clients of a soak: every front, both eras, able to be asked or not. Each keeps account of what reached it.
+"""Raw clients of a soak: every front, both eras, able to be asked or not. Each keeps account of
+what reached it.
 
-`Account` holds what must never happen: an answer nobody waited for, a second answer, somebody else's question. A
-client answers questions in its own name; a call's value starts with that name, so a question that carries another one's
-value came to the wrong place.
+`Account` holds what must never happen: an answer nobody waited for, a second answer, somebody
+else's question. A client answers questions in its own name; a call's value starts with that name,
+so a question that carries another one's value came to the wrong place.
 """
 
 import asyncio
@@ -56,7 +57,9 @@ class Client(ABC):
         self.era = era
         self.askable = askable
         self.account = account
-        self.capabilities: Json = {"elicitation": {"form": {}}, "roots": {"listChanged": True}} if askable else {}
+        self.capabilities: Json = (
+            {"elicitation": {"form": {}}, "roots": {"listChanged": True}} if askable else {}
+        )
         self._ids = itertools.count(1)
         self._waiting: dict[Any, asyncio.Future[Json]] = {}
         self._answered: set[Any] = set()
@@ -73,7 +76,11 @@ class Client(ABC):
     async def open(self) -> None:
         if self.modern:
             return
-        greeting = {"protocolVersion": OLDER, "capabilities": self.capabilities, "clientInfo": PROGRAM}
+        greeting = {
+            "protocolVersion": OLDER,
+            "capabilities": self.capabilities,
+            "clientInfo": PROGRAM,
+        }
         await self.request("initialize", greeting)
         await self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
@@ -101,7 +108,11 @@ class Client(ABC):
     async def _exchange(self, method: str, params: Json) -> Json:
         """Cancelling the task that waits cancels the request, in the way of the carrier."""
         if self.modern:
-            envelope = {"protocolVersion": MODERN, "clientInfo": PROGRAM, "clientCapabilities": self.capabilities}
+            envelope = {
+                "protocolVersion": MODERN,
+                "clientInfo": PROGRAM,
+                "clientCapabilities": self.capabilities,
+            }
             params = {**params, "_meta": {META + key: value for key, value in envelope.items()}}
         if self._ended:
             raise Gone(self._ended)
@@ -163,12 +174,16 @@ class Client(ABC):
     def _answer(self, question: Json) -> Json:
         self.account.counts["questions"] += 1
         if not self.askable:
-            self.account.must_not("asked, though it can be asked nothing", f"{self.name}: {question}")
+            self.account.must_not(
+                "asked, though it can be asked nothing", f"{self.name}: {question}"
+            )
         if question["method"] == "roots/list":
             return {"roots": [{"uri": f"file:///{self.name}"}]}
         words = question["params"]["message"]
         if words.partition(" ")[0] != self.name:
-            self.account.must_not("asked somebody else's question", f"{self.name} was asked {words!r}")
+            self.account.must_not(
+                "asked somebody else's question", f"{self.name} was asked {words!r}"
+            )
         return {"action": "accept", "content": {"name": self.name}}
 
     def _end(self, reason: str) -> None:
@@ -216,16 +231,23 @@ class Exchange:
         self.headers: dict[str, str] = {}
 
     @classmethod
-    async def begin(cls, port: int, method: str, path: str, headers: dict[str, str], body: bytes = b"") -> "Exchange":
+    async def begin(
+        cls, port: int, method: str, path: str, headers: dict[str, str], body: bytes = b""
+    ) -> "Exchange":
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=LIMIT)
         self = cls(reader, writer)
         try:
             lines = {"host": f"127.0.0.1:{port}", "content-length": str(len(body)), **headers}
             head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
             writer.write(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + body)
-            first, *rest = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").strip().split("\r\n")
+            first, *rest = (
+                (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").strip().split("\r\n")
+            )
             self.status = int(first.split(" ", 2)[1])
-            self.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
+            self.headers = {
+                name.lower(): value.strip()
+                for name, _, value in (line.partition(":") for line in rest)
+            }
         except BaseException:
             writer.close()
             raise
@@ -262,7 +284,9 @@ class HttpClient(Client):
             self._start(self._listen())
 
     async def _listen(self) -> None:
-        stream = await Exchange.begin(self._port, "GET", "/mcp", {"accept": "text/event-stream", **self._session})
+        stream = await Exchange.begin(
+            self._port, "GET", "/mcp", {"accept": "text/event-stream", **self._session}
+        )
         try:
             async for _, data in stream.messages():
                 self._hear(orjson.loads(data))
@@ -273,7 +297,9 @@ class HttpClient(Client):
         both = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
         if not self.modern:
             return both | self._session
-        named = {"mcp-name": message["params"]["name"]} if message.get("method") == "tools/call" else {}
+        named = (
+            {"mcp-name": message["params"]["name"]} if message.get("method") == "tools/call" else {}
+        )
         return both | {"mcp-protocol-version": MODERN, "mcp-method": message["method"]} | named
 
     async def _send(self, message: Json) -> None:
@@ -288,7 +314,9 @@ class HttpClient(Client):
     async def _post(self, message: Json) -> None:
         number = message.get("id") if "method" in message else None
         try:
-            posted = await Exchange.begin(self._port, "POST", "/mcp", self._headers(message), orjson.dumps(message))
+            posted = await Exchange.begin(
+                self._port, "POST", "/mcp", self._headers(message), orjson.dumps(message)
+            )
             try:
                 if message.get("method") == "initialize":
                     session = posted.headers.get("mcp-session-id", "")
@@ -331,7 +359,9 @@ class SseClient(Client):
         self._stream: Exchange | None = None
 
     async def open(self) -> None:
-        self._stream = await Exchange.begin(self._port, "GET", "/sse", {"accept": "text/event-stream"})
+        self._stream = await Exchange.begin(
+            self._port, "GET", "/sse", {"accept": "text/event-stream"}
+        )
         named = asyncio.get_running_loop().create_future()
         self._start(self._read(self._stream, named))
         self._address = await named
@@ -351,7 +381,9 @@ class SseClient(Client):
 
     async def _send(self, message: Json) -> None:
         kind = {"content-type": "application/json"}
-        posted = await Exchange.begin(self._port, "POST", self._address, kind, orjson.dumps(message))
+        posted = await Exchange.begin(
+            self._port, "POST", self._address, kind, orjson.dumps(message)
+        )
         posted.cut()
         if posted.status != 202:
             raise Gone(f"HTTP {posted.status}")
@@ -372,7 +404,9 @@ class SocketClient(Client):
 
     async def open(self) -> None:
         url = f"ws://127.0.0.1:{self._port}/ws"
-        self._socket = await connect(url, subprotocols=[Subprotocol("mcp")], max_size=LIMIT, proxy=None)
+        self._socket = await connect(
+            url, subprotocols=[Subprotocol("mcp")], max_size=LIMIT, proxy=None
+        )
         self._start(self._read(self._socket))
         await super().open()
 
@@ -402,7 +436,9 @@ class SocketClient(Client):
 class PipeClient(Client):
     """Has started the gateway itself and speaks to it by its pipes."""
 
-    def __init__(self, name: str, era: Era, askable: bool, account: Account, process: Process) -> None:
+    def __init__(
+        self, name: str, era: Era, askable: bool, account: Account, process: Process
+    ) -> None:
         super().__init__(name, era, askable, account)
         self._process = process
         self._start(self._read())

@@ -1,10 +1,12 @@
-"""The servers behind a soak: a name, an era, a carrier and one habit each, on the standard library alone.
+"""The servers behind a soak: a name, an era, a carrier and one habit each, on the standard library
+alone.
 
     python -I -S bench/soak_server.py --name NAME --era older|modern [--habit HABIT] [--port PORT]
 
-`echo` and `nap` return the value they are given, `ask` and `roots` put a question to the client first; each answer
-starts with that value, so that whoever gets another one's answer knows it. Habits: `mute` never says a word, `silent`
-never answers a call, `crash` ends itself at every twentieth call or so.
+`echo` and `nap` return the value they are given, `ask` and `roots` put a question to the client
+first; each answer starts with that value, so that whoever gets another one's answer knows it.
+Habits: `mute` never says a word, `silent` never answers a call, `crash` ends itself at every
+twentieth call or so.
 """
 
 import argparse
@@ -67,17 +69,30 @@ class Server:
         """A result, an error, or None for no answer at all."""
         params = message.get("params") or {}
         version = (params.get("_meta") or {}).get(META + "protocolVersion")
-        if (version is not None or message["method"] == "server/discover") != (self.options.era == "modern"):
+        if (version is not None or message["method"] == "server/discover") != (
+            self.options.era == "modern"
+        ):
             code = -32601 if self.options.era == "older" else -32022
-            data = {} if code == -32601 else {"data": {"supported": [MODERN], "requested": str(version)}}
+            data = (
+                {}
+                if code == -32601
+                else {"data": {"supported": [MODERN], "requested": str(version)}}
+            )
             return {"error": {"code": code, "message": "not in this era", **data}}
         result = self.result(message["id"], message["method"], params)
         if result is None or "error" in result:
             return result
-        return {"result": result if self.options.era == "older" else {"resultType": "complete", **result}}
+        return {
+            "result": result
+            if self.options.era == "older"
+            else {"resultType": "complete", **result}
+        }
 
     def result(self, request_id, method, params):
-        about = {"capabilities": {"tools": {}}, "serverInfo": {"name": self.options.name, "version": "1"}}
+        about = {
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": self.options.name, "version": "1"},
+        }
         fresh = {"ttlMs": 0, "cacheScope": "private"} if self.options.era == "modern" else {}
         match method:
             case "initialize":
@@ -88,7 +103,10 @@ class Server:
             case "ping":
                 return {}
             case "tools/list":
-                schema = {"type": "object", "properties": {"value": {"type": "string"}, "seconds": {"type": "number"}}}
+                schema = {
+                    "type": "object",
+                    "properties": {"value": {"type": "string"}, "seconds": {"type": "number"}},
+                }
                 return {"tools": [{"name": name, "inputSchema": schema} for name in TOOLS], **fresh}
             case "tools/call":
                 return self.call(request_id, params)
@@ -112,10 +130,18 @@ class Server:
                 schema = {"type": "object", "properties": {"name": {"type": "string"}}}
                 question = {"message": value, "requestedSchema": schema}
                 answer = self.ask(request_id, params, "elicitation", "elicitation/create", question)
-                return answer if "told" not in answer else said(f"{value} {answer['told']['content']['name']}")
+                return (
+                    answer
+                    if "told" not in answer
+                    else said(f"{value} {answer['told']['content']['name']}")
+                )
             case "roots":
                 answer = self.ask(request_id, params, "roots", "roots/list", {})
-                return answer if "told" not in answer else said(f"{value} {answer['told']['roots'][0]['uri']}")
+                return (
+                    answer
+                    if "told" not in answer
+                    else said(f"{value} {answer['told']['roots'][0]['uri']}")
+                )
         return said(value)
 
     def wait(self, ready, seconds):
@@ -127,12 +153,19 @@ class Server:
     def ask(self, request_id, params, capability, method, question):
         """{"told": the client's answer}, or what to answer the call with instead."""
         modern = self.options.era == "modern"
-        able = (params.get("_meta") or {}).get(META + "clientCapabilities") or {} if modern else self.capabilities
+        able = (
+            (params.get("_meta") or {}).get(META + "clientCapabilities") or {}
+            if modern
+            else self.capabilities
+        )
         if capability not in able:
             return {**said(f"nobody can be asked for {capability}"), "isError": True}
         if modern:
             told = (params.get("inputResponses") or {}).get("q")
-            asked = {"resultType": "input_required", "inputRequests": {"q": {"method": method, "params": question}}}
+            asked = {
+                "resultType": "input_required",
+                "inputRequests": {"q": {"method": method, "params": question}},
+            }
             return asked if told is None else {"told": told}
         with self.lock:
             self.questions += 1
@@ -140,7 +173,11 @@ class Server:
         self.send({"id": own, "method": method, "params": question})
         self.wait(lambda: own in self.replies or request_id in self.cancelled, 60)
         told = self.replies.pop(own, {}).get("result")
-        return {"told": told} if told is not None else {**said("the question was not answered"), "isError": True}
+        return (
+            {"told": told}
+            if told is not None
+            else {**said("the question was not answered"), "isError": True}
+        )
 
 
 def said(text):
@@ -167,7 +204,10 @@ async def serve_http(server, port):
                     writer.write(b"HTTP/1.1 202 OK\r\ncontent-length: 0\r\n\r\n")
                     continue
                 content = json.dumps({"jsonrpc": "2.0", "id": message["id"], **reply}).encode()
-                kind = f"content-type: application/json\r\ncontent-length: {len(content)}\r\nmcp-session-id: one\r\n"
+                kind = (
+                    "content-type: application/json\r\ncontent-length: "
+                    f"{len(content)}\r\nmcp-session-id: one\r\n"
+                )
                 status = "400 No" if (reply.get("error") or {}).get("code") == -32022 else "200 OK"
                 writer.write(f"HTTP/1.1 {status}\r\n{kind}\r\n".encode() + content)
         except (EOFError, OSError):
@@ -181,11 +221,15 @@ async def serve_http(server, port):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--name", required=True)
     parser.add_argument("--era", choices=("older", "modern"), required=True)
     parser.add_argument("--habit", choices=("mute", "silent", "crash"))
-    parser.add_argument("--port", type=int, help="serve HTTP on it instead of standard input and output")
+    parser.add_argument(
+        "--port", type=int, help="serve HTTP on it instead of standard input and output"
+    )
     parser.add_argument("--edition", help="does nothing; another one is another command line")
     options = parser.parse_args()
     server = Server(options)

@@ -1,4 +1,5 @@
-"""start: from exec to the first `tools/list`, with 1, 10 and 50 stdio upstreams, and with one of ten that is late."""
+"""start: from exec to the first `tools/list`, with 1, 10 and 50 stdio upstreams, and with one of
+ten that is late."""
 
 import asyncio
 import tempfile
@@ -55,7 +56,8 @@ class StartRow(Row):
     starts: dict[str, list[Start]] = field(default_factory=dict[str, list[Start]])
     """By the number of upstreams."""
     others_called: float | None = None
-    """One of several servers is late: seconds from exec until a call of each of the others was answered."""
+    """One of several servers is late: seconds from exec until a call of each of the others was
+    answered."""
     others_listed: float | None = None
     """… until they were all in an answer to `tools/list`, and each of them was called."""
 
@@ -106,7 +108,11 @@ async def _starts(starters: Sequence[Starter], size: int, effort: Effort) -> Non
     for number in range(-1, effort.starts):
         for starter in rotated(starters, number):
             first_ever = number < 0
-            if starter.row.problem or (first_ever and not starter.again) or (size > 1 and not starter.system.many):
+            if (
+                starter.row.problem
+                or (first_ever and not starter.again)
+                or (size > 1 and not starter.system.many)
+            ):
                 continue
             upstreams = Upstreams("stdio", starter.folder, servers=size, tools=5, show_all=True)
             start = await _guarded(starter, _once(starter, upstreams, starter.home(str(size))))
@@ -145,12 +151,16 @@ async def _once(starter: Starter, upstreams: Upstreams, home: Path | None) -> St
         first = time.perf_counter() - began
         await gateway.list_until_whole()
         whole, cpu = time.perf_counter() - began, gateway.cpu()
-        await echo(gateway)  # RSS after it: a child between fork and exec would count as the gateway's
+        await echo(
+            gateway
+        )  # RSS after it: a child between fork and exec would count as the gateway's
         row.calls += 1
         return Start(first, whole, cpu, gateway.rss())
 
 
-async def _able(stack: AsyncExitStack, system: System, upstreams: Upstreams, home: Path | None) -> tuple[Gateway, str]:
+async def _able(
+    stack: AsyncExitStack, system: System, upstreams: Upstreams, home: Path | None
+) -> tuple[Gateway, str]:
     for pair in BY_STDIO:
         try:
             running_one = running(system, "older", pair, upstreams, home=home, whole=False)
@@ -160,7 +170,9 @@ async def _able(stack: AsyncExitStack, system: System, upstreams: Upstreams, hom
     raise Unable
 
 
-async def _others(starter: Starter, late: Upstreams, home: Path | None, effort: Effort, *, listed: bool) -> float:
+async def _others(
+    starter: Starter, late: Upstreams, home: Path | None, effort: Effort, *, listed: bool
+) -> float:
     """Seconds from exec until each server but the late one has answered a call."""
     async with AsyncExitStack() as stack, asyncio.timeout(effort.late + 30):
         began = time.perf_counter()
@@ -175,7 +187,8 @@ async def _others(starter: Starter, late: Upstreams, home: Path | None, effort: 
         return time.perf_counter() - began
 
 
-# Tables ------------------------------------------------------------------------------------------------------
+# Tables
+# --------------------------------------------------------------------------------------------------
 
 
 def tables(found: Json) -> str:
@@ -194,12 +207,23 @@ def _cells(row: Json, floor: Json | None, sizes: Sequence[str]) -> list[Any]:
     figures: list[Any] = []
     for size in sizes:
         starts: list[Json] = row["starts"].get(size, [])
-        base: list[Json] = floor["starts"].get(size, []) if floor is not None and floor is not row else []
+        base: list[Json] = (
+            floor["starts"].get(size, []) if floor is not None and floor is not row else []
+        )
         ratios = [one["whole"] / other["whole"] for one, other in zip(starts, base, strict=False)]
         ratio = median(ratios) if ratios else None
-        first, whole, cpu, rss = (_median(starts, key) for key in ("first", "whole", "cpu_seconds", "rss_mb"))
+        first, whole, cpu, rss = (
+            _median(starts, key) for key in ("first", "whole", "cpu_seconds", "rss_mb")
+        )
         figures += [first, whole, ratio, cpu, rss]
-    return [row["name"], row["front"], *figures, row["others_called"], row["others_listed"], note(row)]
+    return [
+        row["name"],
+        row["front"],
+        *figures,
+        row["others_called"],
+        row["others_listed"],
+        note(row),
+    ]
 
 
 def _median(starts: Sequence[Json], key: str) -> float | None:

@@ -1,4 +1,5 @@
-"""What is measured, and how each of it is started. The peers that have to be installed first are in `peers`."""
+"""What is measured, and how each of it is started. The peers that have to be installed first are in
+`peers`."""
 
 import json
 import re
@@ -31,7 +32,9 @@ class Pair:
         return f"{self.front} ← {self.upstream}"
 
 
-PAIRS = tuple(Pair(front, upstream) for upstream in ("stdio", "http") for front in ("stdio", "http"))
+PAIRS = tuple(
+    Pair(front, upstream) for upstream in ("stdio", "http") for front in ("stdio", "http")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,8 @@ class Wrapper:
     """Tools that are not shown but called through another one."""
 
     name: re.Pattern[str]
-    """What that one is called; the group is the number of the server it is for, if it is not for all."""
+    """What that one is called; the group is the number of the server it is for, if it is not for
+    all."""
     tool: str
     """What it calls tool {1} of server {0}."""
     arguments: str
@@ -98,7 +102,8 @@ class System:
     many: bool = True
     """Whether it puts many upstreams behind one endpoint; what cannot is measured with one."""
     whole: bool = True
-    """Whether large answers reach the client as they are; it is measured with small calls only where they do not."""
+    """Whether large answers reach the client as they are; it is measured with small calls only
+    where they do not."""
     lacks: Callable[[], str] = lambda: ""
     """Why it cannot be measured here; empty: it can."""
 

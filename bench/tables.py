@@ -1,7 +1,7 @@
 """Tables from the numbers of a run, and the figures in them.
 
-A figure is the median over the rounds. A ratio is formed inside each round, where both systems met the same
-neighbours, and the median of the ratios is shown.
+A figure is the median over the rounds. A ratio is formed inside each round, where both systems met
+the same neighbours, and the median of the ratios is shown.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,10 @@ from bench.upstream import Json
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     cells = [head, *([short(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
-    aligned = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
+    aligned = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in cells
+    ]
     rule = "|".join(["", *("-" * (width + 2) for width in widths), ""])
     return "\n".join([f"{aligned[0]} |", rule, *(f"{line} |" for line in aligned[1:])]) + "\n"
 
@@ -62,7 +65,8 @@ def ratio_of(mine: Sequence[Json], theirs: Sequence[Json], key: str) -> float | 
 
 
 class Figures:
-    """One system's calls, and what they are compared with: the direct connection and the floor of the same era."""
+    """One system's calls, and what they are compared with: the direct connection and the floor of
+    the same era."""
 
     def __init__(self, found: Json, others: Sequence[Json]) -> None:
         self.found = found

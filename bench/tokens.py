@@ -1,8 +1,9 @@
 """`python -m bench.tokens DATA`: what mcpx's formats save, counted with real tokenizers.
 
-DATA is a folder with `live_tools.json` (`{server: {tools: [...]}}`, as `tools/list` answers) and `search/tools.jsonl`
-(one `{tool, input_schema}` per line); either may be missing. Token ranks are js-tiktoken's files: those of `npm ci` in
-tests/npm, or any given with `--ranks`. What is compared is always the compact JSON (no spaces, UTF-8).
+DATA is a folder with `live_tools.json` (`{server: {tools: [...]}}`, as `tools/list` answers) and
+`search/tools.jsonl` (one `{tool, input_schema}` per line); either may be missing. Token ranks are
+js-tiktoken's files: those of `npm ci` in tests/npm, or any given with `--ranks`. What is compared
+is always the compact JSON (no spaces, UTF-8).
 """
 
 import argparse
@@ -30,9 +31,14 @@ VALUES = Path(__file__).with_name("samples") / "values.json"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    files = options.ranks or [file for name in ENCODINGS if (file := default_ranks(name)) is not None]
+    files = options.ranks or [
+        file for name in ENCODINGS if (file := default_ranks(name)) is not None
+    ]
     if not files:
-        _say("no token ranks: run `npm ci` in tests/npm, or give a file of js-tiktoken's with --ranks")
+        _say(
+            "no token ranks: run `npm ci` in tests/npm, or give a file of js-tiktoken's with "
+            "--ranks"
+        )
         return 1
     corpora = read_corpora(options.data)
     if not corpora:
@@ -51,14 +57,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results["encodings"][encoder.name] = measured
         sys.stdout.write(tables(encoder.name, measured))
     if options.output:
-        options.output.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        options.output.write_text(
+            json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.tokens", description=__doc__)
     parser.add_argument("data", type=Path, metavar="DATA", help="the folder with the tools")
-    parser.add_argument("--ranks", type=Path, action="append", metavar="FILE", help="a rank file; may be repeated")
+    parser.add_argument(
+        "--ranks", type=Path, action="append", metavar="FILE", help="a rank file; may be repeated"
+    )
     parser.add_argument("--output", type=Path, metavar="FILE", help="the numbers as JSON")
     return parser
 
@@ -69,7 +79,10 @@ def read_corpora(data: Path) -> dict[str, list[Tool]]:
     live = data / "live_tools.json"
     if live.exists():
         servers: Json = json.loads(live.read_text(encoding="utf-8"))
-        each = {name: [(t["name"], t["inputSchema"]) for t in server["tools"]] for name, server in servers.items()}
+        each = {
+            name: [(t["name"], t["inputSchema"]) for t in server["tools"]]
+            for name, server in servers.items()
+        }
         found["live servers"] = [tool for tools in each.values() for tool in tools]
         found.update((f"- {name}", tools) for name, tools in each.items())
     corpus = data / "search" / "tools.jsonl"
@@ -80,7 +93,8 @@ def read_corpora(data: Path) -> dict[str, list[Tool]]:
 
 
 def schemas(encoder: Encoder, corpora: dict[str, list[Tool]]) -> list[Json]:
-    """Input schemas as JSON, as a type with parameter docs, and without; then whole signatures with the tool's name."""
+    """Input schemas as JSON, as a type with parameter docs, and without; then whole signatures with
+    the tool's name."""
     forms: dict[str, Callable[[str, object], str]] = {
         "json": lambda _, schema: compact(schema),
         "type_docs": lambda _, schema: type_text(schema),
@@ -122,7 +136,17 @@ def tables(name: str, measured: Json) -> str:
     """The numbers of one tokenizer for people to read."""
     lines = [f"## Tokens, {name}", "", "### Input schemas"]
     lines += _table(
-        ("tools of", "n", "JSON", "types", "saved", "without docs", "saved", "signature saves", "without docs"),
+        (
+            "tools of",
+            "n",
+            "JSON",
+            "types",
+            "saved",
+            "without docs",
+            "saved",
+            "signature saves",
+            "without docs",
+        ),
         (
             (
                 row["corpus"],
@@ -156,19 +180,29 @@ def tables(name: str, measured: Json) -> str:
     lines += ["", "### Menus: all tool definitions of a surface"]
     lines += _table(
         ("tools of", "n", "surface", "tokens", "estimated"),
-        ([row[key] for key in ("corpus", "tools", "surface", "tokens", "estimate")] for row in measured["menus"]),
+        (
+            [row[key] for key in ("corpus", "tools", "surface", "tokens", "estimate")]
+            for row in measured["menus"]
+        ),
     )
     if measured["replies"]:
         lines += ["", "### Replies to searches"]
         lines += _table(
             ("tools of", "queries", "median tokens", "largest"),
-            ([row[key] for key in ("corpus", "queries", "median", "largest")] for row in measured["replies"]),
+            (
+                [row[key] for key in ("corpus", "queries", "median", "largest")]
+                for row in measured["replies"]
+            ),
         )
     return "\n".join([*lines, "", ""])
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *([str(cell) for cell in row] for row in rows)]
+    lines = [
+        head,
+        ["---"] + ["---:"] * (len(head) - 1),
+        *([str(cell) for cell in row] for row in rows),
+    ]
     return [f"| {' | '.join(line)} |" for line in lines]
 
 

@@ -1,7 +1,7 @@
 """Turns: systems run side by side and take turns, so that a busy moment hits them alike.
 
-Every turn is bounded in calls and in seconds. Every answer is checked against its question; a wrong one is an error,
-and errors are reported, never left out.
+Every turn is bounded in calls and in seconds. Every answer is checked against its question; a wrong
+one is an error, and errors are reported, never left out.
 """
 
 import asyncio
@@ -61,22 +61,33 @@ class Turn:
     p50_ms: float
 
 
-async def echo(gateway: Gateway, tool: Tool = (0, 0), times: int = 1, client: Client | None = None) -> float:
+async def echo(
+    gateway: Gateway, tool: Tool = (0, 0), times: int = 1, client: Client | None = None
+) -> float:
     """One call with an answer that no other question has."""
     gateway.asked += 1
     text = f"{gateway.asked} ".ljust(TEXT, "x")
     began = time.perf_counter()
-    result = await gateway.call(tool, {"text": text, "times": times} if times > 1 else {"text": text}, client)
+    result = await gateway.call(
+        tool, {"text": text, "times": times} if times > 1 else {"text": text}, client
+    )
     took = time.perf_counter() - began
     check(result, text * times)
     return took
 
 
 async def turn(
-    gateway: Gateway, ask: Ask, row: Row, *, width: int = 1, seconds: float, calls: int, took: list[float] | None = None
+    gateway: Gateway,
+    ask: Ask,
+    row: Row,
+    *,
+    width: int = 1,
+    seconds: float,
+    calls: int,
+    took: list[float] | None = None,
 ) -> Turn:
-    """`width` clients ask one question after the other until the calls or the seconds are used up. `took` gets every
-    single time."""
+    """`width` clients ask one question after the other until the calls or the seconds are used up.
+    `took` gets every single time."""
     times: list[float] = []
     errors: list[str] = []
     tickets = itertools.count()
@@ -124,7 +135,8 @@ async def bring_up(
     upstreams: Upstreams,
     home: Path | None = None,
 ) -> Gateway | None:
-    """A system that serves all of its tools; None when it does not, with the reason in its row. May raise `Unable`."""
+    """A system that serves all of its tools; None when it does not, with the reason in its row. May
+    raise `Unable`."""
     row.problem = system.lacks()
     if row.problem:
         return None
@@ -143,9 +155,15 @@ def entries(plan: Plan, *, eras: Sequence[Era]) -> Iterator[tuple[System, Era]]:
 
 
 async def able(
-    stack: AsyncExitStack, row: Row, system: System, era: Era, pairs: Sequence[Pair], upstreams: Upstreams
+    stack: AsyncExitStack,
+    row: Row,
+    system: System,
+    era: Era,
+    pairs: Sequence[Pair],
+    upstreams: Upstreams,
 ) -> tuple[Gateway | None, Pair]:
-    """Like `bring_up`, by the first of the pairs that the system was made for; `Unable` when there is none."""
+    """Like `bring_up`, by the first of the pairs that the system was made for; `Unable` when there
+    is none."""
     for pair in pairs:
         try:
             return await bring_up(stack, row, system, era, pair, upstreams), pair

@@ -1,13 +1,15 @@
-"""The upstream: a tiny MCP server whose answers can be checked, over stdio or streamable HTTP, in one era.
+"""The upstream: a tiny MCP server whose answers can be checked, over stdio or streamable HTTP, in
+one era.
 
     python -I -S upstream.py --era older --tools 5                              stdio
     python -I -S upstream.py --era modern --tools 5 --port 9001 --servers 100   streamable HTTP, at /0/mcp … /99/mcp
 
-Standard library only, so that it starts at once. Tool 4 of server 2 is called `s2t4`, whatever a gateway puts before
-it. Every tool answers with its `text`, repeated `times` times: an answer tells which question it belongs to. With
-`wait_ms` it answers later. A server of one era refuses the other, so nobody negotiates by chance.
-`--id N` is the number of the first server, `--start-delay S` makes it late, and `--runs FILE` has every call leave its
-text in a file, so that a call that was run twice is found out.
+Standard library only, so that it starts at once. Tool 4 of server 2 is called `s2t4`, whatever a
+gateway puts before it. Every tool answers with its `text`, repeated `times` times: an answer tells
+which question it belongs to. With `wait_ms` it answers later. A server of one era refuses the
+other, so nobody negotiates by chance. `--id N` is the number of the first server, `--start-delay S`
+makes it late, and `--runs FILE` has every call leave its text in a file, so that a call that was
+run twice is found out.
 """
 
 import sys
@@ -64,12 +66,21 @@ class Echo:
             return self._call(params["arguments"])
         if method == "tools/list":
             tools = [tool(self.server, number) for number in range(self.tools)]
-            return {"tools": tools} | ({"ttlMs": 0, "cacheScope": "private"} if self.era == "modern" else {})
+            return {"tools": tools} | (
+                {"ttlMs": 0, "cacheScope": "private"} if self.era == "modern" else {}
+            )
         about: Json = {"capabilities": {"tools": {}}}
         if method == "initialize" and self.era == "older":
-            return about | {"protocolVersion": VERSION["older"], "serverInfo": {"name": "echo", "version": "1"}}
+            return about | {
+                "protocolVersion": VERSION["older"],
+                "serverInfo": {"name": "echo", "version": "1"},
+            }
         if method == "server/discover" and self.era == "modern":
-            return about | {"supportedVersions": [VERSION["modern"]], "ttlMs": 0, "cacheScope": "private"}
+            return about | {
+                "supportedVersions": [VERSION["modern"]],
+                "ttlMs": 0,
+                "cacheScope": "private",
+            }
         if method == "ping" and self.era == "older":
             return {}
         raise LookupError(f"unknown method or tool: {method}")
@@ -147,8 +158,15 @@ async def serve_http(servers: dict[bytes, Echo], port: int) -> None:
             message = loads(body)
             begins = message["method"] == "initialize"
             if echo.era == "older" and not begins and SESSION.strip() not in head:
-                return self.reply(b"400 Bad Request" if message["method"] == "server/discover" else b"404 Not Found")
-            if echo.era == "modern" and b"mcp-method: " + message["method"].lower().encode() not in head:
+                return self.reply(
+                    b"400 Bad Request"
+                    if message["method"] == "server/discover"
+                    else b"404 Not Found"
+                )
+            if (
+                echo.era == "modern"
+                and b"mcp-method: " + message["method"].lower().encode() not in head
+            ):
                 return self.reply(b"400 Bad Request")
             answer = echo.answer(message)
             if answer is None:
@@ -160,7 +178,12 @@ async def serve_http(servers: dict[bytes, Echo], port: int) -> None:
 
         def reply(self, status: bytes, body: bytes = b"", extra: bytes = b"") -> None:
             kind = b"content-type: application/json\r\n" if body else b""
-            head = b"HTTP/1.1 %b\r\n%b%bcontent-length: %d\r\n\r\n" % (status, kind, extra, len(body))
+            head = b"HTTP/1.1 %b\r\n%b%bcontent-length: %d\r\n\r\n" % (
+                status,
+                kind,
+                extra,
+                len(body),
+            )
             self.transport.write(head + body)
 
     server = await loop.create_server(Connection, "127.0.0.1", port, backlog=4096)

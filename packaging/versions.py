@@ -32,7 +32,9 @@ def main() -> int:
             continue
         if "--check" in sys.argv[1:]:
             stale = True
-            sys.stderr.write(f"{file} is not of version {current}: run python packaging/versions.py\n")
+            sys.stderr.write(
+                f"{file} is not of version {current}: run python packaging/versions.py\n"
+            )
         else:
             file.write_text(written, encoding="utf-8")
     return int(stale)

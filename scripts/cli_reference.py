@@ -1,6 +1,8 @@
-"""docs/cli.md: every command with its options, examples and exit codes, from the parsers of the program itself.
+"""docs/cli.md: every command with its options, examples and exit codes, from the parsers of the
+program itself.
 
-Examples stand here, since the help of a command is read in a hurry; those of this page are run by tests/docs.
+Examples stand here, since the help of a command is read in a hurry; those of this page are run by
+tests/docs.
 """
 
 import argparse
@@ -82,7 +84,9 @@ def _index() -> Iterator[str]:
     yield ""
 
 
-def _command(name: str, arguments: str, summary: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+def _command(
+    name: str, arguments: str, summary: str, parser: argparse.ArgumentParser
+) -> Iterator[str]:
     yield f"### mcpx {name}\n\n{_plain(summary)}\n\n```\n{' '.join(f'mcpx {name} {arguments} [options]'.split())}\n```\n"
     rows = list(_rows(parser))
     if rows:
@@ -104,17 +108,25 @@ def _rows(parser: argparse.ArgumentParser) -> Iterator[str]:
         if isinstance(action, argparse._HelpAction) or action.help == argparse.SUPPRESS:
             continue
         choices = ", ".join(map(str, action.choices or ()))
-        told = (action.help or "") % {"default": action.default, "choices": choices, "prog": parser.prog}
+        told = (action.help or "") % {
+            "default": action.default,
+            "choices": choices,
+            "prog": parser.prog,
+        }
         yield f"| {_name(action)} | {_plain(told)} |"
 
 
 def _name(action: argparse.Action) -> str:
-    value = action.metavar or ("|".join(map(str, action.choices)) if action.choices else action.dest.upper())
+    value = action.metavar or (
+        "|".join(map(str, action.choices)) if action.choices else action.dest.upper()
+    )
     value = value if isinstance(value, str) else " ".join(value)
     value = "" if action.nargs == 0 else value
     if not action.option_strings:
         return f"`{value}`".replace("|", "\\|")
-    return ", ".join(f"`{option} {value}`".replace(" `", "`") for option in action.option_strings).replace("|", "\\|")
+    return ", ".join(
+        f"`{option} {value}`".replace(" `", "`") for option in action.option_strings
+    ).replace("|", "\\|")
 
 
 def _plain(text: str) -> str:

@@ -1,4 +1,5 @@
-"""docs/clients/: one page for each client program, from the data that `mcpx connect` and `mcpx import` work by."""
+"""docs/clients/: one page for each client program, from the data that `mcpx connect` and `mcpx
+import` work by."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,12 @@ URL = "http://127.0.0.1:8000/mcp"
 OPEN = Target(URL, ["mcpx", "/path/to/mcpx.yaml"], token=False)
 CLOSED = Target(URL, ["mcpx", "/path/to/mcpx.yaml"], token=True)
 NAMES = {"macos": "macOS", "linux": "Linux", "windows": "Windows"}
-SCOPES = {"user": "you", "project": "a project", "local": "you, in a project", "gui": "in the program"}
+SCOPES = {
+    "user": "you",
+    "project": "a project",
+    "local": "you, in a project",
+    "gui": "in the program",
+}
 CAN = {"y": "yes", "n": "no"}
 
 INDEX = """\
@@ -29,7 +35,9 @@ what stands in it, and what limits the client has, if you would rather do it by 
 
 
 def pages() -> Mapping[str, str]:
-    made = {f"clients/{client.id}.md": "\n".join(_page(client)).rstrip() + "\n" for client in clients()}
+    made = {
+        f"clients/{client.id}.md": "\n".join(_page(client)).rstrip() + "\n" for client in clients()
+    }
     rows = "".join(_row(client) for client in clients())
     return {"clients/README.md": INDEX + rows + "\n" + OTHERS, **made}
 
@@ -44,21 +52,33 @@ the command is `mcpx` with the path of your config.
 def _row(client: Client) -> str:
     http = "yes" if client.http else "no"
     how = f"only read: {client.imports_only}" if client.imports_only else http
-    return f"| [{client.name}]({client.id}.md) | {how} | {client.limits.tools or ''} | {client.verified} |\n"
+    return (
+        f"| [{client.name}]({client.id}.md) | {how} | {client.limits.tools or ''} | "
+        f"{client.verified} |\n"
+    )
 
 
 def _page(client: Client) -> Iterator[str]:
     yield f"# {client.name}\n"
     yield f"*Generated; as read in the client's own documents, {client.verified}.*\n"
     if client.imports_only:
-        yield f"mcpx reads its servers (`mcpx import {client.id}`) and writes nothing into it: {client.imports_only}\n"
+        yield (
+            f"mcpx reads its servers (`mcpx import {client.id}`) and writes nothing into it: "
+            f"{client.imports_only}\n"
+        )
     else:
-        yield f"```\nmcpx connect {client.id} --dry-run   # what would be written, and where\nmcpx connect {client.id}\nmcpx import {client.id}              # the servers it has\n```\n"
+        yield (
+            f"```\nmcpx connect {client.id} --dry-run   # what would be written, and "
+            f"where\nmcpx connect {client.id}\nmcpx import {client.id}              # the "
+            "servers it has\n```\n"
+        )
     yield from _files(client)
     if client.imports_only:
         return
     if client.http:
-        yield from _way(client, "http", OPEN, "Over HTTP", "All clients share one gateway and its servers.")
+        yield from _way(
+            client, "http", OPEN, "Over HTTP", "All clients share one gateway and its servers."
+        )
         yield from _way(client, "http", CLOSED, "Over HTTP, with a token", _about_token(client))
     yield from _way(
         client,
@@ -80,8 +100,13 @@ def _about_token(client: Client) -> str:
     if client.token_note:
         return client.token_note
     if client.token:
-        return "Set `MCPX_TOKEN` where the program is started: it holds a token of `mcpx token new`."
-    return "This program reads no variables there: put a token of `mcpx token new` where the capitals stand."
+        return (
+            "Set `MCPX_TOKEN` where the program is started: it holds a token of `mcpx token new`."
+        )
+    return (
+        "This program reads no variables there: put a token of `mcpx token new` where the "
+        "capitals stand."
+    )
 
 
 def _files(client: Client) -> Iterator[str]:
@@ -93,7 +118,10 @@ def _files(client: Client) -> Iterator[str]:
 
 def _where(spec: Spec) -> str:
     """Where it is: once where all systems agree, else by system."""
-    paths = {system: spec.shown(system) if spec.scope == "gui" else f"`{spec.shown(system)}`" for system in SYSTEMS}
+    paths = {
+        system: spec.shown(system) if spec.scope == "gui" else f"`{spec.shown(system)}`"
+        for system in SYSTEMS
+    }
     if len({path.replace("\\", "/") for path in paths.values()}) == 1:
         return paths["linux"]
     groups: dict[str, list[str]] = {}
@@ -102,7 +130,9 @@ def _where(spec: Spec) -> str:
     return "<br>".join(f"{', '.join(names)}: {path}" for path, names in groups.items())
 
 
-def _way(client: Client, transport: Transport, target: Target, title: str, words: str) -> Iterator[str]:
+def _way(
+    client: Client, transport: Transport, target: Target, title: str, words: str
+) -> Iterator[str]:
     yield f"## {title}\n"
     if words:
         yield words + "\n"
@@ -113,7 +143,9 @@ def _way(client: Client, transport: Transport, target: Target, title: str, words
                 continue
             made = entry(client, shape, transport, target)
             text = as_text(
-                whole(shape, shape.root, made, asks(shape, transport, target)), spec.format, shape.root
+                whole(shape, shape.root, made, asks(shape, transport, target)),
+                spec.format,
+                shape.root,
             ).strip()
             if text in seen:
                 continue
@@ -129,7 +161,10 @@ def _way(client: Client, transport: Transport, target: Target, title: str, words
 def _limits(client: Client) -> Iterator[str]:
     limits, rows = client.limits, list[str]()
     if limits.tools:
-        rows.append(f"| tools | {limits.tools}; with more, use a compact mode ([Modes and tokens](../modes.md)) |")
+        rows.append(
+            f"| tools | {limits.tools}; with more, use a compact mode ([Modes and "
+            "tokens](../modes.md)) |"
+        )
     if limits.name:
         prefix = f", with `{limits.prefix}` before it" if limits.prefix else ""
         rows.append(f"| name of a tool | {limits.name} characters{prefix} |")
@@ -137,6 +172,8 @@ def _limits(client: Client) -> Iterator[str]:
         rows.append(f"| patience at the start | {limits.start_seconds} s |")
     if limits.call_seconds:
         rows.append(f"| patience for a call | {limits.call_seconds} s |")
-    rows += [f"| {what.replace('_', ' ')} | {CAN.get(how, how)} |" for what, how in client.can.items()]
+    rows += [
+        f"| {what.replace('_', ' ')} | {CAN.get(how, how)} |" for what, how in client.can.items()
+    ]
     if rows:
         yield "## What it can, and its limits\n\n| | |\n|---|---|\n" + "\n".join(rows) + "\n"

@@ -1,4 +1,5 @@
-"""Writes docs/configuration.md: every key of the configuration, its type, default and meaning, from the schema itself.
+"""Writes docs/configuration.md: every key of the configuration, its type, default and meaning, from
+the schema itself.
 
 uv run python scripts/config_reference.py          # write
 uv run python scripts/config_reference.py --check  # exit 1 when the page is out of date
@@ -146,7 +147,9 @@ def rows(part: type) -> list[str]:
             continue
         if part is schema.Server and field.name in shared:
             continue
-        parts = [mark for mark in typing.get_args(hints[field.name])[1:] if isinstance(mark, OfType)]
+        parts = [
+            mark for mark in typing.get_args(hints[field.name])[1:] if isinstance(mark, OfType)
+        ]
         if parts:
             names = ", ".join(f"`{name}`" for name in parts[0].classes)
             lines.append(f"| `type` | {names} | **required** | {docs.get(field.name, '')} |")

@@ -1,17 +1,20 @@
-"""Makes each defect of tests/defects.toml in a copy of the repository and checks that the named test finds it.
+"""Makes each defect of tests/defects.toml in a copy of the repository and checks that the named
+test finds it.
 
 uv run python scripts/defects.py                # All defects.
 uv run python scripts/defects.py 7 SEC-7        # By number, or by promise.
 uv run python scripts/defects.py --jobs 2       # Two at a time, each in a separate copy.
-uv run python scripts/defects.py --no-baseline  # Skip the run that shows that the tests pass without a defect.
+uv run python scripts/defects.py --no-baseline  # Skip the run that shows that the tests pass
+without a defect.
 
-Exit code 0: every selected defect is found. Exit code 1: a defect is not found, an entry cannot be applied, or a named
-test fails without the defect.
+Exit code 0: every selected defect is found. Exit code 1: a defect is not found, an entry cannot be
+applied, or a named test fails without the defect.
 
-The tests import the patched code in every process. They run with the Python of a temporary virtual environment. The
-environment lists the copy's `src` before the installed packages, so child processes that get no PYTHONPATH import the
-patched code, too. A defect counts as found only if a test fails. An error during import, collection or setup does not
-count. The script needs Linux or macOS.
+The tests import the patched code in every process. They run with the Python of a temporary virtual
+environment. The environment lists the copy's `src` before the installed packages, so child
+processes that get no PYTHONPATH import the patched code, too. A defect counts as found only if a
+test fails. An error during import, collection or setup does not count. The script needs Linux or
+macOS.
 """
 
 import argparse
@@ -58,14 +61,24 @@ def defects() -> list[Defect]:
 
 def selected(words: Sequence[str]) -> list[Defect]:
     table = defects()
-    unknown = [word for word in words if not any(word in (str(each.number), each.promise) for each in table)]
+    unknown = [
+        word
+        for word in words
+        if not any(word in (str(each.number), each.promise) for each in table)
+    ]
     if unknown:
-        raise SystemExit(f"defects: not in {TABLE.name}: {', '.join(unknown)}. Use a promise id or 1 to {len(table)}.")
-    return [each for each in table if not words or str(each.number) in words or each.promise in words]
+        raise SystemExit(
+            f"defects: not in {TABLE.name}: {', '.join(unknown)}. Use a promise id or 1 to "
+            f"{len(table)}."
+        )
+    return [
+        each for each in table if not words or str(each.number) in words or each.promise in words
+    ]
 
 
 class Copy:
-    """The working tree, including uncommitted changes, with a Python environment that imports it."""
+    """The working tree, including uncommitted changes, with a Python environment that imports
+    it."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "mcpx"
@@ -85,16 +98,22 @@ class Copy:
                 shutil.copy2(source, target, follow_symlinks=False)
 
     def _make_environment(self) -> None:
-        """An environment whose first entry is the copy; the packages are those of the running Python."""
+        """An environment whose first entry is the copy; the packages are those of the running
+        Python."""
         venv.create(self._environment, symlinks=True)
         installed = Path(sys.prefix, "lib", f"python3.{sys.version_info.minor}", "site-packages")
         packages = self._environment / installed.relative_to(sys.prefix)
-        # Plain paths: Python does not process the `.pth` files in them, which name the original `src`.
+        # Plain paths: Python does not process the `.pth` files in them, which name the original
+        # `src`.
         paths = [self.root / "src", self.root / "bench" / "launch", installed]
-        (packages / "defects.pth").write_text("".join(f"{path}\n" for path in paths), encoding="utf-8")
+        (packages / "defects.pth").write_text(
+            "".join(f"{path}\n" for path in paths), encoding="utf-8"
+        )
         for script in ("mcpx", "mcpx-gateway"):
             file = self._environment / "bin" / script
-            file.write_text(f"#!{self.python}\nfrom mcpx.cli.main import main\nraise SystemExit(main())\n")
+            file.write_text(
+                f"#!{self.python}\nfrom mcpx.cli.main import main\nraise SystemExit(main())\n"
+            )
             file.chmod(0o755)
 
     @property
@@ -112,9 +131,13 @@ class Copy:
         code = "import mcpx; print(mcpx.__file__)"
         for variables in (self._variables, {}):
             command = [str(self.python), "-c", code]
-            found = subprocess.run(command, cwd="/", env=variables, check=True, capture_output=True, text=True).stdout
+            found = subprocess.run(
+                command, cwd="/", env=variables, check=True, capture_output=True, text=True
+            ).stdout
             if not Path(found.strip()).is_relative_to(self.root):
-                raise SystemExit(f"defects: the tests would import {found.strip()}, not the code in {self.root}")
+                raise SystemExit(
+                    f"defects: the tests would import {found.strip()}, not the code in {self.root}"
+                )
 
     def write(self, file: str, text: str) -> None:
         target = self.root / file
@@ -125,14 +148,24 @@ class Copy:
         os.utime(target, (at, at))
 
     def imports(self, file: str) -> bool:
-        module = ".".join(Path(file).relative_to("src").with_suffix("").parts).removesuffix(".__init__")
+        module = ".".join(Path(file).relative_to("src").with_suffix("").parts).removesuffix(
+            ".__init__"
+        )
         return self._run(["-c", f"import {module}"])[0] == 0
 
     def test(self, tests: Iterable[str], *more: str) -> tuple[set[str], set[str], str]:
-        """Runs tests. Returns the node ids that failed, those that had an error or did not run, and the output."""
+        """Runs tests. Returns the node ids that failed, those that had an error or did not run, and
+        the output."""
         wanted = list(dict.fromkeys(tests))
         self._report.unlink(missing_ok=True)
-        options = ["-q", "--no-header", "--tb=short", "-p", "no:cacheprovider", f"--junitxml={self._report}"]
+        options = [
+            "-q",
+            "--no-header",
+            "--tb=short",
+            "-p",
+            "no:cacheprovider",
+            f"--junitxml={self._report}",
+        ]
         _, output = self._run(["-m", "pytest", *options, *more, *wanted])
         failed, passed = set[str](), set[str]()
         try:
@@ -140,7 +173,8 @@ class Copy:
         except (OSError, ElementTree.ParseError):
             cases = []
         for case in cases:
-            # pytest writes `tests.wire.test_peer` and `test_it[a]`; a class adds its name to the first.
+            # pytest writes `tests.wire.test_peer` and `test_it[a]`; a class adds its name to the
+            # first.
             node = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
             if case.find("failure") is not None:
                 failed.add(node)
@@ -173,7 +207,8 @@ class Copy:
         return process.returncode, output
 
     def _end_leftovers(self) -> None:
-        """Kills what a defect left running. PATH in the environment of such a process names this copy."""
+        """Kills what a defect left running. PATH in the environment of such a process names this
+        copy."""
         mark = os.fsencode(self._environment)
         for folder in Path("/proc").glob("[0-9]*"):
             try:
@@ -206,15 +241,28 @@ def judge(copy: Copy, defect: Defect) -> tuple[str, str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Check that the tests find the defects of tests/defects.toml.")
-    parser.add_argument("which", nargs="*", metavar="ID|N", help="promise ids or numbers; without one, all defects")
+    parser = argparse.ArgumentParser(
+        description="Check that the tests find the defects of tests/defects.toml."
+    )
+    parser.add_argument(
+        "which", nargs="*", metavar="ID|N", help="promise ids or numbers; without one, all defects"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="defects that are tried at a time")
-    parser.add_argument("--no-baseline", action="store_true", help="do not run the tests without a defect first")
-    parser.add_argument("--verbose", action="store_true", help="print the output of tests that did not find a defect")
+    parser.add_argument(
+        "--no-baseline", action="store_true", help="do not run the tests without a defect first"
+    )
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="print the output of tests that did not find a defect",
+    )
     options = parser.parse_args()
     table = selected(options.which)
     with tempfile.TemporaryDirectory(prefix="mcpx-defects-") as folder:
-        copies = [Copy(Path(folder, str(number))) for number in range(max(1, min(options.jobs, len(table))))]
+        copies = [
+            Copy(Path(folder, str(number)))
+            for number in range(max(1, min(options.jobs, len(table))))
+        ]
         for copy in copies:
             copy.require_own_code()
         return 0 if _run_all(table, copies, options) else 1
@@ -250,7 +298,10 @@ def _run_all(table: Sequence[Defect], copies: Sequence[Copy], options: argparse.
         verdicts = list(pool.map(work, table))
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     found = verdicts.count(FOUND)
-    _say(f"{found} of {len(verdicts)} defects found; {used.ru_utime + used.ru_stime:.0f} s of CPU time")
+    _say(
+        f"{found} of {len(verdicts)} defects found; {used.ru_utime + used.ru_stime:.0f} s of CPU "
+        "time"
+    )
     return good and found == len(verdicts)
 
 

@@ -19,7 +19,10 @@ def main() -> int:
     text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     if "--check" in sys.argv[1:]:
         if not TARGET.exists() or TARGET.read_text(encoding="utf-8") != text:
-            sys.stderr.write("web/openapi.json is not what the API says: run scripts/openapi.py, then build web/\n")
+            sys.stderr.write(
+                "web/openapi.json is not what the API says: run scripts/openapi.py, then build "
+                "web/\n"
+            )
             return 1
         return 0
     TARGET.parent.mkdir(exist_ok=True)

@@ -1,5 +1,5 @@
-"""Writes what of docs/ is made of the program itself: configuration, command line, REST, metrics, environment, client
-programs; `config.schema.json` for editors, `llms.txt` for programs that read.
+"""Writes what of docs/ is made of the program itself: configuration, command line, REST, metrics,
+environment, client programs; `config.schema.json` for editors, `llms.txt` for programs that read.
 
 uv run python scripts/references.py          # write
 uv run python scripts/references.py --check  # exit 1 and names when a page is out of date
@@ -46,7 +46,9 @@ def main() -> int:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
     if old and "--check" in sys.argv[1:]:
-        sys.stderr.write(f"not what the program says: {', '.join(old)}; run scripts/references.py\n")
+        sys.stderr.write(
+            f"not what the program says: {', '.join(old)}; run scripts/references.py\n"
+        )
         return 1
     return 0
 

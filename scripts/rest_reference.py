@@ -10,7 +10,16 @@ from mcpx.formats.typescript import type_text
 
 ROOT = Path(__file__).resolve().parents[1]
 METHODS = ("get", "post", "put", "patch", "delete")
-ORDER = ("Session", "Watching", "MCP servers", "Tools", "Commands", "Auth configs", "Profiles and policy", "Tokens")
+ORDER = (
+    "Session",
+    "Watching",
+    "MCP servers",
+    "Tools",
+    "Commands",
+    "Auth configs",
+    "Profiles and policy",
+    "Tokens",
+)
 """Groups that come first; the others follow as the document has them."""
 COMMON = ("400", "401", "403", "413", "415", "422", "429")
 """Answers that any request may get."""
@@ -61,7 +70,9 @@ def pages() -> Mapping[str, str]:
 def _names(schema: Any) -> list[str]:
     """The shapes that an answer is one of; nothing where it is more than names."""
     options = schema.get("anyOf", [schema])
-    return [o["$ref"].rsplit("/", 1)[1] for o in options] if all("$ref" in o for o in options) else []
+    return (
+        [o["$ref"].rsplit("/", 1)[1] for o in options] if all("$ref" in o for o in options) else []
+    )
 
 
 def _shared(operations: list[tuple[str, str, Any]]) -> list[str]:
@@ -95,8 +106,13 @@ def _answers(operations: list[tuple[str, str, Any]]) -> Iterator[str]:
 
 
 def _changes(operations: list[tuple[str, str, Any]]) -> Iterator[str]:
-    yield "Requests that change the configuration (marked ✎) take these as well:\n\n| in | name | meaning |\n|---|---|---|"
-    found = {p["name"]: p for _, _, operation in operations for p in operation.get("parameters", ())}
+    yield (
+        "Requests that change the configuration (marked ✎) take these as well:\n\n| in | name | "
+        "meaning |\n|---|---|---|"
+    )
+    found = {
+        p["name"]: p for _, _, operation in operations for p in operation.get("parameters", ())
+    }
     for name in EVERYWHERE:
         if name in found:
             yield f"| {found[name]['in']} | `{name}` | {found[name].get('description', '')} |"
@@ -120,7 +136,9 @@ def _told(operation: Any) -> str:
     return re.sub(r" \([A-Z]{3}-\d+\)", "", operation.get("description", operation["summary"]))
 
 
-def _operation(method: str, path: str, operation: Any, document: Any, shared: list[str]) -> Iterator[str]:
+def _operation(
+    method: str, path: str, operation: Any, document: Any, shared: list[str]
+) -> Iterator[str]:
     parameters = [p for p in operation.get("parameters", ()) if p["name"] not in EVERYWHERE]
     changes = any(p["name"] == "if-match" for p in operation.get("parameters", ()))
     yield f"### {method.upper()} {path}\n"
@@ -129,12 +147,24 @@ def _operation(method: str, path: str, operation: Any, document: Any, shared: li
         yield "| in | name | type | meaning |\n|---|---|---|---|"
         for given in parameters:
             schema = given.get("schema", {})
-            default = f" Default `{schema['default']}`." if schema.get("default") not in (None, "") else ""
+            default = (
+                f" Default `{schema['default']}`."
+                if schema.get("default") not in (None, "")
+                else ""
+            )
             meaning = given.get("description", "") + default
             mark = "" if given.get("required") else "?"
-            yield f"| {given['in']} | `{given['name']}{mark}` | {_inline(_type(schema, document))} | {meaning.strip()} |"
+            yield (
+                f"| {given['in']} | `{given['name']}{mark}` | "
+                f"{_inline(_type(schema, document))} | {meaning.strip()} |"
+            )
         yield ""
-    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+    body = (
+        operation.get("requestBody", {})
+        .get("content", {})
+        .get("application/json", {})
+        .get("schema")
+    )
     if body is not None:
         yield _body(body, document)
     statuses = operation["responses"]
@@ -142,7 +172,9 @@ def _operation(method: str, path: str, operation: Any, document: Any, shared: li
         content = statuses[status].get("content", {})
         schema = content.get("application/json", {}).get("schema")
         if schema and (names := _names(schema)) and all(name in shared for name in names):
-            yield f"Answer {status}: {' or '.join(f'[{name}](#{name.lower()})' for name in names)}.\n"
+            yield (
+                f"Answer {status}: {' or '.join(f'[{name}](#{name.lower()})' for name in names)}.\n"
+            )
         elif schema:
             yield f"Answer {status}:\n\n```ts\n{_folded(_type(schema, document))}\n```\n"
         else:
@@ -154,17 +186,29 @@ def _operation(method: str, path: str, operation: Any, document: Any, shared: li
 
 
 def _body(schema: Any, document: Any) -> str:
-    resolved = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]] if "$ref" in schema else schema
+    resolved = (
+        document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+        if "$ref" in schema
+        else schema
+    )
     examples = schema.get("examples") or resolved.get("examples") or ()
     described = resolved.get("description", "")
     text = f"Body{': ' + described if described else ''}\n\n"
     if not examples:
         return text + f"```ts\n{_folded(_type(schema, document))}\n```\n"
-    return text + "\n\n".join(f"```json\n{json.dumps(e, indent=2, ensure_ascii=False)}\n```" for e in examples) + "\n"
+    return (
+        text
+        + "\n\n".join(
+            f"```json\n{json.dumps(e, indent=2, ensure_ascii=False)}\n```" for e in examples
+        )
+        + "\n"
+    )
 
 
 def _type(schema: Any, document: Any) -> str:
-    definitions = {"$defs": {name: _bare(shape) for name, shape in document["components"]["schemas"].items()}}
+    definitions = {
+        "$defs": {name: _bare(shape) for name, shape in document["components"]["schemas"].items()}
+    }
     text = json.dumps({**schema, **definitions}).replace("#/components/schemas/", "#/$defs/")
     return type_text(json.loads(text), max_description_len=120)
 
@@ -173,7 +217,9 @@ def _bare(shape: Any) -> Any:
     """Without the codes of sentences, which any answer may have (docs/admin.md)."""
     fields = shape.get("properties", {})
     return (
-        {**shape, "properties": {name: field for name, field in fields.items() if name != "said"}} if fields else shape
+        {**shape, "properties": {name: field for name, field in fields.items() if name != "said"}}
+        if fields
+        else shape
     )
 
 

@@ -2,11 +2,12 @@
 
 Usage: python scripts/run_tests.py [pytest arguments]
 
-The second run starts one pytest process per failed test, one after another. A test that passes in the second run is
-flaky and does not fail the run. The runner also writes all durations to `.durations.txt` and prints CPU and wall time.
-The last lines of the output list the errors of the run, the flaky tests, and the tests that failed twice. The final
-line is `N passed, N failed, N skipped`. The number of failures includes collection errors and is at least 1 if the run
-fails for another reason.
+The second run starts one pytest process per failed test, one after another. A test that passes in
+the second run is flaky and does not fail the run. The runner also writes all durations to
+`.durations.txt` and prints CPU and wall time. The last lines of the output list the errors of the
+run, the flaky tests, and the tests that failed twice. The final line is `N passed, N failed, N
+skipped`. The number of failures includes collection errors and is at least 1 if the run fails for
+another reason.
 """
 
 import json
@@ -27,22 +28,25 @@ import pytest
 MAX_SECOND_RUNS = 50
 """If more tests fail in the first run, the cause is probably common to all of them."""
 SECOND_RUN_TIMEOUT_SECONDS = float(os.environ.get("MCPX_TEST_RERUN_TIMEOUT", "1200"))
-"""Limit for one pytest process. pytest-timeout normally ends a test earlier; the longest timeout mark is 900 s."""
+"""Limit for one pytest process. pytest-timeout normally ends a test earlier; the longest timeout
+mark is 900 s."""
 INTERRUPT_GRACE_SECONDS = 30
 DURATIONS_FILE = Path(".durations.txt")
 MIN_DURATION_SECONDS = 0.005  # The default of pytest's --durations-min.
 PRINTED_DURATIONS = 50
 PRECEDENCE = ("skipped", "passed", "failed")
-"""A test can have several reports: phases, subtests, and the crash of its worker. The last of these outcomes counts."""
+"""A test can have several reports: phases, subtests, and the crash of its worker. The last of these
+outcomes counts."""
 PYTEST_PROCESS = "--pytest-process"
 
 
 class Recorder:
     """pytest plugin that appends events to a JSON Lines file.
 
-    The plugin is active in the process that starts the pytest-xdist workers, not in the workers, so a crashed worker
-    loses no events. With `only`, pytest collects the file of that test and deselects all other tests. Comparing node
-    IDs needs no quoting, unlike node IDs on the command line.
+    The plugin is active in the process that starts the pytest-xdist workers, not in the workers, so
+    a crashed worker loses no events. With `only`, pytest collects the file of that test and
+    deselects all other tests. Comparing node IDs needs no quoting, unlike node IDs on the command
+    line.
     """
 
     def __init__(self, path: str, only: str | None) -> None:
@@ -59,9 +63,13 @@ class Recorder:
             config.args = [str(config.rootpath / self._only.partition("::")[0])]
 
     @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
         if self._only is not None:
-            config.hook.pytest_deselected(items=[item for item in items if item.nodeid != self._only])
+            config.hook.pytest_deselected(
+                items=[item for item in items if item.nodeid != self._only]
+            )
             items[:] = [item for item in items if item.nodeid == self._only]
 
     @pytest.hookimpl
@@ -86,7 +94,12 @@ class Recorder:
         outcome = "passed" if as_expected else report.outcome
         duration = getattr(report, "duration", 0.0)
         self.write(
-            "report", id=report.nodeid, phase=report.when, outcome=outcome, duration=duration, crashed_worker=crashed
+            "report",
+            id=report.nodeid,
+            phase=report.when,
+            outcome=outcome,
+            duration=duration,
+            crashed_worker=crashed,
         )
 
     @pytest.hookimpl(optionalhook=True)
@@ -98,7 +111,9 @@ class Recorder:
 def run_pytest_process(settings: dict[str, Any], arguments: list[str]) -> int:
     """Entry point of the child process that `run_pytest` starts."""
     scripts = str(Path(__file__).resolve().parent)
-    sys.path[:] = [folder for folder in sys.path if folder != scripts]  # Tests must not import modules from scripts/.
+    sys.path[:] = [
+        folder for folder in sys.path if folder != scripts
+    ]  # Tests must not import modules from scripts/.
     sys.argv = ["pytest", *arguments]
     recorder = Recorder(settings["outcomes"], settings["only"])
     code = int(pytest.main(arguments, plugins=[recorder]))
@@ -111,15 +126,18 @@ class Outcomes:
     """The outcomes of one pytest process."""
 
     exit_code: int | None = None
-    """None if pytest ended before the session was over, for example because a test ended the process."""
+    """None if pytest ended before the session was over, for example because a test ended the
+    process."""
     collected: dict[str, None] = field(default_factory=dict)
     """Node IDs in the order of collection."""
     results: dict[str, str] = field(default_factory=dict)
-    """Outcome by node ID: "failed" if any phase failed, else "passed" if the test was executed, else "skipped"."""
+    """Outcome by node ID: "failed" if any phase failed, else "passed" if the test was executed,
+    else "skipped"."""
     collection_errors: dict[str, None] = field(default_factory=dict)
     skipped_files: set[str] = field(default_factory=set)
     lost_workers: dict[str, str] = field(default_factory=dict)
-    """Workers that ended while no test ran, with the error. A worker that ended during a test is not listed."""
+    """Workers that ended while no test ran, with the error. A worker that ended during a test is
+    not listed."""
     durations: list[tuple[float, str, str]] = field(default_factory=list)
     """Seconds, phase, and node ID."""
 
@@ -144,7 +162,9 @@ class Outcomes:
     def _add_report(self, event: dict[str, Any]) -> None:
         test, outcome = event["id"], event["outcome"]
         executed = outcome != "passed" or event["phase"] == "call"
-        if executed and PRECEDENCE.index(outcome) >= PRECEDENCE.index(self.results.get(test, "skipped")):
+        if executed and PRECEDENCE.index(outcome) >= PRECEDENCE.index(
+            self.results.get(test, "skipped")
+        ):
             self.results[test] = outcome
         self.durations.append((event["duration"], event["phase"], test))
         if event["crashed_worker"] is not None:
@@ -159,19 +179,35 @@ class Outcomes:
         failures = self.ids("failed")
         if self.exit_code is None:
             yield "pytest ended before the session was over. See the output above."
-        elif self.exit_code == pytest.ExitCode.TESTS_FAILED and not failures and not self.collection_errors:
+        elif (
+            self.exit_code == pytest.ExitCode.TESTS_FAILED
+            and not failures
+            and not self.collection_errors
+        ):
             yield "pytest exited with code 1, but no test failed. See the output above."
-        elif self.exit_code not in (0, 1, pytest.ExitCode.NO_TESTS_COLLECTED) and not self.collection_errors:
+        elif (
+            self.exit_code not in (0, 1, pytest.ExitCode.NO_TESTS_COLLECTED)
+            and not self.collection_errors
+        ):
             yield f"pytest exited with code {self.exit_code}. See the output above."
         unfinished = [test for test in self.collected if test not in self.results]
         if unfinished and not self.collection_errors:
-            yield f"{len(unfinished)} of {len(self.collected)} tests did not run, for example {unfinished[0]}."
+            yield (
+                f"{len(unfinished)} of {len(self.collected)} tests did not run, for example "
+                f"{unfinished[0]}."
+            )
         if not failures and not self.ids("passed"):
-            yield "no test was executed. Check the selection of tests and the reasons of skipped tests."
+            yield (
+                "no test was executed. Check the selection of tests and the reasons of skipped "
+                "tests."
+            )
 
 
-def run_pytest(arguments: list[str], *, only: str | None = None, timeout: float | None = None) -> Outcomes:
-    """Run pytest in a child process. The process and its children are killed after `timeout` seconds."""
+def run_pytest(
+    arguments: list[str], *, only: str | None = None, timeout: float | None = None
+) -> Outcomes:
+    """Run pytest in a child process. The process and its children are killed after `timeout`
+    seconds."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "outcomes.jsonl"
         settings = json.dumps({"outcomes": str(path), "only": only})
@@ -214,28 +250,35 @@ def run_second_time(arguments: list[str], tests: list[str]) -> tuple[list[str], 
     failed: list[str] = []
     for number, test in enumerate(tests, start=1):
         sys.stdout.write(f"\nSecond run, test {number} of {len(tests)}: {test}\n")
-        outcomes = run_pytest([*arguments, "-n", "0"], only=test, timeout=SECOND_RUN_TIMEOUT_SECONDS)
+        outcomes = run_pytest(
+            [*arguments, "-n", "0"], only=test, timeout=SECOND_RUN_TIMEOUT_SECONDS
+        )
         passed = outcomes.exit_code == 0 and outcomes.results == {test: "passed"}
         (flaky if passed else failed).append(test)
     return flaky, failed
 
 
 def report_durations(durations: list[tuple[float, str, str]]) -> None:
-    """Write all durations to a file and print the longest ones. Fixtures run in the phases setup and teardown."""
+    """Write all durations to a file and print the longest ones. Fixtures run in the phases setup
+    and teardown."""
     rows = sorted((row for row in durations if row[0] >= MIN_DURATION_SECONDS), reverse=True)
     lines = [f"{seconds:.2f}s {phase:<8} {test}\n" for seconds, phase, test in rows]
     DURATIONS_FILE.write_text("".join(lines), encoding="utf-8", errors="backslashreplace")
-    sys.stdout.write(f"\nSlowest {PRINTED_DURATIONS} of {len(lines)} durations (all are in {DURATIONS_FILE}):\n")
+    sys.stdout.write(
+        f"\nSlowest {PRINTED_DURATIONS} of {len(lines)} durations (all are in {DURATIONS_FILE}):\n"
+    )
     sys.stdout.write("".join(lines[:PRINTED_DURATIONS]))
 
 
 def report_times(start_seconds: float) -> None:
-    """Print the CPU time of the runner and of its descendants that have ended, and the wall time since the start."""
+    """Print the CPU time of the runner and of its descendants that have ended, and the wall time
+    since the start."""
     times = os.times()
     user, system = times.user + times.children_user, times.system + times.children_system
     wall = time.monotonic() - start_seconds
     sys.stdout.write(
-        f"\nCPU time: {user + system:.1f} s (user {user:.1f} s, system {system:.1f} s). Wall time: {wall:.1f} s.\n"
+        f"\nCPU time: {user + system:.1f} s (user {user:.1f} s, system {system:.1f} s). Wall "
+        f"time: {wall:.1f} s.\n"
     )
 
 
@@ -248,7 +291,10 @@ def run(arguments: list[str]) -> int:
     flaky: list[str] = []
     label = "failed"
     if len(failed) > MAX_SECOND_RUNS:
-        errors.append(f"{len(failed)} tests failed. No test ran a second time because the limit is {MAX_SECOND_RUNS}.")
+        errors.append(
+            f"{len(failed)} tests failed. No test ran a second time because the limit is "
+            f"{MAX_SECOND_RUNS}."
+        )
     elif first.exit_code in (0, 1):
         label = "failed twice"
         flaky, failed = run_second_time(arguments, failed)

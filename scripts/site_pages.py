@@ -1,11 +1,13 @@
-"""Builds the documentation as a site into `site/`, from the Markdown of `docs/` and what it links to.
+"""Builds the documentation as a site into `site/`, from the Markdown of `docs/` and what it links
+to.
 
 uv run --group docs python scripts/site_pages.py [FOLDER]
 
-The pages are written for whoever reads them in the repository, so links go to `../examples/guard.yaml`. Here they are
-laid out in a folder of their own, with those files below it, and each link is written anew for where things are then.
-Beside the pages stand their texts, `config.schema.json` (for editors), `openapi.json` and `llms.txt`. A link that leads
-nowhere ends the build, and so does a page that would load anything from another host.
+The pages are written for whoever reads them in the repository, so links go to
+`../examples/guard.yaml`. Here they are laid out in a folder of their own, with those files below
+it, and each link is written anew for where things are then. Beside the pages stand their texts,
+`config.schema.json` (for editors), `openapi.json` and `llms.txt`. A link that leads nowhere ends
+the build, and so does a page that would load anything from another host.
 """
 
 import os
@@ -22,12 +24,24 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parents[1]
-BESIDE = ("examples", "bench/README.md", "src/mcpx/clients/programs.toml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE")
+BESIDE = (
+    "examples",
+    "bench/README.md",
+    "src/mcpx/clients/programs.toml",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "LICENSE",
+)
 """What pages link to outside of docs/, and what comes along with it."""
-PICTURE = re.compile(r'<picture>\s*<source[^>]*srcset="([^"]+)">\s*<img alt="([^"]+)" src="([^"]+)">\s*</picture>')
-"""The repository's way of a dark picture follows the system; that of the site follows its own switch."""
+PICTURE = re.compile(
+    r'<picture>\s*<source[^>]*srcset="([^"]+)">\s*<img alt="([^"]+)" src="([^"]+)">\s*</picture>'
+)
+"""The repository's way of a dark picture follows the system; that of the site follows its own
+switch."""
 LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
-SUMMARY = re.compile(r"^(?!\*\*English|\[English|\*Gen|\*Check|```|[#<|!-]|\s*$).+(?:\n.+)*", re.MULTILINE)
+SUMMARY = re.compile(
+    r"^(?!\*\*English|\[English|\*Gen|\*Check|```|[#<|!-]|\s*$).+(?:\n.+)*", re.MULTILINE
+)
 """The first paragraph of a page."""
 LOADS = {"script": "src", "img": "src", "source": "srcset", "iframe": "src", "link": "href"}
 """Elements that a browser fetches by itself; `link` only as a style sheet, an icon or the like."""
@@ -39,8 +53,11 @@ def lay_out(folder: Path) -> None:
     for name in BESIDE:
         source = ROOT / name
         if source.is_dir():
-            # Not those with a dot: the site has no place for them, and somebody's .env may be among them.
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+            # Not those with a dot: the site has no place for them, and somebody's .env may be among
+            # them.
+            shutil.copytree(
+                source, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".*")
+            )
         elif source.is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, folder / name)
@@ -50,7 +67,9 @@ def lay_out(folder: Path) -> None:
             listed = "".join(f"* [{name}]({name})\n" for name in files)
             (below / "README.md").write_text(f"# {below.name}\n\n{listed}", encoding="utf-8")
     for page in folder.rglob("*.md"):
-        text = PICTURE.sub(r"![\2](\3#only-light)\n![\2](\1#only-dark)", page.read_text(encoding="utf-8"))
+        text = PICTURE.sub(
+            r"![\2](\3#only-light)\n![\2](\1#only-dark)", page.read_text(encoding="utf-8")
+        )
         page.write_text(LINK.sub(partial(_moved, page, folder), text), encoding="utf-8")
 
 
@@ -76,7 +95,11 @@ def _moved(page: Path, folder: Path, found: re.Match[str]) -> str:
 def settings() -> str:
     """The file of the generator, with a page for each client program in its navigation."""
     text = (ROOT / "zensical.toml").read_text(encoding="utf-8")
-    pages = [path for path in sorted((ROOT / "docs" / "clients").glob("*.md")) if path.name != "README.md"]
+    pages = [
+        path
+        for path in sorted((ROOT / "docs" / "clients").glob("*.md"))
+        if path.name != "README.md"
+    ]
     listed = "".join(f'    "clients/{path.name}",\n' for path in pages)
     first = re.search(r'^    \{"All of them".*\n', text, re.MULTILINE)
     assert first is not None, "zensical.toml has lost its list of client programs"
@@ -90,14 +113,23 @@ def titles() -> list[tuple[str, list[tuple[str, str]]]]:
     for entry in nav:
         ((section, inside),) = entry.items()
         if isinstance(inside, list):
-            pages = [next(iter(page.items())) if isinstance(page, dict) else ("", page) for page in inside]
+            pages = [
+                next(iter(page.items())) if isinstance(page, dict) else ("", page)
+                for page in inside
+            ]
             sections.append((section, pages))
     return sections
 
 
 def llms(folder: Path, made: Mapping[str, str]) -> str:
-    """What there is to read, for programs that read: https://llmstxt.org. `made`: pages that are not written yet."""
-    lines = ["# mcpx", "", "> One MCP gateway for all of your tools: many MCP servers behind one endpoint.", ""]
+    """What there is to read, for programs that read: https://llmstxt.org. `made`: pages that are
+    not written yet."""
+    lines = [
+        "# mcpx",
+        "",
+        "> One MCP gateway for all of your tools: many MCP servers behind one endpoint.",
+        "",
+    ]
     for section, pages in titles():
         lines += [f"## {section}", ""]
         for title, name in pages:
@@ -108,7 +140,11 @@ def llms(folder: Path, made: Mapping[str, str]) -> str:
                 flags=re.DOTALL | re.MULTILINE,
             )
             found = SUMMARY.search(text)
-            words = re.sub(r"\[([^]]+)\]\([^)]+\)|\*\*", r"\1", found[0].replace("\n", " ")) if found else ""
+            words = (
+                re.sub(r"\[([^]]+)\]\([^)]+\)|\*\*", r"\1", found[0].replace("\n", " "))
+                if found
+                else ""
+            )
             sentence = re.split(r"(?<=[.?])(?:\s|$)|(?<=。)|:\s*$", words, maxsplit=1)[0]
             lines.append(f"- [{title}]({name}): {sentence}".rstrip(": "))
         lines.append("")
@@ -135,7 +171,11 @@ class Page(HTMLParser):
         self.anchors |= {given[name] for name in ("id", "name") if name in given}
         if tag == "a" and "href" in given:
             self.links.append(given["href"])
-        if tag in LOADS and LOADS[tag] in given and given.get("rel") not in {"canonical", "next", "prev"}:
+        if (
+            tag in LOADS
+            and LOADS[tag] in given
+            and given.get("rel") not in {"canonical", "next", "prev"}
+        ):
             self.loads.append(given[LOADS[tag]])
 
 
@@ -155,8 +195,14 @@ def mistakes(site: Path) -> list[str]:
             at = at / "index.html" if at.is_dir() else at
             if not at.exists():
                 found.append(f"{path.relative_to(site)} links to {target}, which is not there")
-            elif parts.fragment and at in pages and unquote(parts.fragment) not in pages[at].anchors | {"__top"}:
-                found.append(f"{path.relative_to(site)} links to {target}: there is no such heading")
+            elif (
+                parts.fragment
+                and at in pages
+                and unquote(parts.fragment) not in pages[at].anchors | {"__top"}
+            ):
+                found.append(
+                    f"{path.relative_to(site)} links to {target}: there is no such heading"
+                )
     for path in site.rglob("*.css"):
         found += [
             f"{path.relative_to(site)} loads {url}"
@@ -173,11 +219,16 @@ def build(site: Path) -> None:
         shutil.copy(ROOT / "web" / "openapi.json", work / "docs" / "openapi.json")
         zensical = Path(sys.executable).with_name("zensical")
         done = subprocess.run(
-            [zensical, "build", "--strict"], cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            [zensical, "build", "--strict"],
+            cwd=work,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
         if done.returncode:
             raise SystemExit(done.stdout.decode(errors="replace"))
-        for page in (work / "docs").rglob("*.md"):  # for programs that read: the text of each page beside it
+        for page in (work / "docs").rglob(
+            "*.md"
+        ):  # for programs that read: the text of each page beside it
             target = work / "site" / page.relative_to(work / "docs")
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(page, target)

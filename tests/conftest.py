@@ -17,11 +17,17 @@ import systems
 if TYPE_CHECKING:
     from kit.gateway import Gateway
 
-os.environ["MCPX_STANDALONE"] = "true"  # No gateway outlives its test, unless the test asks for a shared one.
+os.environ["MCPX_STANDALONE"] = (
+    "true"  # No gateway outlives its test, unless the test asks for a shared one.
+)
 
 for number in (signal.SIGINT, signal.SIGTERM, *(() if os.name == "nt" else (signal.SIGHUP,))):
-    if signal.getsignal(number) == signal.SIG_IGN:  # `nohup` and background jobs ignore signals; children inherit that.
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    if (
+        signal.getsignal(number) == signal.SIG_IGN
+    ):  # `nohup` and background jobs ignore signals; children inherit that.
+        signal.signal(
+            number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        )
 
 settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("calm")
@@ -57,8 +63,9 @@ SLOW = [
         "web",
     )
 ]
-"""Tests that start many processes, a browser, a load balancer, replicas as processes, or MCP servers and clients from
-npm and PyPI, and tests that wait for time limits. `-m "not slow"` leaves them out."""
+"""Tests that start many processes, a browser, a load balancer, replicas as processes, or MCP
+servers and clients from npm and PyPI, and tests that wait for time limits. `-m "not slow"` leaves
+them out."""
 
 
 @cache
@@ -88,8 +95,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def slow_modules_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
     """Order the tests so that each worker begins with slow modules.
 
-    Each worker first gets one part of the list, and the parts have nearly equal lengths. The quick tests remain for the
-    end of the run, when workers without tests take over tests of other workers.
+    Each worker first gets one part of the list, and the parts have nearly equal lengths. The quick
+    tests remain for the end of the run, when workers without tests take over tests of other
+    workers.
     """
     modules: dict[Path, list[pytest.Item]] = {}
     for item in items:
@@ -112,11 +120,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.fixture
 def served() -> "Iterator[Callable[..., Gateway]]":
-    """Start a gateway in this process: `served(config, *options, admin=True)`. It ends with the test."""
+    """Start a gateway in this process: `served(config, *options, admin=True)`. It ends with the
+    test."""
     from kit.gateway import Gateway
 
     with ExitStack() as stack:
-        yield lambda config, *args, **options: stack.enter_context(Gateway(config, *args, **options))
+        yield lambda config, *args, **options: stack.enter_context(
+            Gateway(config, *args, **options)
+        )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

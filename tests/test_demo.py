@@ -47,9 +47,14 @@ def test_a_start_without_a_config_serves_the_demo() -> None:
         for caller in (older_caller(), modern_caller()):
             names = [tool["name"] for tool in (await ask(caller, "tools/list"))["tools"]]
             assert names == ["demo_echo", "demo_time", "demo_calculate"]
-            assert text(await ask(caller, "tools/call", name="demo_echo", arguments={"text": "hi"})) == "hi"
+            assert (
+                text(await ask(caller, "tools/call", name="demo_echo", arguments={"text": "hi"}))
+                == "hi"
+            )
             [prompt] = (await ask(caller, "prompts/list"))["prompts"]
-            assert (await ask(caller, "prompts/get", name=prompt["name"], arguments={"topic": "tea"}))["messages"]
+            assert (
+                await ask(caller, "prompts/get", name=prompt["name"], arguments={"topic": "tea"})
+            )["messages"]
             [resource] = (await ask(caller, "resources/list"))["resources"]
             [content] = (await ask(caller, "resources/read", uri=resource["uri"]))["contents"]
             assert "mcp_servers:" in content["text"]
@@ -62,7 +67,10 @@ def test_a_start_without_a_config_serves_the_demo() -> None:
 def test_it_answers_both_openings() -> None:
     """SRC-2."""
     for version in era.OLDER:
-        assert run(demo.serve("initialize", {"protocolVersion": version}))["protocolVersion"] == version
+        assert (
+            run(demo.serve("initialize", {"protocolVersion": version}))["protocolVersion"]
+            == version
+        )
     assert run(demo.serve("server/discover", {}))["supportedVersions"] == ["2026-07-28"]
 
 
@@ -94,7 +102,9 @@ def test_what_it_does_not_have_is_an_error(method: str, params: Json, code: int)
         ("2 * 123456789012345678901234567890", 246913578024691357802469135780),
     ],
 )
-def test_it_calculates_and_the_text_says_what_the_structure_says(expression: str, result: float) -> None:
+def test_it_calculates_and_the_text_says_what_the_structure_says(
+    expression: str, result: float
+) -> None:
     answer = tool("calculate", expression=expression)
     assert answer["structuredContent"] == {"result": result}
     assert float(text(answer)) == float(result)
@@ -153,7 +163,9 @@ def test_the_time_is_told_in_any_zone() -> None:
     assert tool("time")["structuredContent"]["timezone"] == "UTC"
 
 
-@pytest.mark.parametrize("zone", ["Nowhere/None", "", "../etc/passwd", "/etc/passwd", "a\x00b", 5, None, "Europe"])
+@pytest.mark.parametrize(
+    "zone", ["Nowhere/None", "", "../etc/passwd", "/etc/passwd", "a\x00b", 5, None, "Europe"]
+)
 def test_an_unknown_zone_is_a_tool_error(zone: Any) -> None:
     answer = tool("time", timezone=zone)
     assert answer["isError"] is True

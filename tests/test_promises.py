@@ -1,11 +1,13 @@
-"""Every promise of a finished step has a proof: a test whose docstring names its id, and which can fail.
+"""Every promise of a finished step has a proof: a test whose docstring names its id, and which can
+fail.
 
-A new step adds its ids to `PROMISED`. What a promise says in words is the first thing its tests tell.
+A new step adds its ids to `PROMISED`. What a promise says in words is the first thing its tests
+tell.
 
-An id counts in the docstring of a test only; in a comment, a decorator, a name or a string it is a remark. The test
-must judge something: assert it, or expect an error, in its own body or in a function of the tests that it calls
-directly. And each promise is kept by the program, not by its parts: one proof at least goes through mcpx as a user
-starts it (`THROUGH_THE_PROGRAM`).
+An id counts in the docstring of a test only; in a comment, a decorator, a name or a string it is a
+remark. The test must judge something: assert it, or expect an error, in its own body or in a
+function of the tests that it calls directly. And each promise is kept by the program, not by its
+parts: one proof at least goes through mcpx as a user starts it (`THROUGH_THE_PROGRAM`).
 """
 
 import ast
@@ -28,7 +30,15 @@ PROMISED = {
     "LIF": tuple(range(1, 11)),  # life of a connection
     "CFG": (1, 2, 3, 4, 5, 7, 9),  # configuration
     "RUN": (1, 2, 3, 6, 8),  # running it
-    "SEC": (1, 2, 3, 4, 5, 6, 7),  # who is let in, sees and may do what, what commands may do, how much of anything
+    "SEC": (
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+    ),  # who is let in, sees and may do what, what commands may do, how much of anything
     "OBS": (1, 2),  # what is told to whoever runs it
     "SCA": (1, 2),  # several replicas
     "EXT": (1,),  # protocol extensions
@@ -51,7 +61,8 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass
 class Module:
-    """One file of the tests: its functions by name, and the files of the tests it takes functions from."""
+    """One file of the tests: its functions by name, and the files of the tests it takes functions
+    from."""
 
     functions: dict[str, Function] = field(default_factory=dict)
     """Functions and methods, nested ones left out: those are part of the body they stand in."""
@@ -107,12 +118,22 @@ def proofs(modules: dict[str, Module]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
     for name, module in modules.items():
         reached = {name, *module.imports.values()}
-        helpers = {word: node for other in reached & modules.keys() for word, node in modules[other].functions.items()}
+        helpers = {
+            word: node
+            for other in reached & modules.keys()
+            for word, node in modules[other].functions.items()
+        }
         for function in module.functions.values():
             ids = ID.findall(ast.get_docstring(function) or "")
-            if not ids or not function.name.startswith("test_") or may_pass_whatever_happens(function):
+            if (
+                not ids
+                or not function.name.startswith("test_")
+                or may_pass_whatever_happens(function)
+            ):
                 continue
-            if judges(function) or any(judges(helpers[word]) for word in called(function) if word in helpers):
+            if judges(function) or any(
+                judges(helpers[word]) for word in called(function) if word in helpers
+            ):
                 for promise in dict.fromkeys(ids):
                     found[promise].append(f"{name}::{function.name}")
     return found
@@ -153,7 +174,8 @@ def test_ids_are_written_out_one_by_one() -> None:
 
 
 def test_a_test_that_judges_nothing_proves_nothing() -> None:
-    """Only the docstring counts, and only of a test that asserts or expects an error, itself or one call away."""
+    """Only the docstring counts, and only of a test that asserts or expects an error, itself or one
+    call away."""
     helper = """
 def must_be(value):
     assert value

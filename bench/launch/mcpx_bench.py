@@ -1,4 +1,5 @@
-"""What the `bench`, `soak` and `fuzz` scripts call: those of the repository that this file stands in."""
+"""What the `bench`, `soak` and `fuzz` scripts call: those of the repository that this file stands
+in."""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,6 @@
 # pyright: basic, reportMissingImports=false
-"""A peer: FastMCP as its documents allow to tune it, one client for each upstream that stays connected, JSON replies.
+"""A peer: FastMCP as its documents allow to tune it, one client for each upstream that stays
+connected, JSON replies.
 
 python fastmcp_mount.py CONFIG.json [--port 9100]
 """
@@ -19,7 +20,9 @@ async def main(servers: dict[str, Any], port: int | None) -> None:
     app = FastMCP("bench")
     async with AsyncExitStack() as stack:
         for name, server in servers.items():
-            client = await stack.enter_async_context(Client({"mcpServers": {name: server}}, mode="legacy"))
+            client = await stack.enter_async_context(
+                Client({"mcpServers": {name: server}}, mode="legacy")
+            )
             app.mount(create_proxy(client), namespace=name)
         if port is None:
             await app.run_async(transport="stdio", show_banner=False, log_level="ERROR")

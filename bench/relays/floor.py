@@ -1,11 +1,12 @@
-"""The floor: what a relay in Python cannot go below. It finds the upstream of a tool, gives the request an id of its
-own and forwards the rest.
+"""The floor: what a relay in Python cannot go below. It finds the upstream of a tool, gives the
+request an id of its own and forwards the rest.
 
     python floor.py CONFIG.json --era older               stdio front
     python floor.py CONFIG.json --era older --port 9100   streamable HTTP front
 
-One orjson parse and one dump for each message, callbacks all the way, no task for a call, the list kept as bytes. Not
-a gateway: names must not clash, and there is no reconnecting, no cancellation, no question back, no limit.
+One orjson parse and one dump for each message, callbacks all the way, no task for a call, the list
+kept as bytes. Not a gateway: names must not clash, and there is no reconnecting, no cancellation,
+no question back, no limit.
 """
 
 import asyncio
@@ -78,11 +79,21 @@ class Relay:
         found = await asyncio.gather(*(self._one(server) for server in servers.values()))
         for upstream, tools in found:
             self._routes.update((tool["name"], upstream) for tool in tools)
-        more = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if self._era == "modern" else {}
-        self._tools = orjson.Fragment(orjson.dumps({"tools": [tool for _, tools in found for tool in tools], **more}))
+        more = (
+            {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+            if self._era == "modern"
+            else {}
+        )
+        self._tools = orjson.Fragment(
+            orjson.dumps({"tools": [tool for _, tools in found for tool in tools], **more})
+        )
 
     async def _one(self, server: Json) -> tuple[Upstream, list[Json]]:
-        upstream = Origin(server["url"]) if "url" in server else await Child.start([server["command"], *server["args"]])
+        upstream = (
+            Origin(server["url"])
+            if "url" in server
+            else await Child.start([server["command"], *server["args"]])
+        )
         return upstream, await upstream.tools(self._era)
 
     def asked(self, message: Json, reply: Reply) -> None:
@@ -139,7 +150,8 @@ class Http(asyncio.Protocol):
         raise NotImplementedError
 
 
-# Upstreams ---------------------------------------------------------------------------------------------------
+# Upstreams
+# --------------------------------------------------------------------------------------------------
 
 
 class Child(Upstream, asyncio.SubprocessProtocol):
@@ -152,7 +164,9 @@ class Child(Upstream, asyncio.SubprocessProtocol):
 
     @classmethod
     async def start(cls, command: list[str]) -> "Child":
-        transport, child = await asyncio.get_running_loop().subprocess_exec(cls, *command, stderr=None)
+        transport, child = await asyncio.get_running_loop().subprocess_exec(
+            cls, *command, stderr=None
+        )
         child._pipe = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))
         return child
 
@@ -211,13 +225,16 @@ class Answer(Http):
     def message(self, head: bytes, body: bytes) -> None:
         if b"\r\nmcp-session-id:" in head:
             session = head.partition(b"\r\nmcp-session-id:")[2].split(b"\r\n")[0].strip()
-            self._origin.session = b"mcp-session-id: %b\r\nmcp-protocol-version: 2025-06-18\r\n" % session
+            self._origin.session = (
+                b"mcp-session-id: %b\r\nmcp-protocol-version: 2025-06-18\r\n" % session
+            )
         self._origin.idle.append(self)
         if body:
             self._origin.answered(body)
 
 
-# Fronts ------------------------------------------------------------------------------------------------------
+# Fronts
+# --------------------------------------------------------------------------------------------------
 
 
 class Request(Http):
@@ -235,7 +252,10 @@ class Request(Http):
 
     def _reply(self, message: Json) -> None:
         body = orjson.dumps(message)
-        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+        head = (
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+            % len(body)
+        )
         self.transport.write(head + body)
 
 
@@ -256,7 +276,8 @@ async def serve_stdio(relay: Relay) -> None:
         output.write(orjson.dumps(message, option=orjson.OPT_APPEND_NEWLINE))
 
     await loop.connect_read_pipe(
-        lambda: Input(lambda line: relay.asked(orjson.loads(line), reply), ended), os.fdopen(0, "rb", 0)
+        lambda: Input(lambda line: relay.asked(orjson.loads(line), reply), ended),
+        os.fdopen(0, "rb", 0),
     )
     await ended.wait()
 
@@ -266,11 +287,15 @@ async def main(servers: dict[str, Json], era: str, port: int | None) -> None:
     await relay.connect(servers)
     if port is None:
         return await serve_stdio(relay)
-    server = await asyncio.get_running_loop().create_server(lambda: Request(relay), "127.0.0.1", port, backlog=4096)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Request(relay), "127.0.0.1", port, backlog=4096
+    )
     await server.serve_forever()
 
 
 if __name__ == "__main__":
     options = dict(zip(sys.argv[2::2], sys.argv[3::2], strict=True))
     entries = orjson.loads(Path(sys.argv[1]).read_bytes())["mcpServers"]
-    uvloop.run(main(entries, options["--era"], int(options["--port"]) if "--port" in options else None))
+    uvloop.run(
+        main(entries, options["--era"], int(options["--port"]) if "--port" in options else None)
+    )

@@ -1,4 +1,5 @@
-"""The peer: the same relay on the official SDK's session classes, in its fastest form (JSON replies, no streams).
+"""The peer: the same relay on the official SDK's session classes, in its fastest form (JSON
+replies, no streams).
 
 python sdk.py CONFIG.json --era older               stdio front
 python sdk.py CONFIG.json --era older --port 9100   streamable HTTP front
@@ -18,10 +19,15 @@ from mcp.server.stdio import stdio_server
 from mcp_types import ListToolsResult
 
 
-async def hold(server: dict[str, Any], mode: Any, connected: "asyncio.Future[ClientSession]") -> None:
-    """One connection, entered and left in one task as anyio wants it; all of them are made at the same time."""
+async def hold(
+    server: dict[str, Any], mode: Any, connected: "asyncio.Future[ClientSession]"
+) -> None:
+    """One connection, entered and left in one task as anyio wants it; all of them are made at the
+    same time."""
     try:
-        target = server.get("url") or StdioServerParameters(command=server["command"], args=server["args"])
+        target = server.get("url") or StdioServerParameters(
+            command=server["command"], args=server["args"]
+        )
         async with Client(target, mode=mode) as client:
             connected.set_result(client.session)
             await asyncio.Event().wait()
@@ -57,7 +63,9 @@ async def main(servers: dict[str, Any], era: str, port: int | None) -> None:
         import uvicorn
 
         app = server.streamable_http_app(json_response=True)
-        options = uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning", access_log=False)
+        options = uvicorn.Config(
+            app, host="127.0.0.1", port=port, log_level="warning", access_log=False
+        )
         await uvicorn.Server(options).serve()
     for task in held:
         task.cancel()
@@ -66,4 +74,6 @@ async def main(servers: dict[str, Any], era: str, port: int | None) -> None:
 if __name__ == "__main__":
     options = dict(zip(sys.argv[2::2], sys.argv[3::2], strict=True))
     entries = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["mcpServers"]
-    asyncio.run(main(entries, options["--era"], int(options["--port"]) if "--port" in options else None))
+    asyncio.run(
+        main(entries, options["--era"], int(options["--port"]) if "--port" in options else None)
+    )

@@ -1,4 +1,5 @@
-"""The floor behind Starlette and uvicorn (httptools, uvloop): what an HTTP front costs that is not written by hand.
+"""The floor behind Starlette and uvicorn (httptools, uvloop): what an HTTP front costs that is not
+written by hand.
 
 python starlette_floor.py CONFIG.json --era older --port 9100
 """
@@ -33,7 +34,13 @@ async def main(servers: dict[str, Json], era: str, port: int) -> None:
 
     app = Starlette(routes=[Route("/mcp", endpoint, methods=["POST"])])
     options = uvicorn.Config(
-        app, host="127.0.0.1", port=port, log_level="error", http="httptools", access_log=False, lifespan="off"
+        app,
+        host="127.0.0.1",
+        port=port,
+        log_level="error",
+        http="httptools",
+        access_log=False,
+        lifespan="off",
     )
     await uvicorn.Server(options).serve()
 

@@ -1,4 +1,5 @@
-"""Tools of a gateway for a model behind Anthropic's messages API: the list, the calls of its answer, their results."""
+"""Tools of a gateway for a model behind Anthropic's messages API: the list, the calls of its
+answer, their results."""
 
 import asyncio
 import base64
@@ -28,7 +29,8 @@ async def anthropic_tools(gateway: Gateway) -> tuple[list[Json], Names]:
 
 
 async def run_anthropic_calls(gateway: Gateway, names: Names, message: Json) -> Json | None:
-    """Make the calls of a model's answer, side by side: the user message with all results; None: it asked for none."""
+    """Make the calls of a model's answer, side by side: the user message with all results; None: it
+    asked for none."""
     calls = [block for block in message["content"] if block["type"] == "tool_use"]
     results = await asyncio.gather(*(_run(gateway, names, call) for call in calls))
     return {"role": "user", "content": results} if results else None
@@ -36,10 +38,17 @@ async def run_anthropic_calls(gateway: Gateway, names: Names, message: Json) -> 
 
 async def _run(gateway: Gateway, names: Names, call: Json) -> Json:
     content, is_error = await _answer(gateway, names, call["name"], call["input"])
-    return {"type": "tool_result", "tool_use_id": call["id"], "content": content, "is_error": is_error}
+    return {
+        "type": "tool_result",
+        "tool_use_id": call["id"],
+        "content": content,
+        "is_error": is_error,
+    }
 
 
-async def _answer(gateway: Gateway, names: Names, name: str, given: Json) -> tuple[list[Json], bool]:
+async def _answer(
+    gateway: Gateway, names: Names, name: str, given: Json
+) -> tuple[list[Json], bool]:
     tool = names.tool(name)
     if tool is None:
         return [_text(f"There is no tool {name}.")], True
@@ -50,13 +59,18 @@ async def _answer(gateway: Gateway, names: Names, name: str, given: Json) -> tup
         result = await gateway.call(tool.name, checked.arguments)
     except RpcError as error:  # a rule refuses it, its server is down: the model should know
         return [_text(f"This did not work: {error.message}")], True
-    return [_block(block) for block in result.content] or [_text(json.dumps(result.structured))], result.is_error
+    return [_block(block) for block in result.content] or [
+        _text(json.dumps(result.structured))
+    ], result.is_error
 
 
 def _block(block: Content) -> Json:
     if block.type == "image":
         data = base64.b64encode(block.data).decode()
-        return {"type": "image", "source": {"type": "base64", "media_type": block.mime_type, "data": data}}
+        return {
+            "type": "image",
+            "source": {"type": "base64", "media_type": block.mime_type, "data": data},
+        }
     return _text(block.text or f"[{block.type} {block.mime_type} {block.uri}]")
 
 
@@ -71,10 +85,19 @@ class Model:
         last = messages[-1]["content"]
         if isinstance(last, list):
             told = last[0]["content"][0]["text"]
-            return {"role": "assistant", "stop_reason": "end_turn", "content": [_text(f"The tool says: {told}")]}
+            return {
+                "role": "assistant",
+                "stop_reason": "end_turn",
+                "content": [_text(f"The tool says: {told}")],
+            }
         offered = {tool["name"] for tool in tools}
         assert "demo_calculate" in offered, f"this stand-in knows the demo only, not {offered}"
-        call = {"type": "tool_use", "id": "toolu_1", "name": "demo_calculate", "input": {"expression": "6 * 7"}}
+        call = {
+            "type": "tool_use",
+            "id": "toolu_1",
+            "name": "demo_calculate",
+            "input": {"expression": "6 * 7"},
+        }
         return {"role": "assistant", "stop_reason": "tool_use", "content": [call]}
 
 

@@ -1,4 +1,5 @@
-"""Names that every model's API takes: letters, digits, `_` and `-`, at most 64. The way back is a table, no guess."""
+"""Names that every model's API takes: letters, digits, `_` and `-`, at most 64. The way back is a
+table, no guess."""
 
 import re
 from collections.abc import Iterable

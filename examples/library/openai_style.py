@@ -1,4 +1,5 @@
-"""Tools of a gateway for a model behind an OpenAI-style chat API: the list, the calls of its answer, their results."""
+"""Tools of a gateway for a model behind an OpenAI-style chat API: the list, the calls of its
+answer, their results."""
 
 import asyncio
 import json
@@ -30,8 +31,11 @@ async def openai_tools(gateway: Gateway) -> tuple[list[Json], Names]:
 
 
 async def run_openai_calls(gateway: Gateway, names: Names, message: Json) -> list[Json]:
-    """Make the calls of a model's answer, side by side; each result is a message that goes back to it."""
-    return await asyncio.gather(*(_run(gateway, names, call) for call in message.get("tool_calls") or ()))
+    """Make the calls of a model's answer, side by side; each result is a message that goes back to
+    it."""
+    return await asyncio.gather(
+        *(_run(gateway, names, call) for call in message.get("tool_calls") or ())
+    )
 
 
 async def _run(gateway: Gateway, names: Names, call: Json) -> Json:
@@ -39,7 +43,9 @@ async def _run(gateway: Gateway, names: Names, call: Json) -> Json:
     return {
         "role": "tool",
         "tool_call_id": call["id"],
-        "content": await _answer(gateway, names, function["name"], function.get("arguments") or "{}"),
+        "content": await _answer(
+            gateway, names, function["name"], function.get("arguments") or "{}"
+        ),
     }
 
 
@@ -48,13 +54,17 @@ async def _answer(gateway: Gateway, names: Names, name: str, arguments: str) -> 
     if tool is None:
         return f"There is no tool {name}."
     try:
-        checked = await gateway.check(tool.name, arguments)  # a JSON text; small mistakes of a model are mended
+        checked = await gateway.check(
+            tool.name, arguments
+        )  # a JSON text; small mistakes of a model are mended
         if checked.problems:
             return "Wrong arguments: " + "; ".join(checked.problems)
         result = await gateway.call(tool.name, checked.arguments)
     except RpcError as error:  # a rule refuses it, its server is down: the model should know
         return f"This did not work: {error.message}"
-    return result.text or json.dumps(result.structured)  # this format has no place for images in results
+    return result.text or json.dumps(
+        result.structured
+    )  # this format has no place for images in results
 
 
 class Model:

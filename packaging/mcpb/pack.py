@@ -1,8 +1,10 @@
-"""Packs the bundle that clients install with a double click: `python packaging/mcpb/pack.py WHEEL FILE.mcpb`.
+"""Packs the bundle that clients install with a double click: `python packaging/mcpb/pack.py WHEEL
+FILE.mcpb`.
 
-A zip of the manifest, the icon, the wheel, and a project that asks for that wheel and for the versions of everything
-else that the tests ran with. Made of the same files it is the same bytes: names are sorted, times and modes are fixed.
-What it does not hold: Python and the other packages, which uv fetches for the system it is opened on.
+A zip of the manifest, the icon, the wheel, and a project that asks for that wheel and for the
+versions of everything else that the tests ran with. Made of the same files it is the same bytes:
+names are sorted, times and modes are fixed. What it does not hold: Python and the other packages,
+which uv fetches for the system it is opened on.
 """
 
 import json
@@ -28,14 +30,19 @@ def main() -> int:
     manifest = json.loads((HERE / "manifest.json").read_text(encoding="utf-8"))
     named = WHEEL.fullmatch(wheel.name)
     if named is None or named["version"] != manifest["version"]:
-        told = f"{wheel.name} is not the wheel of version {manifest['version']}, which manifest.json tells of"
+        told = (
+            f"{wheel.name} is not the wheel of version {manifest['version']}, which "
+            "manifest.json tells of"
+        )
         raise SystemExit(f"{told}: run python packaging/versions.py, then build it again")
     files = {name: (HERE / name).read_bytes() for name in TAKEN}
     files["LICENSE"] = (ROOT / "LICENSE").read_bytes()
     files["pyproject.toml"] = project(wheel.name, manifest["version"]).encode()
     files[wheel.name] = wheel.read_bytes()
     with ZipFile(out, "w") as archive:
-        for name in sorted(files, key=lambda name: (name != "manifest.json", name)):  # it is looked for first
+        for name in sorted(
+            files, key=lambda name: (name != "manifest.json", name)
+        ):  # it is looked for first
             entry = ZipInfo(name, MOMENT)
             entry.compress_type, entry.external_attr, entry.create_system = ZIP_DEFLATED, MODE, 3
             archive.writestr(entry, files[name])
@@ -45,7 +52,9 @@ def main() -> int:
 def project(wheel: str, version: str) -> str:
     """The bundle's pyproject.toml: nothing of its own but the wheel beside it."""
     ours = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    pins = "".join(f"  {json.dumps(pin)},\n" for pin in ours["tool"]["uv"]["constraint-dependencies"])
+    pins = "".join(
+        f"  {json.dumps(pin)},\n" for pin in ours["tool"]["uv"]["constraint-dependencies"]
+    )
     return f"""[project]
 name = "mcpx-bundle"
 version = "{version}"

@@ -1,4 +1,5 @@
-"""What a client that opens the bundle runs, in an environment that uv has made of the bundle's pyproject.toml."""
+"""What a client that opens the bundle runs, in an environment that uv has made of the bundle's
+pyproject.toml."""
 
 import sys
 

@@ -1,4 +1,5 @@
-"""mcpx: one MCP gateway for all of your tools. As a library: `from mcpx import Gateway` (docs/library.md)."""
+"""mcpx: one MCP gateway for all of your tools. As a library: `from mcpx import Gateway`
+(docs/library.md)."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -53,5 +54,11 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'mcpx' has no attribute {name!r}")
     from importlib import import_module
 
-    place = "model.errors" if name in _ERRORS else "library.gateway" if name == "Gateway" else "library.values"
+    place = (
+        "model.errors"
+        if name in _ERRORS
+        else "library.gateway"
+        if name == "Gateway"
+        else "library.values"
+    )
     return getattr(import_module(f"mcpx.{place}"), name)

@@ -1,7 +1,8 @@
 """Composition root: the only module that wires the packages together.
 
-`run` starts one gateway in the current event loop and returns when it has ended. `serve` gives it a process: signal
-handlers, the log, resource limits, and the garbage collector's settings belong to the process, not to the gateway.
+`run` starts one gateway in the current event loop and returns when it has ended. `serve` gives it a
+process: signal handlers, the log, resource limits, and the garbage collector's settings belong to
+the process, not to the gateway.
 """
 
 import asyncio
@@ -45,19 +46,20 @@ TIDY = 5
 DRAIN = 5.0
 """Seconds a replica goes on serving when it is told to end, if the configuration does not say."""
 SHARING = 3.0
-"""Seconds that a start waits for the files that other replicas have; it goes on without them then, and takes them up
-when they come."""
+"""Seconds that a start waits for the files that other replicas have; it goes on without them then,
+and takes them up when they come."""
 SNAPSHOTS = 512
 """Servers of which replicas share what they last offered."""
 ENDING = 15.0
-"""Seconds after which an end that does not end is cut short; children are ended by then or by the keeper."""
+"""Seconds after which an end that does not end is cut short; children are ended by then or by the
+keeper."""
 
 
 class Host:
     """The program that a gateway runs in.
 
-    This base class is a program with other work to do, such as a test: it keeps its signal handlers, and the gateway
-    ends only the child processes that it started itself.
+    This base class is a program with other work to do, such as a test: it keeps its signal
+    handlers, and the gateway ends only the child processes that it started itself.
     """
 
     def created(self, upkeep: Upkeep) -> None:
@@ -108,7 +110,8 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
         start = uvloop.run
     except ImportError:
         start = asyncio.run
-    # What is loaded by now stays, and what a call makes goes without the collector: it need not look so often.
+    # What is loaded by now stays, and what a call makes goes without the collector: it need not
+    # look so often.
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
     try:
@@ -116,18 +119,24 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
     except asyncio.CancelledError:
         return 0  # a second signal cut the grace short; everything was ended all the same
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):  # nothing is left to cut short but the exit code
+        for number in (
+            signal.SIGINT,
+            signal.SIGTERM,
+        ):  # nothing is left to cut short but the exit code
             signal.signal(number, signal.SIG_IGN)
 
 
 def checked(run: Run) -> Redactor:
-    """Refuse to open tools to the network by accident, and return the redactor that knows the secrets of the run.
+    """Refuse to open tools to the network by accident, and return the redactor that knows the
+    secrets of the run.
 
     Raises ConfigError.
     """
     if run.transport == "http":
         # With a store, tokens may come from other replicas. Until then no client is authenticated.
-        refuse_exposure(run.host, run.config, lambda: run.store is not None or _has_tokens(run.state))
+        refuse_exposure(
+            run.host, run.config, lambda: run.store is not None or _has_tokens(run.state)
+        )
     redactor = Redactor()
     redactor.learn("config", run.config.secrets)
     if run.admin is not None:
@@ -148,13 +157,15 @@ def _make_room() -> None:
     if limit < descriptors.FEW:
         log.warning(
             "only %d files and connections may be open at once: few clients and servers will fit. "
-            "Raise the hard limit: `ulimit -Hn` shows it; LimitNOFILE= sets it for systemd, --ulimit for a container",
+            "Raise the hard limit: `ulimit -Hn` shows it; LimitNOFILE= sets it for systemd, "
+            "--ulimit for a container",
             limit,
         )
 
 
 def _leave_no_core() -> None:
-    """A crash must not write other people's secrets into a file; nor that of a server, which gets some of them."""
+    """A crash must not write other people's secrets into a file; nor that of a server, which gets
+    some of them."""
     try:
         import resource
     except ImportError:  # Windows
@@ -174,12 +185,18 @@ async def _serve(options: Run, environ: Mapping[str, str], redactor: Redactor) -
 
 
 async def run(
-    options: Run, environ: Mapping[str, str], stop: asyncio.Event, redactor: Redactor, host: Host | None = None
+    options: Run,
+    environ: Mapping[str, str],
+    stop: asyncio.Event,
+    redactor: Redactor,
+    host: Host | None = None,
 ) -> int:
-    """Run one gateway in this event loop until `stop` is set or its client leaves; return the exit code.
+    """Run one gateway in this event loop until `stop` is set or its client leaves; return the exit
+    code.
 
-    Several gateways may run in one process, in the same loop or in several threads with a loop each. Calls in flight
-    may finish within `GRACE`, then everything that was started is ended. `redactor` comes from `checked`.
+    Several gateways may run in one process, in the same loop or in several threads with a loop
+    each. Calls in flight may finish within `GRACE`, then everything that was started is ended.
+    `redactor` comes from `checked`.
     """
     host = host or Host()
     for warning in options.config.warnings:
@@ -189,7 +206,12 @@ async def run(
         replicas.start()
         await _share_files(replicas, options.state)  # Before they are read for the first time.
     gateway = Gateway(
-        options.config, environ, options.state, itself=options.itself, redactor=redactor, replicas=replicas
+        options.config,
+        environ,
+        options.state,
+        itself=options.itself,
+        redactor=redactor,
+        replicas=replicas,
     )
     if log.isEnabledFor(logging.DEBUG):
         gateway.bus.subscribe(_log_call, CallFinished)
@@ -202,7 +224,9 @@ async def run(
         env=options.env,
         redactor=gateway.redactor,
         environ=environ,
-        counts=(lambda: fronts[0].counts() if fronts else None) if options.transport == "http" else None,
+        counts=(lambda: fronts[0].counts() if fronts else None)
+        if options.transport == "http"
+        else None,
     )
     telemetry.take_up(options.config)
     upkeep = Upkeep(options, gateway, tasks, telemetry, dispatcher, environ)
@@ -222,7 +246,9 @@ async def run(
         if options.transport == "stdio":
             await _serve_stdio(options, dispatcher, stop, upkeep, tasks, host)
         else:
-            return await _serve_http(options, dispatcher, stop, upkeep, telemetry, host, fronts.append)
+            return await _serve_http(
+                options, dispatcher, stop, upkeep, telemetry, host, fronts.append
+            )
     finally:
         try:
             async with asyncio.timeout(ENDING):
@@ -266,7 +292,9 @@ async def _share_files(replicas: "Replicas", state: Path | None) -> None:
     from mcpx.upstreams.snapshot import LARGEST, NAMES
 
     snapshots = Whole("snapshots", NAMES, SNAPSHOTS, LARGEST, lasting=False)
-    replicas.mirror = mirror = Mirror(replicas, state, (SharedTokens(), SIGN_INS, SharedPins(), snapshots))
+    replicas.mirror = mirror = Mirror(
+        replicas, state, (SharedTokens(), SIGN_INS, SharedPins(), snapshots)
+    )
     replicas.preparations.append(lambda: mirror.complete(SHARING))  # should the store come late
     await mirror.start()
     await mirror.complete(SHARING)
@@ -278,7 +306,13 @@ def _log_call(call: CallFinished) -> None:
     passage, milliseconds = call.passage, call.seconds * 1000
     client = passage.caller.client.get("name") or passage.caller.principal
     log.debug(
-        "[%s] %s %s for %s: %s, %.1f ms", passage.server, passage.method, passage.name, client, ended, milliseconds
+        "[%s] %s %s for %s: %s, %.1f ms",
+        passage.server,
+        passage.method,
+        passage.name,
+        client,
+        ended,
+        milliseconds,
     )
 
 
@@ -294,7 +328,8 @@ def _listen_for_signals(stop: asyncio.Event, upkeep: Upkeep) -> None:
     in_terminal = os.isatty(0)
 
     def hang_up() -> None:
-        # A terminal that was closed is an end; otherwise SIGHUP asks a daemon to read its file again.
+        # A terminal that was closed is an end; otherwise SIGHUP asks a daemon to read its file
+        # again.
         if in_terminal and not os.isatty(0):
             stop.set()
         else:
@@ -304,7 +339,8 @@ def _listen_for_signals(stop: asyncio.Event, upkeep: Upkeep) -> None:
 
 
 def _look_for_leftovers(run: Run) -> Path | None:
-    """End processes and delete temporary files that earlier runs have left. Return the note for later runs."""
+    """End processes and delete temporary files that earlier runs have left. Return the note for
+    later runs."""
     if run.config.path is not None:
         from mcpx.core.saving import remove_leftovers_of
 
@@ -337,8 +373,8 @@ async def _serve_stdio(
 async def _serve_in_background(
     run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upkeep: Upkeep, tasks: Tasks, host: Host
 ) -> int:
-    """For clients that attach. Whoever had it started waits for a word on standard output, and looks who is there when
-    none comes: another may have been quicker."""
+    """For clients that attach. Whoever had it started waits for a word on standard output, and
+    looks who is there when none comes: another may have been quicker."""
     if not upkeep.found:
         return 1
     upkeep.wait_for_clients()
@@ -347,11 +383,22 @@ async def _serve_in_background(
     dispatcher.gateway.start()
     if run.admin is not None:
         tasks.start(_open_admin(run, upkeep, host))
-    log.info("mcpx %s runs in the background on %s, process %d", __version__, run.config.path, os.getpid())
+    log.info(
+        "mcpx %s runs in the background on %s, process %d",
+        __version__,
+        run.config.path,
+        os.getpid(),
+    )
     if run.started is not None:
         run.started()
     await _first_of(stop, upkeep.over)
-    why = "another gateway takes its place" if upkeep.retired else "asked to" if stop.is_set() else "no client is left"
+    why = (
+        "another gateway takes its place"
+        if upkeep.retired
+        else "asked to"
+        if stop.is_set()
+        else "no client is left"
+    )
     log.info("mcpx ends: %s", why)
     if not upkeep.retired:
         dispatcher.gateway.wind_down()
@@ -380,13 +427,17 @@ async def _serve_http(
 
     server = run.config.server
     house = House(run.host, run.itself, run.state)
-    reception = Reception(house, dispatcher.gateway.generation.config, lambda: dispatcher.gateway.provisions.fetcher)
+    reception = Reception(
+        house, dispatcher.gateway.generation.config, lambda: dispatcher.gateway.provisions.fetcher
+    )
 
     def metrics(visitor: Visitor) -> tuple[bytes, str] | None:
         return telemetry.metrics_for(Caller(visitor.principal, visitor.profile, visitor.address))
 
     max_request = run.config.global_.max_request
-    upkeep.front = front = HttpFront(dispatcher, reception, max_request=max_request, pages={"/metrics": metrics})
+    upkeep.front = front = HttpFront(
+        dispatcher, reception, max_request=max_request, pages={"/metrics": metrics}
+    )
     made(front)
     tls = (server.tls.cert, server.tls.key) if server.tls else None
     try:
@@ -394,11 +445,16 @@ async def _serve_http(
     except (OSError, ValueError) as error:  # ValueError: not even in form a host
         number = error.errno if isinstance(error, OSError) else None
         what = (
-            "not a possible host" if not isinstance(error, OSError) else os.strerror(number) if number else str(error)
+            "not a possible host"
+            if not isinstance(error, OSError)
+            else os.strerror(number)
+            if number
+            else str(error)
         )
         say(
             run,
-            f"mcpx: cannot listen on {run.host}:{run.port}: {what}. Another port: --port 0 takes any free one.",
+            f"mcpx: cannot listen on {run.host}:{run.port}: {what}. Another port: --port 0 takes "
+            "any free one.",
             logging.ERROR,
         )
         return 1
@@ -453,16 +509,20 @@ def _start_log(run: Run, redactor: Redactor) -> None:
     """Log lines go to stderr or the log file, never to stdout."""
     settings, file = run.config.global_, None
     if settings.log_file is not None:
-        file = (run.config.path.parent if run.config.path is not None else Path.cwd()) / settings.log_file
+        file = (
+            run.config.path.parent if run.config.path is not None else Path.cwd()
+        ) / settings.log_file
     try:
         logs.start(run.log_level, settings.log_format, file, redactor.redact)
     except OSError as error:
-        raise ConfigError([f"error: the log file {file} cannot be written: {error.strerror}"]) from None
+        raise ConfigError(
+            [f"error: the log file {file} cannot be written: {error.strerror}"]
+        ) from None
 
 
 async def _watch_room() -> None:
-    """Says when no more can be opened: uvloop closes a connection that it can take no longer, and tells nobody. Hands
-    back memory that nobody needs any more."""
+    """Says when no more can be opened: uvloop closes a connection that it can take no longer, and
+    tells nobody. Hands back memory that nobody needs any more."""
     for tick in itertools.count(1):
         await asyncio.sleep(ROOM)
         if tick % TIDY == 0:
@@ -470,15 +530,19 @@ async def _watch_room() -> None:
         try:
             os.close(os.dup(2))
         except OSError as error:
-            report_loop_error(asyncio.get_running_loop(), {"exception": error, "message": "no descriptor"})
+            report_loop_error(
+                asyncio.get_running_loop(), {"exception": error, "message": "no descriptor"}
+            )
 
 
 def report_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What the event loop could tell nobody else: a task that died unheard, a connection that could not be taken."""
+    """What the event loop could tell nobody else: a task that died unheard, a connection that could
+    not be taken."""
     error = context.get("exception")
     if descriptors.ran_out(error):
         log.warning(
-            "no connection or file more can be opened: %s (the limit is %d). It goes on when others are closed",
+            "no connection or file more can be opened: %s (the limit is %d). It goes on when "
+            "others are closed",
             error,
             descriptors.soft_limit(),
         )

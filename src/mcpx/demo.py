@@ -1,4 +1,5 @@
-"""The built-in demo server: what a first start shows when there is no configuration (RUN-3). Nothing is written."""
+"""The built-in demo server: what a first start shows when there is no configuration (RUN-3).
+Nothing is written."""
 
 import ast
 from collections.abc import Awaitable, Callable
@@ -29,7 +30,9 @@ ABOUT = (
 
 def config() -> Config:
     """The configuration that a start without any config file runs on."""
-    server = Server(name="demo", description="What a first start shows", connection=Memory(serve=serve))
+    server = Server(
+        name="demo", description="What a first start shows", connection=Memory(serve=serve)
+    )
     return Config(mode="auto", naming=Naming(prefix="always"), mcp_servers=(server,))
 
 
@@ -46,7 +49,10 @@ def _time(arguments: Json) -> Json:
     try:
         now = datetime.now(UTC if zone == "UTC" else ZoneInfo(str(zone)))
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        return {**_text(f"Unknown time zone {zone!r}; write it like Europe/Zurich"), "isError": True}
+        return {
+            **_text(f"Unknown time zone {zone!r}; write it like Europe/Zurich"),
+            "isError": True,
+        }
     structured = {"time": now.isoformat(timespec="seconds"), "timezone": str(zone)}
     return {**_text(structured["time"]), "structuredContent": structured}
 
@@ -104,14 +110,25 @@ def _tool(name: str, description: str, properties: Json, required: list[str], **
 
 _TOOLS: dict[str, tuple[Json, Callable[[Json], Json]]] = {
     "echo": (
-        _tool("echo", "Say a text back", {"text": {"type": "string", "description": "What to say"}}, ["text"]),
+        _tool(
+            "echo",
+            "Say a text back",
+            {"text": {"type": "string", "description": "What to say"}},
+            ["text"],
+        ),
         _echo,
     ),
     "time": (
         _tool(
             "time",
             "Current date and time in a time zone",
-            {"timezone": {"type": "string", "description": "IANA name, e.g. Asia/Shanghai", "default": "UTC"}},
+            {
+                "timezone": {
+                    "type": "string",
+                    "description": "IANA name, e.g. Asia/Shanghai",
+                    "default": "UTC",
+                }
+            },
             [],
         ),
         _time,
@@ -133,7 +150,12 @@ _PROMPT: Json = {
     "arguments": [{"name": "topic", "description": "What to try the tools on", "required": False}],
 }
 
-_RESOURCE: Json = {"uri": "demo://about", "name": "about", "description": "What this demo is", "mimeType": "text/plain"}
+_RESOURCE: Json = {
+    "uri": "demo://about",
+    "name": "about",
+    "description": "What this demo is",
+    "mimeType": "text/plain",
+}
 
 
 async def serve(method: str, params: Json) -> Json:

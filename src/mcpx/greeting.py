@@ -1,4 +1,5 @@
-"""What whoever started mcpx in a terminal reads first: where it is found, and what to do next (RUN-3).
+"""What whoever started mcpx in a terminal reads first: where it is found, and what to do next
+(RUN-3).
 
 Promised: nothing of it is in the way of the first client, and nothing is written anywhere.
 """
@@ -25,14 +26,17 @@ def greet(run: Run, url: str, login: str | None) -> None:
             say(run, f"  Admin {admin_text(run, login)}")
         return
     admin = None if login is None else admin_text(run, login)
-    for line in _first_minute(url, admin, typed_as(os.environ), run.config.global_.log_format == "text"):
+    for line in _first_minute(
+        url, admin, typed_as(os.environ), run.config.global_.log_format == "text"
+    ):
         say(run, line)
 
 
 def admin_text(run: Run, login_url: str) -> str:
     """The address of the admin UI for the log.
 
-    The login URL signs in its reader. It is shown on a terminal, but not to programs that collect logs.
+    The login URL signs in its reader. It is shown on a terminal, but not to programs that collect
+    logs.
     """
     if sys.stderr.isatty():
         return f"{login_url}  (good once)"
@@ -46,12 +50,18 @@ def admin_text(run: Run, login_url: str) -> str:
 
 
 def _named(names: Sequence[str]) -> str:
-    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "") or "none"
+    return (
+        ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+        or "none"
+    )
 
 
 def _first_minute(url: str, admin: str | None, mcpx: str, spaced: bool) -> list[str]:
     """The demo: whose tools these are, and how to get one's own."""
-    lines = [f"mcpx {__version__} · no config found, running the built-in demo (nothing is written)", ""]
+    lines = [
+        f"mcpx {__version__} · no config found, running the built-in demo (nothing is written)",
+        "",
+    ]
     lines.append(f"  MCP    {url}")
     if admin is not None:
         lines.append(f"  Admin  {admin}")
@@ -77,7 +87,8 @@ def _found_elsewhere() -> str | None:
 
 
 def typed_as(environ: Mapping[str, str]) -> str:
-    """The command line that starts this mcpx, for hints. With `uv run` or `uvx`, `mcpx` is not on the PATH."""
+    """The command line that starts this mcpx, for hints. With `uv run` or `uvx`, `mcpx` is not on
+    the PATH."""
     if words := environ.get("MCPX_TYPED_AS"):
         return words
     if "UV_RUN_RECURSION_DEPTH" in environ:
@@ -85,4 +96,8 @@ def typed_as(environ: Mapping[str, str]) -> str:
     from mcpx.clients.launcher import cached
 
     found = cached(sys.prefix)
-    return "mcpx" if found is None else shlex.join((os.path.basename(found.words[0]), *found.words[1:]))
+    return (
+        "mcpx"
+        if found is None
+        else shlex.join((os.path.basename(found.words[0]), *found.words[1:]))
+    )

@@ -1,6 +1,7 @@
 """The admin port of one run: what it needs of every room, brought together at its desk.
 
-Here and not in `app`, which would otherwise load it for everybody: nothing of `mcpx.admin` is imported before `open`.
+Here and not in `app`, which would otherwise load it for everybody: nothing of `mcpx.admin` is
+imported before `open`.
 """
 
 import errno
@@ -71,7 +72,11 @@ class Office:
         try:
             self._server.bind()
         except (OSError, ValueError) as error:
-            if self._place.or_another and isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            if (
+                self._place.or_another
+                and isinstance(error, OSError)
+                and error.errno == errno.EADDRINUSE
+            ):
                 self._place = replace(self._place, port=0, or_another=False)
                 self._server.port = 0
                 return self.bind()
@@ -90,7 +95,9 @@ class Office:
     async def open(self, room: Room) -> None:
         self._state = room.state
         _ = room.telemetry.watching  # counts from now on; it belongs to the loop's thread
-        await self._server.start(lambda: _desk(room, self._config, self._server.url, self._chronicle))
+        await self._server.start(
+            lambda: _desk(room, self._config, self._server.url, self._chronicle)
+        )
         if room.gateway.replicas is not None:
             self._server.tell_elsewhere()
 
@@ -98,7 +105,8 @@ class Office:
         return self._server.login_url()
 
     async def tell_login(self, request: Json) -> Json:
-        """The control verb `admin`. With `file`, the reply has the path of a file that leads a browser to the URL."""
+        """The control verb `admin`. With `file`, the reply has the path of a file that leads a
+        browser to the URL."""
         url = self.login_url()
         reply: Json = {"ok": True, "url": url}
         if request.get("file") and self._state is not None:
@@ -157,8 +165,17 @@ def _desk(room: Room, config: Config, admin_url: str, chronicle: "Chronicle | No
 def _why(error: OSError | ValueError, place: AdminPlace) -> str:
     import ssl
 
-    if isinstance(error, ssl.SSLError | FileNotFoundError | PermissionError) and error.filename is None:
-        return f"the certificate of the admin UI cannot be used: {error.strerror or error}. See server.admin.tls"
+    if (
+        isinstance(error, ssl.SSLError | FileNotFoundError | PermissionError)
+        and error.filename is None
+    ):
+        return (
+            f"the certificate of the admin UI cannot be used: {error.strerror or error}. See "
+            "server.admin.tls"
+        )
     what = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
     where = f"{place.host}:{place.port}"
-    return f"the admin UI cannot listen on {where}: {what}. Another port: --admin-port 0 takes any free one."
+    return (
+        f"the admin UI cannot listen on {where}: {what}. Another port: --admin-port 0 takes "
+        "any free one."
+    )

@@ -1,5 +1,6 @@
-"""What a running gateway does besides serving: its file is read again when it changes, whoever looks after it gets
-answers, and the admin UI is opened where it is wanted. Nothing of it stands in the way of a call.
+"""What a running gateway does besides serving: its file is read again when it changes, whoever
+looks after it gets answers, and the admin UI is opened where it is wanted. Nothing of it stands in
+the way of a call.
 """
 
 import asyncio
@@ -68,7 +69,8 @@ class Run:
     reload: Read | None = None
     """Reads the configuration again; None where there is no file."""
     fresh: tuple[Path, Read, Path] | None = None
-    """Without a file: the one that the first write of the admin API makes, what reads it, and its state folder."""
+    """Without a file: the one that the first write of the admin API makes, what reads it, and its
+    state folder."""
     env: str | None = None
     """The overlay that is laid over the file (`--env`)."""
     profile: str | None = None
@@ -78,7 +80,8 @@ class Run:
     admin: "AdminPlace | None" = None
     """Where the admin UI is wanted; None: nowhere."""
     linger: float | None = None
-    """Seconds to stay after the last client that was attached has left; None: it does not run in the background."""
+    """Seconds to stay after the last client that was attached has left; None: it does not run in
+    the background."""
     log_file: Path | None = None
     """In the background: where its standard error goes."""
     started: Callable[[], None] | None = None
@@ -88,20 +91,29 @@ class Run:
 
     @property
     def role(self) -> Role:
-        return "background" if self.linger is not None else "alone" if self.transport == "stdio" else "http"
+        return (
+            "background"
+            if self.linger is not None
+            else "alone"
+            if self.transport == "stdio"
+            else "http"
+        )
 
 
 def say(run: Run, line: str, level: int = logging.INFO) -> None:
     """To whoever started it, whatever is logged."""
     if run.config.global_.log_format == "json":
-        line = logs.AsJson().format(logging.LogRecord("mcpx", level, "", 0, "%s", (line.strip(),), None))
+        line = logs.AsJson().format(
+            logging.LogRecord("mcpx", level, "", 0, "%s", (line.strip(),), None)
+        )
     with contextlib.suppress(OSError):  # a client that reads no stderr may have closed it
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
 
 
 class Upkeep:
-    """What a running gateway does besides serving: reload its file, and answer whoever looks after it."""
+    """What a running gateway does besides serving: reload its file, and answer whoever looks after
+    it."""
 
     def __init__(
         self,
@@ -119,11 +131,15 @@ class Upkeep:
         self._started_at = now()
         self._gateway = gateway
         self._tasks = tasks
-        self._chronicle = Chronicle(gateway)  # from before servers start: what they print then says why they do not
+        self._chronicle = Chronicle(
+            gateway
+        )  # from before servers start: what they print then says why they do not
         self._control: Control | None = None
         shares = gateway.replicas is not None and run.config.path is not None
         self._writable = self._make_store(environ) if run.admin is not None or shares else None
-        self.store: Proposals = self._writable or Proposals(gateway, self._reading(), self._applied, self._coming)
+        self.store: Proposals = self._writable or Proposals(
+            gateway, self._reading(), self._applied, self._coming
+        )
         self._office: Office | None = None
         self._environ = environ
         self._attached: Attached | None = None
@@ -137,7 +153,8 @@ class Upkeep:
         """Where clients find it over HTTP, once it listens."""
 
     def take_admin_port(self) -> bool:
-        """Whether to go on: where it cannot be had, clients over stdio get their tools all the same."""
+        """Whether to go on: where it cannot be had, clients over stdio get their tools all the
+        same."""
         run = self._run
         if run.admin is None:
             return True
@@ -175,14 +192,16 @@ class Upkeep:
         except ImportError as error:  # somebody installed other versions of what it is made of
             say(
                 run,
-                f"mcpx: the admin UI cannot be loaded: {error}. Install mcpx anew, or leave --admin out.",
+                f"mcpx: the admin UI cannot be loaded: {error}. Install mcpx anew, or leave "
+                "--admin out.",
                 logging.ERROR,
             )
             return False
         return True
 
     def login_url(self) -> str | None:
-        """Of the admin UI, where there is one; whoever follows it before it is loaded waits a moment."""
+        """Of the admin UI, where there is one; whoever follows it before it is loaded waits a
+        moment."""
         return None if self._office is None else self._office.login_url()
 
     async def start(self) -> None:
@@ -205,7 +224,9 @@ class Upkeep:
             {
                 "status": lambda _: self.status(),
                 "retire": lambda _: self._retire(),
-                "reload": lambda request: self.store.asked(author=str(request.get("author") or "")[:100]),
+                "reload": lambda request: self.store.asked(
+                    author=str(request.get("author") or "")[:100]
+                ),
                 **sign_ins.verbs,
                 **PendingCalls(self._gateway).verbs,
                 **pins,
@@ -226,13 +247,19 @@ class Upkeep:
         """Whether it is this gateway that is found on the config."""
         return self._control is not None and self._control.listening
 
-    # Clients that attach -----------------------------------------------------------------------------------------
+    # Clients that attach
+    # -----------------------------------------------------------------------------------------
 
     def admit(self, request: Json) -> "tuple[Json, asyncio.Protocol | None]":
         """For `Control`: somebody wants to come in."""
         if self._run.role == "alone":
             about = {"version": __version__, "role": "alone"}
-            return {"ok": False, "reason": "alone", "error": "this gateway is one client's alone", **about}, None
+            return {
+                "ok": False,
+                "reason": "alone",
+                "error": "this gateway is one client's alone",
+                **about,
+            }, None
         return self._host().admit(request)
 
     def _host(self) -> "Attached":
@@ -240,7 +267,11 @@ class Upkeep:
             from mcpx.front.attached import Attached  # nobody may ever come
 
             self._attached = Attached(
-                self._dispatcher, self._environ, grace=GRACE, about=self._about, on_change=self._counted
+                self._dispatcher,
+                self._environ,
+                grace=GRACE,
+                about=self._about,
+                on_change=self._counted,
             )
         return self._attached
 
@@ -309,13 +340,24 @@ class Upkeep:
             fresh = Fresh(Where(file, environ, run.env), self._judging(read), begin, state)
         read, replicas = self._reading(), self._gateway.replicas
         if replicas is None:
-            return ConfigStore(self._gateway, read, self._applied, self._coming, where=where, fresh=fresh)
+            return ConfigStore(
+                self._gateway, read, self._applied, self._coming, where=where, fresh=fresh
+            )
         from mcpx.core.joint import JointStore
 
-        return JointStore(self._gateway, read, self._applied, self._coming, where=where, fresh=fresh, replicas=replicas)
+        return JointStore(
+            self._gateway,
+            read,
+            self._applied,
+            self._coming,
+            where=where,
+            fresh=fresh,
+            replicas=replicas,
+        )
 
     def _share(self) -> None:
-        """With other replicas a change of the configuration is that of all, with or without an admin UI here."""
+        """With other replicas a change of the configuration is that of all, with or without an
+        admin UI here."""
         if self._gateway.replicas is not None and self._writable is not None:
             if self._office is None:
                 self._writable.keep_history(self._run.state)
@@ -326,7 +368,10 @@ class Upkeep:
 
     async def _tell_login(self, request: Json) -> Json:
         if self._office is None:
-            return {"ok": False, "error": "this gateway was started without --admin; end it, and start it with it"}
+            return {
+                "ok": False,
+                "error": "this gateway was started without --admin; end it, and start it with it",
+            }
         return await self._office.tell_login(request)
 
     async def _search(self, request: Json) -> Json:
@@ -334,11 +379,16 @@ class Upkeep:
         from mcpx.core.searching import search
 
         query, limit, profile = request.get("query"), request.get("limit"), request.get("profile")
-        caller = Caller("local", profile if isinstance(profile, str) else None, since=time.monotonic())
+        caller = Caller(
+            "local", profile if isinstance(profile, str) else None, since=time.monotonic()
+        )
         await self._gateway.prepare(caller)
         most = limit if isinstance(limit, int) and limit > 0 else SEARCHED
         matches, total = await search(self._gateway, caller, str(query or ""), most)
-        tools = [{"definition": each.offer.definition, "score": each.score, "strong": each.strong} for each in matches]
+        tools = [
+            {"definition": each.offer.definition, "score": each.score, "strong": each.strong}
+            for each in matches
+        ]
         return {"ok": True, "tools": tools, "total": total}
 
     async def _missing(self, request: Json) -> Json:
@@ -347,7 +397,9 @@ class Upkeep:
 
         profile = request.get("profile")
         await self._gateway.catalogs.ready()
-        found = why_missing(self._gateway, str(request.get("name")), profile if isinstance(profile, str) else None)
+        found = why_missing(
+            self._gateway, str(request.get("name")), profile if isinstance(profile, str) else None
+        )
         told = None if found is None else self._gateway.redactor.redact_values(found.told())
         return {"ok": True, "missing": told}
 
@@ -357,12 +409,20 @@ class Upkeep:
 
         await self._gateway.catalogs.ready()
         offers = self._gateway.catalog.offers
-        listed = {kind: ((each.server, each.name, each.definition) for each in offers[kind]) for kind in KINDS}
+        listed = {
+            kind: ((each.server, each.name, each.definition) for each in offers[kind])
+            for kind in KINDS
+        }
         return {"ok": True, **names_of(self._gateway.generation.config, listed)}
 
     async def _logs(self, request: Json) -> Json:
-        """What servers have printed, for `mcpx logs`: of one or of all, after the numbers that are known."""
-        wanted, after, limit = request.get("server"), as_object(request.get("after")), request.get("limit")
+        """What servers have printed, for `mcpx logs`: of one or of all, after the numbers that are
+        known."""
+        wanted, after, limit = (
+            request.get("server"),
+            as_object(request.get("after")),
+            request.get("limit"),
+        )
         names = list(self._gateway.generation.upstreams)
         if wanted is not None and wanted not in names:
             return {"ok": False, "error": "no such server", "names": names}
@@ -378,11 +438,16 @@ class Upkeep:
         """Where the gateway's own log is."""
         config = self._gateway.generation.config
         if config.global_.log_file is not None:
-            return str((config.path.parent if config.path is not None else Path.cwd()) / config.global_.log_file)
+            return str(
+                (config.path.parent if config.path is not None else Path.cwd())
+                / config.global_.log_file
+            )
         return None if self._run.log_file is None else str(self._run.log_file)
 
     def _pins(self, verb: str) -> Verb:
-        return lambda request: self._gateway.pinning.verbs[verb](request)  # who never asks does without
+        return lambda request: self._gateway.pinning.verbs[verb](
+            request
+        )  # who never asks does without
 
     async def close(self) -> None:
         if self._office is not None:
@@ -446,8 +511,15 @@ class Upkeep:
         self._follow(config)
 
     async def status(self) -> Json:
-        about = {"version": __version__, "config": str(self._gateway.generation.config.path), "url": self.url}
-        about |= {"role": self._run.role, "attached": [] if self._attached is None else self._attached.describe()}
+        about = {
+            "version": __version__,
+            "config": str(self._gateway.generation.config.path),
+            "url": self.url,
+        }
+        about |= {
+            "role": self._run.role,
+            "attached": [] if self._attached is None else self._attached.describe(),
+        }
         about |= {"pid": os.getpid(), "started_at": self._started_at, "log_file": self._log_file()}
         about |= {
             "admin_url": None if self._office is None else self._office.url,

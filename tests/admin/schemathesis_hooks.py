@@ -1,5 +1,6 @@
-"""What makes generated requests reach deeper than the checks of their form: names that there are, entries that are
-nearly right, and a precondition that holds. Loaded by the program that generates them (`test_whole_api.py`)."""
+"""What makes generated requests reach deeper than the checks of their form: names that there are,
+entries that are nearly right, and a precondition that holds. Loaded by the program that generates
+them (`test_whole_api.py`)."""
 
 import random
 from typing import Any
@@ -15,20 +16,37 @@ NAMES = {
 }
 ENTRIES: dict[str, list[dict[str, Any]]] = {
     "/api/mcp-servers": [
-        {"name": "added", "connection": {"type": "stdio", "command": "/no/such/program"}, "timeout": 1},
+        {
+            "name": "added",
+            "connection": {"type": "stdio", "command": "/no/such/program"},
+            "timeout": 1,
+        },
         {"name": "added", "connection": {"type": "http", "url": "http://127.0.0.1:9/mcp"}},
-        {"name": "first", "connection": {"type": "stdio", "command": "/bin/false", "env": {"TOKEN": "••••••••"}}},
+        {
+            "name": "first",
+            "connection": {"type": "stdio", "command": "/bin/false", "env": {"TOKEN": "••••••••"}},
+        },
     ],
     "/api/commands": [
-        {"name": "added", "type": "http", "http": {"url": "http://127.0.0.1:9/{x}", "max_retries": 0}},
+        {
+            "name": "added",
+            "type": "http",
+            "http": {"url": "http://127.0.0.1:9/{x}", "max_retries": 0},
+        },
         {"name": "added", "type": "script", "script": {"path": "no.sh", "args": ["{x}"]}},
     ],
     "/api/auth-configs": [
         {"name": "added", "type": "bearer_token", "bearer_token": {"token": "••••••••"}},
-        {"name": "added", "type": "basic_auth", "basic_auth": {"username": "u", "password": "p-a-s-s"}},
+        {
+            "name": "added",
+            "type": "basic_auth",
+            "basic_auth": {"username": "u", "password": "p-a-s-s"},
+        },
     ],
     "/api/profiles": [{"name": "added", "servers": ["first", "!second"]}],
-    "/api/policy": [{"default": "allow", "rules": [{"effect": "ask", "tools": ["*"]}, {"effect": "deny"}]}],
+    "/api/policy": [
+        {"default": "allow", "rules": [{"effect": "ask", "tools": ["*"]}, {"effect": "deny"}]}
+    ],
 }
 
 chance = random.Random(7)
@@ -44,7 +62,12 @@ def map_headers(context: Any, headers: Any) -> Any:
 @schemathesis.hook
 def map_path_parameters(context: Any, path_parameters: Any) -> Any:
     names = _of(NAMES, context)
-    if isinstance(path_parameters, dict) and "name" in path_parameters and names and chance.random() < 0.7:
+    if (
+        isinstance(path_parameters, dict)
+        and "name" in path_parameters
+        and names
+        and chance.random() < 0.7
+    ):
         path_parameters["name"] = chance.choice(names)
     return path_parameters
 

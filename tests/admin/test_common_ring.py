@@ -45,14 +45,19 @@ async def ring(store: RedisServer, name: str, wanted: list[str]) -> AsyncIterato
     async with joined(store, name) as replicas:
         made = CommonRing(replicas, lambda: None, lambda: wanted.append(name))
         try:
-            await made._store.settled()  # it has heard that the store is there, and begun anew for that
+            await (
+                made._store.settled()
+            )  # it has heard that the store is there, and begun anew for that
             yield made
         finally:
             await made.close()
 
 
-def test_whoever_ceased_to_tell_begins_again_when_somebody_listens_again(store: RedisServer) -> None:
-    """ADM-4, SCA-2: the listener's replica was paused, or its machine was, for longer than its word is good."""
+def test_whoever_ceased_to_tell_begins_again_when_somebody_listens_again(
+    store: RedisServer,
+) -> None:
+    """ADM-4, SCA-2: the listener's replica was paused, or its machine was, for longer than its word
+    is good."""
 
     async def main() -> None:
         wanted: list[str] = []
@@ -60,7 +65,9 @@ def test_whoever_ceased_to_tell_begins_again_when_somebody_listens_again(store: 
             listening.listen()
             await until(lambda: wanted)
             numbers = telling._replicas.members._numbers
-            await until(lambda: numbers.get("events") == int(store.cli("HGET", "{mcpx}:numbers", "events")))
+            await until(
+                lambda: numbers.get("events") == int(store.cli("HGET", "{mcpx}:numbers", "events"))
+            )
             store.cli("DEL", "{mcpx}:events:heard")
             assert not await telling.is_wanted()
             wanted.clear()
@@ -85,7 +92,9 @@ def test_two_listeners_that_come_back_at_once_hear_nothing_twice(store: RedisSer
             await telling._store.settled()
             ids = [id for id, _ in await telling._entries("-", 10)]
             assert len(ids) == 6
-            further, later = await asyncio.gather(listening.settle(ids[0]), listening.settle(ids[3]))
+            further, later = await asyncio.gather(
+                listening.settle(ids[0]), listening.settle(ids[3])
+            )
             assert further is not None and later is not None
             for id, number, missed in ((ids[0], further, 5), (ids[3], later, 2)):
                 _, frames = listening.after(number)
@@ -105,7 +114,9 @@ def test_a_listener_who_comes_while_it_is_asked_whether_there_are_any_is_told_wh
     async def main() -> None:
         async with joined(store, "one") as replicas:
             gateway = Gateway(Config(), {}, replicas=replicas)
-            desk: Any = SimpleNamespace(gateway=gateway, recording=None, statistics=None, store=None)
+            desk: Any = SimpleNamespace(
+                gateway=gateway, recording=None, statistics=None, store=None
+            )
             people: Any = SimpleNamespace(rows=list, sessions=0)
             events = Events(desk, people, lambda: asyncio.sleep(0, "etag"))
             assert events._common is not None

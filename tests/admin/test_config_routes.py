@@ -54,7 +54,9 @@ def test_the_text_is_shown_without_its_secrets_and_saved_with_them(gateway: Gate
     """CFG-6: a masked value sent back keeps the stored one; comments, order and references stay."""
     api = AdminApi(gateway)
     told = api.get("/api/config")
-    assert told["path"] == str(gateway.file) and told["dialect"] == "native" and told["revision"] == 1
+    assert (
+        told["path"] == str(gateway.file) and told["dialect"] == "native" and told["revision"] == 1
+    )
     (file,) = told["files"]
     assert file["format"] == "yaml" and file["writable"]
     assert file["text"] == YAML.replace(SECRET, MASK)
@@ -72,12 +74,22 @@ def test_several_entries_are_added_in_one_revision_or_none_is(gateway: Gateway) 
     """ADM-2: servers, commands and what they refer to, at once."""
     api = AdminApi(gateway)
     key = {"name": "key", "type": "bearer_token", "bearer_token": {"token": "${TWO_KEY:-none}"}}
-    command = {"name": "look", "type": "http", "http": {"url": "https://example.com", "auth": {"ref": "key"}}}
-    server = {"name": "three", "enabled": False, "connection": {"type": "stdio", "command": "three"}}
+    command = {
+        "name": "look",
+        "type": "http",
+        "http": {"url": "https://example.com", "auth": {"ref": "key"}},
+    }
+    server = {
+        "name": "three",
+        "enabled": False,
+        "connection": {"type": "stdio", "command": "three"},
+    }
     given = [("commands", command), ("auth_configs", key), ("mcp_servers", server)]
     body = {"entries": [{"section": section, "entry": entry} for section, entry in given]}
     assert api.refused("POST", "/api/config/entries", body) == (428, "precondition_required")
-    assert api.post("/api/config/entries?dry_run=true", body)["ok"] and text_of(api) == YAML.replace(SECRET, MASK)
+    assert api.post("/api/config/entries?dry_run=true", body)["ok"] and text_of(
+        api
+    ) == YAML.replace(SECRET, MASK)
     done = api.post("/api/config/entries?message=three%20at%20once", body, 201, If_Match=api.etag)
     assert done["revision"] == 2 and done["etag"] == api.etag == api.get("/api/config")["etag"]
     assert api.get("/api/config/history")["revisions"][0]["message"] == "three at once"
@@ -93,16 +105,17 @@ def test_several_entries_are_added_in_one_revision_or_none_is(gateway: Gateway) 
     ):
         both = {"entries": [four, wrong]}
         assert api.refused("POST", "/api/config/entries", both, If_Match=api.etag) == told, wrong
-    assert api.refused("POST", "/api/config/entries", {"entries": []}, If_Match=api.etag) == (422, "invalid")
+    assert api.refused("POST", "/api/config/entries", {"entries": []}, If_Match=api.etag) == (
+        422,
+        "invalid",
+    )
     assert gateway.file.read_text() == written
 
 
 @pytest.mark.parametrize("depth", [*range(44, 52), 150, 400, 900])
 def test_what_is_nested_too_deeply_is_a_mistake_with_its_place(still: Gateway, depth: int) -> None:
     api = AdminApi(still)
-    deep = (
-        f"""{{"name": "deep", "connection": {{"type": "http", "url": "http://127.0.0.1:9"}}, "x-deep": {"[" * depth}"""
-    )
+    deep = f"""{{"name": "deep", "connection": {{"type": "http", "url": "http://127.0.0.1:9"}}, "x-deep": {"[" * depth}"""
     entry = f"{deep}{']' * depth}}}"
     for method, path, body in (
         ("POST", "/api/mcp-servers?dry_run=true", entry),
@@ -113,10 +126,20 @@ def test_what_is_nested_too_deeply_is_a_mistake_with_its_place(still: Gateway, d
         if depth <= 48:  # in its list, in its section
             assert answer.status == 200, answer.body
         else:
-            assert (answer.status, answer.code, answer.error["path"]) == (422, "invalid", "x-deep"), answer.body
+            assert (answer.status, answer.code, answer.error["path"]) == (
+                422,
+                "invalid",
+                "x-deep",
+            ), answer.body
     policy = f'{{"entry": {{"rules": [], "x-deep": {"[" * depth}{"]" * depth}}}}}'
-    answer = api.ask("PUT", "/api/policy?dry_run=true", policy.encode(), content_type="application/json")
-    assert answer.status == 200 if depth <= 49 else (answer.status, answer.error["path"]) == (422, "policy")
+    answer = api.ask(
+        "PUT", "/api/policy?dry_run=true", policy.encode(), content_type="application/json"
+    )
+    assert (
+        answer.status == 200
+        if depth <= 49
+        else (answer.status, answer.error["path"]) == (422, "policy")
+    )
 
 
 @pytest.mark.parametrize("odd", ["\x1b[2J", "two\nlines", "\x00", "\x9b"])
@@ -138,13 +161,20 @@ def test_whoever_saves_what_is_no_longer_there_is_told(gateway: Gateway) -> None
     before, text = api.etag, text_of(api)
     assert api.refused("POST", "/api/config", {"text": text}) == (428, "precondition_required")
     gateway.file.write_text(YAML + "\n# by hand\n")
-    assert api.refused("POST", "/api/config", {"text": text + "# mine\n"}, If_Match=before) == (412, "stale")
+    assert api.refused("POST", "/api/config", {"text": text + "# mine\n"}, If_Match=before) == (
+        412,
+        "stale",
+    )
     assert gateway.file.read_text().endswith("# by hand\n")
 
 
 def test_a_dry_run_and_a_plan_change_nothing(still: Gateway) -> None:
     api = AdminApi(still)
-    text = text_of(api).replace("enabled: false", "enabled: true", 1).replace("127.0.0.1:9", "127.0.0.1:7")
+    text = (
+        text_of(api)
+        .replace("enabled: false", "enabled: true", 1)
+        .replace("127.0.0.1:9", "127.0.0.1:7")
+    )
     for path in ("/api/config/plan", "/api/config?dry_run=true"):
         seen = api.post(path, {"text": text})
         assert seen["ok"] and seen["plan"]["started"] == ["one"]
@@ -159,11 +189,18 @@ def test_every_mistake_is_told_with_its_place(still: Gateway) -> None:
     told = api.post("/api/config/validate", {"text": text})
     assert not told["ok"]
     places = {(each["line"], each["column"]): each for each in told["problems"]}
-    assert places[7, 7]["path"] == "mcp_servers[0].connection.ulr" and "did you mean" in places[7, 7]["hint"]
+    assert (
+        places[7, 7]["path"] == "mcp_servers[0].connection.ulr"
+        and "did you mean" in places[7, 7]["hint"]
+    )
     assert "two servers are named" in places[9, 11]["message"]
-    assert all(each["file"] == str(still.file) and each["severity"] == "error" for each in told["problems"])
+    assert all(
+        each["file"] == str(still.file) and each["severity"] == "error" for each in told["problems"]
+    )
     answer = api.ask("POST", "/api/config", {"text": text}, If_Match=api.etag)
-    assert (answer.status, answer.code) == (422, "invalid_config") and len(answer.error["errors"]) == 2
+    assert (answer.status, answer.code) == (422, "invalid_config") and len(
+        answer.error["errors"]
+    ) == 2
     assert api.post("/api/config/validate", {"text": text_of(api)}) == {"ok": True, "problems": []}
 
 
@@ -171,13 +208,19 @@ def test_any_text_is_judged(still: Gateway) -> None:
     api = AdminApi(still)
     for text in ("", "\0", "[", "a: [", "- 1", "\t", "mcp_servers: 1", "{" * 2000, "x" * 100_000):
         assert api.post("/api/config/validate", {"text": text})["ok"] is False, text[:20]
-        assert api.refused("POST", "/api/config", {"text": text}, If_Match=api.etag)[0] in (409, 422), text[:20]
+        assert api.refused("POST", "/api/config", {"text": text}, If_Match=api.etag)[0] in (
+            409,
+            422,
+        ), text[:20]
     assert still.file.read_text() == YAML
 
 
 def test_a_mask_that_stands_for_nothing_is_a_mistake(still: Gateway) -> None:
     api = AdminApi(still)
-    text = text_of(api) + f"  - {{name: three, connection: {{type: stdio, command: x, env: {{A_TOKEN: '{MASK}'}}}}}}\n"
+    text = text_of(api) + (
+        f"  - {{name: three, connection: {{type: stdio, command: x, env: {{A_TOKEN: "
+        f"'{MASK}'}}}}}}\n"
+    )
     told = api.post("/api/config/validate", {"text": text})
     assert not told["ok"] and "A_TOKEN" in told["problems"][0]["path"]
     assert api.refused("POST", "/api/config", {"text": text}, If_Match=api.etag) == (422, "invalid")
@@ -186,11 +229,16 @@ def test_a_mask_that_stands_for_nothing_is_a_mistake(still: Gateway) -> None:
 def test_another_file_is_none_of_the_configuration(still: Gateway) -> None:
     api = AdminApi(still)
     for file in ("/etc/passwd", "../x.yaml", "\0"):
-        assert api.refused("POST", "/api/config/validate", {"text": "a: 1", "file": file}) == (404, "not_found")
+        assert api.refused("POST", "/api/config/validate", {"text": "a: 1", "file": file}) == (
+            404,
+            "not_found",
+        )
     assert api.post("/api/config/validate", {"text": text_of(api), "file": str(still.file)})["ok"]
 
 
-def test_a_file_that_was_refused_is_shown_with_its_mistakes_while_the_last_good_one_runs(gateway: Gateway) -> None:
+def test_a_file_that_was_refused_is_shown_with_its_mistakes_while_the_last_good_one_runs(
+    gateway: Gateway,
+) -> None:
     """CFG-5."""
     api = AdminApi(gateway)
     gateway.file.write_text(YAML.replace("type: http", "type: pigeon"))
@@ -203,14 +251,19 @@ def test_a_file_that_was_refused_is_shown_with_its_mistakes_while_the_last_good_
     assert api.get("/api/config")["problems"] == []
 
 
-def test_a_change_beside_a_mistake_that_was_there_before_says_where_it_stands(gateway: Gateway) -> None:
-    """CFG-5: whoever switches another server hears of the file, and the overview tells of it, too."""
+def test_a_change_beside_a_mistake_that_was_there_before_says_where_it_stands(
+    gateway: Gateway,
+) -> None:
+    """CFG-5: whoever switches another server hears of the file, and the overview tells of it,
+    too."""
     api = AdminApi(gateway)
     loaded = api.get("/api/config")["loaded"]
     gateway.file.write_text(YAML.replace("type: http", "type: pigeon"))
     assert not api.post("/api/config/reload")["ok"]
     told = api.change("PATCH", "/api/mcp-servers/two/toggle").error
-    assert told["code"] == "invalid_config" and told["message"].startswith("nothing was written: config.yaml:6 has")
+    assert told["code"] == "invalid_config" and told["message"].startswith(
+        "nothing was written: config.yaml:6 has"
+    )
     assert "Config" in told["hint"] and [each["line"] for each in told["errors"]] == [6]
     assert api.get("/api/config")["loaded"] == loaded
     assert api.get("/api/overview")["config_refused"] is True
@@ -222,14 +275,27 @@ def test_a_change_beside_a_mistake_that_was_there_before_says_where_it_stands(ga
 def test_history_tells_what_it_was_and_goes_back_as_a_new_revision(gateway: Gateway) -> None:
     """CFG-6: secrets are masked in history and differences, and restored all the same."""
     api = AdminApi(gateway)
-    changed = text_of(api).replace(f"Bearer {MASK}", "Bearer another-9f9f9f9f9f").replace("name: two", "name: second")
-    api.post("/api/config", {"text": changed}, If_Match=api.etag, X_Mcpx_Via="ui", X_Mcpx_Author="ada")
+    changed = (
+        text_of(api)
+        .replace(f"Bearer {MASK}", "Bearer another-9f9f9f9f9f")
+        .replace("name: two", "name: second")
+    )
+    api.post(
+        "/api/config", {"text": changed}, If_Match=api.etag, X_Mcpx_Via="ui", X_Mcpx_Author="ada"
+    )
     latest = api.get("/api/config/history?limit=1")["revisions"]
     assert [(each["number"], each["author"], each["via"]) for each in latest] == [(2, "ada", "ui")]
     first = api.get("/api/config/history/1")
-    assert first["files"][0]["text"] == YAML.replace(SECRET, MASK) and not first["files"][0]["writable"]
+    assert (
+        first["files"][0]["text"] == YAML.replace(SECRET, MASK)
+        and not first["files"][0]["writable"]
+    )
     there, back = (api.post("/api/config/diff", body) for body in ({"before": 1}, {"after": 1}))
-    assert "-  - name: two\n" in there["diff"] and "+  - name: two\n" in back["diff"] and not there["same"]
+    assert (
+        "-  - name: two\n" in there["diff"]
+        and "+  - name: two\n" in back["diff"]
+        and not there["same"]
+    )
     assert SECRET not in json.dumps([there, back]) and "another-" not in json.dumps([there, back])
     assert api.post("/api/config/diff", {"before": 2}) == {"diff": "", "same": True}
     seen = api.post("/api/config/rollback?dry_run=true", {"revision": 1})
@@ -243,7 +309,9 @@ def test_history_tells_what_it_was_and_goes_back_as_a_new_revision(gateway: Gate
     ):
         assert api.refused(method, path, body, If_Match=api.etag) == (404, "not_found")
     for odd in (True, "1", 1.0):
-        assert api.refused("POST", "/api/config/rollback", {"revision": odd}, If_Match=api.etag) == (422, "invalid")
+        assert api.refused(
+            "POST", "/api/config/rollback", {"revision": odd}, If_Match=api.etag
+        ) == (422, "invalid")
 
 
 def test_servers_of_a_clients_file_are_taken_over_and_served_at_once(gateway: Gateway) -> None:
@@ -293,7 +361,9 @@ def test_what_is_exported_has_variables_in_the_place_of_secrets(still: Gateway) 
     for form in ("yaml", "mcp-json"):
         told = api.get(f"/api/config/export?format={form}")
         assert SECRET not in told["text"] and MASK not in told["text"]
-        assert told["placeholders"] and all(f"${{{name}}}" in told["text"] for name in told["placeholders"])
+        assert told["placeholders"] and all(
+            f"${{{name}}}" in told["text"] for name in told["placeholders"]
+        )
     assert "mcpServers" in json.loads(told["text"])
     assert api.refused("GET", "/api/config/export?format=xml") == (422, "invalid")
 
@@ -308,13 +378,17 @@ def test_the_schema_is_for_editors_and_the_configuration_is_valid_by_it(still: G
     assert not validator.is_valid({"mcp_servers": [{**server, "conection": {}}]})
 
 
-def test_a_folder_of_files_is_shown_file_by_file_and_each_is_written_by_its_name(tmp_path: Path) -> None:
+def test_a_folder_of_files_is_shown_file_by_file_and_each_is_written_by_its_name(
+    tmp_path: Path,
+) -> None:
     """CFG-7."""
     folder = tmp_path / "conf.d"
     folder.mkdir(mode=0o700)
     for name in ("a", "b"):
         file = folder / f"{name}.yaml"
-        entry = f"  - name: {name}\n    enabled: false\n    connection: {{type: stdio, command: x}}\n"
+        entry = (
+            f"  - name: {name}\n    enabled: false\n    connection: {{type: stdio, command: x}}\n"
+        )
         file.write_text(f"# {name}\nmcp_servers:\n{entry}")
         file.chmod(0o600)
 
@@ -328,7 +402,9 @@ def test_a_folder_of_files_is_shown_file_by_file_and_each_is_written_by_its_name
         assert "command: x" in (folder / "a.yaml").read_text()
 
 
-def test_without_a_file_the_first_change_writes_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_file_the_first_change_writes_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = {"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path), "MCPX_CONFIG": ""}
     monkeypatch.chdir(tmp_path)
     with Gateway(None, env=home, admin=True) as gateway:
@@ -337,12 +413,17 @@ def test_without_a_file_the_first_change_writes_one(tmp_path: Path, monkeypatch:
         assert told["path"] is None and told["files"] == [] and told["would_be"]
         assert api.get("/api/overview")["first_run"]
         assert "add a server" in api.ask("POST", "/api/tokens", {"name": "a"}).error["hint"]
-        text = "mcp_servers:\n  - name: a\n    enabled: false\n    connection: {type: stdio, command: x}\n"
+        text = (
+            "mcp_servers:\n  - name: a\n    enabled: false\n    connection: {type: stdio, "
+            "command: x}\n"
+        )
         assert api.post("/api/config/validate", {"text": text})["ok"]
         done = api.post("/api/config", {"text": text}, If_Match=api.etag)
         assert done["file"] == told["would_be"] and Path(done["file"]).read_text() == text
         assert api.get("/api/config")["path"] == told["would_be"]
         seen = api.get("/api/overview")
         assert not seen["first_run"] and seen["config_path"] == told["would_be"]
-        assert told["would_be"] in str(api.get("/api/clients"))  # what a client over stdio is to start
+        assert told["would_be"] in str(
+            api.get("/api/clients")
+        )  # what a client over stdio is to start
         assert "start mcpx again" in api.ask("POST", "/api/tokens", {"name": "a"}).error["hint"]

@@ -1,4 +1,5 @@
-"""Bounds that uvicorn lacks, over real sockets and with short times: heads, bodies, waiting, how many there are."""
+"""Bounds that uvicorn lacks, over real sockets and with short times: heads, bodies, waiting, how
+many there are."""
 
 import asyncio
 import socket
@@ -13,7 +14,9 @@ from uvicorn.config import Config as UvicornConfig
 from kit.until import until
 from mcpx.admin.connection import Connection, Limits, State
 
-QUICK = Limits(head_timeout=0.4, body_timeout=0.4, keep_alive=0.6, write_timeout=0.5, connections=4, sweep=0.05)
+QUICK = Limits(
+    head_timeout=0.4, body_timeout=0.4, keep_alive=0.6, write_timeout=0.5, connections=4, sweep=0.05
+)
 BOUND = 10.0
 GET = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -34,13 +37,21 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": []})
     chunks = 1000 if scope["path"] == "/large" else 1
     for _ in range(chunks):
-        await send({"type": "http.response.body", "body": b"x" * 65536 if chunks > 1 else b"ok", "more_body": True})
+        await send(
+            {
+                "type": "http.response.body",
+                "body": b"x" * 65536 if chunks > 1 else b"ok",
+                "more_body": True,
+            }
+        )
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 @asynccontextmanager
 async def served(limits: Limits = QUICK) -> AsyncIterator[tuple[State, Connect]]:
-    settings = UvicornConfig(app, http=Connection, ws="none", lifespan="off", interface="asgi3", log_config=None)
+    settings = UvicornConfig(
+        app, http=Connection, ws="none", lifespan="off", interface="asgi3", log_config=None
+    )
     settings.load()
     state = State(limits)
     loop = asyncio.get_running_loop()
@@ -48,7 +59,9 @@ async def served(limits: Limits = QUICK) -> AsyncIterator[tuple[State, Connect]]
     opened: list[asyncio.StreamWriter] = []
 
     async def connect() -> Streams:
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname(), limit=2**20)
+        reader, writer = await asyncio.open_connection(
+            *server.sockets[0].getsockname(), limit=2**20
+        )
         opened.append(writer)
         return reader, writer
 
@@ -129,7 +142,11 @@ def test_a_head_that_is_too_large_is_refused(head: bytes) -> None:
         return answer, len(state.tasks)
 
     answer, tasks = run(work, Limits(sweep=0.05))
-    assert answer.startswith(b"HTTP/1.1 431 ") and b"x-content-type-options: nosniff" in answer and tasks == 0
+    assert (
+        answer.startswith(b"HTTP/1.1 431 ")
+        and b"x-content-type-options: nosniff" in answer
+        and tasks == 0
+    )
 
 
 def test_a_body_that_does_not_come_is_not_waited_for() -> None:
@@ -243,7 +260,9 @@ def test_whoever_leaves_with_several_requests_unanswered_is_missed_by_none_of_th
 
     async def work(state: State, connect: Connect) -> tuple[int, list[Any]]:
         surprises: list[Any] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: surprises.append(context))
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: surprises.append(context)
+        )
         _, writer = await connect()
         writer.write((GET % b"wait") * 3)
         await until(lambda: state.tasks)

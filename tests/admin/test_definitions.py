@@ -1,4 +1,5 @@
-"""Definitions side by side: nothing in them is unseen or passes for something else, nothing takes long (SEC-5)."""
+"""Definitions side by side: nothing in them is unseen or passes for something else, nothing takes
+long (SEC-5)."""
 
 import re
 import time
@@ -11,22 +12,32 @@ from mcpx.admin.definitions import LEFT_OUT, as_text, held, unified
 from mcpx.policy.pins.fingerprint import fingerprint
 
 WORDS = st.text('ab\n"\\{}: \u200b', max_size=30)
-DEFINITIONS = st.dictionaries(st.sampled_from(["name", "description", "x"]), WORDS | st.lists(WORDS, max_size=5))
+DEFINITIONS = st.dictionaries(
+    st.sampled_from(["name", "description", "x"]), WORDS | st.lists(WORDS, max_size=5)
+)
 
 
 def applied(diff: str, sign: str) -> list[str]:
-    return [line[1:] for line in diff.split("\n")[2:] if line[:1] in (sign, " ") and not line.startswith("@@")]
+    return [
+        line[1:]
+        for line in diff.split("\n")[2:]
+        if line[:1] in (sign, " ") and not line.startswith("@@")
+    ]
 
 
 @settings(deadline=None)
 @given(DEFINITIONS, DEFINITIONS)
-def test_the_difference_of_two_is_what_stands_in_them(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_the_difference_of_two_is_what_stands_in_them(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
     old, new = as_text(before), as_text(after)
     assert "\u200b" not in old + new
     diff = unified(old, new)
     for sign, text in (("-", old), ("+", new)):
         lines, at = text.split("\n"), 0
-        for line in applied(diff, sign):  # in order, though not all of it: only what differs, and around it
+        for line in applied(
+            diff, sign
+        ):  # in order, though not all of it: only what differs, and around it
             at = lines.index(line, at) + 1
     assert (diff == "") is (old == new)
     for begin, number in re.findall(r"^@@ -(\d+)(?:,(\d+))? ", diff, re.MULTILINE):
@@ -42,7 +53,9 @@ def test_a_text_does_not_pass_for_a_field() -> None:
     ]
 
 
-def entry(number: int, definition: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
+def entry(
+    number: int, definition: dict[str, Any], before: dict[str, Any] | None = None
+) -> dict[str, Any]:
     return {
         "kind": "tools",
         "name": f"t{number}",
@@ -60,7 +73,11 @@ def test_whatever_servers_send_it_does_not_take_long_and_what_is_too_much_is_sai
     large = {"name": "t", "description": "\n".join(lines)}
     other = {"name": "t", "description": "\n".join(reversed(lines))}
     small = [entry(n, {"name": f"t{n}", "description": "x\u200b"}) for n in range(1_000)]
-    server = {"name": "box", "state": "pinned", "waiting": [entry(0, other, large), *small, entry(1, other, large)]}
+    server = {
+        "name": "box",
+        "state": "pinned",
+        "waiting": [entry(0, other, large), *small, entry(1, other, large)],
+    }
     began = time.process_time()
     told = held([server])
     assert time.process_time() - began < 10

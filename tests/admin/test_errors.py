@@ -36,7 +36,9 @@ def routes() -> APIRouter:
     @router.get("/raise/{what}")
     async def raises(what: str) -> str:
         raise {
-            "own": ApiError(409, "exists", "one has that name already", "mcp_servers.x", "name it otherwise"),
+            "own": ApiError(
+                409, "exists", "one has that name already", "mcp_servers.x", "name it otherwise"
+            ),
             "half": ApiError(404, None, "there is no \ud800"),
             "config": ConfigError(["first mistake", "second mistake"]),
             "down": Unavailable("files", SERVER_DOWN, "is down"),
@@ -75,7 +77,11 @@ def test_mistakes_in_what_was_sent_are_all_told_with_their_places(app: Any) -> N
     body = {"parts": [{"name": "a", "port": 1}, {"name": 5, "port": "sesame"}]}
     status, error = ask(app, "POST", "/api/test/whole?size=0", json=body)
     assert (status, error["code"]) == (422, "invalid")
-    assert [each["path"] for each in error["errors"]] == ["query.size", "parts[1].name", "parts[1].port"]
+    assert [each["path"] for each in error["errors"]] == [
+        "query.size",
+        "parts[1].name",
+        "parts[1].port",
+    ]
     assert error["path"] == "query.size" and error["message"] == error["errors"][0]["message"]
     assert "sesame" not in str(error)
 
@@ -109,7 +115,9 @@ def test_unknown_paths_and_methods_have_the_same_shape(app: Any) -> None:
     assert ask(app, "DELETE", "/api/test/whole")[1]["code"] == "method_not_allowed"
 
 
-def test_what_nobody_expected_has_an_id_that_stands_in_the_log(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_nobody_expected_has_an_id_that_stands_in_the_log(
+    app: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.ERROR):
         status, error = ask(app, "GET", "/api/test/raise/bug")
     id = error["message"].partition("[")[2].partition("]")[0]
@@ -131,6 +139,8 @@ def test_every_route_documents_the_errors_of_the_door() -> None:
         if status not in operation["responses"]
     ]
     assert missing == []
-    shape = document["paths"]["/api/session"]["get"]["responses"]["401"]["content"]["application/json"]["schema"]
+    shape = document["paths"]["/api/session"]["get"]["responses"]["401"]["content"][
+        "application/json"
+    ]["schema"]
     assert shape == {"$ref": "#/components/schemas/ErrorAnswer"}
     assert "HTTPValidationError" not in document["components"]["schemas"]

@@ -1,4 +1,5 @@
-"""What happens is told to whoever listens, at once and from one ring, and nobody who listens is in anybody's way."""
+"""What happens is told to whoever listens, at once and from one ring, and nobody who listens is in
+anybody's way."""
 
 import json
 import os
@@ -41,10 +42,18 @@ def test_a_stream_begins_with_hello_and_tells_of_a_call_within_a_second(watched:
     session = Session(watched.port)
     with AdminEvents(watched) as events:
         hello = events.wait_for("hello")
-        assert hello.data["run"] and hello.id is not None and hello.id.startswith(hello.data["run"] + "-")
+        assert (
+            hello.data["run"]
+            and hello.id is not None
+            and hello.id.startswith(hello.data["run"] + "-")
+        )
         session.call("one_echo", text="hello")
         call = events.wait_for("call", lambda data: data["public_name"] == "one_echo")
-        assert call.data["outcome"] == "ok" and call.data["client"] == "raw" and call.data["server"] == "one"
+        assert (
+            call.data["outcome"] == "ok"
+            and call.data["client"] == "raw"
+            and call.data["server"] == "one"
+        )
         assert call.data["bytes_out"] > 0 and "hello" not in json.dumps(call.data)
 
 
@@ -65,15 +74,21 @@ def test_rates_and_clients_come_while_something_is_called(watched: Gateway) -> N
         events.wait_for("hello")
         session = Session(watched.port)
         session.call("two_echo", text="x")
-        rates = events.wait_for("rates", lambda data: any(one["name"] == "two" for one in data["servers"]))
+        rates = events.wait_for(
+            "rates", lambda data: any(one["name"] == "two" for one in data["servers"])
+        )
         assert rates.data["calls_per_minute"] >= 1 and rates.id is None
-        clients = events.wait_for("clients", lambda data: any(one["name"] == "raw" for one in data["clients"]))
+        clients = events.wait_for(
+            "clients", lambda data: any(one["name"] == "raw" for one in data["clients"])
+        )
         mine = next(one for one in clients.data["clients"] if one["name"] == "raw")
         assert mine["mode"] == "direct" and mine["why"] == "the configuration says so"
         assert mine["protocol"] == "2025-11-25" and clients.data["sessions"] >= 1
 
 
-def test_after_a_break_a_reader_goes_on_without_loss_and_nothing_comes_twice(watched: Gateway) -> None:
+def test_after_a_break_a_reader_goes_on_without_loss_and_nothing_comes_twice(
+    watched: Gateway,
+) -> None:
     """ADM-4"""
     session = Session(watched.port)
     with AdminEvents(watched) as events:
@@ -88,7 +103,9 @@ def test_after_a_break_a_reader_goes_on_without_loss_and_nothing_comes_twice(wat
         session.call("one_fail", message="live")
         again.wait_for("call", lambda data: data["error"] == "live")
         told = [event.data["error"] for event in again.named("call")]
-        numbers = [event.id for event in again.all if event.id is not None and event.name != "hello"]
+        numbers = [
+            event.id for event in again.all if event.id is not None and event.name != "hello"
+        ]
     assert told == [*(f"missed {number}" for number in range(5)), "live"]
     assert len(set(numbers)) == len(numbers) and not again.named("reset")
     with AdminEvents(watched, f"/api/events?last_event_id={again.last_id}") as third:
@@ -114,14 +131,24 @@ def test_a_server_that_dies_and_comes_back_is_told(watched: Gateway) -> None:
         pid = session.call("two_whoami")["result"]["structuredContent"]["pid"]
         os.kill(pid, signal.SIGKILL)
         first = events.wait_for("status", lambda data: data["name"] == "two")
-        assert first.data["last_error"] or first.data["status"] == "connected"  # back before anybody could be told
-        assert session.call("two_echo", text="again")["result"]  # which brings the next attempt forward
-        events.wait_for("status", lambda data: data["name"] == "two" and data["status"] == "connected")
+        assert (
+            first.data["last_error"] or first.data["status"] == "connected"
+        )  # back before anybody could be told
+        assert session.call("two_echo", text="again")[
+            "result"
+        ]  # which brings the next attempt forward
+        events.wait_for(
+            "status", lambda data: data["name"] == "two" and data["status"] == "connected"
+        )
 
 
 def test_a_changed_configuration_is_told_with_the_servers_and_tools_that_come_and_go() -> None:
     """ADM-4"""
-    config: Any = {"mode": "direct", "global": {"hot_reload_interval": 0.1}, "mcp_servers": [raw_server("one")]}
+    config: Any = {
+        "mode": "direct",
+        "global": {"hot_reload_interval": 0.1},
+        "mcp_servers": [raw_server("one")],
+    }
     with Gateway(config, admin=True) as gateway, AdminEvents(gateway) as events:
         assert "one_echo" in Session(gateway.port).tools()
         config["mcp_servers"] = [raw_server("other")]
@@ -131,8 +158,12 @@ def test_a_changed_configuration_is_told_with_the_servers_and_tools_that_come_an
         assert told.data["etag"] == AdminApi(gateway).etag
         gone = events.wait_for("status", lambda data: data["gone"])
         assert gone.data["name"] == "one"
-        events.wait_for("status", lambda data: data["name"] == "other" and data["status"] == "connected")
-        events.wait_for("catalog", lambda data: data["server"] == "other" and "tools" in data["kinds"])
+        events.wait_for(
+            "status", lambda data: data["name"] == "other" and data["status"] == "connected"
+        )
+        events.wait_for(
+            "catalog", lambda data: data["server"] == "other" and "tools" in data["kinds"]
+        )
         gateway.file.write_text("{", encoding="utf-8")
         refused = events.wait_for("config", lambda data: not data["ok"])
         assert refused.data["problems"] >= 1 and refused.data["revision"] == 2
@@ -141,7 +172,9 @@ def test_a_changed_configuration_is_told_with_the_servers_and_tools_that_come_an
 def test_a_call_that_waits_for_approval_is_told() -> None:
     """ADM-4"""
     policy = {"rules": [{"effect": "ask", "tools": ["one.fail"]}]}
-    with Gateway({"mode": "direct", "mcp_servers": [raw_server("one")], "policy": policy}, admin=True) as gateway:
+    with Gateway(
+        {"mode": "direct", "mcp_servers": [raw_server("one")], "policy": policy}, admin=True
+    ) as gateway:
         session = Session(gateway.port)
         with AdminEvents(gateway) as events:
             events.wait_for("hello")
@@ -163,7 +196,8 @@ def test_many_calls_a_second_are_told_in_part_and_the_others_are_counted(watched
         assert last >= before + 200
         events.wait_for("call", lambda data: data["number"] == last)
         calls = [call.data for call in events.named("call")]
-        # What the first one says may have been skipped before this stream began; all that follow account for each call.
+        # What the first one says may have been skipped before this stream began; all that follow
+        # account for each call.
         assert calls[0]["number"] - calls[0]["skipped"] <= before + 1
         assert calls[0]["number"] + sum(1 + call["skipped"] for call in calls[1:]) == last
 
@@ -197,7 +231,10 @@ def test_a_reader_that_never_reads_holds_nobody_up_and_costs_nothing() -> None:
         session.call("one_echo", text="ready")
         before = read(gateway, "/api/about")["memory_mb"]
         url = urlsplit(gateway.admin_url)
-        head = f"GET /api/events HTTP/1.1\r\nHost: {url.netloc}\r\nAuthorization: Bearer {gateway.admin_token}\r\n\r\n"
+        head = (
+            f"GET /api/events HTTP/1.1\r\nHost: {url.netloc}\r\nAuthorization: Bearer "
+            f"{gateway.admin_token}\r\n\r\n"
+        )
         deaf = []
         try:
             for _ in range(10):
@@ -220,7 +257,10 @@ def test_a_reader_that_never_reads_holds_nobody_up_and_costs_nothing() -> None:
 def test_logging_out_ends_the_streams_of_that_session_only(watched: Gateway) -> None:
     """ADM-6"""
     session = browser_session(watched)
-    with AdminEvents(watched, headers={**session, "Authorization": None}) as mine, AdminEvents(watched) as other:
+    with (
+        AdminEvents(watched, headers={**session, "Authorization": None}) as mine,
+        AdminEvents(watched) as other,
+    ):
         mine.wait_for("hello")
         other.wait_for("hello")
         out = fetch(watched.admin_url, "/api/logout", "POST", headers=session)

@@ -1,4 +1,5 @@
-"""What a stream sends while nothing happens, and what becomes of one that is too slow: in process, with short times."""
+"""What a stream sends while nothing happens, and what becomes of one that is too slow: in process,
+with short times."""
 
 import asyncio
 import time
@@ -43,7 +44,9 @@ async def next_of(stream: AsyncGenerator[bytes]) -> bytes:
         return await anext(stream)
 
 
-def test_a_comment_comes_again_and_again_while_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_comment_comes_again_and_again_while_nothing_happens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """ADM-4: both sides notice a dead connection."""
     monkeypatch.setattr(module, "BEAT", 0.1)
     monkeypatch.setattr(module, "TICK", 0.01)
@@ -73,7 +76,9 @@ def test_a_reader_whose_next_event_is_gone_is_let_go_and_told_when_it_comes_agai
             with pytest.raises(StopAsyncIteration):
                 await next_of(slow)
             again = frames(made, id)
-            assert b"event: hello" in await next_of(again) and b"event: reset" in await next_of(again)
+            assert b"event: hello" in await next_of(again) and b"event: reset" in await next_of(
+                again
+            )
             await again.aclose()
 
     asyncio.run(test())
@@ -98,7 +103,9 @@ def test_while_nobody_listens_nothing_is_heard(monkeypatch: pytest.MonkeyPatch) 
             assert bus.listeners == before
             id = hello.decode().partition("\n")[0].removeprefix("id: ")
             again = frames(made, id)
-            assert b"event: hello" in await next_of(again) and b"event: reset" in await next_of(again)
+            assert b"event: hello" in await next_of(again) and b"event: reset" in await next_of(
+                again
+            )
             await again.aclose()
 
     asyncio.run(test())

@@ -1,4 +1,5 @@
-"""Names, descriptions and errors of hostile servers stay text in every answer and event, and break none of them."""
+"""Names, descriptions and errors of hostile servers stay text in every answer and event, and break
+none of them."""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +18,17 @@ from kit.servers import stdio_server
 from kit.until import wait_until
 
 SCRIPT = "<img src=x onerror=alert(1)>"
-ODD = ["\ud83d half", "a\nevent: config\ndata: {}\n\n", SCRIPT, "‮evil", "x" * 300, "-", "..", "日本語", "\x00\x1b[31m"]
+ODD = [
+    "\ud83d half",
+    "a\nevent: config\ndata: {}\n\n",
+    SCRIPT,
+    "‮evil",
+    "x" * 300,
+    "-",
+    "..",
+    "日本語",
+    "\x00\x1b[31m",
+]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +72,9 @@ def test_any_words_can_be_searched_for(hostile: Gateway, query: str) -> None:
     assert isinstance(told["model_sees"], str) and told["query"] == query
 
 
-@pytest.mark.parametrize("path", ["overview", "savings", "about", "diagnostics", "clients", "activity", "statistics"])
+@pytest.mark.parametrize(
+    "path", ["overview", "savings", "about", "diagnostics", "clients", "activity", "statistics"]
+)
 def test_no_answer_breaks(hostile: Gateway, path: str) -> None:
     read(hostile, f"/api/{path}")
 
@@ -74,7 +87,11 @@ def test_hostile_errors_clients_and_arguments_stay_data(hostile: Gateway) -> Non
         for odd in ODD:
             session.call("odd_refuse", error={"code": -32000, "message": odd})
             session.call(
-                "odd_give", result={"content": [{"type": "text", "text": odd}], "structuredContent": {odd: odd}}
+                "odd_give",
+                result={
+                    "content": [{"type": "text", "text": odd}],
+                    "structuredContent": {odd: odd},
+                },
             )
         last = wait_until(lambda: read(hostile, "/api/activity")["last"])
         events.wait_for("call", lambda data: data["number"] == last)

@@ -1,4 +1,5 @@
-"""ADM-6: what lets in, for how long, and how often one may guess; by a clock that the test turns."""
+"""ADM-6: what lets in, for how long, and how often one may guess; by a clock that the test
+turns."""
 
 import asyncio
 
@@ -30,7 +31,9 @@ def test_a_session_ends_after_twelve_hours_without_a_request(clock: Clock) -> No
         clock.advance(IDLE - 1)
         assert sessions.find_with_token(b"token") is session
     clock.advance(IDLE + 1)
-    assert sessions.find_with_token(b"token") is None and session.ended.is_set() and len(sessions) == 0
+    assert (
+        sessions.find_with_token(b"token") is None and session.ended.is_set() and len(sessions) == 0
+    )
 
 
 def test_a_session_that_is_being_answered_is_not_left_alone(clock: Clock) -> None:
@@ -79,7 +82,9 @@ def test_nothing_that_lets_in_is_kept_as_it_is(clock: Clock) -> None:
     async def held() -> tuple[str, str]:
         keys = Keys("the-token-of-it", clock)
         secret = "the-token-of-it", *keys.sessions.begin_in_browser(), keys.passes.make()
-        everything = repr([vars(part) for part in (keys, keys.sessions, keys.passes, keys.attempts)])
+        everything = repr(
+            [vars(part) for part in (keys, keys.sessions, keys.passes, keys.attempts)]
+        )
         return everything, "|".join(secret)
 
     everything, secret = asyncio.run(held())

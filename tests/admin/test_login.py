@@ -32,18 +32,27 @@ def signed_in(gateway: Gateway, session: dict[str, str]) -> bool:
 
 
 def test_the_printed_url_logs_a_browser_in_once() -> None:
-    """The URL leads to the login screen, with the token in the fragment, and the screen posts the token."""
+    """The URL leads to the login screen, with the token in the fragment, and the screen posts the
+    token."""
     with GatewayProcess({"mcp_servers": []}, admin=True) as gateway:
         login_url = gateway.control("admin")["url"]
         page = follow(gateway, login_url)
         token = token_of(login_url)
         assert (page.status, page.headers["location"]) == (303, f"/#/login?token={token}")
-        assert page.headers["referrer-policy"] == "no-referrer" and page.headers["cache-control"] == "no-store"
+        assert (
+            page.headers["referrer-policy"] == "no-referrer"
+            and page.headers["cache-control"] == "no-store"
+        )
         assert page.headers["set-cookie"] is None
 
         login = log_in(gateway, token)
         cookie = login.headers["set-cookie"]
-        assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and "Path=/" in cookie and "Secure" not in cookie
+        assert (
+            "HttpOnly" in cookie
+            and "SameSite=Strict" in cookie
+            and "Path=/" in cookie
+            and "Secure" not in cookie
+        )
         assert gateway.admin_token not in cookie and token not in cookie
         assert signed_in(gateway, session_headers(login))
         assert log_in(gateway, token).status == 401
@@ -56,12 +65,17 @@ def test_looking_at_a_login_url_does_not_spend_it(gateway: Gateway) -> None:
     assert fetch(gateway.admin_url, path, "HEAD").status == 204
     assert fetch(gateway.admin_url, path, "POST").status == 405
     assert follow(gateway, url, **{"Sec-Purpose": "prefetch;prerender"}).status == 204
-    assert fetch(gateway.admin_url, path + "&" + path.partition("?")[2]).headers["location"] == "/#/login"
+    assert (
+        fetch(gateway.admin_url, path + "&" + path.partition("?")[2]).headers["location"]
+        == "/#/login"
+    )
     assert follow(gateway, url).headers["set-cookie"] is None
     assert log_in(gateway, token_of(url)).status == 200
 
 
-def test_a_script_may_go_on_with_the_token_of_a_login_url_that_nobody_used(gateway: Gateway) -> None:
+def test_a_script_may_go_on_with_the_token_of_a_login_url_that_nobody_used(
+    gateway: Gateway,
+) -> None:
     url = new_url(gateway)
     bearer = {"Authorization": f"Bearer {url.rpartition('=')[2]}"}
     for _ in range(3):
@@ -82,17 +96,27 @@ def test_only_so_many_login_urls_are_good_at_a_time(gateway: Gateway) -> None:
 def test_a_browser_logs_in_with_the_token_and_out_again(gateway: Gateway) -> None:
     login = log_in(gateway, gateway.admin_token)
     told = login.json
-    assert told == {"signed_in": True, "by": "cookie", "version": told["version"], "secret": told["secret"]}
+    assert told == {
+        "signed_in": True,
+        "by": "cookie",
+        "version": told["version"],
+        "secret": told["secret"],
+    }
     session = session_headers(login)
     assert signed_in(gateway, session)
-    assert fetch(gateway.admin_url, "/api/logout", "POST", headers={"Cookie": login.cookie}).status == 401
+    assert (
+        fetch(gateway.admin_url, "/api/logout", "POST", headers={"Cookie": login.cookie}).status
+        == 401
+    )
     out = fetch(gateway.admin_url, "/api/logout", "POST", headers=session)
     assert (out.status, out.body) == (204, b"") and "Max-Age=0" in out.headers["set-cookie"]
     assert not signed_in(gateway, session)
     assert fetch(gateway.admin_url, "/api/about", headers=session).status == 401
 
 
-def test_logging_in_again_ends_the_session_before(gateway: Gateway, session: dict[str, str]) -> None:
+def test_logging_in_again_ends_the_session_before(
+    gateway: Gateway, session: dict[str, str]
+) -> None:
     body = {"token": gateway.admin_token}
     login = fetch(gateway.admin_url, "/api/login", "POST", headers=session, body=body)
     assert signed_in(gateway, session_headers(login)) and not signed_in(gateway, session)
@@ -111,14 +135,18 @@ def test_logging_in_again_ends_the_session_before(gateway: Gateway, session: dic
         ({"token": "x" * 5000}, 413, None),
     ],
 )
-def test_a_login_that_is_wrong_is_told_how(gateway: Gateway, body: Any, status: int, path: str | None) -> None:
+def test_a_login_that_is_wrong_is_told_how(
+    gateway: Gateway, body: Any, status: int, path: str | None
+) -> None:
     answer = fetch(gateway.admin_url, "/api/login", "POST", body=body)
     error = answer.json["error"]
     assert (answer.status, error["path"]) == (status, path) and error["message"]
     assert "xxxx" not in answer.body.decode()
 
 
-@pytest.mark.parametrize("body", [b"{", b'{"token": "\xff"}', b'{"token": "\\ud800"}', b"[" * 3000, b'{"token": NaN}'])
+@pytest.mark.parametrize(
+    "body", [b"{", b'{"token": "\xff"}', b'{"token": "\\ud800"}', b"[" * 3000, b'{"token": NaN}']
+)
 def test_what_is_not_json_is_told_so(gateway: Gateway, body: bytes) -> None:
     headers = {"Content-Type": "application/json"}
     answer = fetch(gateway.admin_url, "/api/login", "POST", headers=headers, body=body)
@@ -148,20 +176,28 @@ def test_the_token_of_the_environment_wins_and_is_not_shown_to_servers(gateway: 
     with Gateway(config, admin=True) as other:
         bearer = {"Authorization": "Bearer only-in-the-file-of-it"}
         assert fetch(other.admin_url, "/api/session", headers=bearer).status == 401
-        assert fetch(other.admin_url, "/api/session", headers=other.admin_headers).json["by"] == "token"
+        assert (
+            fetch(other.admin_url, "/api/session", headers=other.admin_headers).json["by"]
+            == "token"
+        )
 
 
 def test_many_wrong_tokens_are_put_off_and_the_right_one_is_not_shut_out() -> None:
     with Gateway({"mcp_servers": []}, admin=True) as gateway:
         wrong = [
-            fetch(gateway.admin_url, "/api/about", headers={"Authorization": f"Bearer guess-{number}"}).status
+            fetch(
+                gateway.admin_url, "/api/about", headers={"Authorization": f"Bearer guess-{number}"}
+            ).status
             for number in range(13)
         ]
         assert wrong[:10] == [401] * 10 and wrong[11:] == [429] * 2
         put_off = fetch(gateway.admin_url, "/api/login", "POST", body={"token": "guess"})
         assert (put_off.status, put_off.code) == (429, "too_many_attempts")
         assert 1 <= int(put_off.headers["retry-after"]) <= 60
-        assert fetch(gateway.admin_url, "/api/session", headers=gateway.admin_headers).json["by"] == "token"
+        assert (
+            fetch(gateway.admin_url, "/api/session", headers=gateway.admin_headers).json["by"]
+            == "token"
+        )
         assert log_in(gateway, gateway.admin_token).cookie
         assert log_in(gateway, token_of(gateway.login_url)).cookie
 
@@ -188,7 +224,10 @@ def test_mcpx_admin_prints_a_new_login_url(gateway: Gateway) -> None:
 def test_mcpx_admin_says_what_is_missing(gateway: Gateway) -> None:
     with Gateway({"mcp_servers": []}) as without:
         done = mcpx(without.folder, "admin", str(without.file))
-        assert (done.returncode, done.stdout) == (1, "") and "started without --admin" in done.stderr
+        assert (done.returncode, done.stdout) == (
+            1,
+            "",
+        ) and "started without --admin" in done.stderr
         nobody = without.folder / "other.json"
         nobody.write_text(json.dumps({"mcp_servers": []}), encoding="utf-8")
         done = mcpx(without.folder, "admin", str(nobody))

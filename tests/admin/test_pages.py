@@ -1,4 +1,5 @@
-"""ADM-5: the files of the web UI, over a real socket; with a folder that stands for the built one."""
+"""ADM-5: the files of the web UI, over a real socket; with a folder that stands for the built
+one."""
 
 import asyncio
 import gzip
@@ -16,7 +17,10 @@ from mcpx.config import Config
 Get = Callable[..., Reply]
 
 SCRIPT = b"export const x = 1\n" * 200
-PAGE = b'<!doctype html><meta name="csp-nonce" content="__CSP_NONCE__"><script src="/assets/a-1.js"></script>'
+PAGE = (
+    b'<!doctype html><meta name="csp-nonce" content="__CSP_NONCE__"><script '
+    b'src="/assets/a-1.js"></script>'
+)
 
 
 @pytest.fixture
@@ -52,10 +56,16 @@ def get(site: Path) -> Get:
 
 def test_the_page_has_a_new_nonce_each_time_and_the_policy_that_goes_with_it(get: Get) -> None:
     first, second = get("/"), get("/index.html")
-    nonces = [re.findall(rb'content="([\w-]+)"', answer.body)[0].decode() for answer in (first, second)]
+    nonces = [
+        re.findall(rb'content="([\w-]+)"', answer.body)[0].decode() for answer in (first, second)
+    ]
     assert nonces[0] != nonces[1] and b"__CSP_NONCE__" not in first.body
     policy = first.headers["content-security-policy"]
-    assert f"'nonce-{nonces[0]}'" in policy and "script-src 'self';" in policy and "unsafe" not in policy
+    assert (
+        f"'nonce-{nonces[0]}'" in policy
+        and "script-src 'self';" in policy
+        and "unsafe" not in policy
+    )
     assert "require-trusted-types-for 'script'" in policy and "frame-ancestors 'none'" in policy
     assert first.headers["cache-control"] == "no-store"
     assert first.headers["content-type"] == "text/html; charset=utf-8"
@@ -75,8 +85,16 @@ def test_files_with_a_hash_in_their_name_are_kept_for_good_and_sent_compressed(g
 
 def test_what_the_browser_has_already_is_not_sent_again(get: Get) -> None:
     first = get("/favicon.svg")
-    assert (first.headers["cache-control"], first.headers["content-type"]) == ("no-cache", "image/svg+xml")
-    for known in (first.headers["etag"], f"W/{first.headers['etag']}", f'"x", {first.headers["etag"]}', "*"):
+    assert (first.headers["cache-control"], first.headers["content-type"]) == (
+        "no-cache",
+        "image/svg+xml",
+    )
+    for known in (
+        first.headers["etag"],
+        f"W/{first.headers['etag']}",
+        f'"x", {first.headers["etag"]}',
+        "*",
+    ):
         again = get("/favicon.svg", If_None_Match=known)
         assert (again.status, again.body) == (304, b"")
     assert get("/favicon.svg", If_None_Match='"other"').status == 200
@@ -84,7 +102,11 @@ def test_what_the_browser_has_already_is_not_sent_again(get: Get) -> None:
 
 def test_a_head_has_the_headers_of_the_file_and_nothing_else(get: Get) -> None:
     answer = get("/assets/a-1.js", "HEAD")
-    assert (answer.status, answer.body, answer.headers["content-length"]) == (200, b"", str(len(SCRIPT)))
+    assert (answer.status, answer.body, answer.headers["content-length"]) == (
+        200,
+        b"",
+        str(len(SCRIPT)),
+    )
 
 
 @pytest.mark.parametrize(

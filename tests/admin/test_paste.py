@@ -43,8 +43,12 @@ def connections(found: Json) -> dict[str, Json]:
 
 FILES: dict[str, tuple[str, dict[str, Json]]] = {
     "mcpServers": (
-        '{"mcpServers": {"a": {"command": "npx", "args": ["-y", "p"]}, "b": {"url": "https://h/sse"}}}',
-        {"a": {"type": "stdio", "command": "npx", "args": ["-y", "p"]}, "b": {"type": "sse", "url": "https://h/sse"}},
+        '{"mcpServers": {"a": {"command": "npx", "args": ["-y", "p"]}, "b": {"url": '
+        '"https://h/sse"}}}',
+        {
+            "a": {"type": "stdio", "command": "npx", "args": ["-y", "p"]},
+            "b": {"type": "sse", "url": "https://h/sse"},
+        },
     ),
     "comments": (
         '// mine\n{"mcpServers": {"a": {"command": "x", /* that */ "args": [],},},}',
@@ -82,19 +86,31 @@ def test_a_clients_file_is_recognised(api: AdminApi, shape: str) -> None:
     text, wanted = FILES[shape]
     found = pasted(api, text)
     assert found["kind"] == "servers" and connections(found) == wanted
-    assert all(next(iter(each["entry"])) == "name" and each["yaml"].startswith("- name: ") for each in found["entries"])
+    assert all(
+        next(iter(each["entry"])) == "name" and each["yaml"].startswith("- name: ")
+        for each in found["entries"]
+    )
 
 
 LINES: dict[str, tuple[str, str, Json]] = {
     "npx": (
         "npx -y @modelcontextprotocol/server-filesystem ~/data",
         "filesystem",
-        {"type": "stdio", "command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "~/data"]},
+        {
+            "type": "stdio",
+            "command": "npx",
+            "args": ["-y", "@modelcontextprotocol/server-filesystem", "~/data"],
+        },
     ),
     "uvx with a variable": (
         "TZ=Europe/Berlin uvx mcp-server-time",
         "time",
-        {"type": "stdio", "command": "uvx", "args": ["mcp-server-time"], "env": {"TZ": "Europe/Berlin"}},
+        {
+            "type": "stdio",
+            "command": "uvx",
+            "args": ["mcp-server-time"],
+            "env": {"TZ": "Europe/Berlin"},
+        },
     ),
     "docker": (
         "docker run -i --rm -e TOKEN mcp/slack",
@@ -121,13 +137,19 @@ def test_a_command_line_is_recognised(api: AdminApi, line: str) -> None:
     assert found["kind"] == "command_line" and connections(found) == {name: connection}
 
 
-ADDRESSES = {"https://h.example/mcp": "http", "https://h.example/sse": "sse", "wss://h.example/x": "websocket"}
+ADDRESSES = {
+    "https://h.example/mcp": "http",
+    "https://h.example/sse": "sse",
+    "wss://h.example/x": "websocket",
+}
 
 
 @pytest.mark.parametrize("url", ADDRESSES)
 def test_an_address_is_a_server_and_nothing_is_fetched(api: AdminApi, url: str) -> None:
     found = pasted(api, url)
-    assert found["kind"] == "url" and list(connections(found).values()) == [{"type": ADDRESSES[url], "url": url}]
+    assert found["kind"] == "url" and list(connections(found).values()) == [
+        {"type": ADDRESSES[url], "url": url}
+    ]
 
 
 def test_an_openapi_document_gives_operations_to_pick_from(api: AdminApi) -> None:
@@ -135,7 +157,9 @@ def test_an_openapi_document_gives_operations_to_pick_from(api: AdminApi) -> Non
         "openapi": "3.1.0",
         "info": {"title": "Pets", "version": "1"},
         "servers": [{"url": "https://pets.example"}],
-        "paths": {"/pets": {"get": {"operationId": "list", "tags": ["a"]}, "post": {"operationId": "add"}}},
+        "paths": {
+            "/pets": {"get": {"operationId": "list", "tags": ["a"]}, "post": {"operationId": "add"}}
+        },
     }
     found = pasted(api, json.dumps(document))
     assert found["kind"] == "openapi" and found["entries"] == [] and "Pets" in found["title"]
@@ -143,11 +167,16 @@ def test_an_openapi_document_gives_operations_to_pick_from(api: AdminApi) -> Non
         ("list", "GET", True),
         ("add", "POST", False),
     ]
-    assert pasted(api, "openapi: 3.0.0\ninfo: {title: x}\npaths: {}\n")["kind"] in ("openapi", "nothing")
+    assert pasted(api, "openapi: 3.0.0\ninfo: {title: x}\npaths: {}\n")["kind"] in (
+        "openapi",
+        "nothing",
+    )
 
 
 def test_a_curl_line_is_a_command_and_its_secret_a_variable(api: AdminApi) -> None:
-    found = pasted(api, "curl https://api.example.com/v1/pets \\\n  -H 'Authorization: Bearer canary-81818181'")
+    found = pasted(
+        api, "curl https://api.example.com/v1/pets \\\n  -H 'Authorization: Bearer canary-81818181'"
+    )
     assert found["kind"] == "curl" and "canary" not in json.dumps(found)
     assert [each["section"] for each in found["entries"]] == ["auth_configs", "commands"]
 
@@ -171,7 +200,9 @@ def test_names_are_possible_and_each_is_there_once(api: AdminApi) -> None:
         (False, None),
         (False, None),
     ]
-    assert list(connections(pasted(api, '{"mcpServers": {"mcpx": {"command": "x"}}}'))) == ["mcpx-2"]
+    assert list(connections(pasted(api, '{"mcpServers": {"mcpx": {"command": "x"}}}'))) == [
+        "mcpx-2"
+    ]
 
 
 NOTHING = ["", "   ", "How do I add a server?", "你好", "hello there", "{}", "[]", "a: b", "\ufeff"]
@@ -206,7 +237,9 @@ def answered(text: str) -> PasteResult:
             store = ConfigStore(gateway, None, lambda config: None)
             about = About(version="0", transport="http", started=0, config=None)
             imports: dict[str, Any] = {"openapi": offered.openapi, "curl": offered.curl}
-            return await recognise(Desk(gateway=gateway, store=store, about=lambda: about, imports=imports), text)
+            return await recognise(
+                Desk(gateway=gateway, store=store, about=lambda: about, imports=imports), text
+            )
         finally:
             await gateway.close()
 
@@ -216,8 +249,12 @@ def answered(text: str) -> PasteResult:
     return found
 
 
-BEGINNINGS = 'curl |npx |claude mcp add |code --add-mcp |{"mcpServers":|servers:|openapi: 3.0.0\n|[a.b]\n'
-PARTS = "'|\"|{|}|[|]|\\\n|\n|- |: |=|${|$|http://|ws://|::|\0|\ud800|-e |--|#|&a |*a |<<: |```|\u202e"
+BEGINNINGS = (
+    'curl |npx |claude mcp add |code --add-mcp |{"mcpServers":|servers:|openapi: 3.0.0\n|[a.b]\n'
+)
+PARTS = (
+    "'|\"|{|}|[|]|\\\n|\n|- |: |=|${|$|http://|ws://|::|\0|\ud800|-e |--|#|&a |*a |<<: |```|\u202e"
+)
 KNOWN = "name|command|paths:|{get: {}}|connection|type: http"
 WORDS = st.sampled_from(f"{BEGINNINGS}|{PARTS}|{KNOWN}".split("|"))
 
@@ -234,10 +271,14 @@ def test_any_text_gets_an_answer(text: str) -> None:
 
 NESTED = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4)
+    ),
     max_leaves=12,
 )
-KEYS = st.sampled_from(["mcpServers", "servers", "mcp_servers", "commands", "auth_configs", "openapi", "mcp", "paths"])
+KEYS = st.sampled_from(
+    ["mcpServers", "servers", "mcp_servers", "commands", "auth_configs", "openapi", "mcp", "paths"]
+)
 FIELDS = st.sampled_from(
     ["command", "args", "env", "url", "headers", "type", "name", "connection", "http", "auth", "id"]
 )
@@ -258,8 +299,11 @@ HUGE = {
     "a quote that stays open": "npx '" + "a" * 60_000,
     "an address": "https://" + "a" * 999_000,
     "many servers": json.dumps({"mcpServers": {f"s{n}": {"command": "x"} for n in range(5_000)}}),
-    "names that are one": json.dumps({"mcpServers": {"s" + "\u200b" * n: {"command": "x"} for n in range(500)}}),
-    "many operations": "openapi: 3.0.0\npaths:\n" + "".join(f"  /{n}: {{get: {{}}}}\n" for n in range(5_000)),
+    "names that are one": json.dumps(
+        {"mcpServers": {"s" + "\u200b" * n: {"command": "x"} for n in range(500)}}
+    ),
+    "many operations": "openapi: 3.0.0\npaths:\n"
+    + "".join(f"  /{n}: {{get: {{}}}}\n" for n in range(5_000)),
     "a long curl": "curl https://h.example " + "-H a:b " * 50_000,
     "a curl of one option": "curl -" + "s" * 500_000 + " https://h.example",
     "a curl with many quotes": "curl https://h.example -d $'" + "\\'" * 200_000 + "'",

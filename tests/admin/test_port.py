@@ -18,12 +18,25 @@ from kit.gateway import Gateway, GatewayProcess, admin_address
 from kit.http_client import fetch
 from kit.process import START, Child, Output
 
-FRAMEWORK = ("mcpx.admin", "fastapi", "starlette", "pydantic", "pydantic_core", "uvicorn", "anyio", "click")
+FRAMEWORK = (
+    "mcpx.admin",
+    "fastapi",
+    "starlette",
+    "pydantic",
+    "pydantic_core",
+    "uvicorn",
+    "anyio",
+    "click",
+)
 INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
-    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    },
 }
 
 
@@ -53,7 +66,11 @@ def test_nothing_of_it_is_imported_without_the_flag(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         timeout=START,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "MCPX_STATE_DIR": str(tmp_path / "state")},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(tmp_path),
+            "MCPX_STATE_DIR": str(tmp_path / "state"),
+        },
     )
     code, *loaded = done.stderr.split("\n")[-2].split()
     assert code == "0" and "mcpx.app" in loaded
@@ -61,7 +78,8 @@ def test_nothing_of_it_is_imported_without_the_flag(tmp_path: Path) -> None:
 
 
 def test_a_log_without_a_terminal_does_not_show_the_login_url() -> None:
-    """SEC-8: programs that collect the log could sign in with it. The log names the command that shows one."""
+    """SEC-8: programs that collect the log could sign in with it. The log names the command that
+    shows one."""
     with GatewayProcess({"mcp_servers": []}, admin=True) as gateway:
         assert f"Admin {gateway.admin_url}  (for a login URL: " in gateway.stderr()
         assert f"mcpx admin {gateway.file}" in gateway.stderr() and "token=" not in gateway.stderr()
@@ -69,11 +87,15 @@ def test_a_log_without_a_terminal_does_not_show_the_login_url() -> None:
 
 
 @pytest.mark.parametrize("environ", [{}, {"MCPX_ADMIN_TOKEN": "t" * 32}])
-def test_the_demo_without_a_terminal_says_how_to_sign_in(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_the_demo_without_a_terminal_says_how_to_sign_in(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
     """ADM-1: a generated token is shown nowhere, and `mcpx admin` does not find the demo."""
     words = ["--transport", "http", "--port", "0", "--admin-port", "0"]
     advice = "sign in with the token in" if environ else "to sign in, set"
-    with StdioClient([*MCPX, *words], {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **environ}, tmp_path) as demo:
+    with StdioClient(
+        [*MCPX, *words], {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **environ}, tmp_path
+    ) as demo:
         shown = demo.stderr.wait_for(rf"Admin +http://\S+  \({advice} MCPX_ADMIN_TOKEN", 20)
         assert shown is not None, demo.stderr.text
         demo.process.terminate()
@@ -128,7 +150,9 @@ def test_a_client_over_stdio_does_not_wait_for_the_admin_ui() -> None:
 
 def test_a_port_that_is_taken_is_told_and_nothing_starts(tmp_path: Path) -> None:
     with taken_port() as port:
-        done = mcpx_process(tmp_path, written(tmp_path), "--port", "0", "--admin", "--admin-port", str(port))
+        done = mcpx_process(
+            tmp_path, written(tmp_path), "--port", "0", "--admin", "--admin-port", str(port)
+        )
     assert done.returncode == 1
     assert done.stderr == (
         f"mcpx: the admin UI cannot listen on 127.0.0.1:{port}: Address already in use. "
@@ -137,7 +161,8 @@ def test_a_port_that_is_taken_is_told_and_nothing_starts(tmp_path: Path) -> None
 
 
 def test_one_port_for_clients_and_the_admin_ui_is_refused_by_name(tmp_path: Path) -> None:
-    """`mcpx --port 8080 --admin`: nothing else stands there, and "already in use" would send people looking for it."""
+    """`mcpx --port 8080 --admin`: nothing else stands there, and "already in use" would send people
+    looking for it."""
     done = mcpx(tmp_path, written(tmp_path), "--port", "8080", "--admin", "--host", "127.0.0.1")
     assert done.returncode == 2
     assert "clients and the admin UI would both listen on 127.0.0.1:8080" in done.stderr
@@ -161,9 +186,23 @@ def test_over_stdio_the_tools_matter_more_than_the_port(tmp_path: Path) -> None:
         (["--admin-port", "0"], {"MCPX_ADMIN_PORT": "1"}),
     ],
 )
-def test_flags_and_variables_say_the_same(tmp_path: Path, args: list[str], environ: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "mcpx", written(tmp_path), "--transport", "http", "--port", "0", *args]
-    with Child(command, {"MCPX_STATE_DIR": str(tmp_path / "state"), "HOME": str(tmp_path), **environ}) as child:
+def test_flags_and_variables_say_the_same(
+    tmp_path: Path, args: list[str], environ: dict[str, str]
+) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "mcpx",
+        written(tmp_path),
+        "--transport",
+        "http",
+        "--port",
+        "0",
+        *args,
+    ]
+    with Child(
+        command, {"MCPX_STATE_DIR": str(tmp_path / "state"), "HOME": str(tmp_path), **environ}
+    ) as child:
         url = admin_address(child.stderr)
         assert fetch(url, "/api/session").json["signed_in"] is False
 
@@ -186,16 +225,23 @@ def test_a_mistake_is_told_with_exit_code_2(
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "gateway.example"])
 @pytest.mark.parametrize("transport", ["http", "stdio"])
-def test_other_machines_are_not_let_near_without_a_token_of_ones_own(tmp_path: Path, host: str, transport: str) -> None:
+def test_other_machines_are_not_let_near_without_a_token_of_ones_own(
+    tmp_path: Path, host: str, transport: str
+) -> None:
     file = written(tmp_path, server={"admin": {"host": host}})
     done = mcpx(tmp_path, file, "--transport", transport, "--admin-port", "0")
     assert done.returncode == 2
-    assert host in done.stderr and "MCPX_ADMIN_TOKEN" in done.stderr and "Traceback" not in done.stderr
+    assert (
+        host in done.stderr and "MCPX_ADMIN_TOKEN" in done.stderr and "Traceback" not in done.stderr
+    )
 
 
 def test_a_file_that_takes_the_token_away_is_refused_while_others_can_reach_it() -> None:
 
-    config = {"mcp_servers": [], "server": {"admin": {"host": "0.0.0.0"}, "admin_token": "of-sufficient-length-for-it"}}
+    config = {
+        "mcp_servers": [],
+        "server": {"admin": {"host": "0.0.0.0"}, "admin_token": "of-sufficient-length-for-it"},
+    }
     with Gateway(config, admin=True, env={"MCPX_ADMIN_TOKEN": ""}) as gateway:
         answer = gateway.reload({"mcp_servers": [], "server": {"admin": {"host": "0.0.0.0"}}})
         assert answer["ok"] is False and "MCPX_ADMIN_TOKEN" in answer["problems"][0]
@@ -231,7 +277,10 @@ def test_a_second_signal_cuts_it_short_while_events_are_watched() -> None:
         host = ending.admin_url.removeprefix("http://")
         name, _, port = host.rpartition(":")
         with socket.create_connection((name, int(port)), START) as watching:
-            head = f"GET /api/events HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {ending.admin_token}\r\n\r\n"
+            head = (
+                f"GET /api/events HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer "
+                f"{ending.admin_token}\r\n\r\n"
+            )
             watching.sendall(head.encode())
             assert watching.recv(100).startswith(b"HTTP/1.1 200 ")
             ending.process.send_signal(signal.SIGTERM)
@@ -245,12 +294,21 @@ def test_a_second_signal_cuts_it_short_while_events_are_watched() -> None:
 def resident(pid: int) -> float:
     """Megabytes."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
+    return (
+        int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+        / 1024
+    )
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_it_takes_at_most_45_megabytes() -> None:
-    plain, gateway = GatewayProcess({"mcp_servers": []}), GatewayProcess({"mcp_servers": []}, admin=True, counted=False)
+    plain, gateway = (
+        GatewayProcess({"mcp_servers": []}),
+        GatewayProcess({"mcp_servers": []}, admin=True, counted=False),
+    )
     with plain, gateway:
-        assert fetch(gateway.admin_url, "/api/openapi.json", headers=gateway.admin_headers).status == 200
+        assert (
+            fetch(gateway.admin_url, "/api/openapi.json", headers=gateway.admin_headers).status
+            == 200
+        )
         assert resident(gateway.process.pid) - resident(plain.process.pid) <= 45

@@ -40,7 +40,16 @@ def test_an_id_of_another_run_or_of_nothing_cannot_be_resumed() -> None:
     ring = Ring()
     ring.add("reset", Reset())
     assert ring.number(ring.id(1)) == 1 and ring.number(ring.id(0)) == 0
-    for odd in (f"{Ring().run}-1", ring.id(2), ring.id(-1), "", "-", ring.run, f"{ring.run}-", f"{ring.run}-١"):
+    for odd in (
+        f"{Ring().run}-1",
+        ring.id(2),
+        ring.id(-1),
+        "",
+        "-",
+        ring.run,
+        f"{ring.run}-",
+        f"{ring.run}-١",
+    ):
         assert ring.number(odd) is None, odd
 
 

@@ -1,4 +1,5 @@
-"""SEC-4, OBS-1, ADM-2: no view, export, report, log, or error shows a secret of a real configuration."""
+"""SEC-4, OBS-1, ADM-2: no view, export, report, log, or error shows a secret of a real
+configuration."""
 
 import copy
 import shutil
@@ -35,7 +36,12 @@ def entry_of(case: Json) -> Json:
         kind = "stdio" if "command" in case["server"] else "http"
         return {"name": case["name"], "connection": {"type": kind, **case["server"]}}
     if "http_command" in case:
-        return {"name": case["name"], "type": "http", "parameters": city, "http": case["http_command"]}
+        return {
+            "name": case["name"],
+            "type": "http",
+            "parameters": city,
+            "http": case["http_command"],
+        }
     script = {"path": "script.sh", **case["script_command"]}
     return {"name": case["name"], "type": "script", "parameters": city, "script": script}
 
@@ -57,11 +63,21 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def shown_secrets(text: str) -> list[str]:
-    return [f"{case['name']}: {secret}" for case in CASES for secret in case["secrets"] if secret in text]
+    return [
+        f"{case['name']}: {secret}"
+        for case in CASES
+        for secret in case["secrets"]
+        if secret in text
+    ]
 
 
 def hidden_values(text: str) -> list[str]:
-    return [f"{case['name']}: {value}" for case in CASES for value in case["harmless"] if value not in text]
+    return [
+        f"{case['name']}: {value}"
+        for case in CASES
+        for value in case["harmless"]
+        if value not in text
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +95,9 @@ def test_the_corpus_is_large_enough_and_tells_the_truth() -> None:
     assert len(CASES) >= 60 and len({case["name"] for case in CASES}) == len(CASES)
     for case in CASES:
         whole = "\n".join(texts(entry_of(case)))
-        assert not [part for part in (*case["secrets"], *case["harmless"]) if part not in whole], case["name"]
+        assert not [part for part in (*case["secrets"], *case["harmless"]) if part not in whole], (
+            case["name"]
+        )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
@@ -97,7 +115,8 @@ def test_the_redactor_learns_the_secrets_and_leaves_other_text(case: Json) -> No
     for secret in case["secrets"]:
         assert secret not in redactor.redact(f"error: cannot use {secret}: refused")
     ordinary = (
-        "listening on port 8080, level info, mode true, user root, database postgres, transport stdio, local, demo"
+        "listening on port 8080, level info, mode true, user root, database postgres, "
+        "transport stdio, local, demo"
     )
     assert redactor.redact(ordinary) == ordinary
 
@@ -110,7 +129,13 @@ def test_harmless_values_stay_readable() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/api/config", "/api/mcp-servers", "/api/commands", "/api/config/export", "/api/config/export?format=mcp-json"],
+    [
+        "/api/config",
+        "/api/mcp-servers",
+        "/api/commands",
+        "/api/config/export",
+        "/api/config/export?format=mcp-json",
+    ],
 )
 def test_the_admin_api_shows_no_secret(path: str, gateway: Gateway) -> None:
     text = "\n".join(texts(AdminApi(gateway).get(path)))
@@ -151,11 +176,17 @@ def test_a_dry_run_shows_no_secret(case: Json, gateway: Gateway) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("type: stdio", "type: stdoi"), ("args:", "argz:"), ("env:", "envv:"), ("mcp_servers:", "mcp_servers: [\n")],
+    [
+        ("type: stdio", "type: stdoi"),
+        ("args:", "argz:"),
+        ("env:", "envv:"),
+        ("mcp_servers:", "mcp_servers: [\n"),
+    ],
     ids=["type", "args", "env", "unreadable"],
 )
 def test_mistakes_show_no_secret(old: str, new: str, gateway: Gateway) -> None:
-    """Neither the plan of a text with mistakes, nor the mistakes, nor the file if somebody writes it like that."""
+    """Neither the plan of a text with mistakes, nor the mistakes, nor the file if somebody writes
+    it like that."""
     api = AdminApi(gateway)
     good = gateway.file.read_text()
     text = good.replace(old, new)
@@ -172,14 +203,22 @@ def test_mistakes_show_no_secret(old: str, new: str, gateway: Gateway) -> None:
 
 
 def _starting(case: Json) -> Json:
-    """A server that fails: a program that prints its arguments and variables, or an address without a listener."""
+    """A server that fails: a program that prints its arguments and variables, or an address without
+    a listener."""
     entry = entry_of(case)
     connection = entry["connection"]
     if "command" in connection:
         # The options keep their places, for a secret may follow its option.
-        connection = {**connection, "command": "sh", "args": ["-c", PRINT_ALL, "sh", *connection.get("args", [])]}
+        connection = {
+            **connection,
+            "command": "sh",
+            "args": ["-c", PRINT_ALL, "sh", *connection.get("args", [])],
+        }
     else:
-        connection = {**connection, "url": urlunsplit(("http", "127.0.0.1:9", *urlsplit(connection["url"])[2:]))}
+        connection = {
+            **connection,
+            "url": urlunsplit(("http", "127.0.0.1:9", *urlsplit(connection["url"])[2:])),
+        }
     return {**entry, "connection": connection, "auto_reconnect": False, "retry_on_failure": False}
 
 
@@ -193,13 +232,18 @@ def test_logs_and_errors_show_no_secret() -> None:
         seen = [gateway.stderr(), "\n".join(texts(api.get("/api/mcp-servers")))]
         for case in SERVERS:
             name = case["name"]
-            seen += texts([api.get(f"/api/mcp-servers/{name}"), api.get(f"/api/mcp-servers/{name}/logs")])
+            seen += texts(
+                [api.get(f"/api/mcp-servers/{name}"), api.get(f"/api/mcp-servers/{name}/logs")]
+            )
         text = "\n".join(seen)
         assert "mcp-server-fetch" in text and not shown_secrets(text)
 
 
 def _all_failed(api: AdminApi, count: int) -> Callable[[], bool]:
-    return lambda: sum(row["last_error"] is not None for row in api.get("/api/mcp-servers")["servers"]) == count
+    return lambda: (
+        sum(row["last_error"] is not None for row in api.get("/api/mcp-servers")["servers"])
+        == count
+    )
 
 
 TOKEN = "fake-opaque-example-thirty"
@@ -220,8 +264,12 @@ env = {{ MINE = "{TOKEN}" }}
 """
 
 
-@pytest.mark.parametrize(("form", "text"), [("yaml", BROKEN_YAML), ("json", BROKEN_JSON), ("toml", TOML)])
-def test_a_file_that_cannot_be_read_or_changed_shows_no_secret(form: str, text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("form", "text"), [("yaml", BROKEN_YAML), ("json", BROKEN_JSON), ("toml", TOML)]
+)
+def test_a_file_that_cannot_be_read_or_changed_shows_no_secret(
+    form: str, text: str, tmp_path: Path
+) -> None:
     path = tmp_path / f"config.{form}"
     path.write_text(text)
     path.chmod(0o600)

@@ -42,7 +42,9 @@ PARTS = {
 
 def _chinese() -> dict[str, str]:
     groups = json.loads(CHINESE.read_text(encoding="utf-8"))
-    return {f"{group}.{name}": text for group, texts in groups.items() for name, text in texts.items()}
+    return {
+        f"{group}.{name}": text for group, texts in groups.items() for name, text in texts.items()
+    }
 
 
 def _gaps(text: str) -> set[str]:
@@ -56,7 +58,8 @@ def test_every_code_has_chinese_words_with_the_same_gaps() -> None:
     assert {code for code, text in ENGLISH.items() if text == chinese[code]} == set()
 
 
-# What the sources say ------------------------------------------------------------------------------------------------
+# What the sources say
+# ------------------------------------------------------------------------------------------------
 
 
 def _made_up(node: ast.expr) -> Iterator[tuple[str, ...]]:
@@ -96,7 +99,9 @@ def _sayings(file: Path) -> Iterator[tuple[str, ...]]:
         if isinstance(node, ast.Call):
             for argument in _told(node, room):
                 yield from _made_up(argument)
-        elif isinstance(node, ast.Assign) and (room == "admin" or file.name in ("causes.py", "joint.py")):
+        elif isinstance(node, ast.Assign) and (
+            room == "admin" or file.name in ("causes.py", "joint.py")
+        ):
             names = {target.id for target in node.targets if isinstance(target, ast.Name)}
             if names & {"hint", "told", "why_not", "NOT_TAKEN_UP"}:
                 yield from _made_up(node.value)
@@ -119,7 +124,11 @@ def test_every_cause_that_is_guessed_from_words_has_a_code() -> None:
     from mcpx.core import causes
 
     rows = [*causes._SAID, *causes._ANSWERED]  # pyright: ignore[reportPrivateUsage]
-    told = [causes._filled(cause, fix, it=it, host="h:1", name="h") for _, cause, fix in rows for it in ("it", "")]  # pyright: ignore[reportPrivateUsage]
+    told = [
+        causes._filled(cause, fix, it=it, host="h:1", name="h")
+        for _, cause, fix in rows
+        for it in ("it", "")
+    ]  # pyright: ignore[reportPrivateUsage]
     sayings = [*(one.cause for one in told), *(one.fix for one in told), *causes._GET.values()]  # pyright: ignore[reportPrivateUsage]
     assert {text for text in sayings if recognised(text) is None} <= {
         "The package was not found in the Python package index.",
@@ -138,7 +147,11 @@ def _everything_that_is_said() -> str:
                 texts.append(node.value)
             elif isinstance(node, ast.JoinedStr):
                 texts.append("".join(_part(part, "\0") for part in node.values))
-    texts += [note for client in clients() for note in (*client.http_notes, *client.stdio_notes, client.token_note)]
+    texts += [
+        note
+        for client in clients()
+        for note in (*client.http_notes, *client.stdio_notes, client.token_note)
+    ]
     return "\n".join(texts)
 
 
@@ -162,7 +175,8 @@ def test_no_code_is_left_of_a_sentence_that_nobody_says_any_more() -> None:
     assert gone == []
 
 
-# Recognising ---------------------------------------------------------------------------------------------------------
+# Recognising
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_sentence_within_another_has_its_own_code() -> None:
@@ -182,16 +196,28 @@ def test_what_another_replica_says_has_its_own_code() -> None:
     behind = "this replica does not run what all others do, and takes it up as soon as it can: boom"
     assert recognised(behind) == Sentence("replica.behind_other", {"why": "boom"})
     unset = Sentence("config.unset", {"name": "X"})
-    missing = recognised("replica r1 refuses it: raw would be switched off there: variable X is not set")
-    assert missing == Sentence("replica.refuses_off", {"replica": "r1", "name": "raw", "why_said": unset})
+    missing = recognised(
+        "replica r1 refuses it: raw would be switched off there: variable X is not set"
+    )
+    assert missing == Sentence(
+        "replica.refuses_off", {"replica": "r1", "name": "raw", "why_said": unset}
+    )
 
 
 def test_the_words_of_strangers_have_no_code() -> None:
-    for text in ("boom", "x: y; z", "rule 7: whatever (it says)", "panic: no such thing, nowhere", "a" * (LONGEST + 1)):
+    for text in (
+        "boom",
+        "x: y; z",
+        "rule 7: whatever (it says)",
+        "panic: no such thing, nowhere",
+        "a" * (LONGEST + 1),
+    ):
         assert recognised(text) is None
 
 
-@pytest.mark.parametrize("text", ["; " * 500, ": , (" * 200, "rule 1: " * 120, "'" * LONGEST, "a, " * 333])
+@pytest.mark.parametrize(
+    "text", ["; " * 500, ": , (" * 200, "rule 1: " * 120, "'" * LONGEST, "a, " * 333]
+)
 def test_no_text_takes_long_to_be_looked_at(text: str) -> None:
     began = time.perf_counter()
     recognised(text[:LONGEST])
@@ -209,18 +235,31 @@ def test_values_are_parts_of_what_is_told_anyway() -> None:
 
 def test_the_api_tells_codes_beside_english_sentences() -> None:
     """ADM-3: the API itself knows one language."""
-    server = {"name": "broken", "connection": {"type": "stdio", "command": "no-such-program-of-mcpx"}}
+    server = {
+        "name": "broken",
+        "connection": {"type": "stdio", "command": "no-such-program-of-mcpx"},
+    }
     with Gateway({"mcp_servers": [server]}, admin=True) as gateway:
 
         def told() -> dict[str, Any]:
-            return fetch(gateway.admin_url, "/api/mcp-servers/broken", headers=gateway.admin_headers).json
+            return fetch(
+                gateway.admin_url, "/api/mcp-servers/broken", headers=gateway.admin_headers
+            ).json
 
         wait_until(lambda: told()["cause"] is not None)
         detail = told()
         assert detail["fix"].startswith("install no-such-program-of-mcpx")
-        assert detail["said"]["fix"] == {"code": "fix.install", "values": {"command": "no-such-program-of-mcpx"}}
+        assert detail["said"]["fix"] == {
+            "code": "fix.install",
+            "values": {"command": "no-such-program-of-mcpx"},
+        }
         assert detail["said"]["cause"]["code"].startswith("cause.not_found")
-        error = fetch(gateway.admin_url, "/api/mcp-servers/brokn", headers=gateway.admin_headers).json["error"]
+        error = fetch(
+            gateway.admin_url, "/api/mcp-servers/brokn", headers=gateway.admin_headers
+        ).json["error"]
         assert error["message"] == "there is no server named 'brokn'"
         noun = {"code": "noun.server", "values": {}}
-        assert error["said"]["message"] == {"code": "error.none_named", "values": {"noun_said": noun, "name": "brokn"}}
+        assert error["said"]["message"] == {
+            "code": "error.none_named",
+            "values": {"noun_said": noun, "name": "brokn"},
+        }

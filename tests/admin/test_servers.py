@@ -24,7 +24,11 @@ MASK = "••••••••"
 
 
 def script(name: str, code: str, **keys: Any) -> Json:
-    return {"name": name, "connection": {"type": "stdio", "command": sys.executable, "args": ["-c", code]}, **keys}
+    return {
+        "name": name,
+        "connection": {"type": "stdio", "command": sys.executable, "args": ["-c", code]},
+        **keys,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +116,9 @@ def test_a_change_needs_to_know_what_it_changes(api: AdminApi, gateway: GatewayP
     blind = api.ask("PUT", "/api/mcp-servers/second", entry)
     assert (blind.status, blind.code) == (428, "precondition_required")
     api.ask("PUT", "/api/mcp-servers/second", {**entry, "description": "mine"}, if_match=old)
-    stale = api.ask("PUT", "/api/mcp-servers/second", {**entry, "description": "theirs"}, if_match=old)
+    stale = api.ask(
+        "PUT", "/api/mcp-servers/second", {**entry, "description": "theirs"}, if_match=old
+    )
     assert (stale.status, stale.code) == (412, "stale") and stale.headers["etag"] == api.etag != old
     assert api.server("second")["description"] == "mine"
     api.changed("PUT", "/api/mcp-servers/second", entry)
@@ -137,16 +143,22 @@ def test_two_that_write_at_once_are_both_told_the_truth(api: AdminApi) -> None:
     api.changed("PUT", "/api/mcp-servers/second", entry)
 
 
-def test_a_dry_run_shows_the_difference_and_changes_nothing(api: AdminApi, gateway: GatewayProcess) -> None:
+def test_a_dry_run_shows_the_difference_and_changes_nothing(
+    api: AdminApi, gateway: GatewayProcess
+) -> None:
     before = gateway.file.read_bytes()
     entry = api.server("first")["entry"]
     entry["connection"]["env"]["API_TOKEN"] = "another-secret-77"
     answer = api.ask("PUT", "/api/mcp-servers/first?dry_run=true", entry)
-    assert answer.status == 200 and answer.json["ok"] and answer.json["plan"]["restarted"] == ["first"]
+    assert (
+        answer.status == 200 and answer.json["ok"] and answer.json["plan"]["restarted"] == ["first"]
+    )
     assert "API_TOKEN" in answer.json["diff"] and "another-secret-77" not in answer.text
     created = api.ask("POST", "/api/mcp-servers?dry_run=true", raw_server("new"))
     assert created.status == 200 and created.json["plan"]["started"] == ["new"]
-    wrong = api.ask("POST", "/api/mcp-servers?dry_run=true", {"name": "new", "connection": {"type": "stdio"}})
+    wrong = api.ask(
+        "POST", "/api/mcp-servers?dry_run=true", {"name": "new", "connection": {"type": "stdio"}}
+    )
     assert wrong.status == 200 and not wrong.json["ok"] and wrong.json["plan"] is None
     assert wrong.json["problems"][0]["path"].startswith("connection")
     assert gateway.file.read_bytes() == before
@@ -156,7 +168,10 @@ def test_a_masked_secret_stays_what_it_is(api: AdminApi, gateway: GatewayProcess
     entry = api.server("first")["entry"]
     api.changed("PUT", "/api/mcp-servers/first", {**entry, "description": "told"})
     written = json.loads(gateway.file.read_text())["mcp_servers"][0]
-    assert written["connection"]["env"]["API_TOKEN"] == SECRET and written["connection"]["env"]["OTHER"] == "${HOME}"
+    assert (
+        written["connection"]["env"]["API_TOKEN"] == SECRET
+        and written["connection"]["env"]["OTHER"] == "${HOME}"
+    )
     api.changed("PUT", "/api/mcp-servers/first", entry)
 
 
@@ -165,19 +180,29 @@ def test_mistakes_are_told_with_their_places_and_conflicts_as_such(api: AdminApi
     answer = api.change("POST", "/api/mcp-servers", bad)
     assert (answer.status, answer.code) == (422, "invalid_config")
     told = {problem["path"]: problem for problem in answer.json["error"]["errors"]}
-    assert told["connection.comand"]["hint"] == "did you mean 'command'?" and told["connection.comand"]["line"] > 1
+    assert (
+        told["connection.comand"]["hint"] == "did you mean 'command'?"
+        and told["connection.comand"]["line"] > 1
+    )
     assert "timeout" in told
     again = api.change("POST", "/api/mcp-servers", raw_server("first"))
     assert (again.status, again.code) == (409, "exists")
     onto = api.change("PUT", "/api/mcp-servers/first", raw_server("second"))
     assert (onto.status, onto.code) == (409, "exists")
-    for nameless in ({"connection": {"type": "stdio", "command": "x"}}, {"name": 7}, {"name": ""}, {}):
+    for nameless in (
+        {"connection": {"type": "stdio", "command": "x"}},
+        {"name": 7},
+        {"name": ""},
+        {},
+    ):
         assert api.change("POST", "/api/mcp-servers", nameless).status == 422
     for name in ("a\nb", " ", "x" * 500, "mcpx"):
         assert api.change("POST", "/api/mcp-servers", raw_server(name)).status == 422
 
 
-def test_a_trial_connects_beside_what_runs_and_leaves_nothing(api: AdminApi, gateway: GatewayProcess) -> None:
+def test_a_trial_connects_beside_what_runs_and_leaves_nothing(
+    api: AdminApi, gateway: GatewayProcess
+) -> None:
     children = descendants(gateway.process.pid)
     tried = api.ask("POST", "/api/mcp-servers/first/test").json
     assert tried["ok"] and tried["protocol"] and tried["tools"] and tried["seconds"] > 0
@@ -189,12 +214,19 @@ def test_a_trial_connects_beside_what_runs_and_leaves_nothing(api: AdminApi, gat
     assert api.ask("GET", "/api/mcp-servers/unsaved").status == 404
 
 
-def test_a_trial_takes_the_secrets_that_are_masked_from_what_is_saved_and_tells_none(api: AdminApi) -> None:
-    code = "import os, sys; sys.exit('it has ' + os.environ['API_TOKEN'] + ' and ' + os.environ['PLAIN'])"
+def test_a_trial_takes_the_secrets_that_are_masked_from_what_is_saved_and_tells_none(
+    api: AdminApi,
+) -> None:
+    code = (
+        "import os, sys; sys.exit('it has ' + os.environ['API_TOKEN'] + ' and ' + "
+        "os.environ['PLAIN'])"
+    )
     entry = api.server("first")["entry"]
     entry["connection"] |= {"command": sys.executable, "args": ["-c", code]}
     for named, stored in (("first", None), ("renamed", "first")):
-        answer = api.ask("POST", "/api/mcp-servers/test", {"entry": {**entry, "name": named}, "stored": stored})
+        answer = api.ask(
+            "POST", "/api/mcp-servers/test", {"entry": {**entry, "name": named}, "stored": stored}
+        )
         assert not answer.json["ok"] and "it has *** and seen" in answer.json["error"]
         assert SECRET not in answer.text
     unknown = api.ask("POST", "/api/mcp-servers/test", {"entry": {**entry, "name": "nobody"}})
@@ -204,18 +236,28 @@ def test_a_trial_takes_the_secrets_that_are_masked_from_what_is_saved_and_tells_
 @pytest.mark.parametrize(
     ("connection", "cause", "fix"),
     [
-        ({"type": "stdio", "command": "no-such-program"}, "no-such-program was not found", "install no-such-program"),
-        ({"type": "stdio", "command": "/no/such/program"}, "no program at /no/such/program", "correct `command`"),
-        ({"type": "stdio", "command": "python3 -m x"}, "name of one program", "put the arguments into `args`"),
-        ({"type": "stdio", "command": "python3", "args": ["/no/such.py"]}, "not there: /no/such.py", "the path"),
+        ({"type": "stdio", "command": "no-such-program"}, "no-such-program was not "
+                                                          "found", "install no-such-program"),
+        ({"type": "stdio", "command": "/no/such/program"}, "no program at "
+                                                           "/no/such/program", "correct `command`"),
+        ({"type": "stdio", "command": "python3 -m x"}, "name of one "
+                                                       "program", "put the arguments into "
+                                                                              "`args`"),
+        ({"type": "stdio", "command": "python3", "args": ["/no/such.py"]}, "not there: "
+                                                                           "/no/such.py", "the path"),
         ({"type": "stdio", "command": "python3", "args": ["-c", "import no_such"]}, "a module: no_such", "install"),
-        ({"type": "stdio", "command": "python3", "cwd": "/no/folder"}, "/no/folder is not there", "cwd"),
+        ({"type": "stdio", "command": "python3", "cwd": "/no/folder"}, "/no/folder is not "
+                                                                       "there", "cwd"),
         ({"type": "stdio", "command": "cat"}, "what it prints is not MCP", "check its arguments"),
-        ({"type": "http", "url": "http://127.0.0.1:9/mcp"}, "Nothing listens at 127.0.0.1:9", "start the server"),
-        ({"type": "http", "url": "http://no-such-host.invalid/mcp"}, "no host named no-such-host.invalid", "spelling"),
+        ({"type": "http", "url": "http://127.0.0.1:9/mcp"}, "Nothing listens at "
+                                                            "127.0.0.1:9", "start the server"),
+        ({"type": "http", "url": "http://no-such-host.invalid/mcp"}, "no host named "
+                                                                     "no-such-host.invalid", "spelling"),
     ],
 )  # fmt: skip
-def test_what_does_not_work_is_told_in_plain_words(api: AdminApi, connection: Json, cause: str, fix: str) -> None:
+def test_what_does_not_work_is_told_in_plain_words(
+    api: AdminApi, connection: Json, cause: str, fix: str
+) -> None:
     entry = {"name": "trial", "connection": connection, "timeout": 10}
     tried = api.ask("POST", "/api/mcp-servers/test", {"entry": entry}).json
     assert not tried["ok"] and cause in tried["cause"] and fix in tried["fix"], tried
@@ -224,7 +266,10 @@ def test_what_does_not_work_is_told_in_plain_words(api: AdminApi, connection: Js
 def test_words_of_one_program_come_with_what_would_mend_them(api: AdminApi) -> None:
     entry = {"name": "trial", "connection": {"type": "stdio", "command": "python3 -m mcp_server"}}
     tried = api.ask("POST", "/api/mcp-servers/test", {"entry": entry}).json
-    assert tried["repair"] == {"connection.command": "python3", "connection.args": ["-m", "mcp_server"]}
+    assert tried["repair"] == {
+        "connection.command": "python3",
+        "connection.args": ["-m", "mcp_server"],
+    }
 
 
 def test_a_variable_that_is_not_set_is_told_by_a_trial(api: AdminApi) -> None:
@@ -249,7 +294,9 @@ def test_no_more_than_four_trials_run_at_a_time(api: AdminApi) -> None:
     assert sorted(statuses) == [200, 200, 200, 200, 429, 429]
 
 
-def test_a_trial_that_nobody_waits_for_any_more_is_an_answer_the_document_knows(api: AdminApi) -> None:
+def test_a_trial_that_nobody_waits_for_any_more_is_an_answer_the_document_knows(
+    api: AdminApi,
+) -> None:
     paths = api.get("/api/openapi.json")["paths"]
     for section in ("mcp-servers", "commands"):
         for path in ("test", "{name}/test"):
@@ -263,7 +310,9 @@ def test_the_tools_of_a_server_are_told_with_their_cost(api: AdminApi) -> None:
     assert told["tokens"] == sum(tool["tokens"] for tool in told["tools"])
 
 
-def test_connecting_anew_starts_another_process_and_calls_go_on(api: AdminApi, gateway: GatewayProcess) -> None:
+def test_connecting_anew_starts_another_process_and_calls_go_on(
+    api: AdminApi, gateway: GatewayProcess
+) -> None:
     children = descendants(gateway.process.pid)
     answer = api.ask("POST", "/api/mcp-servers/second/reconnect")
     assert answer.status == 200 and answer.json["status"] in ("connecting", "connected")
@@ -272,7 +321,9 @@ def test_connecting_anew_starts_another_process_and_calls_go_on(api: AdminApi, g
     assert Session(gateway.port).tools()
 
 
-def test_connecting_anew_again_and_again_beside_reloads_ends_well(api: AdminApi, gateway: GatewayProcess) -> None:
+def test_connecting_anew_again_and_again_beside_reloads_ends_well(
+    api: AdminApi, gateway: GatewayProcess
+) -> None:
     def press() -> None:
         for _ in range(5):
             assert api.ask("POST", "/api/mcp-servers/second/reconnect").status == 200
@@ -338,7 +389,10 @@ def test_a_server_that_is_off_is_not_connected_anew(api: AdminApi) -> None:
 
 
 def test_what_a_server_printed_over_several_lives_is_told_line_by_line(api: AdminApi) -> None:
-    code = f"import sys; print('life \\x1b[31mbegan\\x1b[0m with {SECRET}', file=sys.stderr); sys.exit(3)"
+    code = (
+        f"import sys; print('life \\x1b[31mbegan\\x1b[0m with {SECRET}', file=sys.stderr); "
+        "sys.exit(3)"
+    )
     api.changed("POST", "/api/mcp-servers", script("loud", code, retry_delay=0.1))
 
     def lives() -> Json | None:
@@ -348,7 +402,9 @@ def test_what_a_server_printed_over_several_lives_is_told_line_by_line(api: Admi
     logs = wait_until(lives)
     texts = [line["text"] for line in logs["lines"] if line["stream"] == "stderr"]
     assert set(texts) == {"life began with ***"}
-    assert any("exited with code 3" in line["text"] for line in logs["lines"] if line["stream"] == "mcpx")
+    assert any(
+        "exited with code 3" in line["text"] for line in logs["lines"] if line["stream"] == "mcpx"
+    )
     numbers = [line["number"] for line in logs["lines"]]
     assert numbers == sorted(set(numbers)) and logs["last"] >= numbers[-1]
     rest = api.get(f"/api/mcp-servers/loud/logs?after={numbers[1]}&limit=2")["lines"]

@@ -24,8 +24,18 @@ CONFIG: Json = {
     "profiles": [{"name": "team", "tools": ["box.*", "down.*"]}, {"name": "none", "servers": []}],
     "policy": {
         "rules": [
-            {"effect": "deny", "tools": ["echo"], "arguments": {"text": "secret*"}, "reason": "not that"},
-            {"effect": "ask", "tools": ["echo"], "principals": ["ada"], "arguments": {"text": "ask*"}},
+            {
+                "effect": "deny",
+                "tools": ["echo"],
+                "arguments": {"text": "secret*"},
+                "reason": "not that",
+            },
+            {
+                "effect": "ask",
+                "tools": ["echo"],
+                "principals": ["ada"],
+                "arguments": {"text": "ask*"},
+            },
             {"effect": "allow", "tools": ["echo"]},
             {"effect": "deny", "tools": ["add"]},
         ]
@@ -57,14 +67,23 @@ def test_the_rule_that_decides_is_told_with_its_number_and_its_line(api: AdminAp
 
 
 def test_who_calls_and_what_with_makes_the_difference(api: AdminApi) -> None:
-    assert asked(api, arguments={"text": "ask me"}, principal="ada", profile="team")["effect"] == "ask"
+    assert (
+        asked(api, arguments={"text": "ask me"}, principal="ada", profile="team")["effect"] == "ask"
+    )
     assert asked(api, arguments={"text": "ask me"})["effect"] == "allow"
     either = asked(api)
-    assert either["effect"] == "allow" and any("if the arguments match: text" in line for line in either["because"])
+    assert either["effect"] == "allow" and any(
+        "if the arguments match: text" in line for line in either["because"]
+    )
     hidden = asked(api, "box.add")
     assert (hidden["effect"], hidden["seen"], hidden["rule"]) == ("deny", False, 4)
     unseen = asked(api, profile="none")
-    assert (unseen["effect"], unseen["seen"], unseen["rule"], unseen["source"]) == ("deny", False, None, None)
+    assert (unseen["effect"], unseen["seen"], unseen["rule"], unseen["source"]) == (
+        "deny",
+        False,
+        None,
+        None,
+    )
 
 
 def test_whoever_never_comes_there_is_told_so(api: AdminApi) -> None:
@@ -94,7 +113,10 @@ def test_what_is_not_there_is_not_found_with_what_was_meant(api: AdminApi) -> No
     answer = api.ask("POST", "/api/policy/simulate", {"tool": "box_ecko"})
     assert (answer.status, answer.code, answer.error["path"]) == (404, "not_found", "tool")
     assert "box" in answer.error["hint"]
-    assert api.refused("POST", "/api/policy/simulate", {"tool": "box.echo", "profile": "teem"}) == (404, "not_found")
+    assert api.refused("POST", "/api/policy/simulate", {"tool": "box.echo", "profile": "teem"}) == (
+        404,
+        "not_found",
+    )
     assert api.refused("POST", "/api/policy/simulate", {"tool": ["x"]}) == (422, "invalid")
 
 

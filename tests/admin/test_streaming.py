@@ -70,7 +70,10 @@ def test_a_source_that_ends_ends_the_stream() -> None:
         await served(source, line)
         assert line.body == b"ab" and line.is_whole and source.ended == 1
         headers = dict(line.sent[0]["headers"])
-        assert headers[b"content-type"] == b"text/event-stream; charset=utf-8" and b"content-length" not in headers
+        assert (
+            headers[b"content-type"] == b"text/event-stream; charset=utf-8"
+            and b"content-length" not in headers
+        )
 
     asyncio.run(test())
 

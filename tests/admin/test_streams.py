@@ -1,4 +1,5 @@
-"""Streams and bodies through the door, over a real socket, with an application that stands for the API."""
+"""Streams and bodies through the door, over a real socket, with an application that stands for the
+API."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -34,7 +35,9 @@ class Api:
             return
         self.open += 1
         try:
-            await StreamingResponse(self._events(), media_type="text/event-stream")(scope, receive, send)
+            await StreamingResponse(self._events(), media_type="text/event-stream")(
+                scope, receive, send
+            )
         finally:
             self.open -= 1
 
@@ -140,7 +143,9 @@ def test_a_client_that_leaves_ends_its_stream() -> None:
 
 
 def test_the_end_of_the_gateway_ends_streams_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpx.admin.server.ENDING", 600.0)  # those that do not hear are not waited for
+    monkeypatch.setattr(
+        "mcpx.admin.server.ENDING", 600.0
+    )  # those that do not hear are not waited for
 
     async def work(made: AdminConnections) -> None:
         streams = [await made.stream(BEARER) for _ in range(20)]
@@ -153,7 +158,13 @@ def test_the_end_of_the_gateway_ends_streams_at_once(monkeypatch: pytest.MonkeyP
 
 
 def post(*more: str) -> tuple[str, ...]:
-    return ("POST /api/x HTTP/1.1", BEARER, "Content-Type: application/json", "Connection: close", *more)
+    return (
+        "POST /api/x HTTP/1.1",
+        BEARER,
+        "Content-Type: application/json",
+        "Connection: close",
+        *more,
+    )
 
 
 def test_a_body_of_four_mebibytes_is_taken_and_one_byte_more_is_not() -> None:
@@ -173,7 +184,9 @@ def test_a_body_of_four_mebibytes_is_taken_and_one_byte_more_is_not() -> None:
 def test_a_body_that_does_not_say_how_large_it_is_is_bounded_too() -> None:
     async def work(made: AdminConnections) -> bytes:
         chunk = b"100000\r\n" + b" " * 2**20 + b"\r\n"
-        reader, _ = await made.send(*post("Transfer-Encoding: chunked"), body=chunk * 5 + b"0\r\n\r\n")
+        reader, _ = await made.send(
+            *post("Transfer-Encoding: chunked"), body=chunk * 5 + b"0\r\n\r\n"
+        )
         return await reader.read()
 
     assert run(work).startswith(b"HTTP/1.1 413 ")
@@ -181,7 +194,9 @@ def test_a_body_that_does_not_say_how_large_it_is_is_bounded_too() -> None:
 
 def test_somebody_unknown_is_refused_before_the_body_is_read() -> None:
     async def work(made: AdminConnections) -> bytes:
-        reader, _ = await made.send("POST /api/x HTTP/1.1", "Content-Length: 4000000", "Expect: 100-continue")
+        reader, _ = await made.send(
+            "POST /api/x HTTP/1.1", "Content-Length: 4000000", "Expect: 100-continue"
+        )
         return await reader.readuntil(b"\r\n\r\n")
 
     assert run(work).startswith(b"HTTP/1.1 401 ")

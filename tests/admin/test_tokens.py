@@ -34,7 +34,10 @@ def test_a_token_that_is_made_lets_in_and_one_that_is_revoked_ends_its_sessions(
         client = wait_until(lambda: _session(gateway, bearer))
         assert client.tools() == []
         rows = {row["name"]: row for row in api.get("/api/tokens")["tokens"]}
-        assert rows["laptop"]["kept_in"] == "state" and rows["laptop"]["created"] < rows["laptop"]["expires"]
+        assert (
+            rows["laptop"]["kept_in"] == "state"
+            and rows["laptop"]["created"] < rows["laptop"]["expires"]
+        )
         assert made["token"] not in json.dumps(rows)
         assert api.ask("DELETE", "/api/tokens/laptop").json == {"ok": True}
         wait_until(lambda: _session(gateway, bearer) is None or None)
@@ -69,9 +72,19 @@ def test_what_is_no_token_is_refused_with_what_is_wrong(api: AdminApi) -> None:
         return api.refused("POST", "/api/tokens", body)
 
     assert made(name="fixed") == (409, "exists")
-    assert made(name=" padded") == made(name="a\nb") == made(name="x" * 65) == made(name="") == (422, "invalid")
+    assert (
+        made(name=" padded")
+        == made(name="a\nb")
+        == made(name="x" * 65)
+        == made(name="")
+        == (422, "invalid")
+    )
     assert made(name="a", profile="teem") == (422, "invalid")
-    assert made(name="a", expires_in_days=-1) == made(name="a", expires_in_days=1e9) == (422, "invalid")
+    assert (
+        made(name="a", expires_in_days=-1)
+        == made(name="a", expires_in_days=1e9)
+        == (422, "invalid")
+    )
     assert made(name="a", surprise=1) == (422, "invalid")
     api.post("/api/tokens", {"name": "a/b", "profile": "team"}, 201)
     assert made(name="a/b") == (409, "exists")

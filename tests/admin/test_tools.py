@@ -1,4 +1,5 @@
-"""Tools over the admin API: lists, the search that models have, and calls through the guarded way (ADM-5)."""
+"""Tools over the admin API: lists, the search that models have, and calls through the guarded way
+(ADM-5)."""
 
 import json
 import socket
@@ -50,16 +51,25 @@ def read(gateway: Gateway, path: str) -> Any:
 
 
 def call(gateway: Gateway, tool: str, **given: Any) -> Reply:
-    return fetch(gateway.admin_url, f"/api/tools/{tool}/call", "POST", gateway.admin_headers, body=given)
+    return fetch(
+        gateway.admin_url, f"/api/tools/{tool}/call", "POST", gateway.admin_headers, body=given
+    )
 
 
 def test_every_tool_is_listed_with_what_it_costs(desk: Gateway) -> None:
     """ADM-5"""
     told = read(desk, "/api/tools")
     tools = {tool["name"]: tool for tool in told["tools"]}
-    assert told["total"] == len(tools) and told["tokens"] == sum(tool["tokens"] for tool in tools.values())
+    assert told["total"] == len(tools) and told["tokens"] == sum(
+        tool["tokens"] for tool in tools.values()
+    )
     echo = tools["raw_echo"]
-    assert (echo["server"], echo["tool"], echo["read_only"], echo["held"]) == ("raw", "echo", True, False)
+    assert (echo["server"], echo["tool"], echo["read_only"], echo["held"]) == (
+        "raw",
+        "echo",
+        True,
+        False,
+    )
     assert echo["parameters"] == ["text"] and echo["tokens"] > 10
     only = read(desk, "/api/tools?server=raw")
     assert {tool["server"] for tool in only["tools"]} == {"raw"}
@@ -81,7 +91,9 @@ def test_one_tool_is_told_whole_with_its_signature(desk: Gateway) -> None:
 def test_a_search_has_the_ranking_and_the_words_that_models_get(desk: Gateway) -> None:
     """SUR-4"""
     told = read(desk, "/api/search?q=who+am+i&limit=5")
-    model = Session(desk.port, path="/mcp/search").call("mcp_search_tools", query="who am i")["result"]
+    model = Session(desk.port, path="/mcp/search").call("mcp_search_tools", query="who am i")[
+        "result"
+    ]
     assert told["model_sees"] == model["content"][0]["text"] and told["model_tokens"] > 10
     found = [tool["display_name"] for tool in model["structuredContent"]["tools"]]
     assert [hit["name"] for hit in told["hits"]] == found[: len(told["hits"])]
@@ -95,7 +107,9 @@ def test_a_call_is_answered_as_the_server_gave_it_and_as_a_model_sees_it(desk: G
     rows = json.dumps([{"name": f"row {number}", "value": number} for number in range(40)])
     told = call(desk, "raw_echo", arguments={"text": rows}).json
     assert told["ok"] and told["ms"] > 0 and told["result"]["content"][0]["text"] == rows
-    assert told["model"]["mode"] == "search" and told["model"]["tokens"] < told["model"]["raw_tokens"]
+    assert (
+        told["model"]["mode"] == "search" and told["model"]["tokens"] < told["model"]["raw_tokens"]
+    )
     assert "row 39" in told["model"]["text"]
 
 
@@ -138,7 +152,10 @@ def test_progress_comes_as_events_and_the_result_last(desk: Gateway) -> None:
         result = events.wait_for("result")
         events.wait_for_end()
     assert [event.data["progress"] for event in events.named("progress")] == [1, 2, 3]
-    assert events.named("progress")[0].data["message"] == "step 1" and events.named("progress")[0].data["total"] == 3
+    assert (
+        events.named("progress")[0].data["message"] == "step 1"
+        and events.named("progress")[0].data["total"] == 3
+    )
     assert result.data["ok"] and events.all[-1] is result
 
 
@@ -183,7 +200,8 @@ def test_a_call_ends_with_the_connection_it_was_asked_for_on(desk: Gateway, acce
     url = urlsplit(desk.admin_url)
     body = json.dumps({"arguments": {"seconds": 60}, "call_id": f"cut-{accept[:4]}"})
     head = (
-        f"POST /api/tools/all_slow/call HTTP/1.1\r\nHost: {url.netloc}\r\nAuthorization: Bearer {desk.admin_token}\r\n"
+        f"POST /api/tools/all_slow/call HTTP/1.1\r\nHost: {url.netloc}\r\nAuthorization: Bearer "
+        f"{desk.admin_token}\r\n"
         f"Accept: {accept}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     with socket.create_connection((url.hostname, url.port)) as connection:
@@ -221,7 +239,9 @@ def test_a_result_that_is_too_large_is_said_to_be(desk: Gateway) -> None:
 
 def test_a_held_tool_is_listed_as_such_and_cannot_be_called() -> None:
     """SEC-5"""
-    with Gateway({"mode": "direct", "mcp_servers": [raw_server("one", trust="quarantine")]}, admin=True) as gateway:
+    with Gateway(
+        {"mode": "direct", "mcp_servers": [raw_server("one", trust="quarantine")]}, admin=True
+    ) as gateway:
         tools = wait_until(lambda: read(gateway, "/api/tools")["tools"])
         echo = next(tool for tool in tools if tool["tool"] == "echo")
         assert echo["held"] and echo["name"] == "one.echo"
@@ -244,19 +264,34 @@ def test_a_thousand_tools_are_listed_quickly() -> None:
 
 def test_a_list_is_of_what_there_is_now_and_for_whom_it_was_asked() -> None:
     """ADM-5: a list is made once for each catalog, and never shown for another."""
-    config = {"mcp_servers": [raw_server("one"), raw_server("two")], "profiles": [{"name": "few", "servers": ["two"]}]}
+    config = {
+        "mcp_servers": [raw_server("one"), raw_server("two")],
+        "profiles": [{"name": "few", "servers": ["two"]}],
+    }
     with Gateway(config, admin=True) as gateway:
         api = AdminApi(gateway)
 
         def servers(query: str = "") -> set[str]:
             told = api.get(f"/api/tools{query}")
-            assert told["total"] == len(told["tools"]) and told["tokens"] == sum(one["tokens"] for one in told["tools"])
+            assert told["total"] == len(told["tools"]) and told["tokens"] == sum(
+                one["tokens"] for one in told["tools"]
+            )
             return {one["server"] for one in told["tools"]}
 
         wait_until(lambda: servers() == {"one", "two"})
         for _ in range(2):
-            assert (servers("?profile=few"), servers(), servers("?server=one")) == ({"two"}, {"one", "two"}, {"one"})
+            assert (servers("?profile=few"), servers(), servers("?server=one")) == (
+                {"two"},
+                {"one", "two"},
+                {"one"},
+            )
         own = api.get("/api/mcp-servers/one/tools")
-        assert own["tools"] == [one for one in api.get("/api/tools")["tools"] if one["server"] == "one"]
+        assert own["tools"] == [
+            one for one in api.get("/api/tools")["tools"] if one["server"] == "one"
+        ]
         api.changed("PATCH", "/api/mcp-servers/one/toggle")
-        assert (servers(), servers("?profile=few"), servers("?server=one")) == ({"two"}, {"two"}, set())
+        assert (servers(), servers("?profile=few"), servers("?server=one")) == (
+            {"two"},
+            {"two"},
+            set(),
+        )

@@ -1,4 +1,5 @@
-"""ADM-2: what is tried out runs for whoever asked for it, and ends when they go or are logged out."""
+"""ADM-2: what is tried out runs for whoever asked for it, and ends when they go or are logged
+out."""
 
 import json
 import sys
@@ -16,8 +17,17 @@ from kit.process_tree import ProcessWatch, descendants
 from kit.until import wait_until
 
 MUTE = ["-c", "import time; time.sleep(300)"]
-SERVER = {"name": "mute", "timeout": 50, "connection": {"type": "stdio", "command": sys.executable, "args": MUTE}}
-COMMAND = {"name": "mute", "description": "Sleeps.", "type": "script", "script": {"path": "mute.sh"}}
+SERVER = {
+    "name": "mute",
+    "timeout": 50,
+    "connection": {"type": "stdio", "command": sys.executable, "args": MUTE},
+}
+COMMAND = {
+    "name": "mute",
+    "description": "Sleeps.",
+    "type": "script",
+    "script": {"path": "mute.sh"},
+}
 TRIALS = {"/api/mcp-servers/test": {"entry": SERVER}, "/api/commands/test": {"entry": COMMAND}}
 
 
@@ -33,8 +43,12 @@ def gateway() -> Iterator[GatewayProcess]:
 def begin(gateway: GatewayProcess, path: str, headers: dict[str, str]) -> tuple[Stream, set[int]]:
     """A trial, and what it started; the keeper of all processes stays."""
     port, body = int(gateway.admin_url.rpartition(":")[2]), json.dumps(TRIALS[path]).encode()
-    stream = Stream(port, "POST", path, [("Content-Type", "application/json"), *headers.items()], body)
-    return stream, wait_until(lambda: {pid for pid in descendants(gateway.process.pid) if sleeps(pid)})
+    stream = Stream(
+        port, "POST", path, [("Content-Type", "application/json"), *headers.items()], body
+    )
+    return stream, wait_until(
+        lambda: {pid for pid in descendants(gateway.process.pid) if sleeps(pid)}
+    )
 
 
 def sleeps(pid: int) -> bool:
@@ -45,7 +59,9 @@ def sleeps(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("path", TRIALS)
-def test_a_trial_ends_with_the_connection_it_was_asked_for_on(gateway: GatewayProcess, path: str) -> None:
+def test_a_trial_ends_with_the_connection_it_was_asked_for_on(
+    gateway: GatewayProcess, path: str
+) -> None:
     stream, processes = begin(gateway, path, gateway.admin_headers)
     with ProcessWatch(processes) as watch:
         stream.cut()

@@ -1,4 +1,5 @@
-"""Overview, statistics, activity, savings, client programs: what the screens that watch are told (ADM-4, ADM-5)."""
+"""Overview, statistics, activity, savings, client programs: what the screens that watch are told
+(ADM-4, ADM-5)."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +21,11 @@ SECRET = "hunter2-but-much-longer"
 @pytest.fixture(scope="module")
 def watched() -> Iterator[Gateway]:
     server = raw_server("one", connection={"env": {"API_KEY": SECRET}})
-    config = {"mode": "direct", "mcp_servers": [server], "profiles": [{"name": "dev", "servers": ["one"]}]}
+    config = {
+        "mode": "direct",
+        "mcp_servers": [server],
+        "profiles": [{"name": "dev", "servers": ["one"]}],
+    }
     with GatewayProcess(config, admin=True) as started:
         session = Session(started.port)
         assert "one_echo" in session.tools()
@@ -51,20 +56,31 @@ def test_the_overview_tells_of_clients_gateway_servers_and_errors(watched: Gatew
     assert session.tools()
     told = read(watched, "/api/overview")
     mine = next(one for one in told["clients"] if one["name"] == "raw")
-    assert mine["sessions"] >= 2 and mine["version"] == "1" and mine["why"] == "the configuration says so"
+    assert (
+        mine["sessions"] >= 2
+        and mine["version"] == "1"
+        and mine["why"] == "the configuration says so"
+    )
     assert told["gateway"]["url"] == watched.url and told["gateway"]["mode"] == "direct"
     assert told["gateway"]["tools"] == 8 and told["gateway"]["tools_tokens"] > 100
     assert [(one["name"], one["status"], one["quarantined"]) for one in told["servers"]] == [
         ("one", "connected", False)
     ]
     assert [(one["what"], one["count"]) for one in told["errors"]] == [("it broke", 2)]
-    assert told["errors_last_hour"] == 2 and told["revisions"][0]["number"] == 1 and not told["first_run"]
+    assert (
+        told["errors_last_hour"] == 2
+        and told["revisions"][0]["number"] == 1
+        and not told["first_run"]
+    )
 
 
 def test_calls_of_local_commands_go_to_a_target_of_their_own() -> None:
     """ADM-4: what clients call is as much as what is called."""
     http = {"url": "http://127.0.0.1:9/", "allow_private": True, "max_retries": 0}
-    config = {"mcp_servers": [raw_server("one")], "commands": [{"name": "look", "type": "http", "http": http}]}
+    config = {
+        "mcp_servers": [raw_server("one")],
+        "commands": [{"name": "look", "type": "http", "http": http}],
+    }
     with Gateway(config, admin=True) as gateway:
         session = Session(gateway.port)
         assert {"look", "one_echo"} <= set(session.tools())
@@ -75,13 +91,20 @@ def test_calls_of_local_commands_go_to_a_target_of_their_own() -> None:
         assert (told["local"]["name"], told["local"]["calls_per_minute"]) == ("commands", 2)
         assert [one["name"] for one in told["servers"]] == ["one"]
         targets = [*told["servers"], told["local"]]
-        assert sum(one["calls_per_minute"] for one in targets) == told["gateway"]["calls_per_minute"] == 3
+        assert (
+            sum(one["calls_per_minute"] for one in targets)
+            == told["gateway"]["calls_per_minute"]
+            == 3
+        )
         assert sum(one["calls_per_minute"] for one in told["clients"]) == 3
 
 
 def test_who_is_shown_what_and_why_is_told(watched: Gateway) -> None:
     """SUR-5: the choice and its reason are visible."""
-    auto, search = Session(watched.port, path="/mcp/auto"), Session(watched.port, path="/mcp/search")
+    auto, search = (
+        Session(watched.port, path="/mcp/auto"),
+        Session(watched.port, path="/mcp/search"),
+    )
     assert auto.tools() and search.tools()
     why = {one["why"] for one in read(watched, "/api/overview")["clients"]}
     assert why & {"it asked for it by its path"} or any("budget" in each for each in why)
@@ -90,21 +113,31 @@ def test_who_is_shown_what_and_why_is_told(watched: Gateway) -> None:
 def test_a_modern_client_is_told_of_by_its_calls(watched: Gateway) -> None:
     """ADM-4: it has no session."""
     message = modern_request("tools/call", {"name": "one_echo", "arguments": {"text": "x"}})
-    message["params"]["_meta"]["io.modelcontextprotocol/clientInfo"] = {"name": "modern-one", "version": "7"}
+    message["params"]["_meta"]["io.modelcontextprotocol/clientInfo"] = {
+        "name": "modern-one",
+        "version": "7",
+    }
     assert post(watched.port, message, modern_headers(message)).status == 200
     told = read(watched, "/api/overview")["clients"]
     mine = next(one for one in told if one["name"] == "modern-one")
-    assert mine["sessions"] == 0 and mine["protocol"] == "2026-07-28" and mine["calls_per_minute"] == 1
+    assert (
+        mine["sessions"] == 0 and mine["protocol"] == "2026-07-28" and mine["calls_per_minute"] == 1
+    )
 
 
 @pytest.mark.parametrize(
-    ("range", "step", "count"), [("15m", 15, 60), ("1h", 60, 60), ("24h", 900, 96), ("7d", 7200, 84)]
+    ("range", "step", "count"),
+    [("15m", 15, 60), ("1h", 60, 60), ("24h", 900, 96), ("7d", 7200, 84)],
 )
-def test_statistics_have_every_step_of_their_range(watched: Gateway, range: str, step: int, count: int) -> None:
+def test_statistics_have_every_step_of_their_range(
+    watched: Gateway, range: str, step: int, count: int
+) -> None:
     """ADM-4"""
     told = read(watched, f"/api/statistics?range={range}&server=one")
     assert told["step"] == step and len(told["points"]) == count
-    assert {b["at"] - a["at"] for a, b in zip(told["points"], told["points"][1:], strict=False)} == {step}
+    assert {
+        b["at"] - a["at"] for a, b in zip(told["points"], told["points"][1:], strict=False)
+    } == {step}
     assert sum(point["calls"] for point in told["points"]) >= 5
     assert sum(point["errors"] for point in told["points"]) >= 2
     assert all(point["p95_ms"] >= point["p50_ms"] > 0 for point in told["points"] if point["calls"])
@@ -132,10 +165,18 @@ def test_activity_is_filtered(watched: Gateway) -> None:
 def test_what_was_said_is_kept_without_secrets_and_short(watched: Gateway) -> None:
     """Secrets are known ones, and what stands under a name that says so."""
     first, second, big = (read(watched, f"/api/activity/{number}") for number in (1, 2, 5))
-    assert first["arguments"] == {"text": "hello", "password": "***"} and first["kept"] and first["replayable"]
+    assert (
+        first["arguments"] == {"text": "hello", "password": "***"}
+        and first["kept"]
+        and first["replayable"]
+    )
     assert first["result"]["content"][0]["text"] == "hello" and not first["shortened"]
-    assert second["arguments"]["text"] == second["result"]["content"][0]["text"] == "*** in the middle"
-    assert big["shortened"] and len(json.dumps(big["result"])) < 20_000 and big["bytes_out"] > 99_000
+    assert (
+        second["arguments"]["text"] == second["result"]["content"][0]["text"] == "*** in the middle"
+    )
+    assert (
+        big["shortened"] and len(json.dumps(big["result"])) < 20_000 and big["bytes_out"] > 99_000
+    )
     assert SECRET not in get(watched, "/api/activity").body.decode()
 
 
@@ -167,8 +208,13 @@ def test_savings_are_counted_by_client_and_mode_with_the_method_told(watched: Ga
     told = read(watched, "/api/savings")
     assert told["catalog_tools"] == 8 and told["menus"]["direct"] == told["catalog_tokens"]
     assert set(told["menus"]) == {"direct", "inspect", "describe", "search"}
-    mine = next(one for one in told["by_client"] if one["mode"] == "search" and one["client"] == "raw")
-    assert mine["tokens_direct"] >= told["catalog_tokens"] and mine["tokens_shown"] >= told["menus"]["search"]
+    mine = next(
+        one for one in told["by_client"] if one["mode"] == "search" and one["client"] == "raw"
+    )
+    assert (
+        mine["tokens_direct"] >= told["catalog_tokens"]
+        and mine["tokens_shown"] >= told["menus"]["search"]
+    )
     plain = [one for one in told["by_client"] if one["mode"] == "direct"]
     assert all(one["tokens_shown"] == one["tokens_direct"] for one in plain)
     raw, given = (told[key] - before[key] for key in ("result_tokens_raw", "result_tokens_given"))
@@ -179,9 +225,19 @@ def test_savings_are_counted_by_client_and_mode_with_the_method_told(watched: Ga
 
 def test_about_and_diagnostics_tell_everything_but_secrets(watched: Gateway) -> None:
     about = read(watched, "/api/about")
-    assert about["url"] == watched.url and about["admin_url"] == watched.admin_url and about["auth"] == "none"
-    assert about["config"] == str(watched.file) and about["pid"] == watched.process.pid and about["memory_mb"] > 10
-    assert fetch(watched.port, "/health").status == 200 and about["links"]["health"].endswith("/health")
+    assert (
+        about["url"] == watched.url
+        and about["admin_url"] == watched.admin_url
+        and about["auth"] == "none"
+    )
+    assert (
+        about["config"] == str(watched.file)
+        and about["pid"] == watched.process.pid
+        and about["memory_mb"] > 10
+    )
+    assert fetch(watched.port, "/health").status == 200 and about["links"]["health"].endswith(
+        "/health"
+    )
     told = get(watched, "/api/diagnostics")
     assert told.json["status"]["servers"][0]["name"] == "one" and told.json["packages"]["fastapi"]
     assert SECRET not in told.body.decode() and watched.admin_token not in told.body.decode()
@@ -191,9 +247,16 @@ def test_each_client_program_is_told_what_to_paste(watched: Gateway) -> None:
     """ADM-5"""
     told = read(watched, "/api/clients")
     programs = {one["id"]: one for one in told["clients"]}
-    assert {"claude-code", "claude-desktop", "cursor", "vscode", "codex", "gemini-cli", "windsurf", "zed"} <= set(
-        programs
-    )
+    assert {
+        "claude-code",
+        "claude-desktop",
+        "cursor",
+        "vscode",
+        "codex",
+        "gemini-cli",
+        "windsurf",
+        "zed",
+    } <= set(programs)
     assert programs["claude-desktop"]["transport"] == "stdio" and programs["claude-desktop"]["why"]
     assert watched.url in programs["claude-code"]["snippets"][0]["text"]
     assert told["profiles"] == ["dev"] and told["url"] == watched.url

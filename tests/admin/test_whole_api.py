@@ -1,5 +1,6 @@
-"""ADM-2: the whole API against its own document, with requests that nobody would think of, one after the other and in
-sequences: no failure of ours, no status and no shape that the document does not tell."""
+"""ADM-2: the whole API against its own document, with requests that nobody would think of, one
+after the other and in sequences: no failure of ours, no status and no shape that the document does
+not tell."""
 
 import json
 import os
@@ -31,7 +32,9 @@ def test_whatever_is_asked_is_answered_as_the_document_says(tmp_path: Path) -> N
                 "http": {"url": "http://127.0.0.1:9/{x}", "allow_private": True, "max_retries": 0},
             }
         ],
-        "auth_configs": [{"name": "account", "type": "bearer_token", "bearer_token": {"token": "tok-1234567890"}}],
+        "auth_configs": [
+            {"name": "account", "type": "bearer_token", "bearer_token": {"token": "tok-1234567890"}}
+        ],
         "profiles": [{"name": "narrow", "servers": ["first"]}],
         "policy": {"rules": [{"effect": "deny", "tools": ["nothing"]}]},
     }
@@ -41,9 +44,25 @@ def test_whatever_is_asked_is_answered_as_the_document_says(tmp_path: Path) -> N
     with Gateway(config, admin=True, env={"PATH": "/nonexistent"}) as gateway:
         # One worker: `ast` of Python 3.11, which it uses, fails in two threads at once (gh-106905).
         command = [
-            *(str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(settings), "run"),
-            *(f"{gateway.admin_url}/api/openapi.json", "-H", f"Authorization: Bearer {gateway.admin_token}"),
-            *("--checks", CHECKS, "--exclude-path", ENDLESS, "--phases", "examples,coverage,fuzzing,stateful"),
+            *(
+                str(Path(sys.executable).with_name("schemathesis")),
+                "--config-file",
+                str(settings),
+                "run",
+            ),
+            *(
+                f"{gateway.admin_url}/api/openapi.json",
+                "-H",
+                f"Authorization: Bearer {gateway.admin_token}",
+            ),
+            *(
+                "--checks",
+                CHECKS,
+                "--exclude-path",
+                ENDLESS,
+                "--phases",
+                "examples,coverage,fuzzing,stateful",
+            ),
             *("--max-examples", "5", "--workers", "1", "--seed", "1", "--request-timeout", "70"),
             *("--continue-on-failure", "--no-color", "--generation-database", "none"),
         ]
@@ -55,5 +74,7 @@ def test_whatever_is_asked_is_answered_as_the_document_says(tmp_path: Path) -> N
             cwd=tmp_path,
             env={**os.environ, "PATH": "/usr/bin:/bin"},
         )
-        assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}\n{gateway.stderr()[-4000:]}"
+        assert done.returncode == 0, (
+            f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}\n{gateway.stderr()[-4000:]}"
+        )
         assert "Traceback" not in gateway.stderr()

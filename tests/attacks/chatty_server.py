@@ -1,4 +1,5 @@
-"""The raw server with much to say: a log that never ends, and large answers behind a word of progress.
+"""The raw server with much to say: a log that never ends, and large answers behind a word of
+progress.
 
 python -I -S tests/attacks/chatty_server.py [flags of raw_server.py]
 """
@@ -25,7 +26,8 @@ class ChattyServer(raw_server.RawServer):
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
 
     def pour(self, request_id, arguments, params):
-        """So many log messages, once the call is answered and they belong to nobody; then one that says so."""
+        """So many log messages, once the call is answered and they belong to nobody; then one that
+        says so."""
 
         def go():
             self.answered.wait()

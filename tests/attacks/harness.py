@@ -3,17 +3,20 @@
     with Siege([hostile.server("bad", "websocket")]) as siege:
         siege.stays_fair(attack)
 
-A `Siege` is one gateway (a process, its state and its log in a folder of its own), one server that is well, and one
-client of it that is well, each in its own process: what an attacker's threads do here slows neither of them. The
-client has a quiet time first and is judged by its own figures (`Figures.complaint`):
+A `Siege` is one gateway (a process, its state and its log in a folder of its own), one server that
+is well, and one client of it that is well, each in its own process: what an attacker's threads do
+here slows neither of them. The client has a quiet time first and is judged by its own figures
+(`Figures.complaint`):
 
 * no call fails, and none gets another answer than its own, ever;
-* the 99th percentile stays within 20 times its own, at least `FLOOR` (a busy machine) and at most `CEILING`;
+* the 99th percentile stays within 20 times its own, at least `FLOOR` (a busy machine) and at most
+  `CEILING`;
 * no call takes `FREEZE` or longer.
 
-Percentiles are of what a client that asks on a fixed beat would see: a call that took a second stands for all that
-would have been asked meanwhile. One stall shorter than `FREEZE` is left out, and who was too slow is attacked twice
-more: a neighbour on a busy machine is no attacker, while a gateway that can be frozen is frozen again.
+Percentiles are of what a client that asks on a fixed beat would see: a call that took a second
+stands for all that would have been asked meanwhile. One stall shorter than `FREEZE` is left out,
+and who was too slow is attacked twice more: a neighbour on a busy machine is no attacker, while a
+gateway that can be frozen is frozen again.
 
 Nothing here sleeps to synchronise, but an attack has to last a while.
 """
@@ -64,7 +67,8 @@ LISTENS = re.compile(r"http://127\.0\.0\.1:(\d+)/mcp")
 
 @dataclass(frozen=True)
 class Figures:
-    """How a client fared for a while: milliseconds of each call in order, what failed, what was answered wrongly."""
+    """How a client fared for a while: milliseconds of each call in order, what failed, what was
+    answered wrongly."""
 
     latencies: tuple[float, ...]
     failures: int
@@ -95,12 +99,17 @@ class Figures:
         p99, bound = self.percentile(0.99, 1), quiet.bound()
         if self.worst >= FREEZE:
             return f"one call took {self.worst:.0f} ms ({self})"
-        return f"p99 of {p99:.0f} ms, {bound:.0f} are allowed ({self}; quiet: {quiet})" if p99 > bound else ""
+        return (
+            f"p99 of {p99:.0f} ms, {bound:.0f} are allowed ({self}; quiet: {quiet})"
+            if p99 > bound
+            else ""
+        )
 
     def bad(self) -> str:
         """What went wrong; empty if nothing did."""
-        return f"{self.failures} calls failed, {self.errors} were answered wrongly: {self.examples}" * (
-            self.failures + self.errors > 0
+        return (
+            f"{self.failures} calls failed, {self.errors} were answered wrongly: {self.examples}"
+            * (self.failures + self.errors > 0)
         )
 
     def complaint(self, quiet: "Figures") -> str:
@@ -112,16 +121,30 @@ class Figures:
 
 
 class HealthyClient:
-    """`healthy_client.py` beside us. Its calls go on all the time; `begin` and `end` mark the account."""
+    """`healthy_client.py` beside us. Its calls go on all the time; `begin` and `end` mark the
+    account."""
 
-    def __init__(self, gateway: "Program", tool: str = "well_echo", token: str = "", beat: float = BEAT) -> None:
+    def __init__(
+        self, gateway: "Program", tool: str = "well_echo", token: str = "", beat: float = BEAT
+    ) -> None:
         script = str(HERE / "healthy_client.py")
         pids = ",".join(map(str, (gateway.process.pid, *gateway.server_pids())))
-        self._command = [sys.executable, "-I", "-S", script, str(gateway.port), tool, str(beat), pids]
+        self._command = [
+            sys.executable,
+            "-I",
+            "-S",
+            script,
+            str(gateway.port),
+            tool,
+            str(beat),
+            pids,
+        ]
         self._command += [token] * bool(token)
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         if self._line() != "ready\n":
             self.__exit__()
             raise RuntimeError("the healthy client did not get ready")
@@ -163,25 +186,39 @@ class HealthyClient:
 
 
 class Program:
-    """One mcpx over HTTP. What it says goes to a file, so that a flood of it cannot stop it; SIGTERM must end it.
+    """One mcpx over HTTP. What it says goes to a file, so that a flood of it cannot stop it;
+    SIGTERM must end it.
 
     `nofile` is its limit of descriptors, soft and hard; `(soft, hard)` sets them apart.
     """
 
-    def __init__(self, config: Json, *args: str, nofile: int | tuple[int, int] | None = None) -> None:
+    def __init__(
+        self, config: Json, *args: str, nofile: int | tuple[int, int] | None = None
+    ) -> None:
         self._config = config
         self._args = args
         self._nofile = nofile
 
     def __enter__(self) -> Self:
-        self._folder = tempfile.TemporaryDirectory(prefix="mcpx-attack-", ignore_cleanup_errors=True)
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="mcpx-attack-", ignore_cleanup_errors=True
+        )
         self.folder = Path(self._folder.name)
         self.file = self.folder / "config.json"
         self.file.write_text(json.dumps(self._config), encoding="utf-8")
         self.file.chmod(0o600)
         self._log = self.folder / "stderr.log"
         env = {**os.environ, "MCPX_STATE_DIR": str(self.folder / "state")}
-        command = [sys.executable, "-m", "mcpx", str(self.file), "--transport", "http", "--host", "127.0.0.1"]
+        command = [
+            sys.executable,
+            "-m",
+            "mcpx",
+            str(self.file),
+            "--transport",
+            "http",
+            "--host",
+            "127.0.0.1",
+        ]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 self._limited([*command, "--port", "0", *self._args]),
@@ -200,7 +237,9 @@ class Program:
     def _limited(self, command: list[str]) -> list[str]:
         if self._nofile is None:
             return command
-        soft, hard = self._nofile if isinstance(self._nofile, tuple) else (self._nofile, self._nofile)
+        soft, hard = (
+            self._nofile if isinstance(self._nofile, tuple) else (self._nofile, self._nofile)
+        )
         limits = f"ulimit -S -n {soft} && ulimit -H -n {hard} && exec {shlex.join(command)}"
         return ["/bin/sh", "-c", limits]
 
@@ -217,18 +256,29 @@ class Program:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def complaint(self) -> str:
-        """The first traceback or failed callback of its log, with what stands around it; empty if there is none."""
+        """The first traceback or failed callback of its log, with what stands around it; empty if
+        there is none."""
         said = self.said()
         at = min(
-            (at for word in ("Traceback", "callback failed", "never retrieved") if (at := said.find(word)) >= 0),
+            (
+                at
+                for word in ("Traceback", "callback failed", "never retrieved")
+                if (at := said.find(word)) >= 0
+            ),
             default=-1,
         )
         return said[max(0, at - 300) : at + 2000] if at >= 0 else ""
 
     def server_pids(self) -> list[int]:
         """The processes of `raw_server.py` that the gateway has started."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return [int(pid) for pid in children if b"raw_server.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        children = (
+            Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        )
+        return [
+            int(pid)
+            for pid in children
+            if b"raw_server.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
 
     def memory(self) -> float:
         """Its resident memory in MiB, that of its children left out."""
@@ -237,7 +287,9 @@ class Program:
     @contextlib.contextmanager
     def peak(self) -> Iterator[Callable[[], float]]:
         """Within the block: how many MiB its memory rose above where it stood, at most."""
-        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")  # the high-water mark falls back to the present
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text(
+            "5"
+        )  # the high-water mark falls back to the present
         before = self.memory()
         yield lambda: _status(self.process.pid, "VmHWM") - before
 
@@ -245,7 +297,10 @@ class Program:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         try:
             code: int | None = self.process.poll()
@@ -274,13 +329,16 @@ def _status(pid: int, field: str) -> float:
 
 
 class Hostile:
-    """`hostile_server.py` beside us: HTTP, HTTP+SSE and WebSocket servers on one port, bad in the way their path says.
+    """`hostile_server.py` beside us: HTTP, HTTP+SSE and WebSocket servers on one port, bad in the
+    way their path says.
 
     Its tools say what is done and when; `told` waits for what it reports on standard output.
     """
 
     def __enter__(self) -> Self:
-        self._child = Child([sys.executable, "-I", "-S", str(HERE / "hostile_server.py")]).__enter__()
+        self._child = Child(
+            [sys.executable, "-I", "-S", str(HERE / "hostile_server.py")]
+        ).__enter__()
         ready = self._child.stdout.wait_for(r"^ready (\d+)$", START)
         if ready is None:
             said = self._child.stderr.text
@@ -293,9 +351,12 @@ class Hostile:
         self._child.end()
 
     def server(self, name: str, habit: str = "pour", kind: str = "http", **keys: Any) -> Json:
-        """An entry of `mcp_servers`; its tools are called `<name>_<tool>`. One on stdio is a process of its own."""
+        """An entry of `mcp_servers`; its tools are called `<name>_<tool>`. One on stdio is a
+        process of its own."""
         if kind == "stdio":
-            return stdio_server(name, [sys.executable, "-I", "-S", str(HERE / "hostile_server.py"), "stdio"], **keys)
+            return stdio_server(
+                name, [sys.executable, "-I", "-S", str(HERE / "hostile_server.py"), "stdio"], **keys
+            )
         scheme = "ws" if kind == "websocket" else "http"
         connection = {"type": kind, "url": f"{scheme}://127.0.0.1:{self.port}/{habit}/{kind}"}
         return {"name": name, "prefix": name, "connection": connection, **keys}
@@ -312,7 +373,8 @@ class Hostile:
 
 
 class Siege(Program):
-    """A gateway before `servers` and one that is well, all of them settled, and the healthy client at work."""
+    """A gateway before `servers` and one that is well, all of them settled, and the healthy client
+    at work."""
 
     def __init__(
         self,
@@ -346,15 +408,21 @@ class Siege(Program):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         try:
             self._stack.close()
         finally:
             super().__exit__(kind, error, trace)
 
-    def stays_fair(self, attack: Callable[[], Any], seconds: float = LASTING, rounds: int = 3) -> Figures:
-        """`attack` begins something and returns at once, or does it and returns; the client goes on `seconds` at least.
+    def stays_fair(
+        self, attack: Callable[[], Any], seconds: float = LASTING, rounds: int = 3
+    ) -> Figures:
+        """`attack` begins something and returns at once, or does it and returns; the client goes on
+        `seconds` at least.
 
         Returns the client's figures if it was not hurt in one of the rounds.
         """
@@ -374,9 +442,11 @@ class Siege(Program):
 
 
 class Attackers:
-    """Threads that do the same for a while. What a gateway does to defend itself (a reset, an end) ends one of them.
+    """Threads that do the same for a while. What a gateway does to defend itself (a reset, an end)
+    ends one of them.
 
-    `work(ending)` is called again and again until it is over; it may look at `ending`, and its sockets have a time-out.
+    `work(ending)` is called again and again until it is over; it may look at `ending`, and its
+    sockets have a time-out.
     """
 
     def __init__(self, work: Callable[[threading.Event], Any], number: int = 1) -> None:
@@ -406,7 +476,8 @@ class Attackers:
 
 
 def connected(port: int, timeout: float = 2.0, receive_buffer: int | None = None) -> socket.socket:
-    """A connection to the gateway; with a small `receive_buffer` what nobody reads stays with the sender."""
+    """A connection to the gateway; with a small `receive_buffer` what nobody reads stays with the
+    sender."""
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if receive_buffer is not None:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -430,7 +501,10 @@ def http_request(
     """A request as it stands on the wire; `_` in a header's name is `-`."""
     usual = {"host": host or f"127.0.0.1:{port}"}
     if body is not None and method == "POST":
-        usual |= {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        usual |= {
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+        }
         usual["content-length"] = str(len(body))
     usual |= {name.replace("_", "-").lower(): value for name, value in headers.items()}
     head = "".join(f"{name}: {value}\r\n" for name, value in usual.items() if value)
@@ -475,7 +549,9 @@ def drained(connection: socket.socket, seconds: float) -> bytes:
 TEXT, BINARY, CLOSE, PING, PONG, CONTINUATION = 1, 2, 8, 9, 10, 0
 
 
-def frame(payload: bytes = b"", opcode: int = TEXT, fin: bool = True, mask: bytes | None = b"\0\0\0\0") -> bytes:
+def frame(
+    payload: bytes = b"", opcode: int = TEXT, fin: bool = True, mask: bytes | None = b"\0\0\0\0"
+) -> bytes:
     """One frame; a mask of zeros is a mask, and leaves the payload as it is."""
     first = opcode | (0x80 if fin else 0)
     masked = 0x80 if mask is not None else 0
@@ -487,14 +563,18 @@ def frame(payload: bytes = b"", opcode: int = TEXT, fin: bool = True, mask: byte
         head = struct.pack("!BBQ", first, masked | 127, len(payload))
     if mask:
         cycle = (mask * (len(payload) // 4 + 1))[: len(payload)]
-        payload = (int.from_bytes(payload, "big") ^ int.from_bytes(cycle, "big")).to_bytes(len(payload), "big")
+        payload = (int.from_bytes(payload, "big") ^ int.from_bytes(cycle, "big")).to_bytes(
+            len(payload), "big"
+        )
     return head + (mask or b"") + payload
 
 
 class WebSocket:
     """A client that sends what it is told to, and reads only when asked to."""
 
-    def __init__(self, port: int, path: str = "/ws", receive_buffer: int | None = None, **headers: str) -> None:
+    def __init__(
+        self, port: int, path: str = "/ws", receive_buffer: int | None = None, **headers: str
+    ) -> None:
         self.socket = connected(port, 10.0, receive_buffer)
         key = base64.b64encode(os.urandom(16)).decode()
         asked = {"upgrade": "websocket", "connection": "Upgrade", "sec-websocket-version": "13"}

@@ -1,13 +1,15 @@
-"""A good client beside an attack, in a process of its own: one call after another over one kept connection.
+"""A good client beside an attack, in a process of its own: one call after another over one kept
+connection.
 
     python -I -S healthy_client.py PORT TOOL EVERY_MS PIDS [TOKEN]
 
-Each call has a text that no other call has, and must get it back. `begin` on standard input starts a new account, `end`
-waits for the call in flight and prints it: one line of JSON with the milliseconds of each call, what failed, and what
-was answered with another text. A call is begun every `EVERY_MS`, or as soon as the one before it was answered.
+Each call has a text that no other call has, and must get it back. `begin` on standard input starts
+a new account, `end` waits for the call in flight and prints it: one line of JSON with the
+milliseconds of each call, what failed, and what was answered with another text. A call is begun
+every `EVERY_MS`, or as soon as the one before it was answered.
 
-The milliseconds leave out the time that this process and the processes `PIDS` (with commas between) waited for a CPU.
-They show how long the gateway kept the call waiting, on a busy machine too.
+The milliseconds leave out the time that this process and the processes `PIDS` (with commas between)
+waited for a CPU. They show how long the gateway kept the call waiting, on a busy machine too.
 """
 
 import http.client
@@ -28,7 +30,10 @@ class Healthy:
         self.schedstats = [open(name, "rb", buffering=0) for name in names]  # noqa: SIM115 - read for each call
         self.tool = tool
         self.every = every
-        self.headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        self.headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+        }
         if token:
             self.headers["Authorization"] = f"Bearer {token}"
         self.number = 0
@@ -60,7 +65,9 @@ class Healthy:
         params = {"name": self.tool, "arguments": {"text": text}}
         began = time.monotonic() - self.cpu_wait()
         try:
-            answer = self.post({"jsonrpc": "2.0", "id": self.number, "method": "tools/call", "params": params})
+            answer = self.post(
+                {"jsonrpc": "2.0", "id": self.number, "method": "tools/call", "params": params}
+            )
             body = answer.read()
             if (answer.getheader("content-type") or "").startswith("text/event-stream"):
                 body = [line[5:] for line in body.splitlines() if line.startswith(b"data:")][-1]
@@ -97,18 +104,27 @@ class Healthy:
     def report(self):
         numbers = [round(value, 3) for value in self.latencies]
         counts = {"failures": len(self.failed), "errors": len(self.wrong)}
-        return {"ms": numbers, **counts, "failed": self.failed[:EXAMPLES], "wrong": self.wrong[:EXAMPLES]}
+        return {
+            "ms": numbers,
+            **counts,
+            "failed": self.failed[:EXAMPLES],
+            "wrong": self.wrong[:EXAMPLES],
+        }
 
 
 def main():
     port, tool, every, pids, *token = sys.argv[1:]
-    healthy = Healthy(int(port), tool, float(every) / 1000, pids.split(","), token[0] if token else "")
+    healthy = Healthy(
+        int(port), tool, float(every) / 1000, pids.split(","), token[0] if token else ""
+    )
     healthy.greet()
     threading.Thread(target=healthy.work, daemon=True).start()
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     for line in sys.stdin:
-        with healthy.lock:  # the call in flight, however long it takes, belongs to the account that ends
+        with (
+            healthy.lock
+        ):  # the call in flight, however long it takes, belongs to the account that ends
             if line.strip() == "end":
                 sys.stdout.write(json.dumps(healthy.report()) + "\n")
                 sys.stdout.flush()

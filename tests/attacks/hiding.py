@@ -1,7 +1,9 @@
-"""A world of servers full of words nobody must hear, and a second opinion on who may see what (SEC-2, SEC-5, SEC-7).
+"""A world of servers full of words nobody must hear, and a second opinion on who may see what
+(SEC-2, SEC-5, SEC-7).
 
-Every thing has two words: one is in its name or URI, the other, its secret, in all else there is of it. What is
-hidden is worked out here from the configuration alone, by other code than the program's.
+Every thing has two words: one is in its name or URI, the other, its secret, in all else there is of
+it. What is hidden is worked out here from the configuration alone, by other code than the
+program's.
 """
 
 import json
@@ -63,7 +65,12 @@ class Thing:
             case "tools":
                 takes = {"type": "object", "properties": {secret: {"type": "string"}}}
                 hints = {"readOnlyHint": self.read_only, "title": secret}
-                return {"name": self.name, "description": secret, "inputSchema": takes, "annotations": hints}
+                return {
+                    "name": self.name,
+                    "description": secret,
+                    "inputSchema": takes,
+                    "annotations": hints,
+                }
             case "prompts":
                 return {
                     "name": self.name,
@@ -88,7 +95,11 @@ class WhisperingServer:
     @property
     def shown(self) -> list[Thing]:
         """What whoever sees everything sees."""
-        return [] if self.trust == "quarantine" or self.state != "up" else [one for one in self.things if not one.held]
+        return (
+            []
+            if self.trust == "quarantine" or self.state != "up"
+            else [one for one in self.things if not one.held]
+        )
 
     def entry(self, folder: Path) -> Json:
         arguments = ["-I", "-S", str(PROGRAM), str(self.file(folder))]
@@ -100,7 +111,12 @@ class WhisperingServer:
                 "import time; time.sleep(99)" if self.state == "slow" else "raise SystemExit(3)",
             ]
         connection = {"type": "stdio", "command": sys.executable, "args": arguments}
-        about = {"description": self.secret, "prefix": self.name, "trust": self.trust, "timeout": 60}
+        about = {
+            "description": self.secret,
+            "prefix": self.name,
+            "trust": self.trust,
+            "timeout": 60,
+        }
         return {"name": self.name, **about, "connection": connection}
 
     def file(self, folder: Path) -> Path:
@@ -112,7 +128,12 @@ class WhisperingServer:
 
     def tell(self, folder: Path, things: Iterable[Thing], *, mark: str = "") -> None:
         """Have it offer these from now on; another `mark` has it make noise."""
-        offers: Json = {"word": self.secret, "instructions": f"About {self.secret}.", "secrets": {}, "mark": mark}
+        offers: Json = {
+            "word": self.secret,
+            "instructions": f"About {self.secret}.",
+            "secrets": {},
+            "mark": mark,
+        }
         offers |= {kind: [] for kind in ("tools", "prompts", "resources", "templates")}
         for one in things:
             offers[one.kind].append(one.definition)
@@ -123,7 +144,8 @@ class WhisperingServer:
 
 
 class World:
-    """Six servers: two that are open, one pinned that has changed, one in quarantine, one that is slow, one down."""
+    """Six servers: two that are open, one pinned that has changed, one in quarantine, one that is
+    slow, one down."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -136,8 +158,12 @@ class World:
             self._fill(server)
         changed = self.pinned.things[0]
         self.first_sight = list(self.pinned.things)
-        self.pinned.things[0] = replace(changed, held=True, words=(changed.words[0], self.words.new()))
-        self.pinned.things += [replace(self._thing(self.pinned, kind), held=True) for kind in ("tools", "prompts")]
+        self.pinned.things[0] = replace(
+            changed, held=True, words=(changed.words[0], self.words.new())
+        )
+        self.pinned.things += [
+            replace(self._thing(self.pinned, kind), held=True) for kind in ("tools", "prompts")
+        ]
         self.old_words = changed.words
 
     def _server(self) -> WhisperingServer:
@@ -149,14 +175,17 @@ class World:
 
     def _thing(self, server: WhisperingServer, kind: str) -> Thing:
         words = (self.words.new(), self.words.new())
-        name = {"resources": f"{words[0]}://a/b", "templates": f"{words[0]}://c/{{id}}"}.get(kind, words[0])
+        name = {"resources": f"{words[0]}://a/b", "templates": f"{words[0]}://c/{{id}}"}.get(
+            kind, words[0]
+        )
         return Thing(server.name, kind, name, words, self.random.random() < 0.5)
 
     @property
     def things(self) -> list[Thing]:
         return [one for server in self.servers for one in server.things]
 
-    # Random configurations -------------------------------------------------------------------------------------------
+    # Random configurations
+    # -------------------------------------------------------------------------------------------
 
     def _patterns(self, names: Sequence[str]) -> list[str]:
         """Some that mean something here."""
@@ -171,7 +200,10 @@ class World:
         return [name for one in self.things if one.kind in kinds for name in one.names]
 
     def profile(self, name: str) -> Json:
-        made: Json = {"name": name, "mode": self.random.choice(["direct", "inspect", "describe", "search", "auto"])}
+        made: Json = {
+            "name": name,
+            "mode": self.random.choice(["direct", "inspect", "describe", "search", "auto"]),
+        }
         for key, names in (
             ("servers", [server.name for server in self.servers]),
             ("tools", self._names("tools")),
@@ -204,7 +236,10 @@ class World:
 
     def policy(self, profiles: Sequence[str]) -> Json:
         default = "deny" if self.random.random() < 0.2 else "allow"
-        return {"default": default, "rules": [self.rule(profiles) for _ in range(self.random.randint(0, 4))]}
+        return {
+            "default": default,
+            "rules": [self.rule(profiles) for _ in range(self.random.randint(0, 4))],
+        }
 
 
 class Sees:
@@ -222,14 +257,17 @@ class Sees:
 
     def sees(self, one: Thing) -> bool:
         key = "resources" if one.kind == "templates" else one.kind
-        if not meant(self.profile.get("servers"), one.server) or not meant(self.profile.get(key), *one.names):
+        if not meant(self.profile.get("servers"), one.server) or not meant(
+            self.profile.get(key), *one.names
+        ):
             return False
         if self.profile.get("read_only") and one.kind == "tools" and not one.read_only:
             return False
         return not self._hidden(one)
 
     def _hidden(self, one: Thing) -> bool:
-        """The first rule that holds whatever the arguments are denies without a reason, and so do all before it."""
+        """The first rule that holds whatever the arguments are denies without a reason, and so do
+        all before it."""
         for rule in self._rules(one.server):
             if tools_only(rule):
                 destructive = not one.read_only
@@ -247,14 +285,20 @@ class Sees:
 
     def _rules(self, server: str) -> Iterator[Json]:
         for rule in self._policy["rules"]:
-            if self._name in rule.get("profiles", [self._name]) and meant(rule.get("servers"), server):
+            if self._name in rule.get("profiles", [self._name]) and meant(
+                rule.get("servers"), server
+            ):
                 yield rule
 
     def _knows(self, server: WhisperingServer) -> bool:
         """Something of it is seen; or it has told nothing yet, and might be."""
         if any(one.server == server.name for one in self.things):
             return True
-        if server.shown or server.trust == "quarantine" or not meant(self.profile.get("servers"), server.name):
+        if (
+            server.shown
+            or server.trust == "quarantine"
+            or not meant(self.profile.get("servers"), server.name)
+        ):
             return False
         for rule in self._rules(server.name):
             if rule["effect"] != "deny" or (rule.get("reason") and "arguments" not in rule):
@@ -271,7 +315,12 @@ class Sees:
     @property
     def canaries(self) -> set[str]:
         words = {word for one in self.hidden for word in one.words}
-        words |= {word for s in self.world.servers if s.name not in self.servers for word in (s.name, s.secret)}
+        words |= {
+            word
+            for s in self.world.servers
+            if s.name not in self.servers
+            for word in (s.name, s.secret)
+        }
         return words | set(self.world.old_words)
 
 

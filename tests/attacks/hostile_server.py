@@ -1,13 +1,15 @@
-"""Servers that mean harm, on one port of one process: streamable HTTP, HTTP+SSE and WebSocket, by hand.
+"""Servers that mean harm, on one port of one process: streamable HTTP, HTTP+SSE and WebSocket, by
+hand.
 
     python -I -S hostile_server.py        prints `ready PORT`
     python -I -S hostile_server.py stdio  one server on standard input and output
 
-The address is `/<habit>/<kind>`, the kind `http`, `sse` or `websocket`; a habit that ends in `.modern` speaks
-2026-07-28. All greet and list as they should. What is bad is done when a tool is called (`pour`, `ids`), so that
-there is a quiet time before, or by the habits of `ANSWERS`, which break every answer to a call. A thread for each
-connection, and nothing but blocking sends: whoever does not read stops us, and costs nothing. What was poured, how
-much of it and whether the other side cut it is told on standard output.
+The address is `/<habit>/<kind>`, the kind `http`, `sse` or `websocket`; a habit that ends in
+`.modern` speaks 2026-07-28. All greet and list as they should. What is bad is done when a tool is
+called (`pour`, `ids`), so that there is a quiet time before, or by the habits of `ANSWERS`, which
+break every answer to a call. A thread for each connection, and nothing but blocking sends: whoever
+does not read stops us, and costs nothing. What was poured, how much of it and whether the other
+side cut it is told on standard output.
 """
 
 import base64
@@ -34,12 +36,16 @@ def say(line):
 
 def log_message(size=LOG_BYTES):
     params = {"level": "error", "data": "x" * size}
-    return json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": params}).encode()
+    return json.dumps(
+        {"jsonrpc": "2.0", "method": "notifications/message", "params": params}
+    ).encode()
 
 
 def progress(token, size):
     params = {"progressToken": token, "progress": 1, "message": "p" * size}
-    return json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}).encode()
+    return json.dumps(
+        {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+    ).encode()
 
 
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -165,20 +171,37 @@ class Habit:
 
     def tools(self):
         text = {"type": "object", "properties": {"text": {"type": "string"}}}
-        headed = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+        headed = {
+            "type": "object",
+            "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
+        }
         other = {"type": "object"}
-        named = {"echo": text, "headed": headed, "hang": other, "pour": other, "ids": other, "big": other}
+        named = {
+            "echo": text,
+            "headed": headed,
+            "hang": other,
+            "pour": other,
+            "ids": other,
+            "big": other,
+        }
         return [{"name": name, "inputSchema": schema} for name, schema in named.items()]
 
     def result(self, method, params):
         """The result of what is asked; None: it is never answered."""
         about = {"capabilities": {"tools": {}, "logging": {}}}
         if method == "initialize":
-            return {**about, "protocolVersion": "2025-06-18", "serverInfo": {"name": "hostile", "version": "1"}}
+            return {
+                **about,
+                "protocolVersion": "2025-06-18",
+                "serverInfo": {"name": "hostile", "version": "1"},
+            }
         if method == "server/discover":
             return {**about, "supportedVersions": [MODERN], "ttlMs": 0, "cacheScope": "private"}
         if method == "tools/list":
-            return {"tools": self.tools(), **({"ttlMs": 0, "cacheScope": "private"} if self.modern else {})}
+            return {
+                "tools": self.tools(),
+                **({"ttlMs": 0, "cacheScope": "private"} if self.modern else {}),
+            }
         if method != "tools/call":
             return {}
         tool, given = params["name"], params.get("arguments") or {}
@@ -236,12 +259,16 @@ def habit_of(name):
 def plain(wire, body, *headers, status="200 OK"):
     more = "".join(f"{line}\r\n" for line in headers)
     kind = "content-type: application/json\r\n" if body else ""
-    wire.send(f"HTTP/1.1 {status}\r\n{kind}{more}content-length: {len(body)}\r\n\r\n".encode() + body)
+    wire.send(
+        f"HTTP/1.1 {status}\r\n{kind}{more}content-length: {len(body)}\r\n\r\n".encode() + body
+    )
 
 
 def answer_of(reply):
     body = json.dumps(reply).encode()
-    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = (
+        f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
     return head.encode() + body
 
 
@@ -256,7 +283,8 @@ def twice(habit, wire, reply):
 
 
 def twice_later(habit, wire, reply):
-    """The second one comes when the first was read, perhaps when the connection has its next request."""
+    """The second one comes when the first was read, perhaps when the connection has its next
+    request."""
     wire.send(answer_of(reply))
     time.sleep(0.003)
     wire.send(answer_of(reply))
@@ -331,13 +359,21 @@ def serve_http(habit, wire, verb, headers, body):
     method = message.get("method", "")
     if "id" not in message or not method:
         if habit.name == "endless" and method == "notifications/cancelled":
-            wire.send(b"HTTP/1.1 202 Accepted\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n")
+            wire.send(
+                b"HTTP/1.1 202 Accepted\r\ncontent-type: text/plain\r\ntransfer-encoding: "
+                b"chunked\r\n\r\n"
+            )
             wire.pour("endless body", chunk(b"x" * BLOCK), 60)
         return plain(wire, b"", status="202 Accepted")
-    if (method == "server/discover") != habit.modern and method in ("server/discover", "initialize"):
+    if (method == "server/discover") != habit.modern and method in (
+        "server/discover",
+        "initialize",
+    ):
         error = {"code": -32601, "message": "not in this era"}
         return plain(
-            wire, json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}).encode(), status="400 No"
+            wire,
+            json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}).encode(),
+            status="400 No",
         )
     reply = habit.reply(message)
     if reply is None:
@@ -361,7 +397,8 @@ def wait_for_end(wire):
 
 
 def http_ids(habit, wire):
-    """An event with an id that nobody had before, and the end: it has to be asked for what comes behind it."""
+    """An event with an id that nobody had before, and the end: it has to be asked for what comes
+    behind it."""
     with habit.lock:
         habit.polls += 1
         number = habit.polls
@@ -377,7 +414,9 @@ def http_pour(wire, given, reply, token):
     if what == "progress":
         block = chunk(b"data: " + progress(token, given["bytes"]) + b"\n\n")
     else:
-        block = chunk(b"\n") * (BLOCK // 6) if what == "tiny chunks" else chunk(repeated(LINES[what]))
+        block = (
+            chunk(b"\n") * (BLOCK // 6) if what == "tiny chunks" else chunk(repeated(LINES[what]))
+        )
     wire.pour(f"{what} down the reply", block, given["seconds"])
     wire.send(chunk(b"data: " + json.dumps(reply).encode() + b"\n\n") + b"0\r\n\r\n")
 
@@ -532,7 +571,10 @@ def converse(connection):
         while True:
             first, *lines = wire.until(b"\r\n\r\n").decode("latin-1").split("\r\n")
             verb, path, _ = first.split(" ", 2)
-            headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+            headers = {
+                name.lower(): value.strip()
+                for name, _, value in (line.partition(":") for line in lines)
+            }
             body = wire.take(int(headers.get("content-length", "0")))
             _, name, kind = path.split("/")[:3]
             habit = habit_of(name)

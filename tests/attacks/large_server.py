@@ -1,9 +1,10 @@
-"""A stdio server on the standard library alone whose answers are large: each is made once, so that giving it costs
-little.
+"""A stdio server on the standard library alone whose answers are large: each is made once, so that
+giving it costs little.
 
     python -I -S tests/attacks/large_server.py
 
-`give` takes `kind` (json, structured, both, text, pretty, blocks) and `megabytes`; `small` says a word.
+`give` takes `kind` (json, structured, both, text, pretty, blocks) and `megabytes`; `small` says a
+word.
 """
 
 import json
@@ -23,7 +24,11 @@ def text_block(text):
 
 
 def result(blocks, structured=""):
-    return f'{{"content":[{blocks}]' + (f',"structuredContent":{structured}' if structured else "") + "}"
+    return (
+        f'{{"content":[{blocks}]'
+        + (f',"structuredContent":{structured}' if structured else "")
+        + "}"
+    )
 
 
 def made(kind, size):
@@ -37,7 +42,9 @@ def made(kind, size):
         return result(text_block(text), f'{{"result":{text}}}' if kind == "both" else "")
     if kind == "blocks":
         return result(",".join([text_block("a")] * int(size // 27)))
-    lines = "".join(f"line {n} of a log that nobody reads to its end\n" for n in range(int(size // 50)))
+    lines = "".join(
+        f"line {n} of a log that nobody reads to its end\n" for n in range(int(size // 50))
+    )
     return result(text_block(lines))
 
 
@@ -50,10 +57,14 @@ class Server:
         if method == "initialize":
             version = params.get("protocolVersion", "2025-11-25")
             info = {"name": "large", "version": "1"}
-            return json.dumps({"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})
+            return json.dumps(
+                {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+            )
         if method == "tools/list":
             names = ("give", "small")
-            return json.dumps({"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]})
+            return json.dumps(
+                {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]}
+            )
         if method == "tools/call":
             asked = params.get("arguments") or {}
             if params.get("name") == "small":
@@ -70,7 +81,9 @@ class Server:
             if "id" not in message or "method" not in message:
                 continue
             told = self.answer(message["method"], message.get("params") or {})
-            outcome = '"error":{"code":-32601,"message":"no"}' if told is None else f'"result":{told}'
+            outcome = (
+                '"error":{"code":-32601,"message":"no"}' if told is None else f'"result":{told}'
+            )
             reply = f'{{"jsonrpc":"2.0","id":{json.dumps(message["id"])},{outcome}}}\n'
             data = memoryview(reply.encode())
             while data:

@@ -2,9 +2,10 @@
 
     python -I -S listing_server.py HABIT [COUNT SIZE]
 
-It behaves until its tool `begin` is called. `many`: COUNT tools with descriptions of SIZE characters, a thousand a
-page, no two lists the same, and changes announced without an end. `endless`: pages of COUNT such tools without an end.
-`questions`: COUNT questions of SIZE characters. `large` says SIZE characters about itself from the start.
+It behaves until its tool `begin` is called. `many`: COUNT tools with descriptions of SIZE
+characters, a thousand a page, no two lists the same, and changes announced without an end.
+`endless`: pages of COUNT such tools without an end. `questions`: COUNT questions of SIZE
+characters. `large` says SIZE characters about itself from the start.
 """
 
 import json
@@ -30,8 +31,14 @@ def send(message):
 
 def tool(number):
     text = f"number {number} of list {lists} " + "x" * SIZE
-    properties = {name: {"type": "string", "description": "what it is"} for name in ("alpha", "beta", "gamma")}
-    return {"name": f"tool_{number}", "description": text, "inputSchema": {"type": "object", "properties": properties}}
+    properties = {
+        name: {"type": "string", "description": "what it is"} for name in ("alpha", "beta", "gamma")
+    }
+    return {
+        "name": f"tool_{number}",
+        "description": text,
+        "inputSchema": {"type": "object", "properties": properties},
+    }
 
 
 def page(params):
@@ -48,7 +55,10 @@ def page(params):
 
 
 def greeting(params):
-    about = {"protocolVersion": params.get("protocolVersion"), "serverInfo": {"name": HABIT, "version": "1"}}
+    about = {
+        "protocolVersion": params.get("protocolVersion"),
+        "serverInfo": {"name": HABIT, "version": "1"},
+    }
     able = {"tools": {"listChanged": True}}
     if HABIT == "large":
         able["experimental"] = {"x" * 100: {str(n): {} for n in range(SIZE // 10)}}

@@ -1,7 +1,8 @@
 """Nobody gets another client's answer, whatever a server sends in place of its own.
 
-The promise is that of PRO-6 and SRC-8: a reply counts only with the id that was asked on its request. What a broken
-server (or a proxy before it) sends instead is an error that names the server, and ends the connection it came on.
+The promise is that of PRO-6 and SRC-8: a reply counts only with the id that was asked on its
+request. What a broken server (or a proxy before it) sends instead is an error that names the
+server, and ends the connection it came on.
 """
 
 import threading
@@ -30,7 +31,8 @@ HABITS = {
     "no_id": False,
     "text_id": False,
 }
-"""How answers are broken -> whether the right one is there as well, and comes first or alone under its id."""
+"""How answers are broken -> whether the right one is there as well, and comes first or alone under
+its id."""
 
 
 @dataclass
@@ -56,12 +58,17 @@ def ask(port: int, name: str, account: Account) -> None:
 
 
 @pytest.mark.parametrize("habit", HABITS)
-def test_twenty_clients_of_a_server_that_mixes_up_its_replies_never_get_each_others(habit: str) -> None:
-    """PRO-6, SRC-8: each call has its own answer or an error, and the right answer passes where there is one."""
+def test_twenty_clients_of_a_server_that_mixes_up_its_replies_never_get_each_others(
+    habit: str,
+) -> None:
+    """PRO-6, SRC-8: each call has its own answer or an error, and the right answer passes where
+    there is one."""
     account = Account()
     with Hostile() as hostile, Siege([hostile.server("bad", habit)]) as siege:
         clients = [
-            threading.Thread(target=ask, args=(siege.port, f"client {number}", account), daemon=True)
+            threading.Thread(
+                target=ask, args=(siege.port, f"client {number}", account), daemon=True
+            )
             for number in range(CLIENTS)
         ]
         siege.healthy.begin()
@@ -72,7 +79,9 @@ def test_twenty_clients_of_a_server_that_mixes_up_its_replies_never_get_each_oth
         figures = siege.healthy.end()
         assert not any(client.is_alive() for client in clients), siege.said()[-2000:]
     total = account.right + len(account.wrong) + account.errors.total()
-    assert account.wrong == [], f"{len(account.wrong)} of {total} are wrong, such as {account.wrong[:3]}"
+    assert account.wrong == [], (
+        f"{len(account.wrong)} of {total} are wrong, such as {account.wrong[:3]}"
+    )
     assert total == CLIENTS * CALLS, account
     assert set(account.errors) <= {BAD_REPLY}, account.errors
     assert not figures.bad(), figures.bad()

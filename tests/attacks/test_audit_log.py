@@ -1,4 +1,5 @@
-"""OBS-2: attacks on the audit log, by a program that can write to its files, by clients, and by collectors."""
+"""OBS-2: attacks on the audit log, by a program that can write to its files, by clients, and by
+collectors."""
 
 import asyncio
 import contextlib
@@ -70,12 +71,15 @@ def keep_lines(file: Path, text: bytes, *, wanted: bool) -> None:
     file.write_bytes(b"".join(line for line in lines if (text in line) == wanted))
 
 
-# A program that can write to the files, and does not know the key -----------------------------------------------
+# A program that can write to the files, and does not know the key
+# -----------------------------------------------
 
 
 @pytest.mark.parametrize("removed", ["the whole chain", "its end"])
 @in_loop
-async def test_rows_of_an_ended_process_cannot_be_removed_while_another_continues(tmp_path: Path, removed: str) -> None:
+async def test_rows_of_an_ended_process_cannot_be_removed_while_another_continues(
+    tmp_path: Path, removed: str
+) -> None:
     file = tmp_path / "audit.jsonl"
     with writer(file, "stays") as stays:
         await stays.write(3)
@@ -148,16 +152,23 @@ async def test_a_member_of_a_forged_row_cannot_stop_the_check(tmp_path: Path) ->
     with writer(file, "r1") as made:
         await made.write(1)
     mac = b'"mac":"%s"}\n' % (b"0" * 32)
-    forged = [b'{"event":"call","chain":"x","number":1,"after":[{}],', b'{"event":"opened","chain":"y","number":true,']
+    forged = [
+        b'{"event":"call","chain":"x","number":1,"after":[{}],',
+        b'{"event":"opened","chain":"y","number":true,',
+    ]
     file.write_bytes(file.read_bytes() + b"".join(start + mac for start in forged))
     assert len(verified(file).problems) >= 2
 
 
 @in_loop
-async def test_processes_that_write_and_rotate_together_cause_no_false_report(tmp_path: Path) -> None:
+async def test_processes_that_write_and_rotate_together_cause_no_false_report(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "audit.jsonl"
     with contextlib.ExitStack() as stack:
-        writers = [stack.enter_context(writer(file, f"r{number}", max_bytes=4000)) for number in range(4)]
+        writers = [
+            stack.enter_context(writer(file, f"r{number}", max_bytes=4000)) for number in range(4)
+        ]
         for _ in range(5):
             await asyncio.gather(*(each.write(5) for each in writers))
     report = verified(file)
@@ -179,7 +190,8 @@ async def test_a_crash_between_two_renames_hides_no_older_file(tmp_path: Path) -
     assert len(found) == 30
 
 
-# Clients ---------------------------------------------------------------------------------------------------------
+# Clients
+# --------------------------------------------------------------------------------------------------
 
 
 def passage(arguments: dict[str, Any]) -> Passage:
@@ -200,11 +212,15 @@ async def test_a_client_cannot_hide_a_call_that_never_ended(tmp_path: Path) -> N
 
 
 @in_loop
-async def test_calls_during_a_hung_disk_take_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_calls_during_a_hung_disk_take_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rows beyond the limit are dropped, and nothing of them is kept."""
     disk = threading.Event()
     write = os.write
-    monkeypatch.setattr(trail.os, "write", lambda handle, data: disk.wait(30) and write(handle, data))
+    monkeypatch.setattr(
+        trail.os, "write", lambda handle, data: disk.wait(30) and write(handle, data)
+    )
     monkeypatch.setattr(trail, "MOST_WAITING", 20_000)
     monkeypatch.setattr(audit, "BEGIN_SECONDS", 0.01)
     log = AuditLog(Bus(), tmp_path / "audit.jsonl", Audit())
@@ -220,12 +236,16 @@ async def test_calls_during_a_hung_disk_take_bounded_memory(tmp_path: Path, monk
         log.close().wait()
 
 
-# Collectors ------------------------------------------------------------------------------------------------------
+# Collectors
+# --------------------------------------------------------------------------------------------------
 
 
 @in_loop
-async def test_a_collector_that_never_reads_does_not_stop_the_sink(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The exporter gives up a batch after its time limit, closes the connection, and tries again."""
+async def test_a_collector_that_never_reads_does_not_stop_the_sink(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The exporter gives up a batch after its time limit, closes the connection, and tries
+    again."""
     monkeypatch.setattr(exporter, "BATCH_SECONDS", 0.0)
     monkeypatch.setattr(exporter, "TIMEOUT_SECONDS", 0.1)
     monkeypatch.setattr(exporter, "RETRY_SECONDS", (0.01, 0.01))
@@ -234,7 +254,9 @@ async def test_a_collector_that_never_reads_does_not_stop_the_sink(monkeypatch: 
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         listener.setblocking(False)
         loop = asyncio.get_running_loop()
-        sink = audit_sink.make_exporter(f"syslog+tcp://127.0.0.1:{listener.getsockname()[1]}", {}, lambda: None)  # type: ignore[arg-type,return-value]
+        sink = audit_sink.make_exporter(
+            f"syslog+tcp://127.0.0.1:{listener.getsockname()[1]}", {}, lambda: None
+        )  # type: ignore[arg-type,return-value]
         sink.start()
         connections: list[socket.socket] = []
         try:
@@ -251,13 +273,17 @@ async def test_a_collector_that_never_reads_does_not_stop_the_sink(monkeypatch: 
 
 
 @in_loop
-async def test_a_row_that_is_too_large_for_a_datagram_does_not_stop_the_sink(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_row_that_is_too_large_for_a_datagram_does_not_stop_the_sink(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A client chooses the size of its arguments."""
     monkeypatch.setattr(exporter, "BATCH_SECONDS", 0.0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
         listener.bind(("127.0.0.1", 0))
         listener.setblocking(False)
-        sink = audit_sink.make_exporter(f"syslog://127.0.0.1:{listener.getsockname()[1]}", {}, lambda: None)  # type: ignore[arg-type,return-value]
+        sink = audit_sink.make_exporter(
+            f"syslog://127.0.0.1:{listener.getsockname()[1]}", {}, lambda: None
+        )  # type: ignore[arg-type,return-value]
         sink.start()
         try:
             sink.add(ROW.replace(b"%d", b'"%s"') % (b"x" * 100_000))

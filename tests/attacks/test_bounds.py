@@ -1,6 +1,8 @@
-"""Whatever a peer sends, asks for or does not read, what is kept of it has a bound in bytes and in time (SEC-6).
+"""Whatever a peer sends, asks for or does not read, what is kept of it has a bound in bytes and in
+time (SEC-6).
 
-Bounds of memory are many times what mcpx should need, and a fraction of what it would grow to without them.
+Bounds of memory are many times what mcpx should need, and a fraction of what it would grow to
+without them.
 """
 
 import contextlib
@@ -29,14 +31,16 @@ from kit.messages import initialize_request, notification, request
 from kit.until import wait_until
 
 MUCH = 64.0
-"""MiB that an attack of a few seconds may cost: caches, buffers of sockets, what the allocator keeps."""
+"""MiB that an attack of a few seconds may cost: caches, buffers of sockets, what the allocator
+keeps."""
 
 
 # ---- headers
 
 
 def test_event_ids_of_a_server_are_not_kept_whole() -> None:
-    """SEC-6, SRC-8: a server that ends its stream at once, again and again, each time behind another huge event id."""
+    """SEC-6, SRC-8: a server that ends its stream at once, again and again, each time behind
+    another huge event id."""
     with Hostile() as hostile, Siege([hostile.server("bad")]) as siege:
         session = Session(siege.port)
         with siege.peak() as peak:
@@ -49,7 +53,8 @@ def test_event_ids_of_a_server_are_not_kept_whole() -> None:
 
 
 def test_values_that_become_headers_are_not_kept() -> None:
-    """SEC-6: one client that calls a tool with an argument mirrored in a header (`x-mcp-header`), each time another."""
+    """SEC-6: one client that calls a tool with an argument mirrored in a header (`x-mcp-header`),
+    each time another."""
     with Hostile() as hostile, Siege([hostile.server("bad", "pour.modern")]) as siege:
         session = Session(siege.port)
         answers: list[Any] = []
@@ -61,7 +66,9 @@ def test_values_that_become_headers_are_not_kept() -> None:
         with siege.peak() as peak:
             attack()
             assert peak() < 24, f"{peak():.0f} MiB for {len(answers)} calls"
-        assert all("result" in answer or "bad" in answer["error"]["message"] for answer in answers), answers[-1]
+        assert all(
+            "result" in answer or "bad" in answer["error"]["message"] for answer in answers
+        ), answers[-1]
 
 
 def test_a_short_value_still_becomes_a_header() -> None:
@@ -87,7 +94,9 @@ CUT = 25.0
         ("websocket", "stream", "pings"),
     ],
 )
-def test_a_stream_that_carries_only_noise_is_cut_and_that_is_said(kind: str, where: str, what: str) -> None:
+def test_a_stream_that_carries_only_noise_is_cut_and_that_is_said(
+    kind: str, where: str, what: str
+) -> None:
     """SEC-6, SRC-8: a stream that pours for ever is ended, and the log names the server."""
     with Hostile() as hostile, Siege([hostile.server("bad", kind=kind)]) as siege:
         said = len(siege.said())
@@ -138,7 +147,10 @@ def trickle(connection: socket.socket, ending: threading.Event) -> None:
 def asks_by_http(port: int, reads: bool) -> Callable[[threading.Event], None]:
     def work(ending: threading.Event) -> None:
         session = Session(port)
-        calls = (http_request(port, body=big_call(number), **session.headers) for number in itertools.count())
+        calls = (
+            http_request(port, body=big_call(number), **session.headers)
+            for number in itertools.count()
+        )
         with contextlib.closing(connected(port, 0.5, 4096)) as connection:
             pushes(connection, calls, connection if reads else None, ending)
 
@@ -172,7 +184,10 @@ def asks_by_sse(port: int, reads: bool) -> Callable[[threading.Event], None]:
         with contextlib.closing(stream), contextlib.closing(connected(port, 0.5)) as posts:
             posts.sendall(http_request(port, target=path, body=json.dumps(GREETING).encode()))
             assert read_head(posts)[0] == 202
-            calls = (http_request(port, target=path, body=big_call(number)) for number in itertools.count())
+            calls = (
+                http_request(port, target=path, body=big_call(number))
+                for number in itertools.count()
+            )
             reading = threading.Thread(target=_answers, args=(posts, ending), daemon=True)
             reading.start()
             pushes(posts, calls, stream if reads else None, ending)
@@ -194,7 +209,10 @@ def _answers(connection: socket.socket, ending: threading.Event) -> None:
 
 
 def pushes(
-    connection: socket.socket, calls: Iterator[bytes], trickled: socket.socket | None, ending: threading.Event
+    connection: socket.socket,
+    calls: Iterator[bytes],
+    trickled: socket.socket | None,
+    ending: threading.Event,
 ) -> None:
     """Call behind call, as long as it is read; `trickled` is read a little."""
     if trickled is not None:
@@ -209,7 +227,9 @@ def pushes(
 ASKING = {"HTTP": asks_by_http, "WebSocket": asks_by_websocket, "HTTP+SSE": asks_by_sse}
 
 
-@pytest.mark.parametrize("reads", [False, True], ids=["reads nothing", "reads ten bytes now and then"])
+@pytest.mark.parametrize(
+    "reads", [False, True], ids=["reads nothing", "reads ten bytes now and then"]
+)
 @pytest.mark.parametrize("front", ASKING)
 def test_who_asks_and_does_not_read_is_not_answered_into_memory(front: str, reads: bool) -> None:
     """SEC-6: nothing more is read from a connection whose answers wait to be read."""
@@ -222,7 +242,8 @@ def test_who_asks_and_does_not_read_is_not_answered_into_memory(front: str, read
 
 @pytest.mark.parametrize("front", ["HTTP", "WebSocket", "HTTP+SSE"])
 def test_who_never_reads_what_servers_tell_is_not_told_into_memory(front: str) -> None:
-    """SEC-6: ten clients that never read their streams, and a server that logs as fast as it can."""
+    """SEC-6: ten clients that never read their streams, and a server that logs as fast as it
+    can."""
     with contextlib.ExitStack() as stack:
         siege = stack.enter_context(Siege([Hostile().server("bad", kind="stdio")]))
         for _ in range(10):
@@ -237,7 +258,8 @@ def test_who_never_reads_what_servers_tell_is_not_told_into_memory(front: str) -
 
 @pytest.mark.parametrize("front", ["HTTP", "WebSocket", "HTTP+SSE"])
 def test_progress_that_nobody_reads_is_not_kept_in_memory(front: str) -> None:
-    """SEC-6: ten clients with a call whose server tells its progress as fast as it can, and none that listens."""
+    """SEC-6: ten clients with a call whose server tells its progress as fast as it can, and none
+    that listens."""
     with contextlib.ExitStack() as stack:
         hostile = stack.enter_context(Hostile())
         siege = stack.enter_context(Siege([hostile.server("bad")]))
@@ -246,7 +268,9 @@ def test_progress_that_nobody_reads_is_not_kept_in_memory(front: str) -> None:
         with siege.peak() as peak:
             for _ in range(10):
                 stack.enter_context(
-                    contextlib.closing(DEAF[front](siege.port, [request("tools/call", params, "call")]))
+                    contextlib.closing(
+                        DEAF[front](siege.port, [request("tools/call", params, "call")])
+                    )
                 )
             figures = siege.healthy.during(3.0)
             assert peak() < MUCH, f"{peak():.0f} MiB"
@@ -254,13 +278,16 @@ def test_progress_that_nobody_reads_is_not_kept_in_memory(front: str) -> None:
 
 
 def deaf_by_http(port: int, messages: list[Any]) -> socket.socket:
-    """A client with its ear to the stream, which it does not read: that of its first message, or the GET stream."""
+    """A client with its ear to the stream, which it does not read: that of its first message, or
+    the GET stream."""
     session = Session(port)
     connection = connected(port, 5, 4096)
     for message in messages:
         connection.sendall(http_request(port, body=json.dumps(message).encode(), **session.headers))
     if not messages:
-        connection.sendall(http_request(port, "GET", "/mcp", None, accept="text/event-stream", **session.headers))
+        connection.sendall(
+            http_request(port, "GET", "/mcp", None, accept="text/event-stream", **session.headers)
+        )
     return connection
 
 
@@ -275,7 +302,9 @@ def deaf_by_websocket(port: int, messages: list[Any]) -> socket.socket:
 def deaf_by_sse(port: int, messages: list[Any]) -> socket.socket:
     connection, path = sse_stream(port)
     for message in (GREETING, notification("notifications/initialized"), *messages):
-        with Stream(port, "POST", path, [("Content-Type", "application/json")], json.dumps(message).encode()) as posted:
+        with Stream(
+            port, "POST", path, [("Content-Type", "application/json")], json.dumps(message).encode()
+        ) as posted:
             assert posted.status == 202
     return connection
 
@@ -287,7 +316,8 @@ DEAF = {"HTTP": deaf_by_http, "WebSocket": deaf_by_websocket, "HTTP+SSE": deaf_b
 
 
 def test_calls_in_flight_of_one_client_are_counted_and_ending_them_holds_up_nobody() -> None:
-    """SEC-6: 20,000 calls that hang on one socket: those over the cap get an error at once, and the end is spread."""
+    """SEC-6: 20,000 calls that hang on one socket: those over the cap get an error at once, and the
+    end is spread."""
     total = 20_000
     with Siege() as siege, WebSocket(siege.port) as websocket:
         websocket.greet()
@@ -296,8 +326,13 @@ def test_calls_in_flight_of_one_client_are_counted_and_ending_them_holds_up_nobo
         def ask() -> None:
             params = {"name": "well_hang", "arguments": {}}
             for start in range(0, total, 500):
-                calls = (request("tools/call", params, f"h{number}") for number in range(start, start + 500))
-                websocket.socket.sendall(b"".join(frame(json.dumps(call).encode()) for call in calls))
+                calls = (
+                    request("tools/call", params, f"h{number}")
+                    for number in range(start, start + 500)
+                )
+                websocket.socket.sendall(
+                    b"".join(frame(json.dumps(call).encode()) for call in calls)
+                )
 
         asking = threading.Thread(target=ask, daemon=True)
 
@@ -314,9 +349,10 @@ def test_calls_in_flight_of_one_client_are_counted_and_ending_them_holds_up_nobo
             reading.join(10)
             assert peak() < 2 * MUCH, f"{peak():.0f} MiB"
         assert "error" in refused[0] and refused[0]["id"].startswith("h"), refused[0]
-        assert any(word in refused[0]["error"]["message"] for word in ("at a time", "in flight", "too many")), refused[
-            0
-        ]
+        assert any(
+            word in refused[0]["error"]["message"]
+            for word in ("at a time", "in flight", "too many")
+        ), refused[0]
 
 
 def _until_closed(websocket: WebSocket, messages: list[Any]) -> None:

@@ -1,7 +1,8 @@
-"""SEC-4, SRC-8: what callers put into HTTP commands, and what APIs answer them, against the running program.
+"""SEC-4, SRC-8: what callers put into HTTP commands, and what APIs answer them, against the running
+program.
 
-After each: the request went where the config says and nowhere else, the secret went with it and with no other, nothing
-took more memory or time than it may, and whoever else calls is answered.
+After each: the request went where the config says and nowhere else, the secret went with it and
+with no other, nothing took more memory or time than it may, and whoever else calls is answered.
 """
 
 import gzip
@@ -22,7 +23,16 @@ from kit.process_tree import peak_memory
 
 MIB = 2**20
 CANARY = "canary-0ddba11"
-HEADERS = {"host", "user-agent", "accept", "accept-encoding", "content-type", "content-length", "x-of", "connection"}
+HEADERS = {
+    "host",
+    "user-agent",
+    "accept",
+    "accept-encoding",
+    "content-type",
+    "content-length",
+    "x-of",
+    "connection",
+}
 """What the command below sends, and nothing else."""
 
 HOSTILE = [
@@ -78,7 +88,9 @@ def besieged(*commands: Json, **more: Any) -> Iterator[tuple[GatewayProcess, Cal
     with HttpApi() as well:
         well.otherwise(lambda asked: {"well": True})
         env = more.pop("env", {})
-        with GatewayProcess({"commands": [*commands, http("well", f"{well.url}/well")], **more}, env=env) as gateway:
+        with GatewayProcess(
+            {"commands": [*commands, http("well", f"{well.url}/well")], **more}, env=env
+        ) as gateway:
             client = Visitor(gateway.port)
 
             def call() -> float:
@@ -112,7 +124,15 @@ def test_a_value_stays_in_its_place_whatever_it_holds() -> None:
         parameters = [{"name": "v", "required": True}, {"name": "other"}]
         url = f"{api.url}/v1/users/{{v}}/posts?q={{v}}&fixed=1"
         made = [
-            http(name, url, parameters, method="POST", headers={"X-Of": "{other}"}, params={"p": "<{v}>"}, **body)
+            http(
+                name,
+                url,
+                parameters,
+                method="POST",
+                headers={"X-Of": "{other}"},
+                params={"p": "<{v}>"},
+                **body,
+            )
             for name, body in bodies.items()
         ]
         query_only = http("q", f"{api.url}/v1/search?fixed=1", parameters, params={"q": "{v}"})
@@ -163,7 +183,17 @@ def test_only_values_that_a_path_or_a_header_can_never_hold_are_refused() -> Non
         assert refused == [
             *("..", "."),
             "x HTTP/1.1\r\nHost: evil.example\r\n\r\nGET /admin",
-            *("x\r\nX-Evil: 1", "x\nX-Evil: 1", "x\r", "\r\n\r\n", "\0", "x\0y", "\x1b[2J", "\ud800", ""),
+            *(
+                "x\r\nX-Evil: 1",
+                "x\nX-Evil: 1",
+                "x\r",
+                "\r\n\r\n",
+                "\0",
+                "x\0y",
+                "\x1b[2J",
+                "\ud800",
+                "",
+            ),
             "x" * 100_000,
         ]
 
@@ -175,9 +205,18 @@ def test_only_values_that_a_path_or_a_header_can_never_hold_are_refused() -> Non
 def test_a_redirect_takes_no_secret_to_another_origin(status: int) -> None:
     """SEC-4: whatever way proves us, and headers of the command itself."""
     ways: dict[str, Json] = {
-        "header": {"type": "api_key", "api_key": {"location": "header", "name": "X-Key", "value": "${K}"}},
-        "query": {"type": "api_key", "api_key": {"location": "query", "name": "key", "value": "${K}"}},
-        "body": {"type": "api_key", "api_key": {"location": "body", "name": "key", "value": "${K}"}},
+        "header": {
+            "type": "api_key",
+            "api_key": {"location": "header", "name": "X-Key", "value": "${K}"},
+        },
+        "query": {
+            "type": "api_key",
+            "api_key": {"location": "query", "name": "key", "value": "${K}"},
+        },
+        "body": {
+            "type": "api_key",
+            "api_key": {"location": "body", "name": "key", "value": "${K}"},
+        },
         "bearer": {"type": "bearer_token", "bearer_token": {"token": "${K}"}},
         "custom": {"type": "custom_header", "custom_header": {"headers": {"X-Custom": "${K}"}}},
     }
@@ -198,11 +237,15 @@ def test_a_redirect_takes_no_secret_to_another_origin(status: int) -> None:
                 result = client.use(tool)
                 assert CANARY not in json.dumps(result)
         assert len(api.seen) == len(ways) + 1
-        assert CANARY not in repr([(asked.target, asked.headers, asked.body) for asked in other.seen])
+        assert CANARY not in repr(
+            [(asked.target, asked.headers, asked.body) for asked in other.seen]
+        )
         assert len(other.seen) >= len(ways)
 
 
-def test_a_redirect_does_not_lead_to_a_private_address_through_a_command_that_may_not_reach_one() -> None:
+def test_a_redirect_does_not_lead_to_a_private_address_through_a_command_that_may_not_reach_one() -> (
+    None
+):
     """SEC-4: such a command does not reach the first of them either."""
     with HttpApi() as api:
         closed = http("closed", f"{api.url}/x", allow_private=False)
@@ -284,7 +327,9 @@ def test_a_server_that_takes_its_time_holds_up_its_own_call_only(part: str) -> N
             with besieged(http("it", f"{api.url}/x", timeout=1, max_retries=3)) as (gateway, call):
                 began = time.monotonic()
                 with ThreadPoolExecutor(20) as pool:
-                    running = [pool.submit(lambda: Visitor(gateway.port).use("it")) for _ in range(20)]
+                    running = [
+                        pool.submit(lambda: Visitor(gateway.port).use("it")) for _ in range(20)
+                    ]
                     assert max(call() for _ in range(10)) < 1
                     results = [each.result(30) for each in running]
                 assert time.monotonic() - began < 10
@@ -303,7 +348,10 @@ def test_a_storm_of_refusals_is_not_answered_with_a_storm_of_tries() -> None:
             running = [pool.submit(lambda: Visitor(gateway.port).use("it")) for _ in range(50)]
             assert max(call() for _ in range(10)) < 2
             for each in running:
-                assert text(each.result(60)) == "it: the server answered 429 Too Many Requests: slow down"
+                assert (
+                    text(each.result(60))
+                    == "it: the server answered 429 Too Many Requests: slow down"
+                )
         assert len(api.seen) == 50 * 3
 
 
@@ -317,14 +365,17 @@ def laughs() -> bytes:
 
 
 @pytest.mark.parametrize(
-    "xml", [many_elements, laughs, lambda: b"<a>" * MIB, lambda: b"<r>" + b"<a>x</a>" * 190_000 + b"</r>"]
+    "xml",
+    [many_elements, laughs, lambda: b"<a>" * MIB, lambda: b"<r>" + b"<a>x</a>" * 190_000 + b"</r>"],
 )
 def test_xml_of_any_make_holds_nobody_up(xml: Callable[[], bytes]) -> None:
     """SEC-4, SRC-8."""
     body = xml()
     with HttpApi() as api:
         api.otherwise(lambda asked: ApiResponse(body, headers={"Content-Type": "text/xml"}))
-        it = http("it", f"{api.url}/x", response_format="xml", max_response=11 * MIB, result="r.a[0]")
+        it = http(
+            "it", f"{api.url}/x", response_format="xml", max_response=11 * MIB, result="r.a[0]"
+        )
         with besieged(it) as (gateway, call), ThreadPoolExecutor(1) as pool:
             before = peak_memory(gateway.process.pid)
             running = pool.submit(lambda: Visitor(gateway.port).use("it"))
@@ -340,15 +391,22 @@ def test_xml_of_any_make_holds_nobody_up(xml: Callable[[], bytes]) -> None:
 def test_what_an_error_says_is_text_without_orders_to_a_terminal() -> None:
     """SEC-4."""
     with HttpApi() as api:
-        api.otherwise(lambda asked: ApiResponse(b"\x1b[2Jgone\r\n\x07\x9b31m\xe2\x80\xae" + b"z" * MIB, 500))
+        api.otherwise(
+            lambda asked: ApiResponse(b"\x1b[2Jgone\r\n\x07\x9b31m\xe2\x80\xae" + b"z" * MIB, 500)
+        )
         with besieged(http("it", f"{api.url}/x")) as (gateway, _):
             said = text(Visitor(gateway.port).use("it"))
             assert said.isprintable() and "gone" in said and len(said) < 2200
 
 
-@pytest.mark.parametrize("charset", ["punycode", "idna", "utf-7", "unicode_escape", "rot13", "no-such-thing"])
-def test_an_answer_in_an_encoding_that_is_none_for_texts_is_read_as_utf8_at_once(charset: str) -> None:
-    """SEC-4, SRC-8: of Python's encodings one takes minutes for a megabyte, others raise or give half characters."""
+@pytest.mark.parametrize(
+    "charset", ["punycode", "idna", "utf-7", "unicode_escape", "rot13", "no-such-thing"]
+)
+def test_an_answer_in_an_encoding_that_is_none_for_texts_is_read_as_utf8_at_once(
+    charset: str,
+) -> None:
+    """SEC-4, SRC-8: of Python's encodings one takes minutes for a megabyte, others raise or give
+    half characters."""
     bodies = {"/json": b'{"a":"+2AA-"}', "/text": b"a-" + b"b" * MIB, "/error": b"a-" + b"b" * MIB}
     with HttpApi() as api:
         api.otherwise(
@@ -386,7 +444,10 @@ def test_a_secret_in_a_list_of_the_body_is_not_told_back() -> None:
     with HttpApi() as api:
         api.otherwise(lambda asked: ApiResponse(b"you said " + asked.body, 400))
         bodies: list[Any] = [[{"token": CANARY}], {"keys": [CANARY]}]
-        made = [http(f"c{at}", f"{api.url}/x", method="POST", body=body) for at, body in enumerate(bodies)]
+        made = [
+            http(f"c{at}", f"{api.url}/x", method="POST", body=body)
+            for at, body in enumerate(bodies)
+        ]
         with besieged(*made) as (gateway, _):
             for command in made:
                 said = text(Visitor(gateway.port).use(command["name"]))

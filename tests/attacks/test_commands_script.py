@@ -89,8 +89,16 @@ def script_gateway(
 
 def test_values_reach_a_script_as_they_are_and_never_as_options() -> None:
     """SEC-3: no shell, no parser, no option; a NUL and what is too long are refused in words."""
-    show = "import json, os, sys\nprint(json.dumps([sys.argv[1:], os.environ.get('TEXT'), sys.stdin.read()]))"
-    script = {"interpreter": sys.executable, "path": "show.py", "env": {"TEXT": "{text}"}, "stdin": "{text}"}
+    show = (
+        "import json, os, sys\nprint(json.dumps([sys.argv[1:], os.environ.get('TEXT'), "
+        "sys.stdin.read()]))"
+    )
+    script = {
+        "interpreter": sys.executable,
+        "path": "show.py",
+        "env": {"TEXT": "{text}"},
+        "stdin": "{text}",
+    }
     free = {**script, "args": ["-v", "--", "{text}", "--t={text}"]}
     bare = {"interpreter": sys.executable, "path": "show.py", "args": ["{text}"]}
     commands = [command("free", free, "text"), command("bare", bare, "text")]
@@ -111,8 +119,8 @@ def test_values_reach_a_script_as_they_are_and_never_as_options() -> None:
 
 
 def test_scripts_outside_of_the_allowed_folders_are_refused() -> None:
-    """SEC-3: by `..`, by a sibling that shares a prefix, by a link of the file or of a folder; an allowed folder may be
-    reached through a link."""
+    """SEC-3: by `..`, by a sibling that shares a prefix, by a link of the file or of a folder; an
+    allowed folder may be reached through a link."""
     paths = {
         "good": "scripts/good.sh",
         "through_link": "linked/good.sh",
@@ -124,7 +132,9 @@ def test_scripts_outside_of_the_allowed_folders_are_refused() -> None:
         "absent": "scripts/absent.sh",
         "itself": "scripts",
     }
-    commands = [command(name, {"interpreter": "bash", "path": path}) for name, path in paths.items()]
+    commands = [
+        command(name, {"interpreter": "bash", "path": path}) for name, path in paths.items()
+    ]
     scripts = dict.fromkeys(("scripts/good.sh", "outside.sh", "scripts-evil/evil.sh"), "echo ran")
     with script_gateway(commands, scripts, script_paths=["scripts"]) as it:
         folder = it.program.folder
@@ -187,10 +197,20 @@ print("done")
         (2, "::progress 5/10 words", "done"),
     ],
 )
-def test_a_flood_costs_little_memory_and_holds_nobody_up(pipe: int, line: str, outcome: str) -> None:
+def test_a_flood_costs_little_memory_and_holds_nobody_up(
+    pipe: int, line: str, outcome: str
+) -> None:
     """SEC-3: a hundred megabytes on either stream."""
-    flood = {"interpreter": sys.executable, "path": "flood.py", "args": [str(pipe), "{line}"], "timeout": 60}
-    with script_gateway([command("flood", flood, "line")], {"flood.py": FLOOD}) as it, it.program.peak() as peak:
+    flood = {
+        "interpreter": sys.executable,
+        "path": "flood.py",
+        "args": [str(pipe), "{line}"],
+        "timeout": 60,
+    }
+    with (
+        script_gateway([command("flood", flood, "line")], {"flood.py": FLOOD}) as it,
+        it.program.peak() as peak,
+    ):
         said: list[str] = []
         calling = threading.Thread(target=lambda: said.append(it.text("flood", line=line)))
         calling.start()
@@ -241,9 +261,11 @@ print("done")
 
 
 def test_what_a_script_leaves_in_the_background_goes_with_it() -> None:
-    """SEC-3, LIF-7: `sleep & disown`, a session of its own, closed streams, an empty environment."""
+    """SEC-3, LIF-7: `sleep & disown`, a session of its own, closed streams, an empty
+    environment."""
     with script_gateway(
-        [command("daemons", {"interpreter": sys.executable, "path": "daemons.py"})], {"daemons.py": DAEMONS}
+        [command("daemons", {"interpreter": sys.executable, "path": "daemons.py"})],
+        {"daemons.py": DAEMONS},
     ) as it:
         began = time.monotonic()
         result = it.call("daemons")
@@ -285,11 +307,21 @@ def test_two_hundred_runs_leave_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     """SEC-3: no zombie, no descriptor, no temporary folder, whatever way they end."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # Other tests run scripts at the same time.
     commands = [
-        command("ends", {"interpreter": "bash", "path": "ends.sh", "args": ["{how}"], "timeout": 0.3}, "how"),
-        command("held", {"interpreter": "bash", "path": "ends.sh", "writable": [], "stdin": "{how}"}, "how"),
+        command(
+            "ends",
+            {"interpreter": "bash", "path": "ends.sh", "args": ["{how}"], "timeout": 0.3},
+            "how",
+        ),
+        command(
+            "held",
+            {"interpreter": "bash", "path": "ends.sh", "writable": [], "stdin": "{how}"},
+            "how",
+        ),
         command("absent", {"interpreter": "no-such-program", "path": "ends.sh"}),
     ]
-    code = 'case "$1" in fail) exit 3 ;; flood) exec yes ;; hang) sleep 60 & wait ;; esac; echo fine'
+    code = (
+        'case "$1" in fail) exit 3 ;; flood) exec yes ;; hang) sleep 60 & wait ;; esac; echo fine'
+    )
     with script_gateway(commands, {"ends.sh": code}) as it:
         it.text("ends", how="well")
         it.text("held", how="well")
@@ -322,7 +354,9 @@ def test_two_hundred_runs_leave_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 # ---- secrets
 
 
-def test_no_secret_of_the_gateway_reaches_a_script_and_none_of_a_script_reaches_logs_or_listings() -> None:
+def test_no_secret_of_the_gateway_reaches_a_script_and_none_of_a_script_reaches_logs_or_listings() -> (
+    None
+):
     """SEC-3, SEC-6: also at debug, also when it fails and prints its own environment."""
     own, declared, caller = "canary-of-the-gateway", "canary-of-the-script", "canary-of-the-caller"
     code = (

@@ -1,4 +1,5 @@
-"""A process has so many descriptors; clients get some of them, and there are always some left for servers (SEC-6)."""
+"""A process has so many descriptors; clients get some of them, and there are always some left for
+servers (SEC-6)."""
 
 import contextlib
 import json
@@ -6,7 +7,16 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from attacks.harness import Hostile, Program, Siege, WebSocket, connected, frame, http_request, read_head
+from attacks.harness import (
+    Hostile,
+    Program,
+    Siege,
+    WebSocket,
+    connected,
+    frame,
+    http_request,
+    read_head,
+)
 from kit.client import Session
 from kit.messages import request
 from kit.servers import raw_server
@@ -32,7 +42,8 @@ def test_the_soft_limit_is_raised_at_the_start() -> None:
 
 
 def test_when_descriptors_run_out_the_next_client_is_told_and_servers_still_start() -> None:
-    """SEC-6, SRC-8, LIF-5: 256 and no more: 503 for who comes too late, and a server that sleeps can still be woken."""
+    """SEC-6, SRC-8, LIF-5: 256 and no more: 503 for who comes too late, and a server that sleeps
+    can still be woken."""
     lazy = raw_server("lazy", "--era", "older", lazy=True)
     with Siege([lazy], nofile=FEW) as siege, contextlib.ExitStack() as stack:
         session = Session(siege.port)
@@ -40,7 +51,10 @@ def test_when_descriptors_run_out_the_next_client_is_told_and_servers_still_star
         stack.enter_context(contextlib.closing(kept))
         assert _call(kept, siege.port, session, "well_echo", 1) == 200
         siege.healthy.begin()
-        crowd = [stack.enter_context(contextlib.closing(connected(siege.port, 15))) for _ in range(2 * FEW)]
+        crowd = [
+            stack.enter_context(contextlib.closing(connected(siege.port, 15)))
+            for _ in range(2 * FEW)
+        ]
         late = crowd[-1]
         late.sendall(http_request(siege.port, "GET", "/health", None))
         status, head, _ = read_head(late)
@@ -73,7 +87,8 @@ def _call(connection: socket.socket, port: int, session: Session, tool: str, num
 
 
 def test_calls_to_a_server_that_hangs_do_not_take_all_descriptors() -> None:
-    """SEC-6, SRC-8: 1,000 calls on one WebSocket to an HTTP server that answers none: its connections are bounded."""
+    """SEC-6, SRC-8: 1,000 calls on one WebSocket to an HTTP server that answers none: its
+    connections are bounded."""
     with (
         Hostile() as hostile,
         Siege([hostile.server("bad")], nofile=FEW) as siege,
@@ -83,7 +98,9 @@ def test_calls_to_a_server_that_hangs_do_not_take_all_descriptors() -> None:
         params: dict[str, Any] = {"name": "bad_hang", "arguments": {}}
 
         def attack() -> None:
-            calls = (json.dumps(request("tools/call", params, number)).encode() for number in range(1000))
+            calls = (
+                json.dumps(request("tools/call", params, number)).encode() for number in range(1000)
+            )
             websocket.socket.sendall(b"".join(map(frame, calls)))
 
         siege.stays_fair(attack, rounds=1)

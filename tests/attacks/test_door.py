@@ -51,9 +51,15 @@ def store(tmp_path: Path) -> TokenStore:
 # ---- tokens of the file and of the store
 
 
-def test_a_token_that_a_coming_configuration_drops_does_not_return_when_the_store_changes(store: TokenStore) -> None:
+def test_a_token_that_a_coming_configuration_drops_does_not_return_when_the_store_changes(
+    store: TokenStore,
+) -> None:
     """SEC-1: a reload may wait for its servers, and somebody makes or revokes a token meanwhile."""
-    bearer = Bearer([Token(name="ann", token="ann-s-own"), Token(name="bob", token="bob-s-own")], Doors(()), store)
+    bearer = Bearer(
+        [Token(name="ann", token="ann-s-own"), Token(name="bob", token="bob-s-own")],
+        Doors(()),
+        store,
+    )
     bearer.keep_only([Token(name="bob", token="bob-s-own", expires="2001-01-01")])
     assert bearer.admit(showing("ann-s-own")) is WRONG_TOKEN
     kept = store.add("carl")
@@ -65,7 +71,9 @@ def test_a_token_that_a_coming_configuration_drops_does_not_return_when_the_stor
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files")
 @pytest.mark.parametrize("which", [".", "tokens"])
-def test_tokens_are_let_in_again_once_their_folder_was_mended(store: TokenStore, tmp_path: Path, which: str) -> None:
+def test_tokens_are_let_in_again_once_their_folder_was_mended(
+    store: TokenStore, tmp_path: Path, which: str
+) -> None:
     """SEC-1: mending the folder does not change the file."""
     kept, folder = store.add("ann"), tmp_path / which
     bearer = Bearer((), Doors(()), store)
@@ -90,8 +98,11 @@ def test_tokens_are_let_in_again_once_their_folder_was_mended(store: TokenStore,
         f'{{"tokens": [{{"name": "a", "digest": "{"0" * 64}", "created": "x"}}]}}',
     ],
 )
-def test_a_store_with_anything_else_in_it_counts_for_nothing(store: TokenStore, tmp_path: Path, content: str) -> None:
-    """SEC-1: a moment that compares with nothing would never be over, and none of these can be told."""
+def test_a_store_with_anything_else_in_it_counts_for_nothing(
+    store: TokenStore, tmp_path: Path, content: str
+) -> None:
+    """SEC-1: a moment that compares with nothing would never be over, and none of these can be
+    told."""
     store.add("ann")
     (tmp_path / "tokens" / "tokens.json").write_text(content)
     with pytest.raises(Unreadable):
@@ -100,7 +111,9 @@ def test_a_store_with_anything_else_in_it_counts_for_nothing(store: TokenStore, 
         store.add("bob")  # it would be written over
 
 
-@pytest.mark.parametrize("token", ["\ud800aaaaaaaa", "aaaa\nbbbb", " aaaaaaaa", "aaaaaaaa ", "aaaa\0bbbb"])
+@pytest.mark.parametrize(
+    "token", ["\ud800aaaaaaaa", "aaaa\nbbbb", " aaaaaaaa", "aaaaaaaa ", "aaaa\0bbbb"]
+)
 def test_a_token_that_no_client_could_show_is_a_mistake(tmp_path: Path, token: str) -> None:
     """SEC-1, CFG-2: not a traceback at the start, and not somebody who is never let in."""
     done = check(tmp_path, {"server": {"auth": {"tokens": [{"name": "ann", "token": token}]}}})
@@ -112,7 +125,12 @@ def test_a_token_that_no_client_could_show_is_a_mistake(tmp_path: Path, token: s
 @pytest.mark.parametrize("scope", ['a"b', "é", "a b", ""])
 def test_a_scope_that_no_token_could_have_is_a_mistake(tmp_path: Path, scope: str) -> None:
     """SEC-1: it would stand in a header, and break it."""
-    auth = {"type": "jwt", "issuer": "https://login.example", "audience": AUDIENCE, "scopes": {scope: "small"}}
+    auth = {
+        "type": "jwt",
+        "issuer": "https://login.example",
+        "audience": AUDIENCE,
+        "scopes": {scope: "small"},
+    }
     done = check(tmp_path, {"server": {"auth": auth}, "profiles": [{"name": "small"}]})
     assert done.returncode == 2 and "not a possible scope" in done.stderr
 
@@ -123,7 +141,11 @@ def check(folder: Path, config: Json) -> "subprocess.CompletedProcess[str]":
     file.chmod(0o600)
     environ = {**os.environ, "MCPX_STATE_DIR": str(folder / "state")}
     return subprocess.run(
-        [sys.executable, "-m", "mcpx", "check", str(file)], env=environ, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "mcpx", "check", str(file)],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -145,7 +167,12 @@ def test_whoever_loses_their_token_in_line_is_not_begun() -> None:
         each = {name: Asked() for name in ("ann", "bob")}
         for name, request in each.items():
             message = {"id": name}
-            admission.line_up(cast(Exchange, request), message, Visitor(name), lambda name=name: begun.append(name))
+            admission.line_up(
+                cast(Exchange, request),
+                message,
+                Visitor(name),
+                lambda name=name: begun.append(name),
+            )
         admission.see_off(lambda visitor: visitor.principal == "ann", RpcError(-1, "gone"))
         assert each["ann"].status is not None and b"gone" in each["ann"].body
         while admission.waiting:  # noqa: ASYNC110 - turn by turn
@@ -161,7 +188,14 @@ def test_whoever_loses_their_token_in_line_is_not_begun() -> None:
 def test_one_odd_key_of_an_issuer_does_not_take_the_others_with_it() -> None:
     """SEC-1."""
     odd: list[Any] = [
-        *({"kty": "RSA", "alg": ["RS256"], "kid": "o"}, {"kty": "RSA", "alg": {}}, {"kty": ["RSA"]}, "x", None, 7),
+        *(
+            {"kty": "RSA", "alg": ["RS256"], "kid": "o"},
+            {"kty": "RSA", "alg": {}},
+            {"kty": ["RSA"]},
+            "x",
+            None,
+            7,
+        ),
         *(
             {"kty": "EC", "crv": ["P-256"], "x": 1, "y": 2},
             {"kty": "RSA", "use": {}, "n": 1},
@@ -169,7 +203,10 @@ def test_one_odd_key_of_an_issuer_does_not_take_the_others_with_it() -> None:
         ),
     ]
     with TokenIssuer() as issuer:
-        good = [published(key, kid=name, use="sig", alg=kind) for name, (kind, key) in issuer.keys.items()]
+        good = [
+            published(key, kid=name, use="sig", alg=kind)
+            for name, (kind, key) in issuer.keys.items()
+        ]
         keys = fetched_keys({"keys": [*odd, *good]}, "https://login.example/keys")
         assert len(keys.fitting("first", "ES256")) == 1
 
@@ -212,11 +249,18 @@ def test_an_issuer_s_token_without_end_is_refused_and_not_a_failure() -> None:
 def test_the_trail_says_whom_a_trusted_proxy_was_asked_for(tmp_path: Path) -> None:
     """OBS-1: not the proxy."""
     trail = tmp_path / "trail.jsonl"
-    server = {"auth": {"tokens": [{"name": "ann", "token": "ann-s-own"}]}, "trusted_proxies": ["127.0.0.1"]}
+    server = {
+        "auth": {"tokens": [{"name": "ann", "token": "ann-s-own"}]},
+        "trusted_proxies": ["127.0.0.1"],
+    }
     with GatewayProcess({"server": server, "global": {"audit": {"file": str(trail)}}}) as gateway:
-        assert fetch(gateway.port, "/mcp", "GET", [("X-Forwarded-For", "203.0.113.9")]).status == 401
+        assert (
+            fetch(gateway.port, "/mcp", "GET", [("X-Forwarded-For", "203.0.113.9")]).status == 401
+        )
         wait_until(lambda: trail.exists() and "refused" in trail.read_text())
-    [row] = [row for row in map(json.loads, trail.read_text().splitlines()) if row["event"] == "refused"]
+    [row] = [
+        row for row in map(json.loads, trail.read_text().splitlines()) if row["event"] == "refused"
+    ]
     assert row["address"] == "203.0.113.9"
 
 
@@ -245,7 +289,9 @@ def test_a_stranger_s_large_bodies_take_no_room() -> None:
     """SEC-1, SEC-6: whoever shows no token is refused before much of a body was read."""
     large = b"x" * 1_000_000
     head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n%sContent-Length: 4000000\r\n\r\n"
-    with GatewayProcess({"server": {"auth": {"tokens": [{"name": "ann", "token": "ann-s-own"}]}}}) as gateway:
+    with GatewayProcess(
+        {"server": {"auth": {"tokens": [{"name": "ann", "token": "ann-s-own"}]}}}
+    ) as gateway:
         for shown in ("", "Authorization: Bearer wrong\r\n"):
             with socket.create_connection(("127.0.0.1", gateway.port), WAIT_SECONDS) as stranger:
                 with contextlib.suppress(ConnectionError):
@@ -276,14 +322,20 @@ def auth_of(issuer: TokenIssuer) -> Json:
 
 
 def test_a_row_without_secrets_still_tells_one_session_from_another(tmp_path: Path) -> None:
-    """OBS-1: whoever puts something into a call that looks like a secret does not blot out whose call it was."""
+    """OBS-1: whoever puts something into a call that looks like a secret does not blot out whose
+    call it was."""
     trail = tmp_path / "trail.jsonl"
-    config = {"global": {"audit": {"file": str(trail), "arguments": "values"}}, "mcp_servers": [raw_server("raw")]}
+    config = {
+        "global": {"audit": {"file": str(trail), "arguments": "values"}},
+        "mcp_servers": [raw_server("raw")],
+    }
     with GatewayProcess(config) as gateway:
         client = Session(gateway.port)
         for text in ("plain", "Bearer abcdefgh12345678"):
             client.request("tools/call", {"name": "raw_echo", "arguments": {"text": text}})
-    rows = [row for row in map(json.loads, trail.read_text().splitlines()) if row["event"] == "call"]
+    rows = [
+        row for row in map(json.loads, trail.read_text().splitlines()) if row["event"] == "call"
+    ]
     assert [row["arguments"]["text"] for row in rows] == ["plain", "Bearer ***"]
     assert rows[0]["session"] == rows[1]["session"]
 
@@ -291,7 +343,9 @@ def test_a_row_without_secrets_still_tells_one_session_from_another(tmp_path: Pa
 # ---- calls that wait for their client
 
 
-def test_a_call_that_waits_for_an_answer_ends_with_the_token_of_whoever_made_it(tmp_path: Path) -> None:
+def test_a_call_that_waits_for_an_answer_ends_with_the_token_of_whoever_made_it(
+    tmp_path: Path,
+) -> None:
     """SEC-1: it is cancelled at its server, and nobody who gets the name later takes it over."""
     record = tmp_path / "record"
     config = {
@@ -336,7 +390,10 @@ def test_a_token_for_the_stream_of_2024_is_good_for_its_way_back() -> None:
         with Stream(gateway.port, "GET", "/sse", accepted) as stream:
             told = stream.event()
             assert told is not None
-            assert post(gateway.port, initialize_request("2024-11-05"), shown, told["data"]).status == 202
+            assert (
+                post(gateway.port, initialize_request("2024-11-05"), shown, told["data"]).status
+                == 202
+            )
         assert post(gateway.port, initialize_request(), shown).status == 401
 
 
@@ -348,13 +405,22 @@ def test_a_token_that_could_not_be_told_is_not_kept(tmp_path: Path) -> None:
     file.write_text('{"server": {"auth": {"type": "bearer"}}}')
     command = [sys.executable, "-m", "mcpx", "token", "new", "ann", str(file)]
     with open("/dev/full", "w") as full:
-        done = subprocess.run(command, env=environ, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            command, env=environ, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert TokenStore(tmp_path).read() == []
 
 
 @pytest.mark.parametrize(
-    "said", ['for=203.0.113.9"', 'for="x\\", for=203.0.113.9"', "for=203.0.113.9x y", 'for="', "for=203.0.113.9 ="]
+    "said",
+    [
+        'for=203.0.113.9"',
+        'for="x\\", for=203.0.113.9"',
+        "for=203.0.113.9x y",
+        'for="',
+        "for=203.0.113.9 =",
+    ],
 )
 def test_what_cannot_be_read_to_its_end_says_nothing_of_a_client(said: str) -> None:
     """SEC-1: who opens a quote that a proxy's own words close is not believed."""

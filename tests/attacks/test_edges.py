@@ -1,4 +1,5 @@
-"""What reaches the edges of the process, through the real program: log lines, addresses, daemons, descriptors."""
+"""What reaches the edges of the process, through the real program: log lines, addresses, daemons,
+descriptors."""
 
 import contextlib
 import json
@@ -78,7 +79,10 @@ for line in sys.stdin:
 
 
 def edge(name: str, *args: str) -> dict[str, Any]:
-    return {"name": name, "connection": {"type": "stdio", "command": sys.executable, "args": ["-c", SERVER, *args]}}
+    return {
+        "name": name,
+        "connection": {"type": "stdio", "command": sys.executable, "args": ["-c", SERVER, *args]},
+    }
 
 
 class Mcpx:
@@ -90,7 +94,12 @@ class Mcpx:
         self.file = folder / "config.json"
         self.error = folder / "stderr"
         ours = {name: value for name, value in os.environ.items() if not name.startswith("MCPX_")}
-        self.env = {**ours, "MCPX_STANDALONE": "true", "MCPX_STATE_DIR": str(self.state), "HOME": str(folder)}
+        self.env = {
+            **ours,
+            "MCPX_STANDALONE": "true",
+            "MCPX_STATE_DIR": str(self.state),
+            "HOME": str(folder),
+        }
         self.write(*servers)
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -116,10 +125,19 @@ class Mcpx:
         """Its port."""
         command = [sys.executable, "-m", "mcpx", str(self.file), "--port", "0", *args]
         if files is not None:
-            limit = f"import os, resource, sys\nresource.setrlimit(resource.RLIMIT_NOFILE, {files})\n"
-            command = [sys.executable, "-c", limit + "os.execv(sys.argv[1], sys.argv[1:])", *command]
+            limit = (
+                f"import os, resource, sys\nresource.setrlimit(resource.RLIMIT_NOFILE, {files})\n"
+            )
+            command = [
+                sys.executable,
+                "-c",
+                limit + "os.execv(sys.argv[1], sys.argv[1:])",
+                *command,
+            ]
         with open(self.error, "wb") as error:
-            self.process = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, stderr=error)
+            self.process = subprocess.Popen(
+                command, env=self.env, stdin=subprocess.DEVNULL, stderr=error
+            )
         try:
             yield int(self.said(LISTENS)[1])
         finally:
@@ -146,10 +164,13 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-# Log lines ---------------------------------------------------------------------------------------------------
+# Log lines
+# --------------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_logs_without_end_gets_a_few_lines_and_a_count_and_forges_none(tmp_path: Path) -> None:
+def test_a_server_that_logs_without_end_gets_a_few_lines_and_a_count_and_forges_none(
+    tmp_path: Path,
+) -> None:
     """LIF-7, SRC-8."""
     mcpx = Mcpx(tmp_path, edge("chatty", "chatty"))
     with mcpx.running() as port:
@@ -170,7 +191,8 @@ def test_a_failed_handshake_is_told_with_its_own_error(tmp_path: Path) -> None:
         assert "that was the probe" not in mcpx.text
 
 
-# Addresses and headers -----------------------------------------------------------------------------------------
+# Addresses and headers
+# -----------------------------------------------------------------------------------------
 
 
 def connection(**settings: Any) -> dict[str, Any]:
@@ -198,7 +220,11 @@ def test_check_start_and_reload_refuse_what_cannot_be_dialled(tmp_path: Path) ->
         wait_until(lambda: health(port)["servers"]["good"]["status"] == "connected")
         mcpx.write(*({**server, "name": name} for name, server in WRONG.items()))
         for command in (["check"], ["--port", "0"], ["reload"]):
-            done = mcpx.run(*command[:1], str(mcpx.file)) if len(command) == 1 else mcpx.run(str(mcpx.file), *command)
+            done = (
+                mcpx.run(*command[:1], str(mcpx.file))
+                if len(command) == 1
+                else mcpx.run(str(mcpx.file), *command)
+            )
             assert done.returncode == 2, done.stderr
             assert done.stderr.count("error: ") == len(WRONG), done.stderr
             assert len(re.findall(r"config\.json:1:\d+", done.stderr)) >= len(WRONG)
@@ -229,7 +255,8 @@ def test_a_socks_proxy_is_refused_in_words(tmp_path: Path) -> None:
 
 
 class _Odd(BaseHTTPRequestHandler):
-    """Notes what is asked for; an event stream names an endpoint that is not ASCII, the rest is sent elsewhere."""
+    """Notes what is asked for; an event stream names an endpoint that is not ASCII, the rest is
+    sent elsewhere."""
 
     asked: list[str]
 
@@ -257,7 +284,9 @@ class _Odd(BaseHTTPRequestHandler):
         pass
 
 
-def test_addresses_of_any_script_are_dialled_and_what_a_server_names_gives_no_traceback(tmp_path: Path) -> None:
+def test_addresses_of_any_script_are_dialled_and_what_a_server_names_gives_no_traceback(
+    tmp_path: Path,
+) -> None:
     """SRC-1, SRC-8."""
     asked: list[str] = []
     site = ThreadingHTTPServer(("127.0.0.1", 0), type("Odd", (_Odd,), {"asked": asked}))
@@ -265,12 +294,24 @@ def test_addresses_of_any_script_are_dialled_and_what_a_server_names_gives_no_tr
     try:
         base = f"127.0.0.1:{site.server_port}/mä%20/stream?q=ü"
         kinds = {"http": "http", "sse": "http", "websocket": "ws"}
-        servers = [{"name": kind, **connection(type=kind, url=f"{scheme}://{base}")} for kind, scheme in kinds.items()]
-        mcpx = Mcpx(tmp_path, *({**server, "name": kind} for kind, server in zip(kinds, servers, strict=True)))
+        servers = [
+            {"name": kind, **connection(type=kind, url=f"{scheme}://{base}")}
+            for kind, scheme in kinds.items()
+        ]
+        mcpx = Mcpx(
+            tmp_path,
+            *({**server, "name": kind} for kind, server in zip(kinds, servers, strict=True)),
+        )
         with mcpx.running():
             mcpx.said(r"\[http\] .")
-            wait_until(lambda: any(one.startswith("POST /m%C3%A4%20ssages?%C3%BC=%01%E6%96%87%25") for one in asked))
-            wait_until(lambda: len([one for one in asked if one == "GET /m%C3%A4%20/stream?q=%C3%BC"]) >= 2)
+            wait_until(
+                lambda: any(
+                    one.startswith("POST /m%C3%A4%20ssages?%C3%BC=%01%E6%96%87%25") for one in asked
+                )
+            )
+            wait_until(
+                lambda: len([one for one in asked if one == "GET /m%C3%A4%20/stream?q=%C3%BC"]) >= 2
+            )
             mcpx.said(r"\[websocket\] ")
     finally:
         site.shutdown()
@@ -279,11 +320,13 @@ def test_addresses_of_any_script_are_dialled_and_what_a_server_names_gives_no_tr
     assert "\x1b" not in mcpx.text
 
 
-# Daemons -------------------------------------------------------------------------------------------------------
+# Daemons
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("mode", "how"), [("daemon", signal.SIGTERM), ("daemon", signal.SIGKILL), ("unbranded", signal.SIGTERM)]
+    ("mode", "how"),
+    [("daemon", signal.SIGTERM), ("daemon", signal.SIGKILL), ("unbranded", signal.SIGTERM)],
 )
 def test_a_daemon_that_rid_itself_of_everything_ends_with_the_gateway(
     mode: str, how: signal.Signals, tmp_path: Path
@@ -304,12 +347,17 @@ def test_a_daemon_that_rid_itself_of_everything_ends_with_the_gateway(
                 os.kill(pid, signal.SIGKILL)
 
 
-def test_a_daemon_goes_with_its_server_and_leaves_no_zombie_and_the_other_one_stays(tmp_path: Path) -> None:
+def test_a_daemon_goes_with_its_server_and_leaves_no_zombie_and_the_other_one_stays(
+    tmp_path: Path,
+) -> None:
     """LIF-7."""
     first, second = tmp_path / "first", tmp_path / "second"
     mcpx = Mcpx(tmp_path, edge("a", "daemon", str(first)), edge("b", "daemon", str(second)))
     with mcpx.running():
-        gone, stays = (int(wait_until(lambda out=out: out.exists() and out.read_text())) for out in (first, second))
+        gone, stays = (
+            int(wait_until(lambda out=out: out.exists() and out.read_text()))
+            for out in (first, second)
+        )
         mcpx.write(edge("b", "daemon", str(second)))
         assert mcpx.run("reload", str(mcpx.file)).returncode == 0
         wait_until(lambda: not is_alive(gone))
@@ -318,11 +366,14 @@ def test_a_daemon_goes_with_its_server_and_leaves_no_zombie_and_the_other_one_st
     wait_until(lambda: not is_alive(stays))
 
 
-# Folders -------------------------------------------------------------------------------------------------------
+# Folders
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["link", "open", "other user"])
-def test_a_control_folder_that_others_can_write_is_refused_and_the_gateway_runs_on(kind: str, tmp_path: Path) -> None:
+def test_a_control_folder_that_others_can_write_is_refused_and_the_gateway_runs_on(
+    kind: str, tmp_path: Path
+) -> None:
     """RUN-6."""
     mcpx = Mcpx(tmp_path, edge("a", "plain"))
     control = mcpx.state / "control"
@@ -338,7 +389,10 @@ def test_a_control_folder_that_others_can_write_is_refused_and_the_gateway_runs_
             pytest.skip("only root can make a folder of another user")
         os.chown(control, 12345, 12345)
     with mcpx.running() as port:
-        mcpx.said("no control socket: .*(is not a folder|belongs to another user|can be written by other users)")
+        mcpx.said(
+            "no control socket: .*(is not a folder|belongs to another user|can be written by "
+            "other users)"
+        )
         wait_until(lambda: health(port)["servers"]["a"]["status"] == "connected")
         assert list(control.iterdir()) == []
         assert mcpx.run("reload", str(mcpx.file)).returncode == 3
@@ -351,7 +405,11 @@ def test_everything_in_the_state_folder_is_private_whatever_the_umask(tmp_path: 
     try:
         with mcpx.running() as port:
             wait_until(lambda: health(port)["servers"]["a"]["status"] == "connected")
-            made = wait_until(lambda: (found := list(mcpx.state.rglob("*.sock"))) and [*mcpx.state.rglob("*"), *found])
+            made = wait_until(
+                lambda: (
+                    (found := list(mcpx.state.rglob("*.sock"))) and [*mcpx.state.rglob("*"), *found]
+                )
+            )
             open_to_others = [path for path in made if stat.S_IMODE(path.lstat().st_mode) & 0o077]
             assert open_to_others == []
             assert mcpx.process is not None
@@ -360,10 +418,13 @@ def test_everything_in_the_state_folder_is_private_whatever_the_umask(tmp_path: 
         os.umask(before)
 
 
-# Descriptors ---------------------------------------------------------------------------------------------------
+# Descriptors
+# --------------------------------------------------------------------------------------------------
 
 
-def test_the_limit_of_open_files_is_raised_for_the_gateway_and_not_for_its_servers(tmp_path: Path) -> None:
+def test_the_limit_of_open_files_is_raised_for_the_gateway_and_not_for_its_servers(
+    tmp_path: Path,
+) -> None:
     """SEC-6, SRC-8."""
     out = tmp_path / "limit"
     mcpx = Mcpx(tmp_path, edge("a", "limit", str(out)))
@@ -376,10 +437,14 @@ def test_the_limit_of_open_files_is_raised_for_the_gateway_and_not_for_its_serve
         )  # while it starts one it is lower
 
 
-def test_with_few_descriptors_it_starts_says_so_and_recovers_when_they_were_all_used(tmp_path: Path) -> None:
+def test_with_few_descriptors_it_starts_says_so_and_recovers_when_they_were_all_used(
+    tmp_path: Path,
+) -> None:
     """SEC-6, SRC-8."""
     mcpx = Mcpx(tmp_path, edge("a", "plain"))
-    with mcpx.running(files=(40, 40)) as port:  # half of them for clients: with what it has itself, too many
+    with mcpx.running(
+        files=(40, 40)
+    ) as port:  # half of them for clients: with what it has itself, too many
         mcpx.said("only 40 files and connections may be open at once")
         wait_until(lambda: health(port)["servers"]["a"]["status"] == "connected")
         held: list[socket.socket] = []

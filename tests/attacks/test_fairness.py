@@ -1,7 +1,8 @@
 """One peer, whatever it sends and however fast, takes its turn like everybody else.
 
-The promise is that of SRC-8 and SEC-6: a client of another server is answered as before, and as quickly. What is
-sent is cheap to make and dear to read: units of a few bytes, as many as a connection carries.
+The promise is that of SRC-8 and SEC-6: a client of another server is answered as before, and as
+quickly. What is sent is cheap to make and dear to read: units of a few bytes, as many as a
+connection carries.
 """
 
 import contextlib
@@ -73,7 +74,8 @@ Work = Callable[[threading.Event], None]
 
 
 def sends(port: int, block: bytes, opening: bytes = b"") -> Work:
-    """A connection that sends the same again and again, as fast as it is taken, and reads nothing."""
+    """A connection that sends the same again and again, as fast as it is taken, and reads
+    nothing."""
 
     def work(ending: threading.Event) -> None:
         with contextlib.closing(connected(port)) as connection:
@@ -87,12 +89,15 @@ def pours(connection: socket.socket, opening: bytes, block: bytes, ending: threa
     left = opening
     while not ending.is_set():
         left = left or block
-        with contextlib.suppress(TimeoutError):  # it is not read at the moment, which is what is wished
+        with contextlib.suppress(
+            TimeoutError
+        ):  # it is not read at the moment, which is what is wished
             left = left[connection.send(left) :]
 
 
 def bursts(port: int, block: bytes) -> Work:
-    """Connection after connection: all of it at once, then the answers are thrown away and it leaves."""
+    """Connection after connection: all of it at once, then the answers are thrown away and it
+    leaves."""
 
     def work(ending: threading.Event) -> None:
         with contextlib.closing(connected(port)) as connection:
@@ -127,7 +132,9 @@ def repeated(unit: bytes, size: int = 1 << 16) -> bytes:
 
 
 def chunked(port: int) -> bytes:
-    return http_request(port, body=None, content_type="application/json", transfer_encoding="chunked")
+    return http_request(
+        port, body=None, content_type="application/json", transfer_encoding="chunked"
+    )
 
 
 ping = json.dumps(request("ping")).encode()
@@ -154,14 +161,17 @@ BY_CLIENTS: dict[str, Callable[[int], Work]] = {
     "empty fragments": lambda port: frames(
         port, repeated(frame(opcode=CONTINUATION, fin=False)), frame(b'{"jsonrpc"', fin=False)
     ),
-    "small notifications in frames": lambda port: frames(port, repeated(frame(json.dumps(notification("x")).encode()))),
+    "small notifications in frames": lambda port: frames(
+        port, repeated(frame(json.dumps(notification("x")).encode()))
+    ),
     "small requests in frames": lambda port: frames(port, repeated(frame(ping))),
 }
 
 
 @pytest.mark.parametrize("what", BY_CLIENTS)
 def test_a_client_that_sends_without_end_slows_no_other(what: str) -> None:
-    """SEC-6: cheap units from one connection, as fast as it is read, most of them without ever reading an answer."""
+    """SEC-6: cheap units from one connection, as fast as it is read, most of them without ever
+    reading an answer."""
     with Siege() as siege, attacking(BY_CLIENTS[what](siege.port)) as attack:
         siege.stays_fair(attack)
 
@@ -175,17 +185,29 @@ def attacking(work: Work, number: int = 1) -> Iterator[Callable[[], None]]:
 
 def test_several_that_pour_at_once_slow_nobody_else() -> None:
     """SRC-8, SEC-6: servers of each kind and clients of each kind, all at the same time."""
-    kinds = [(kind, where, what) for kind, where, what in POURED if what in ("newlines", "pings", "empty")]
+    kinds = [
+        (kind, where, what)
+        for kind, where, what in POURED
+        if what in ("newlines", "pings", "empty")
+    ]
     with contextlib.ExitStack() as stack:
         hostile = stack.enter_context(Hostile())
-        servers = [hostile.server(f"bad{number}", f"pour{number}", kind) for number, (kind, *_) in enumerate(kinds)]
+        servers = [
+            hostile.server(f"bad{number}", f"pour{number}", kind)
+            for number, (kind, *_) in enumerate(kinds)
+        ]
         siege = stack.enter_context(Siege(servers))
         session = Session(siege.port)
-        clients = [BY_CLIENTS[what](siege.port) for what in ("pings", "empty frames", "a burst of notifications")]
+        clients = [
+            BY_CLIENTS[what](siege.port)
+            for what in ("pings", "empty frames", "a burst of notifications")
+        ]
 
         def attack() -> None:
             for number, (_, where, what) in enumerate(kinds):
-                call = session.start_call(f"bad{number}_pour", where=where, what=what, seconds=LASTING)
+                call = session.start_call(
+                    f"bad{number}_pour", where=where, what=what, seconds=LASTING
+                )
                 stack.callback(call.cut)
             for client in clients:
                 stack.enter_context(Attackers(client))

@@ -1,6 +1,7 @@
 """SUR-11, SEC-6: large results, expressions over them and hostile schemas are nobody else's loss.
 
-Each through the real program, with a healthy client beside it whose calls are timed alone and under the attack.
+Each through the real program, with a healthy client beside it whose calls are timed alone and under
+the attack.
 """
 
 import http.client
@@ -27,7 +28,8 @@ SERVER = Path(__file__).with_name("large_server.py")
 WORKER = b"mcpx.surfaces.large.jobs"
 ATTEMPTS = 3
 PATIENCE = 400.0
-"""Milliseconds of the gateway's own work that 99 of 100 calls of a healthy client may have to wait for."""
+"""Milliseconds of the gateway's own work that 99 of 100 calls of a healthy client may have to wait
+for."""
 ALONE, BESIDE = 0.4, 1.2
 """Seconds of calls without and with an attack."""
 
@@ -55,7 +57,11 @@ class Kept(Visitor):
 
     def ask(self, method: str, params: Json | None = None) -> Json:
         self._count += 1
-        headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **self.headers}
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            **self.headers,
+        }
         body = json.dumps(self._message(method, params or {}, self._count))
         self.connection.request("POST", self.path, body, headers)
         reply = self.connection.getresponse().read().decode()
@@ -78,7 +84,8 @@ def worked(process: int) -> float:
 
 
 def waited(call: Callable[[], object], gateway: int, seconds: float) -> float:
-    """The 99th of 100 calls, in milliseconds; what the machine had to do besides is not the gateway's delay."""
+    """The 99th of 100 calls, in milliseconds; what the machine had to do besides is not the
+    gateway's delay."""
     took: list[float] = []
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -91,7 +98,8 @@ def waited(call: Callable[[], object], gateway: int, seconds: float) -> float:
 
 @contextmanager
 def meanwhile(*works: Callable[[], object]) -> Iterator[list[int]]:
-    """Each again and again in a thread of its own; how often, once the block is left. What they raise is raised."""
+    """Each again and again in a thread of its own; how often, once the block is left. What they
+    raise is raised."""
     stop, failed = threading.Event(), list[BaseException]()
     done = [0] * len(works)
 
@@ -117,7 +125,8 @@ def meanwhile(*works: Callable[[], object]) -> Iterator[list[int]]:
 
 
 def unharmed(gateway: int, call: Callable[[], object], *works: Callable[[], object]) -> None:
-    """Tried again before it fails: on a machine with more to do than cores the same work takes longer."""
+    """Tried again before it fails: on a machine with more to do than cores the same work takes
+    longer."""
     said = ""
     for _ in range(ATTEMPTS):
         alone = waited(call, gateway, ALONE)
@@ -145,7 +154,8 @@ CASES = [
 def test_large_results_of_others_do_not_delay_a_small_call(
     gateway: GatewayProcess, kind: str, megabytes: float, mode: str
 ) -> None:
-    """SUR-11: neither shaping them, nor keeping them, nor reading in them with `jmespath` or `grep`."""
+    """SUR-11: neither shaping them, nor keeping them, nor reading in them with `jmespath` or
+    `grep`."""
     healthy = Kept(gateway.port, "inspect")
     fetching, reading = Kept(gateway.port, mode), Kept(gateway.port, mode)
     asked = {"kind": kind, "megabytes": megabytes}
@@ -156,7 +166,11 @@ def test_large_results_of_others_do_not_delay_a_small_call(
         return client.structured(result)
 
     handle = fetch(reading)["handle"]
-    by = {"grep": "line 7"} if kind in ("text", "blocks") else {"jmespath": "[length(@), keys(@[0] || @)]"}
+    by = (
+        {"grep": "line 7"}
+        if kind in ("text", "blocks")
+        else {"jmespath": "[length(@), keys(@[0] || @)]"}
+    )
     unharmed(
         gateway.process.pid,
         lambda: healthy.run("well", "small"),
@@ -167,7 +181,9 @@ def test_large_results_of_others_do_not_delay_a_small_call(
 
 def test_large_results_on_the_same_pipe_do_not_delay_a_small_call() -> None:
     """SUR-11: one client on stdio, whose calls run beside each other."""
-    with GatewayProcess(config(large("well"), large("heavy"), mode="describe"), transport="stdio") as gateway:
+    with GatewayProcess(
+        config(large("well"), large("heavy"), mode="describe"), transport="stdio"
+    ) as gateway:
         process = subprocess.Popen(
             gateway.stdio_command,
             env=gateway.env,
@@ -209,7 +225,11 @@ def test_large_results_on_the_same_pipe_do_not_delay_a_small_call() -> None:
             return ask("tools/call", {"name": name, "arguments": given})
 
         try:
-            hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+            hello = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "x", "version": "1"},
+            }
             ask("initialize", hello)
             say(notification("notifications/initialized"))
             big = {"kind": "json", "megabytes": 9.7}
@@ -228,15 +248,24 @@ def test_large_results_on_the_same_pipe_do_not_delay_a_small_call() -> None:
 
 
 @pytest.mark.parametrize("mode", ["inspect", "describe", "search"])
-def test_a_large_structured_content_is_kept_back_and_read_by_offset(gateway: GatewayProcess, mode: str) -> None:
-    """SUR-7, SUR-11: handle, size, shape and preview for programs; the text is as the server said it."""
+def test_a_large_structured_content_is_kept_back_and_read_by_offset(
+    gateway: GatewayProcess, mode: str
+) -> None:
+    """SUR-7, SUR-11: handle, size, shape and preview for programs; the text is as the server said
+    it."""
     client = Kept(gateway.port, mode)
     result = client.run("heavy", "give", {"kind": "structured", "megabytes": 2.8})
     assert text(result) == "see there"
     kept = client.structured(result)
     assert kept.keys() == {"handle", "total_bytes", "shape", "preview"}
-    assert kept["total_bytes"] > 2_000_000 and "rows: array of" in kept["shape"] and len(kept["preview"]) <= 2_000
-    page = client.run("mcpx", "result", {"handle": kept["handle"], "jmespath": "rows", "offset": 500, "limit": 1})
+    assert (
+        kept["total_bytes"] > 2_000_000
+        and "rows: array of" in kept["shape"]
+        and len(kept["preview"]) <= 2_000
+    )
+    page = client.run(
+        "mcpx", "result", {"handle": kept["handle"], "jmespath": "rows", "offset": 500, "limit": 1}
+    )
     assert "row number 500" in text(page)
 
 
@@ -301,7 +330,9 @@ def test_no_process_outlives_a_gateway_that_was_killed() -> None:
     try:
         gateway.__enter__()
         client = Kept(gateway.port, "inspect")
-        handle = client.structured(client.run("heavy", "give", {"kind": "json", "megabytes": 1}))["handle"]
+        handle = client.structured(client.run("heavy", "give", {"kind": "json", "megabytes": 1}))[
+            "handle"
+        ]
         endless = {"handle": handle, "jmespath": "[@, @][]" + " | [@, @][]" * 50}
 
         def ask() -> None:
@@ -346,10 +377,18 @@ def hostile(number: int) -> Json:
     """Schemas of up to a megabyte: wide, deep in references, full of patterns and of choices."""
     match number % 5:
         case 0:
-            schema: Json = {"properties": {f"p{n}": {"type": "string", "description": "x" * 200} for n in range(4_000)}}
+            schema: Json = {
+                "properties": {
+                    f"p{n}": {"type": "string", "description": "x" * 200} for n in range(4_000)
+                }
+            }
         case 1:
             targets = {
-                f"d{n}": {"properties": {f"x{k}": {"$ref": f"#/$defs/d{(7 * n + k) % 400}"} for k in range(8)}}
+                f"d{n}": {
+                    "properties": {
+                        f"x{k}": {"$ref": f"#/$defs/d{(7 * n + k) % 400}"} for k in range(8)
+                    }
+                }
                 for n in range(400)
             }
             schema = {"$defs": targets, "properties": {"a": {"$ref": "#/$defs/d0"}}}
@@ -357,7 +396,10 @@ def hostile(number: int) -> Json:
             words = ["|".join(f"w{n}x{k}" for k in range(3_000)) for n in range(20)]
             schema = {"properties": {f"p{n}": {"pattern": word} for n, word in enumerate(words)}}
         case 3:
-            schema = {"properties": {"a": {"anyOf": [{"const": str(n)} for n in range(3_900)]}}, "required": ["a"]}
+            schema = {
+                "properties": {"a": {"anyOf": [{"const": str(n)} for n in range(3_900)]}},
+                "required": ["a"],
+            }
         case _:
             schema = {"required": [f"p{n}" for n in range(100_000)]}
     return {"name": f"tool{number}", "inputSchema": {"type": "object", **schema}}
@@ -366,7 +408,10 @@ def hostile(number: int) -> Json:
 def test_hostile_schemas_and_ten_thousand_tools_do_not_delay_a_small_call(tmp_path: Path) -> None:
     """SRC-8, SUR-9, SUR-10: shown, searched, checked against, called wrongly: within bounds."""
     plain = {"type": "object", "properties": {"path": {"type": "string"}}}
-    many = [{"name": f"t{n}", "description": f"Does the thing {n}", "inputSchema": plain} for n in range(9_996)]
+    many = [
+        {"name": f"t{n}", "description": f"Does the thing {n}", "inputSchema": plain}
+        for n in range(9_996)
+    ]
     servers = (
         large("well"),
         told("bad", tmp_path, {"tools": [hostile(number) for number in range(15)]}),

@@ -1,4 +1,5 @@
-"""Lists and names without measure: the server that offers them is cut, said, and nobody else pays (NAM-6, SEC-6)."""
+"""Lists and names without measure: the server that offers them is cut, said, and nobody else pays
+(NAM-6, SEC-6)."""
 
 import json
 import os
@@ -41,7 +42,10 @@ class KeepAliveSession:
     def __init__(self, port: int, capabilities: Json | None = None) -> None:
         self._port = port
         self._http = HTTPConnection("127.0.0.1", port, timeout=60)
-        self._headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        self._headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+        }
         params = {
             "protocolVersion": "2025-06-18",
             "capabilities": capabilities or {},
@@ -60,7 +64,11 @@ class KeepAliveSession:
             self._headers["mcp-session-id"] = session
         body = reply.read()
         if (reply.getheader("content-type") or "").startswith("text/event-stream"):
-            data = [line[5:] for line in body.splitlines() if line.startswith(b"data:") and len(line) > 6]
+            data = [
+                line[5:]
+                for line in body.splitlines()
+                if line.startswith(b"data:") and len(line) > 6
+            ]
             body = data[-1]
         return body
 
@@ -68,7 +76,8 @@ class KeepAliveSession:
         return self.ask("tools/call", {"name": name, "arguments": arguments})
 
     def count(self) -> int:
-        """Tools that are listed. Not parsed: that would hold up the healthy client, which is a thread beside this."""
+        """Tools that are listed. Not parsed: that would hold up the healthy client, which is a
+        thread beside this."""
         return self._send("tools/list", {}).count(b'"inputSchema"')
 
     def tools(self) -> list[str]:
@@ -84,8 +93,9 @@ def worked(process: int) -> float:
 
 
 class Healthy:
-    """Calls a good server all the time, and keeps how long the gateway let each call wait: never longer than it was at
-    work meanwhile, for what the machine had to do besides is not its delay."""
+    """Calls a good server all the time, and keeps how long the gateway let each call wait: never
+    longer than it was at work meanwhile, for what the machine had to do besides is not its
+    delay."""
 
     def __init__(self, gateway: GatewayProcess) -> None:
         self._client = KeepAliveSession(gateway.port)
@@ -133,7 +143,10 @@ def healthy(gateway: GatewayProcess) -> Iterator[Healthy]:
         client.end()
     p99, worst = client.figures(calls)
     assert client.wrong == []
-    told = f"quiet p99 {quiet:.1f} ms, p99 {p99:.1f} ms, worst {worst:.1f} ms of {len(client.took) - calls} calls"
+    told = (
+        f"quiet p99 {quiet:.1f} ms, p99 {p99:.1f} ms, worst {worst:.1f} ms of "
+        f"{len(client.took) - calls} calls"
+    )
     sys.stderr.write(told + "\n")
     assert p99 <= max(100.0, min(300.0, 20 * quiet)), told
     assert worst < 1000.0, told
@@ -148,7 +161,9 @@ def resident(gateway: GatewayProcess) -> int:
 def servers(gateway: GatewayProcess) -> dict[str, Json]:
     """What `mcpx servers` says."""
     command = [sys.executable, "-m", "mcpx", "servers", str(gateway.file), "--json"]
-    told = subprocess.run(command, env=gateway.env, capture_output=True, text=True, timeout=60, check=False)
+    told = subprocess.run(
+        command, env=gateway.env, capture_output=True, text=True, timeout=60, check=False
+    )
     return {server["name"]: server for server in json.loads(told.stdout)["servers"]}
 
 
@@ -158,7 +173,9 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory 
 @linux
 def test_a_server_that_pages_for_ever_is_cut_in_bytes_and_what_it_listed_is_kept() -> None:
     """NAM-6, SEC-6: 2 GB in 14 s, once."""
-    with GatewayProcess(config(raw_server("well"), hostile("endless", "endless", 4, 250_000))) as gateway:
+    with GatewayProcess(
+        config(raw_server("well"), hostile("endless", "endless", 4, 250_000))
+    ) as gateway:
         client = KeepAliveSession(gateway.port)
         wait_until(lambda: {"well_echo", "endless_begin"} <= set(client.tools()))
         with healthy(gateway):
@@ -176,7 +193,9 @@ def test_a_server_that_pages_for_ever_is_cut_in_bytes_and_what_it_listed_is_kept
 @linux
 def test_ten_thousand_tools_and_a_storm_of_changes_cost_nobody_else_a_turn() -> None:
     """LIF-1, NAM-1: lists are read, named, kept and announced beside everything else."""
-    with GatewayProcess(config(raw_server("well"), hostile("many", "many", 9_999, 1_000))) as gateway:
+    with GatewayProcess(
+        config(raw_server("well"), hostile("many", "many", 9_999, 1_000))
+    ) as gateway:
         client = KeepAliveSession(gateway.port)
         wait_until(lambda: {"well_echo", "many_begin"} <= set(client.tools()))
         with healthy(gateway):
@@ -190,7 +209,9 @@ def test_ten_thousand_tools_and_a_storm_of_changes_cost_nobody_else_a_turn() -> 
 
 def test_a_server_that_says_no_end_about_itself_is_taken_in_measure() -> None:
     """SEC-6."""
-    with GatewayProcess(config(raw_server("well"), hostile("large", "large", 0, 2_000_000))) as gateway:
+    with GatewayProcess(
+        config(raw_server("well"), hostile("large", "large", 0, 2_000_000))
+    ) as gateway:
         client = KeepAliveSession(gateway.port)
         wait_until(lambda: {"well_echo", "large_begin"} <= set(client.tools()))
         late = KeepAliveSession(gateway.port)
@@ -204,7 +225,9 @@ def test_a_server_that_says_no_end_about_itself_is_taken_in_measure() -> None:
 
 def test_a_flood_of_questions_is_refused_beyond_a_measure_and_nobody_else_pays() -> None:
     """SEC-6, PRO-5."""
-    with GatewayProcess(config(raw_server("well"), hostile("asks", "questions", 3_000, 20_000))) as gateway:
+    with GatewayProcess(
+        config(raw_server("well"), hostile("asks", "questions", 3_000, 20_000))
+    ) as gateway:
         client = KeepAliveSession(gateway.port, {"elicitation": {}})
         wait_until(lambda: {"well_echo", "asks_begin"} <= set(client.tools()))
         with healthy(gateway):
@@ -252,7 +275,9 @@ def test_whatever_lies_in_the_place_of_a_snapshot_the_gateway_starts(tmp_path: P
         wait_until(lambda: list(folder.glob("*.json")))
         (name,) = (file.name for file in folder.glob("*.json"))
         definitions = {"tools": [{"name": "a"}], "prompts": [], "resources": [], "templates": []}
-        body = json.dumps({"format": 1, "definitions": definitions, "traits": {"asks": [{}, []], "declares": 7}})
+        body = json.dumps(
+            {"format": 1, "definitions": definitions, "traits": {"asks": [{}, []], "declares": 7}}
+        )
         for what in ("fifo", "endless", "nan", "garbage"):
             file = tmp_path / what / "snapshots" / name
             file.parent.mkdir(parents=True)
@@ -263,10 +288,23 @@ def test_whatever_lies_in_the_place_of_a_snapshot_the_gateway_starts(tmp_path: P
             else:
                 file.write_text(body.replace('"a"', "NaN") if what == "nan" else body)
             command = [sys.executable, "-m", "mcpx", str(gateway.file), "--transport", "stdio"]
-            hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-            first = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}) + "\n"
+            hello = {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {},
+                "clientInfo": {"name": "c", "version": "1"},
+            }
+            first = (
+                json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
+                + "\n"
+            )
             env = {**gateway.env, "MCPX_STATE_DIR": str(tmp_path / what)}
             told = subprocess.run(
-                command, input=first, env=env, capture_output=True, text=True, timeout=30, check=False
+                command,
+                input=first,
+                env=env,
+                capture_output=True,
+                text=True,
+                timeout=30,
+                check=False,
             )
             assert '"serverInfo"' in told.stdout and "Traceback" not in told.stderr, told.stderr

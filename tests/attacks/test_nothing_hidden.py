@@ -1,7 +1,9 @@
-"""SEC-2, SEC-5, SEC-7 over random policies and profiles, on every front, in both eras and every mode.
+"""SEC-2, SEC-5, SEC-7 over random policies and profiles, on every front, in both eras and every
+mode.
 
-Of what somebody must not see, no word is in any byte they receive: whatever they list, call, read, search, complete or
-subscribe to, and whatever the servers say meanwhile. What is hidden reads as what does not exist.
+Of what somebody must not see, no word is in any byte they receive: whatever they list, call, read,
+search, complete or subscribe to, and whatever the servers say meanwhile. What is hidden reads as
+what does not exist.
 """
 
 import base64
@@ -48,7 +50,9 @@ CHANGED = tuple(f"notifications/{kind}/list_changed" for kind in ("tools", "prom
 
 
 @contextmanager
-def running(world: World, folder: Path, profiles: list[Json], policy: Json) -> Iterator[GatewayProcess]:
+def running(
+    world: World, folder: Path, profiles: list[Json], policy: Json
+) -> Iterator[GatewayProcess]:
     """With everything come that comes, and the pinned server changed."""
     for server in world.servers:
         server.tell(folder, world.first_sight if server is world.pinned else server.things)
@@ -103,16 +107,23 @@ class Ear:
         assert not leaked, f"{self.where}: {what} told {leaked} in {text[:1500]}"
 
     async def ask(self, method: str, params: Json | None = None) -> Json:
-        """The result, or the error as `{"error": …}`; nothing hidden is in it that was not in the question."""
+        """The result, or the error as `{"error": …}`; nothing hidden is in it that was not in the
+        question."""
         try:
             told = await self.client.request(method, params)
         except RefusedError as error:
             told = {"error": {**error.error, "data": _plain(error.error.get("data"))}}
         sent = json.dumps(params or {})
-        self.check((method, params), told, sent + "".join(_decoded(found) for found in WRAPPED.findall(sent)))
+        self.check(
+            (method, params),
+            told,
+            sent + "".join(_decoded(found) for found in WRAPPED.findall(sent)),
+        )
         return told
 
-    async def same_as_unknown(self, method: str, make: Callable[[Callable[[str], str]], Json]) -> None:
+    async def same_as_unknown(
+        self, method: str, make: Callable[[Callable[[str], str]], Json]
+    ) -> None:
         """`make` makes the params; what it is given turns what is hidden into what nobody has."""
         words = self.sees.world.words
         made: dict[str, str] = {}
@@ -130,12 +141,24 @@ class Ear:
             if apart < LATE:
                 break
         else:
-            raise AssertionError(f"{self.where}: {method} {hidden} takes {apart:.2f} s more or less than {unknown}")
-        assert other(_first_words(told)) == _first_words(nothing), (self.where, method, hidden, told, nothing)
+            raise AssertionError(
+                f"{self.where}: {method} {hidden} takes {apart:.2f} s more or less than {unknown}"
+            )
+        assert other(_first_words(told)) == _first_words(nothing), (
+            self.where,
+            method,
+            hidden,
+            told,
+            nothing,
+        )
 
 
 def _plain(data: Any) -> Any:
-    return {key: value for key, value in data.items() if key != "request_id"} if isinstance(data, dict) else data
+    return (
+        {key: value for key, value in data.items() if key != "request_id"}
+        if isinstance(data, dict)
+        else data
+    )
 
 
 def _decoded(wrapped: str) -> str:
@@ -149,9 +172,16 @@ def _first_words(told: Json) -> str:
     """What an answer says before it goes on to what there is instead."""
     if "error" in told:
         error = told["error"]
-        return f"{error['code']} {WRAPPED.sub('W', error['message']).split('Did you')[0].split('. ')[0]}"
+        return (
+            f"{error['code']} "
+            f"{WRAPPED.sub('W', error['message']).split('Did you')[0].split('. ')[0]}"
+        )
     texts = [block.get("text", "") for block in told.get("content", [])]
-    return f"{told.get('isError')} {' '.join(texts).split('. ')[0]}" if texts else json.dumps(sorted(told))
+    return (
+        f"{told.get('isError')} {' '.join(texts).split('. ')[0]}"
+        if texts
+        else json.dumps(sorted(told))
+    )
 
 
 # ---- what a client tries
@@ -191,10 +221,15 @@ async def call_all(ear: Ear, mode: str) -> None:
     for one in [one for one in ear.sees.world.things if one.kind == "tools"]:
         seen = one in ear.sees.things
         if mode == "direct" and seen:
-            await ear.ask("tools/call", {"name": one.public, "arguments": {}, "_meta": {"progressToken": one.name}})
+            await ear.ask(
+                "tools/call",
+                {"name": one.public, "arguments": {}, "_meta": {"progressToken": one.name}},
+            )
         elif mode == "direct":
             for name in one.names:
-                await ear.same_as_unknown("tools/call", lambda other, name=name: {"name": other(name), "arguments": {}})
+                await ear.same_as_unknown(
+                    "tools/call", lambda other, name=name: {"name": other(name), "arguments": {}}
+                )
         elif seen:
             await ear.ask("tools/call", _call(one, cast(Compact, mode), str))
         else:
@@ -215,18 +250,26 @@ async def _call_hidden(ear: Ear, one: Thing, mode: Compact) -> None:
 
     await ear.same_as_unknown("tools/call", lambda other: _call(one, mode, other))
     await ear.same_as_unknown("tools/call", several)
-    await ear.same_as_unknown("tools/call", lambda other: {"name": other(one.public), "arguments": {}})
+    await ear.same_as_unknown(
+        "tools/call", lambda other: {"name": other(one.public), "arguments": {}}
+    )
 
 
 async def look_around(ear: Ear, mode: str) -> None:
     """The other tools of compact modes: with names, words, words of descriptions, and nothing."""
     hidden = [one for one in ear.sees.hidden if one.kind == "tools"]
     servers = [server for server in ear.sees.world.servers if server.name not in ear.sees.servers]
-    words = [*(word for one in hidden[:3] for word in one.words), *(w for s in servers for w in (s.name, s.secret)), ""]
+    words = [
+        *(word for one in hidden[:3] for word in one.words),
+        *(w for s in servers for w in (s.name, s.secret)),
+        "",
+    ]
     tool, key = ASKED_WITH[mode]
     for word in words:
         await ear.ask("tools/call", {"name": tool, "arguments": {key: word}})
-    await ear.ask("tools/call", {"name": tool, "arguments": {key: [server.name for server in servers]}})
+    await ear.ask(
+        "tools/call", {"name": tool, "arguments": {key: [server.name for server in servers]}}
+    )
     for one in hidden[:3]:
         arguments = (
             {"server_name": one.server, "tool_name": one.name}
@@ -236,11 +279,15 @@ async def look_around(ear: Ear, mode: str) -> None:
         await ear.ask("tools/call", {"name": tool, "arguments": arguments})
     if mode == "search":
         for server in servers:
-            await ear.ask("tools/call", {"name": tool, "arguments": {"query": "", "service": server.name}})
+            await ear.ask(
+                "tools/call", {"name": tool, "arguments": {"query": "", "service": server.name}}
+            )
         listed = await ear.ask("tools/call", {"name": "mcp_list_services", "arguments": {}})
         counts = {one["name"]: one["tool_count"] for one in listed["structuredContent"]["services"]}
         for name, count in counts.items():
-            assert count == sum(one.server == name and one.kind == "tools" for one in ear.sees.things)
+            assert count == sum(
+                one.server == name and one.kind == "tools" for one in ear.sees.things
+            )
 
 
 async def read_all(ear: Ear) -> None:
@@ -253,7 +300,10 @@ async def read_all(ear: Ear) -> None:
             await _read(ear, one, seen=one in ear.sees.things)
     for server in world.servers:
         if server.name not in ear.sees.servers:  # a URI that nobody lists, of one that nobody knows
-            for method in ("resources/read", *(() if ear.client.modern else ("resources/subscribe",))):
+            for method in (
+                "resources/read",
+                *(() if ear.client.modern else ("resources/subscribe",)),
+            ):
                 await ear.same_as_unknown(
                     method, lambda other, name=server.name: {"uri": wrap_uri(other(name), "x://y")}
                 )
@@ -261,42 +311,66 @@ async def read_all(ear: Ear) -> None:
 
 async def _get(ear: Ear, one: Thing, *, seen: bool) -> None:
     def completing(name: str) -> Json:
-        return {"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "about", "value": ""}}
+        return {
+            "ref": {"type": "ref/prompt", "name": name},
+            "argument": {"name": "about", "value": ""},
+        }
 
     if seen:
         await ear.ask("prompts/get", {"name": one.public, "arguments": {}})
         await ear.ask("completion/complete", completing(one.public))
         return
     for name in one.names:
-        await ear.same_as_unknown("prompts/get", lambda other, name=name: {"name": other(name), "arguments": {}})
-        await ear.same_as_unknown("completion/complete", lambda other, name=name: completing(other(name)))
+        await ear.same_as_unknown(
+            "prompts/get", lambda other, name=name: {"name": other(name), "arguments": {}}
+        )
+        await ear.same_as_unknown(
+            "completion/complete", lambda other, name=name: completing(other(name))
+        )
 
 
 async def _read(ear: Ear, one: Thing, *, seen: bool) -> None:
     uri = one.name.replace("{id}", "7")
-    methods = ["resources/read", *([] if ear.client.modern else ["resources/subscribe", "resources/unsubscribe"])]
+    methods = [
+        "resources/read",
+        *([] if ear.client.modern else ["resources/subscribe", "resources/unsubscribe"]),
+    ]
     argument = {"name": "id", "value": ""}
     for form in (lambda other: other(uri), lambda other: wrap_uri(other(one.server), other(uri))):
         for method in methods:
             if seen:
                 await ear.ask(method, {"uri": form(str)})
-            elif one.server in ear.sees.servers:  # which may know more URIs than it lists: it is asked about others
+            elif (
+                one.server in ear.sees.servers
+            ):  # which may know more URIs than it lists: it is asked about others
                 assert "error" in await ear.ask(method, {"uri": form(str)})
             else:
                 await ear.same_as_unknown(method, lambda other, form=form: {"uri": form(other)})
     if one.server not in ear.sees.servers:
-        for form in (lambda other: other(one.name), lambda other: wrap_uri(other(one.server), other(one.name))):
+        for form in (
+            lambda other: other(one.name),
+            lambda other: wrap_uri(other(one.server), other(one.name)),
+        ):
             await ear.same_as_unknown(
                 "completion/complete",
-                lambda other, form=form: {"ref": {"type": "ref/resource", "uri": form(other)}, "argument": argument},
+                lambda other, form=form: {
+                    "ref": {"type": "ref/resource", "uri": form(other)},
+                    "argument": argument,
+                },
             )
 
 
 @asynccontextmanager
 async def listening(ear: Ear) -> Any:
     """To everything there is, whether it is seen or not."""
-    uris = [one.name.replace("{id}", "7") for one in ear.sees.world.things if one.kind in ("resources", "templates")]
-    uris += [wrap_uri(one.server, one.name) for one in ear.sees.world.things if one.kind == "resources"]
+    uris = [
+        one.name.replace("{id}", "7")
+        for one in ear.sees.world.things
+        if one.kind in ("resources", "templates")
+    ]
+    uris += [
+        wrap_uri(one.server, one.name) for one in ear.sees.world.things if one.kind == "resources"
+    ]
     if not ear.client.modern:
         for one in ear.sees.things:
             if one.kind == "resources":
@@ -330,13 +404,20 @@ async def hear_noise(ears: Iterable[Ear], world: World, folder: Path, mark: str)
     for ear, since in zip(ears, marks, strict=True):
         for message in ear.received[since:] if ear.sees.limited else ():
             if message.get("method") in CHANGED:
-                assert _on_own_link(ear.sees, message), f"{ear.where}: {message}, and nothing it sees has changed"
+                assert _on_own_link(ear.sees, message), (
+                    f"{ear.where}: {message}, and nothing it sees has changed"
+                )
 
 
 def _on_own_link(sees: Sees, message: Json) -> bool:
-    """A server with a connection for this client alone is taken at its word, if any of the kind is seen."""
+    """A server with a connection for this client alone is taken at its word, if any of the kind is
+    seen."""
     server = message.get("params", {}).get("_meta", {}).get("proxy", {}).get("server")
-    kinds = {"resources", "templates"} if "/resources/" in message["method"] else {message["method"].split("/")[1]}
+    kinds = (
+        {"resources", "templates"}
+        if "/resources/" in message["method"]
+        else {message["method"].split("/")[1]}
+    )
     return any(one.server == server and one.kind in kinds for one in sees.things)
 
 
@@ -349,10 +430,14 @@ def door(front: str, gateway: GatewayProcess, profile: str, folder: Path) -> Doo
         front, ("http", f"mcp/{front}")
     )
     kind = cast(Any, front if front in FRONTS else "http")
-    return Door(kind, f"{scheme}://127.0.0.1:{gateway.port}{f'/p/{profile}' if profile else ''}/{path}")
+    return Door(
+        kind, f"{scheme}://127.0.0.1:{gateway.port}{f'/p/{profile}' if profile else ''}/{path}"
+    )
 
 
-async def one_client(world: World, gateway: GatewayProcess, folder: Path, front: str, era: str, sees: Sees) -> None:
+async def one_client(
+    world: World, gateway: GatewayProcess, folder: Path, front: str, era: str, sees: Sees
+) -> None:
     name = sees.profile.get("name", "")
     mode = front if front not in FRONTS else sees.profile.get("mode", "direct")
     async with raw_client(
@@ -372,7 +457,9 @@ async def one_client(world: World, gateway: GatewayProcess, folder: Path, front:
 def check_pages(gateway: GatewayProcess, all_seen: Sees) -> None:
     """Nobody is asked who they are here: what policy hides from them is hidden on pages too."""
     metrics, state = fetch(gateway.port, "/metrics"), fetch(gateway.port, "/health")
-    for word in all_seen.canaries - {all_seen.world.quarantined.name}:  # that page is for who looks after it all
+    for word in all_seen.canaries - {
+        all_seen.world.quarantined.name
+    }:  # that page is for who looks after it all
         assert word.encode() not in metrics.body, word
         assert word.encode() not in state.body, word
 
@@ -407,7 +494,9 @@ def test_nothing_hidden_is_ever_told(tmp_path_factory: pytest.TempPathFactory, s
                 sees = Sees(world, profile, policy)
                 for era in ("older", "modern"):
                     await one_client(world, gateway, folder, front, era, sees)
-                await one_client(world, gateway, folder, mode, random.choice(("older", "modern")), sees)
+                await one_client(
+                    world, gateway, folder, mode, random.choice(("older", "modern")), sees
+                )
             without = random.choice(["stdio", "http", "websocket", "search"])
             await one_client(world, gateway, folder, without, "older", Sees(world, None, policy))
 

@@ -27,7 +27,14 @@ class AnsweringClient(WebSocket):
         super().__init__(port, **headers)
         params = {"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}}
         client = {"clientInfo": {"name": "raw", "version": "1"}}
-        self.send({"jsonrpc": "2.0", "id": "greet", "method": "initialize", "params": {**params, **client}})
+        self.send(
+            {
+                "jsonrpc": "2.0",
+                "id": "greet",
+                "method": "initialize",
+                "params": {**params, **client},
+            }
+        )
         assert self.reply("greet")["result"]
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
@@ -53,7 +60,9 @@ def test_a_yes_to_a_call_that_is_forbidden_by_now_is_worth_nothing() -> None:
         reload(gateway, config({"effect": "deny", "tools": ["box.echo"], "reason": "closed today"}))
         client.says_yes(question)
         answer = client.reply(1)
-        assert answer["error"]["code"] == DENIED and "closed today" in answer["error"]["message"], answer
+        assert answer["error"]["code"] == DENIED and "closed today" in answer["error"]["message"], (
+            answer
+        )
 
         reload(gateway, config(ASK))
         client.call(2, "box_echo", text="a")
@@ -81,14 +90,21 @@ def test_json_in_a_text_is_no_way_round_a_rule(tmp_path: Path) -> None:
     script = tmp_path / "server.py"
     script.write_text(SDK_SERVER)
     rules = [
-        {"effect": "deny", "arguments": {name: bad}} for name, bad in (("paths", "/etc/*"), ("repo.owner", "evil"))
+        {"effect": "deny", "arguments": {name: bad}}
+        for name, bad in (("paths", "/etc/*"), ("repo.owner", "evil"))
     ]
     box = stdio_server("box", [sys.executable, str(script)])
     with GatewayProcess({**config(*rules), "mcp_servers": [box]}) as gateway:
         client = Session(gateway.port)
-        for arguments in ({"paths": '["/etc/passwd"]'}, {"paths": "[]", "repo": '{"owner": "evil"}'}):
+        for arguments in (
+            {"paths": '["/etc/passwd"]'},
+            {"paths": "[]", "repo": '{"owner": "evil"}'},
+        ):
             assert client.call("box_delete", **arguments)["error"]["code"] == DENIED
-        assert client.call("box_delete", paths='["/tmp/x"]')["result"]["content"][0]["text"] == "deleted"
+        assert (
+            client.call("box_delete", paths='["/tmp/x"]')["result"]["content"][0]["text"]
+            == "deleted"
+        )
 
 
 def test_a_yes_to_a_tool_that_is_held_back_by_now_is_worth_nothing(tmp_path: Path) -> None:
@@ -117,10 +133,15 @@ def test_a_call_in_the_queue_of_a_limit_is_judged_by_the_rules_of_when_it_is_mad
     """SEC-7, SEC-6."""
     box = {**raw_server("box", "--era", "older"), "limits": {"in_flight": 1, "queue": 5}}
     closed = {"effect": "deny", "tools": ["box.echo"], "reason": "closed today"}
-    with GatewayProcess({**config(ASK), "mcp_servers": [box]}) as gateway, AnsweringClient(gateway.port) as client:
+    with (
+        GatewayProcess({**config(ASK), "mcp_servers": [box]}) as gateway,
+        AnsweringClient(gateway.port) as client,
+    ):
         client.call(1, "box_sleep", seconds=60)
         client.call(2, "box_echo", text="a")
         client.says_yes(client.question())
         reload(gateway, {**config(closed), "mcp_servers": [box]})
-        client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+        client.send(
+            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+        )
         assert "closed today" in client.reply(2)["error"]["message"]

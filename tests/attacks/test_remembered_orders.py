@@ -1,4 +1,5 @@
-"""In no order of reloads, changes and looks does anybody find what it must not, or less than it may (SEC-2, SUR-1)."""
+"""In no order of reloads, changes and looks does anybody find what it must not, or less than it may
+(SEC-2, SUR-1)."""
 
 import random
 from dataclasses import replace
@@ -18,7 +19,14 @@ from mcpx.model.offer import Offer
 from mcpx.upstreams.traits import kind_of
 
 NAMES = ("read", "write", "list", "drop")
-PATTERNS: tuple[tuple[str, ...], ...] = (("*",), ("read", "list"), ("!drop",), ("a.*",), ("b_*", "write"), ("none",))
+PATTERNS: tuple[tuple[str, ...], ...] = (
+    ("*",),
+    ("read", "list"),
+    ("!drop",),
+    ("a.*",),
+    ("b_*", "write"),
+    ("none",),
+)
 RULES = (
     PolicyRule(effect="deny", tools=("drop",)),
     PolicyRule(effect="deny", principals=("bob",), servers=("b",)),
@@ -36,11 +44,14 @@ class World:
         self.chance = random.Random(seed)
         self.toys = {"a": ScriptedServer("older", tools=()), "b": ScriptedServer("older", tools=())}
         self.base = Config(
-            mcp_servers=tuple(toy.server(name) for name, toy in self.toys.items()), global_=Global(startup_wait=5.0)
+            mcp_servers=tuple(toy.server(name) for name, toy in self.toys.items()),
+            global_=Global(startup_wait=5.0),
         )
         self.gateway = Gateway(self.base, {})
         self.callers = [
-            older_caller(f"{who}-{profile}-{askable}", askable=askable, principal=who, profile=profile)
+            older_caller(
+                f"{who}-{profile}-{askable}", askable=askable, principal=who, profile=profile
+            )
             for who in ("ann", "bob")
             for profile in (None, "p", "q")
             for askable in (False, True)
@@ -50,7 +61,8 @@ class World:
     def view(self, caller: Caller) -> CallersView:
         return CallersView(self.gateway, self.gateway.generation, caller)
 
-    # What happens ------------------------------------------------------------------------------------------------
+    # What happens
+    # ----------------------------------------------------------------------------------------------
 
     def tools(self) -> list[Json]:
         return [
@@ -61,12 +73,17 @@ class World:
 
     async def reload(self) -> None:
         chance = self.chance
-        profiles = [Profile(name=name, tools=chance.choice(PATTERNS), read_only=chance.random() < 0.2) for name in "pq"]
+        profiles = [
+            Profile(name=name, tools=chance.choice(PATTERNS), read_only=chance.random() < 0.2)
+            for name in "pq"
+        ]
         rules = tuple(rule for rule in chance.sample(RULES, len(RULES)) if chance.random() < 0.4)
         policy = Policy(default=chance.choice(("allow", "allow", "deny")), rules=rules)
         profiles = tuple(profile for profile in profiles if chance.random() < 0.7)
         guarded = chance.random() < 0.8
-        await self.gateway.apply(replace(self.base, profiles=profiles, policy=policy) if guarded else self.base)
+        await self.gateway.apply(
+            replace(self.base, profiles=profiles, policy=policy) if guarded else self.base
+        )
 
     def change(self) -> None:
         name = self.chance.choice("ab")
@@ -79,14 +96,18 @@ class World:
         session = self.chance.choice([caller for caller in self.callers if caller.answers]).session
         assert session is not None
         if what == 1:
-            book._by_kind[kind_of(self.callers[1].capabilities)] = {**book.common, "tools": self.tools()}
+            book._by_kind[kind_of(self.callers[1].capabilities)] = {
+                **book.common,
+                "tools": self.tools(),
+            }
         elif what == 2:
             book._by_session[session] = {**book.common, "tools": self.tools()}
         else:
             book._by_session.pop(session, None)
         self.gateway.reports.offers_vary(name, ("tools",), session)
 
-    # What is found -----------------------------------------------------------------------------------------------
+    # What is found
+    # ----------------------------------------------------------------------------------------------
 
     def offered(self, caller: Caller) -> set[tuple[str, str]]:
         return {
@@ -99,7 +120,8 @@ class World:
         return list(self.gateway.catalogs.of(caller).offers["tools"])
 
     def check(self) -> None:
-        """At any moment: nobody finds what it does not see by now, whatever is still being built."""
+        """At any moment: nobody finds what it does not see by now, whatever is still being
+        built."""
         for place, caller in enumerate(self.callers):
             view, sight = self.views[place], self.gateway.sight(caller)
             found = self.found(caller)
@@ -121,7 +143,9 @@ class World:
                 for offer in self.gateway.catalogs._whole_of(caller).offers["tools"]
             }
             assert {(server, name) for server, name, _ in whole} == self.offered(caller)
-            assert told == {key for key, offer in whole.items() if sight is None or sight.offer(offer)}
+            assert told == {
+                key for key, offer in whole.items() if sight is None or sight.offer(offer)
+            }
 
 
 @pytest.mark.parametrize("at_once", [0, 3_000])
@@ -138,7 +162,11 @@ def test_in_any_order_of_reloads_and_changes_everybody_finds_what_it_sees(
         world = World(seed)
         world.gateway.start()
         try:
-            await until(lambda: all(upstream.known for upstream in world.gateway.generation.upstreams.values()))
+            await until(
+                lambda: all(
+                    upstream.known for upstream in world.gateway.generation.upstreams.values()
+                )
+            )
             steps: list[Any] = [world.change, world.change, world.change, world.reload]
             for number in range(120):
                 done = world.chance.choice(steps)()

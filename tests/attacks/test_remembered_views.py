@@ -1,4 +1,5 @@
-"""What is remembered of what a caller finds does not outlive what it was made of, nor is it another one's."""
+"""What is remembered of what a caller finds does not outlive what it was made of, nor is it another
+one's."""
 
 import asyncio
 from dataclasses import replace
@@ -20,12 +21,18 @@ from mcpx.model.errors import Denied, NotFound
 
 
 def choosy(common: list[str]) -> ScriptedServer:
-    """A server that shows `whisper` only to those who can be asked; `common` is shown to everybody."""
+    """A server that shows `whisper` only to those who can be asked; `common` is shown to
+    everybody."""
 
     async def lists(line: ScriptedConnection, params: Json) -> Json:
         told = next((given for method, given in line.heard if method == "initialize"), {})
         able = "elicitation" in str(told)
-        return {"tools": [{"name": name, "inputSchema": {}} for name in (*common, *(["whisper"] if able else []))]}
+        return {
+            "tools": [
+                {"name": name, "inputSchema": {}}
+                for name in (*common, *(["whisper"] if able else []))
+            ]
+        }
 
     return ScriptedServer("older", tools=(), answers={"tools/list": lists})
 
@@ -35,7 +42,9 @@ def config(*servers: Any, **fields: Any) -> Config:
 
 
 async def names(gateway: Gateway, caller: Caller) -> list[str]:
-    return [tool["name"] for tool in (await gateway.handle(Call("tools/list", {}, caller)))["tools"]]
+    return [
+        tool["name"] for tool in (await gateway.handle(Call("tools/list", {}, caller)))["tools"]
+    ]
 
 
 def found(gateway: Gateway, caller: Caller) -> list[str]:
@@ -45,18 +54,23 @@ def found(gateway: Gateway, caller: Caller) -> list[str]:
 def test_while_a_large_catalog_is_narrowed_nobody_finds_what_only_another_is_offered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """SUR-1, SEC-2: until it is done callers find the one before, which was everybody's: not that of another client
-    who sees with the same eyes."""
+    """SUR-1, SEC-2: until it is done callers find the one before, which was everybody's: not that
+    of another client who sees with the same eyes."""
     monkeypatch.setattr("mcpx.core.narrowing.AT_ONCE", 0)
     monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
 
     async def main() -> None:
         common = ["plain"]
         toy = choosy(common)
-        gateway = Gateway(config(toy.server("a"), profiles=(Profile(name="p", tools=("*", "!no*")),)), {})
+        gateway = Gateway(
+            config(toy.server("a"), profiles=(Profile(name="p", tools=("*", "!no*")),)), {}
+        )
         gateway.start()
         try:
-            other, able = older_caller("other", profile="p"), older_caller("able", askable=True, profile="p")
+            other, able = (
+                older_caller("other", profile="p"),
+                older_caller("able", askable=True, profile="p"),
+            )
             assert await names(gateway, other) == ["plain"]
             assert await names(gateway, able) == ["plain", "whisper"]
             common.append("more")
@@ -78,15 +92,17 @@ def test_while_a_large_catalog_is_narrowed_nobody_finds_what_only_another_is_off
 def test_who_sees_some_finds_something_though_the_catalog_changes_faster_than_it_is_narrowed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """SEC-2, SEC-6: a server that says without end that its tools have changed does not keep the callers of a profile
-    from finding anything."""
+    """SEC-2, SEC-6: a server that says without end that its tools have changed does not keep the
+    callers of a profile from finding anything."""
     monkeypatch.setattr("mcpx.core.narrowing.AT_ONCE", 0)
     monkeypatch.setattr("mcpx.core.catalogs.AT_ONCE", 10_000)
     monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
 
     async def main() -> None:
         toy = ScriptedServer("older", tools=[f"t{number}" for number in range(900)])
-        gateway = Gateway(config(toy.server("a"), profiles=(Profile(name="p", tools=("t1*",)),)), {})
+        gateway = Gateway(
+            config(toy.server("a"), profiles=(Profile(name="p", tools=("t1*",)),)), {}
+        )
         gateway.start()
         try:
             caller = older_caller(profile="p")
@@ -96,7 +112,10 @@ def test_who_sees_some_finds_something_though_the_catalog_changes_faster_than_it
             for number in range(200):
                 if call.done():
                     break
-                book.common = {**book.common, "tools": [*book.common["tools"], {"name": f"n{number}"}]}
+                book.common = {
+                    **book.common,
+                    "tools": [*book.common["tools"], {"name": f"n{number}"}],
+                }
                 gateway.catalogs.changed()
                 _ = gateway.catalog
                 await yield_to_loop(10)
@@ -109,7 +128,8 @@ def test_who_sees_some_finds_something_though_the_catalog_changes_faster_than_it
 
 
 def test_a_call_that_waited_is_not_made_when_the_last_profile_is_gone() -> None:
-    """SEC-2: nothing is guarded any more, and who came in through a profile sees nothing, also if it came before."""
+    """SEC-2: nothing is guarded any more, and who came in through a profile sees nothing, also if
+    it came before."""
 
     async def main() -> None:
         going = asyncio.Event()
@@ -155,7 +175,9 @@ def test_a_call_that_somebody_was_asked_about_meets_limits_that_came_meanwhile()
             voice = RecordingChannel(create=yes)
             caller = older_caller(askable=True, voice=voice)
             assert await names(gateway, caller) == ["echo"]
-            call = asyncio.ensure_future(_made(gateway, Call("tools/call", {"name": "echo"}, caller)))
+            call = asyncio.ensure_future(
+                _made(gateway, Call("tools/call", {"name": "echo"}, caller))
+            )
             await until(lambda: voice.asked)
             limits = FrontLimits(per_minute=1)
             await gateway.apply(replace(asks, policy=Policy(), server=FrontServer(limits=limits)))
@@ -170,7 +192,9 @@ def test_a_call_that_somebody_was_asked_about_meets_limits_that_came_meanwhile()
     run(main(), 20)
 
 
-def test_a_server_may_ask_its_client_just_after_a_reload_though_it_is_not_narrowed_yet_what_that_sees() -> None:
+def test_a_server_may_ask_its_client_just_after_a_reload_though_it_is_not_narrowed_yet_what_that_sees() -> (
+    None
+):
     """CFG-5, SEC-2: a call that runs is not disturbed by a reload, however many tools there are."""
 
     async def main() -> None:
@@ -178,24 +202,39 @@ def test_a_server_may_ask_its_client_just_after_a_reload_though_it_is_not_narrow
 
         async def ask(line: ScriptedConnection, params: Json) -> Json:
             await asks.wait()
-            answer = await line.ask("elicitation/create", {"message": "?", "requestedSchema": {"type": "object"}})
+            answer = await line.ask(
+                "elicitation/create", {"message": "?", "requestedSchema": {"type": "object"}}
+            )
             return {"content": [{"type": "text", "text": answer["action"]}]}
 
         async def echoes(line: ScriptedConnection, params: Json) -> Json:
             return {"content": []}
 
-        toy = ScriptedServer("older", tools={"ask": ask, **{f"t{number}": echoes for number in range(400)}})
+        toy = ScriptedServer(
+            "older", tools={"ask": ask, **{f"t{number}": echoes for number in range(400)}}
+        )
         hidden = ScriptedServer("older", tools=["secret"])
-        rules = Policy(rules=(PolicyRule(effect="deny", servers=("b",)), PolicyRule(effect="deny", tools=("t1",))))
+        rules = Policy(
+            rules=(
+                PolicyRule(effect="deny", servers=("b",)),
+                PolicyRule(effect="deny", tools=("t1",)),
+            )
+        )
         guarded = config(toy.server("a"), hidden.server("b"), policy=rules)
         gateway = Gateway(guarded, {})
         gateway.start()
         try:
-            caller = older_caller(askable=True, voice=RecordingChannel(create={"action": "decline"}))
+            caller = older_caller(
+                askable=True, voice=RecordingChannel(create={"action": "decline"})
+            )
             await names(gateway, caller)
-            call = asyncio.ensure_future(_made(gateway, Call("tools/call", {"name": "ask"}, caller)))
+            call = asyncio.ensure_future(
+                _made(gateway, Call("tools/call", {"name": "ask"}, caller))
+            )
             await until(lambda: any(line.calls() for line in toy.lines))
-            await gateway.apply(replace(guarded, policy=replace(rules, rules=(*rules.rules, rules.rules[0]))))
+            await gateway.apply(
+                replace(guarded, policy=replace(rules, rules=(*rules.rules, rules.rules[0])))
+            )
             assert gateway.catalogs.of(caller).blank
             assert gateway.knows(caller, "a") and not gateway.knows(caller, "b")
             asks.set()
@@ -207,13 +246,18 @@ def test_a_server_may_ask_its_client_just_after_a_reload_though_it_is_not_narrow
 
 
 def test_who_listens_to_a_resource_hears_of_a_change_just_after_a_reload() -> None:
-    """CFG-5, SEC-2: though it is not narrowed yet what they see; of what they do not see by now they hear nothing."""
+    """CFG-5, SEC-2: though it is not narrowed yet what they see; of what they do not see by now
+    they hear nothing."""
 
     async def main() -> None:
         async def resources(line: ScriptedConnection, params: Json) -> Json:
-            return {"resources": [{"uri": f"note:///{number}", "name": "n"} for number in range(2_000)]}
+            return {
+                "resources": [{"uri": f"note:///{number}", "name": "n"} for number in range(2_000)]
+            }
 
-        toy = ScriptedServer("older", capabilities={"resources": {}}, answers={"resources/list": resources})
+        toy = ScriptedServer(
+            "older", capabilities={"resources": {}}, answers={"resources/list": resources}
+        )
         profile = Profile(name="p", resources=("note:*", "!*3"))
         guarded = config(toy.server("a"), profiles=(profile,))
         gateway = Gateway(guarded, {})
@@ -226,10 +270,14 @@ def test_who_listens_to_a_resource_hears_of_a_change_just_after_a_reload() -> No
             await gateway.handle(Call("resources/list", {}, session.caller))
             for number in (1, 2, 3):
                 session.subscriptions["a", f"note:///{number}"] = {f"note:///{number}"}
-            await gateway.apply(replace(guarded, profiles=(replace(profile, resources=("note:*", "!*2", "!*3")),)))
+            await gateway.apply(
+                replace(guarded, profiles=(replace(profile, resources=("note:*", "!*2", "!*3")),))
+            )
             assert gateway.catalogs.of(session.caller).blank
             for number in (1, 2, 3):
-                gateway.reports.resource_updated("a", {"uri": f"note:///{number}"}, frozenset({session.id}))
+                gateway.reports.resource_updated(
+                    "a", {"uri": f"note:///{number}"}, frozenset({session.id})
+                )
             await yield_to_loop()
             assert heard == ["note:///1"]
         finally:
@@ -242,7 +290,8 @@ def test_who_listens_to_a_resource_hears_of_a_change_just_after_a_reload() -> No
 def test_a_call_that_waits_for_its_server_finds_its_tool_however_long_it_takes_to_narrow(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LIF-4, SEC-2: a server that is being started or tried again tells of hundreds of tools, and there are rules."""
+    """LIF-4, SEC-2: a server that is being started or tried again tells of hundreds of tools, and
+    there are rules."""
     monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
 
     async def main() -> None:
@@ -250,12 +299,18 @@ def test_a_call_that_waits_for_its_server_finds_its_tool_however_long_it_takes_t
         toy.opening.clear()
         rules = Policy(rules=(PolicyRule(effect="deny", tools=("t1",)),))
         waits = Global(startup_wait=0.0, first_start_wait=20.0 if way == "starting" else 0.0)
-        gateway = Gateway(Config(mcp_servers=(toy.server("a", prefix="a"),), global_=waits, policy=rules), {})
+        gateway = Gateway(
+            Config(mcp_servers=(toy.server("a", prefix="a"),), global_=waits, policy=rules), {}
+        )
         gateway.start()
         try:
             assert gateway.catalogs.of(older_caller()).offers["tools"] == ()
-            call = asyncio.ensure_future(_made(gateway, Call("tools/call", {"name": "a_t2"}, older_caller())))
-            hidden = asyncio.ensure_future(_made(gateway, Call("tools/call", {"name": "a_t1"}, older_caller("two"))))
+            call = asyncio.ensure_future(
+                _made(gateway, Call("tools/call", {"name": "a_t2"}, older_caller()))
+            )
+            hidden = asyncio.ensure_future(
+                _made(gateway, Call("tools/call", {"name": "a_t1"}, older_caller("two")))
+            )
             await yield_to_loop()
             toy.opening.set()
             assert (await call)["content"]

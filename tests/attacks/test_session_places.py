@@ -1,4 +1,5 @@
-"""SEC-6: one client that takes many places for sessions, while the sessions of another client are idle."""
+"""SEC-6: one client that takes many places for sessions, while the sessions of another client are
+idle."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -16,7 +17,10 @@ TOKENS = {"ann": "a-token-for-ann-of-the-tests", "bob": "a-token-for-bob-of-the-
 CONFIG: dict[str, Any] = {
     "server": {
         "limits": {"sessions": 50},
-        "auth": {"type": "bearer", "tokens": [{"name": name, "token": token} for name, token in TOKENS.items()]},
+        "auth": {
+            "type": "bearer",
+            "tokens": [{"name": name, "token": token} for name, token in TOKENS.items()],
+        },
     },
     "mcp_servers": [],
 }
@@ -68,7 +72,9 @@ def test_a_client_cannot_evict_the_idle_sessions_of_another_one(
         assert all(map(is_open, idle))
 
 
-def test_sessions_with_streams_cannot_hold_all_places(monkeypatch: pytest.MonkeyPatch, gateway: Gateway) -> None:
+def test_sessions_with_streams_cannot_hold_all_places(
+    monkeypatch: pytest.MonkeyPatch, gateway: Gateway
+) -> None:
     """Their client uses them all the time."""
     monkeypatch.setattr(sessions, "IDLE_AFTER", 60.0)
     with contextlib.ExitStack() as stack:

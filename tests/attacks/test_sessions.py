@@ -1,5 +1,6 @@
-"""SEC-1, SEC-6: what clients of streamable HTTP may cost: what is kept for them, what they leave running, how many they
-are, and which web pages are among them. Each beside a client that wants nothing special and gets it."""
+"""SEC-1, SEC-6: what clients of streamable HTTP may cost: what is kept for them, what they leave
+running, how many they are, and which web pages are among them. Each beside a client that wants
+nothing special and gets it."""
 
 import contextlib
 import json
@@ -66,8 +67,11 @@ def logging_session(port: int) -> Session:
     return session
 
 
-def test_the_log_of_a_server_is_not_kept_for_each_idle_session(gateway: GatewayProcess, tmp_path: Path) -> None:
-    """SEC-6: 500 sessions without a stream, a megabyte of log: each keeps the newest few, and they share them."""
+def test_the_log_of_a_server_is_not_kept_for_each_idle_session(
+    gateway: GatewayProcess, tmp_path: Path
+) -> None:
+    """SEC-6: 500 sessions without a stream, a megabyte of log: each keeps the newest few, and they
+    share them."""
     with ThreadPoolExecutor(8) as pool:
         idle = list(pool.map(lambda _: logging_session(gateway.port), range(500)))
     healthy = Session(gateway.port)
@@ -82,7 +86,9 @@ def test_the_log_of_a_server_is_not_kept_for_each_idle_session(gateway: GatewayP
     assert first is not None and first["data"]["method"] == "notifications/message"
 
 
-def test_a_get_stream_that_nobody_reads_costs_little(gateway: GatewayProcess, tmp_path: Path) -> None:
+def test_a_get_stream_that_nobody_reads_costs_little(
+    gateway: GatewayProcess, tmp_path: Path
+) -> None:
     """SEC-6: twenty of them, and three megabytes of log for each: what may be missed is."""
     deaf = [logging_session(gateway.port) for _ in range(20)]
     healthy = Session(gateway.port)
@@ -105,14 +111,22 @@ def leave_running(client: Session, id: int) -> None:
     """A call that hangs, and a client that goes away: no cancellation in the older era."""
     message = request("tools/call", {"name": "good_hang", "arguments": {}}, id)
     body = json.dumps(message).encode()
-    fields = {"Host": "127.0.0.1", "Content-Type": "application/json", "Accept": ACCEPT_BOTH, **client.headers}
+    fields = {
+        "Host": "127.0.0.1",
+        "Content-Type": "application/json",
+        "Accept": ACCEPT_BOTH,
+        **client.headers,
+    }
     head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     with socket.create_connection(("127.0.0.1", client.port), WAIT_SECONDS) as raw:
-        raw.sendall(f"POST /mcp HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        raw.sendall(
+            f"POST /mcp HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        )
 
 
 def test_calls_in_flight_are_bounded_and_their_end_holds_nobody_up(gateway: GatewayProcess) -> None:
-    """SEC-6: a thousand of one session; the next is refused at once, in words, and taken again when some have ended."""
+    """SEC-6: a thousand of one session; the next is refused at once, in words, and taken again when
+    some have ended."""
     client, healthy = Session(gateway.port), Session(gateway.port)
     for id in range(1000):
         leave_running(client, 10_000 + id)
@@ -133,12 +147,14 @@ def test_calls_in_flight_are_bounded_and_their_end_holds_nobody_up(gateway: Gate
 
 
 def test_a_flood_of_initialize_ends_no_session_in_use(gateway: GatewayProcess) -> None:
-    """SEC-6: 10,500 of them without a token; those that said no more go first, the oldest of them."""
+    """SEC-6: 10,500 of them without a token; those that said no more go first, the oldest of
+    them."""
     busy, silent = Session(gateway.port), Session(gateway.port)
     assert is_well(silent)
     body = json.dumps(initialize_request()).encode()
     fields = (
-        f"Host: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: {ACCEPT_BOTH}\r\nContent-Length: {len(body)}"
+        "Host: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: "
+        f"{ACCEPT_BOTH}\r\nContent-Length: {len(body)}"
     )
     piece = f"POST /mcp HTTP/1.1\r\n{fields}\r\n\r\n".encode() + body
     last = piece.replace(b"Host:", b"Connection: close\r\nHost:", 1)
@@ -156,13 +172,16 @@ def test_a_flood_of_initialize_ends_no_session_in_use(gateway: GatewayProcess) -
 
 
 def test_large_greetings_cannot_fill_the_memory(gateway: GatewayProcess) -> None:
-    """SEC-6: what a client says of itself is kept with its session, so it may not be much; nor for all together."""
+    """SEC-6: what a client says of itself is kept with its session, so it may not be much; nor for
+    all together."""
     healthy = Session(gateway.port)
     huge = initialize_request(capabilities={"experimental": {"x": "y" * 3 * MIB}})
     before = memory(gateway)
     for _ in range(30):
         assert post(gateway.port, huge).json["error"]["code"] == -32602
-    heavy = json.dumps(initialize_request(capabilities={"experimental": {"x": [{}] * 15_000}})).encode()
+    heavy = json.dumps(
+        initialize_request(capabilities={"experimental": {"x": [{}] * 15_000}})
+    ).encode()
     with ThreadPoolExecutor(4) as pool:
         assert set(pool.map(lambda _: post(gateway.port, heavy).status, range(300))) == {200}
     assert is_well(healthy)
@@ -175,7 +194,17 @@ def test_an_odd_position_is_none_and_tells_nothing_of_others(gateway: GatewayPro
     with other.start_call("chatty_large", progress="p", bytes=100) as stream:
         first = stream.event()
         assert first is not None
-        for last in (first["id"], "s1-²", "push-²", "push-" + "9" * 4000, "s1-٣", "²", "s1-1_0", "--", "push-0x1"):
+        for last in (
+            first["id"],
+            "s1-²",
+            "push-²",
+            "push-" + "9" * 4000,
+            "s1-٣",
+            "²",
+            "s1-1_0",
+            "--",
+            "push-0x1",
+        ):
             client = Session(gateway.port)
             with client.listen(last.encode().decode("latin-1")) as odd:
                 assert odd.status == 200
@@ -186,7 +215,10 @@ def test_an_odd_position_is_none_and_tells_nothing_of_others(gateway: GatewayPro
 
 def test_web_pages_come_in_only_from_our_own_port_or_by_name() -> None:
     """SEC-1: over the WebSocket too, where browsers ask nobody."""
-    config = {"server": {"allowed_origins": ["https://app.example:8443"]}, "mcp_servers": [raw_server("good")]}
+    config = {
+        "server": {"allowed_origins": ["https://app.example:8443"]},
+        "mcp_servers": [raw_server("good")],
+    }
     with GatewayProcess(config) as gateway:
         port = gateway.port
 
@@ -201,7 +233,16 @@ def test_web_pages_come_in_only_from_our_own_port_or_by_name() -> None:
         def over_http(origin: str) -> int:
             return post(port, initialize_request(), {"Origin": origin}).status
 
-        for origin in (f"http://127.0.0.1:{port}", f"http://localhost:{port}", "https://app.example:8443"):
+        for origin in (
+            f"http://127.0.0.1:{port}",
+            f"http://localhost:{port}",
+            "https://app.example:8443",
+        ):
             assert (over_websocket(origin), over_http(origin)) == (101, 200)
-        for origin in (f"http://localhost:{port + 1}", "http://localhost", "https://app.example", "null"):
+        for origin in (
+            f"http://localhost:{port + 1}",
+            "http://localhost",
+            "https://app.example",
+            "null",
+        ):
             assert (over_websocket(origin), over_http(origin)) == (403, 403)

@@ -32,7 +32,10 @@ CONFIG: dict[str, Any] = {
     "mcp_servers": [raw_server("one")],
     "server": {
         "drain": 0,
-        "auth": {"type": "bearer", "tokens": [{"name": name, "token": token} for name, token in TOKENS.items()]},
+        "auth": {
+            "type": "bearer",
+            "tokens": [{"name": name, "token": token} for name, token in TOKENS.items()],
+        },
     },
 }
 
@@ -78,7 +81,10 @@ def cluster() -> Iterator[tuple[RedisServer, Replicas]]:
         RedisServer() as store,
         Replicas(store, CONFIG, 2, balanced=False, env={"MCPX_KEY": KEY}) as replicas,
     ):
-        wait_until(lambda: all(len(health(each)["peers"]) == 1 for each in replicas), what="all have joined")
+        wait_until(
+            lambda: all(len(health(each)["peers"]) == 1 for each in replicas),
+            what="all have joined",
+        )
         yield store, replicas
 
 
@@ -96,9 +102,11 @@ def echoed(session: Session, text: str) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("how", ["unsigned", "signature kept"])
-def test_a_rewritten_member_record_brings_the_attacker_no_request(listener: Listener, how: str) -> None:
-    """SEC-8: the record of a replica names the attacker's port. No request and no identity is sent there, and the
-    client gets no forged answer."""
+def test_a_rewritten_member_record_brings_the_attacker_no_request(
+    listener: Listener, how: str
+) -> None:
+    """SEC-8: the record of a replica names the attacker's port. No request and no identity is sent
+    there, and the client gets no forged answer."""
     with cluster() as (store, replicas):
         owner = health(replicas[0])["replica"]["id"]
         session = session_of("ann", replicas[0].port)
@@ -152,8 +160,11 @@ def test_a_client_with_access_to_the_store_cannot_take_over_a_session(how: str) 
         assert echoed(bob, "still mine")[0] == 200
 
 
-def test_connections_without_a_handshake_leave_descriptors_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SEC-6: a replica listens on two ports. Connections to both of them get half of its descriptors."""
+def test_connections_without_a_handshake_leave_descriptors_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SEC-6: a replica listens on two ports. Connections to both of them get half of its
+    descriptors."""
     allowed = 256
     monkeypatch.setattr(descriptors, "soft_limit", lambda: allowed)
     monkeypatch.setattr(http, "Limits", partial(Limits, head_timeout=600, keep_alive=600))
@@ -172,20 +183,29 @@ def test_connections_without_a_handshake_leave_descriptors_for_others(monkeypatc
         def count_open() -> int:
             return len(pending) - len(select.select(pending, [], [], 0)[0])
 
-        wait_until(lambda: 0 < count_open() <= allowed // 2, what="the other connections are refused")
+        wait_until(
+            lambda: 0 < count_open() <= allowed // 2, what="the other connections are refused"
+        )
 
 
 def test_the_store_reveals_no_session_id() -> None:
-    """SEC-8: neither names nor values of its keys, nor the news when a session continues on another replica."""
+    """SEC-8: neither names nor values of its keys, nor the news when a session continues on another
+    replica."""
     with cluster() as (store, replicas):
         ann = session_of("ann", replicas[0].port)
-        wait_until(lambda: store.cli("KEYS", "{mcpx}:session:*"), what="the session is in the store")
-        with Child([program("valkey-cli", "redis-cli"), "-p", str(store.port), "monitor"]) as monitor:
+        wait_until(
+            lambda: store.cli("KEYS", "{mcpx}:session:*"), what="the session is in the store"
+        )
+        with Child(
+            [program("valkey-cli", "redis-cli"), "-p", str(store.port), "monitor"]
+        ) as monitor:
             wait_until(lambda: "OK" in monitor.stdout.text, what="the monitor listens")
             replicas[0].process.kill()
             replicas[0].process.wait()
             ann.port = replicas[1].port
             assert echoed(ann, "on another replica")[0] == 200
-            wait_until(lambda: monitor.stdout.text.count("taken") > 1, what="the other replicas are told")
+            wait_until(
+                lambda: monitor.stdout.text.count("taken") > 1, what="the other replicas are told"
+            )
             assert ann.id not in monitor.stdout.text
         assert ann.id not in store.contents()

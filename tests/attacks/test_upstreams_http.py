@@ -1,4 +1,5 @@
-"""HTTP servers, or proxies before them, that are out of step, talk without end or take nothing: nobody else pays."""
+"""HTTP servers, or proxies before them, that are out of step, talk without end or take nothing:
+nobody else pays."""
 
 import contextlib
 import json
@@ -37,7 +38,9 @@ class Upstream(socketserver.ThreadingTCPServer):
         self.lock = threading.Lock()
         self.before = b""
         self.ending = threading.Event()
-        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread = threading.Thread(
+            target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        )
 
     def entry(self, **keys: Any) -> dict[str, Any]:
         connection = {"type": "http", "url": f"http://127.0.0.1:{self.server_address[1]}/mcp"}
@@ -58,7 +61,12 @@ class Upstream(socketserver.ThreadingTCPServer):
 
 
 def http(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
-    lines = [f"HTTP/1.1 {status}", "Content-Type: application/json", f"Content-Length: {len(body)}", *headers]
+    lines = [
+        f"HTTP/1.1 {status}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        *headers,
+    ]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
@@ -99,13 +107,21 @@ class _Connection(socketserver.StreamRequestHandler):
             self.server.call(self, http(json.dumps(reply).encode()))
         elif method == "server/discover":
             error = {"code": -32601, "message": "no"}
-            self.request.sendall(http(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}).encode()))
+            self.request.sendall(
+                http(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}).encode())
+            )
         else:
-            result: dict[str, Any] = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+            result: dict[str, Any] = {
+                "tools": [{"name": "echo", "inputSchema": {"type": "object"}}]
+            }
             headers: tuple[str, ...] = ()
             if method == "initialize":
                 info = {"name": "odd", "version": "1"}
-                result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
+                result = {
+                    "protocolVersion": "2025-06-18",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": info,
+                }
                 headers = (f"Mcp-Session-Id: {self.server.session}",) if self.server.session else ()
             reply = {"jsonrpc": "2.0", "id": message["id"], "result": result}
             self.request.sendall(http(json.dumps(reply).encode(), "200 OK", *headers))
@@ -141,7 +157,9 @@ def surplus(connection: _Connection, reply: bytes) -> None:
 
 
 @pytest.mark.parametrize("habit", [twice, twice_with_a_pause, one_behind, surplus])
-def test_twenty_clients_never_get_each_others_answers(habit: Callable[[_Connection, bytes], None]) -> None:
+def test_twenty_clients_never_get_each_others_answers(
+    habit: Callable[[_Connection, bytes], None],
+) -> None:
     """SRC-8: a server that sends replies twice, off by one, or with more behind them."""
     wrong: list[Any] = []
     right: list[str] = []
@@ -159,9 +177,14 @@ def test_twenty_clients_never_get_each_others_answers(habit: Callable[[_Connecti
             else:
                 right.append(text)
 
-    with Upstream(habit) as odd, GatewayProcess({"global": CALM, "mcp_servers": [odd.entry()]}) as gateway:
+    with (
+        Upstream(habit) as odd,
+        GatewayProcess({"global": CALM, "mcp_servers": [odd.entry()]}) as gateway,
+    ):
         wait_until_settled(gateway.port)
-        clients = [threading.Thread(target=client, args=(gateway.port, number)) for number in range(20)]
+        clients = [
+            threading.Thread(target=client, args=(gateway.port, number)) for number in range(20)
+        ]
         for thread in clients:
             thread.start()
         for thread in clients:
@@ -173,13 +196,19 @@ def test_twenty_clients_never_get_each_others_answers(habit: Callable[[_Connecti
 # ---- more calls than connections
 
 
-def test_hanging_calls_take_a_share_of_the_connections_and_leave_room_for_their_cancelling() -> None:
-    """LIF-6 and SEC-6: 400 calls hang; when their client gives up, the server is told of those it was sent."""
+def test_hanging_calls_take_a_share_of_the_connections_and_leave_room_for_their_cancelling() -> (
+    None
+):
+    """LIF-6 and SEC-6: 400 calls hang; when their client gives up, the server is told of those it
+    was sent."""
 
     def hang(connection: _Connection, reply: bytes) -> None:
         connection.server.ending.wait(60)
 
-    with Upstream(hang, "s") as odd, GatewayProcess({"global": CALM, "mcp_servers": [odd.entry()]}) as gateway:
+    with (
+        Upstream(hang, "s") as odd,
+        GatewayProcess({"global": CALM, "mcp_servers": [odd.entry()]}) as gateway,
+    ):
         wait_until_settled(gateway.port)
         session = Session(gateway.port)
         with contextlib.ExitStack() as stack:
@@ -187,7 +216,11 @@ def test_hanging_calls_take_a_share_of_the_connections_and_leave_room_for_their_
             for stream in streams:
                 stack.callback(stream.cut)
             wait_until(lambda: odd.seen.count("tools/call") == 256)
-            cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 0}}
+            cancelled = {
+                "jsonrpc": "2.0",
+                "method": "notifications/cancelled",
+                "params": {"requestId": 0},
+            }
             assert session.post(cancelled).status == 202
             wait_until(lambda: "notifications/cancelled" in odd.seen)
             wait_until(lambda: odd.seen.count("tools/call") == 257)

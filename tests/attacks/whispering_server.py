@@ -2,10 +2,11 @@
 
     python -I -S tests/attacks/whispering_server.py FILE
 
-FILE is JSON: `word` (in whatever it says of itself), `instructions`, `tools`, `prompts`, `resources`, `templates`, and
-`secrets`: what a tool, prompt or URI answers, by its name. Whenever the file changes, and once it is greeted, it makes
-noise: log messages, changed lists, updates of all resources, questions to the user. FILE.log takes a line for each
-method it is asked, and `noise` for each noise that was made.
+FILE is JSON: `word` (in whatever it says of itself), `instructions`, `tools`, `prompts`,
+`resources`, `templates`, and `secrets`: what a tool, prompt or URI answers, by its name. Whenever
+the file changes, and once it is greeted, it makes noise: log messages, changed lists, updates of
+all resources, questions to the user. FILE.log takes a line for each method it is asked, and `noise`
+for each noise that was made.
 """
 
 import json
@@ -39,9 +40,21 @@ def say(text):
 
 def ask(id, text):
     message = {"role": "user", "content": {"type": "text", "text": text}}
-    write({"id": f"s{id}", "method": "sampling/createMessage", "params": {"messages": [message], "maxTokens": 9}})
+    write(
+        {
+            "id": f"s{id}",
+            "method": "sampling/createMessage",
+            "params": {"messages": [message], "maxTokens": 9},
+        }
+    )
     schema = {"type": "object", "properties": {}}
-    write({"id": f"e{id}", "method": "elicitation/create", "params": {"message": text, "requestedSchema": schema}})
+    write(
+        {
+            "id": f"e{id}",
+            "method": "elicitation/create",
+            "params": {"message": text, "requestedSchema": schema},
+        }
+    )
     write({"id": f"r{id}", "method": "roots/list"})
 
 
@@ -51,8 +64,15 @@ def noise(id):
     for kind in ("tools", "prompts", "resources"):
         write({"method": f"notifications/{kind}/list_changed"})
     for uri in [one["uri"] for one in now["resources"]] + now.get("deeper", []):
-        write({"method": "notifications/resources/updated", "params": {"uri": uri, "_meta": {"why": now["word"]}}})
-    write({"method": "notifications/elicitation/complete", "params": {"elicitationId": now["word"]}})
+        write(
+            {
+                "method": "notifications/resources/updated",
+                "params": {"uri": uri, "_meta": {"why": now["word"]}},
+            }
+        )
+    write(
+        {"method": "notifications/elicitation/complete", "params": {"elicitationId": now["word"]}}
+    )
     ask(id, now["word"])
     note("noise")
 
@@ -60,7 +80,10 @@ def noise(id):
 def result(method, params):
     now = offers()
     if method == "initialize":
-        kinds = {kind: {"listChanged": True, "subscribe": True} for kind in ("tools", "resources", "prompts")}
+        kinds = {
+            kind: {"listChanged": True, "subscribe": True}
+            for kind in ("tools", "resources", "prompts")
+        }
         about = {"name": now["word"], "version": "1"}
         return {
             "protocolVersion": params["protocolVersion"],
@@ -75,7 +98,11 @@ def result(method, params):
         return {kind: now[kind]}
     if method == "completion/complete":
         ref = params["ref"]
-        return {"completion": {"values": [now["secrets"].get(ref.get("name", ref.get("uri")), now["word"])]}}
+        return {
+            "completion": {
+                "values": [now["secrets"].get(ref.get("name", ref.get("uri")), now["word"])]
+            }
+        }
     secret = now["secrets"].get(params.get("name", params.get("uri")), now["word"])
     if method == "tools/call":
         say(secret)
@@ -118,7 +145,12 @@ def main():
         if message["method"] == "server/discover":
             write({"id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
         else:
-            write({"id": message["id"], "result": result(message["method"], message.get("params") or {})})
+            write(
+                {
+                    "id": message["id"],
+                    "result": result(message["method"], message.get("params") or {}),
+                }
+            )
         note(message["method"])
 
 

@@ -1,14 +1,16 @@
-"""An authorization server and the MCP server it protects, on one real socket, in a thread of its own.
+"""An authorization server and the MCP server it protects, on one real socket, in a thread of its
+own.
 
     with AuthServer() as site:
         site.url        # the MCP server: POST JSON-RPC, 401 without a token
         site.issuer     # the authorization server: metadata, /register, /authorize, /token, /revoke
         site.seen       # every request, as it came
-        site.scopes_supported = [...]; site.instead["/token"] = Reply(400, {"error": "invalid_grant"})
+        site.scopes_supported = [...]; site.instead["/token"] = Reply(400, {"error":
+        "invalid_grant"})
 
-Attributes say how it behaves and may be changed while it runs; `instead` answers for a path whatever it is.
-`/authorize` approves at once and redirects, as if a person had said yes. With two of them, servers can be mixed up
-(`authorization_servers`). Import it as `auth.authserver`.
+Attributes say how it behaves and may be changed while it runs; `instead` answers for a path
+whatever it is. `/authorize` approves at once and redirects, as if a person had said yes. With two
+of them, servers can be mixed up (`authorization_servers`). Import it as `auth.authserver`.
 """
 
 import base64
@@ -133,7 +135,9 @@ class AuthServer:
 
         self._host = host
         self._server = Server((host, 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), daemon=True
+        )
 
     def __enter__(self) -> "AuthServer":
         self._thread.start()
@@ -160,7 +164,8 @@ class AuthServer:
     def asked(self, path: str, method: str | None = None) -> list[Seen]:
         return [one for one in self.seen if one.path == path and method in (None, one.method)]
 
-    # Answers ---------------------------------------------------------------------------------------------------
+    # Answers
+    # ----------------------------------------------------------------------------------------------
 
     def _handle(self, handler: BaseHTTPRequestHandler) -> None:
         parts = urlsplit(handler.path)
@@ -177,7 +182,13 @@ class AuthServer:
         if after and self.ended.wait(after):
             handler.close_connection = True
             return
-        data = reply.body if isinstance(reply.body, bytes) else b"" if reply.body is None else _json(reply.body)
+        data = (
+            reply.body
+            if isinstance(reply.body, bytes)
+            else b""
+            if reply.body is None
+            else _json(reply.body)
+        )
         handler.send_response(reply.status)
         for name, value in {"content-type": "application/json", **reply.headers}.items():
             handler.send_header(name, value)
@@ -243,7 +254,9 @@ class AuthServer:
 
     def _register(self, wanted: dict[str, Any]) -> Reply:
         client = f"client-{secrets.token_hex(4)}"
-        method = self.registered_method or wanted.get("token_endpoint_auth_method", "client_secret_basic")
+        method = self.registered_method or wanted.get(
+            "token_endpoint_auth_method", "client_secret_basic"
+        )
         secret = "" if method == "none" else f"secret-{secrets.token_hex(8)}"
         self.known_clients[client] = secret
         known = {**wanted, "client_id": client, "token_endpoint_auth_method": method}
@@ -257,7 +270,11 @@ class AuthServer:
             return Reply(400, {"error": "invalid_request"})
         code = f"code-{secrets.token_hex(8)}"
         grant = Grant(
-            client, query["redirect_uri"], query["code_challenge"], query.get("scope", ""), query.get("resource")
+            client,
+            query["redirect_uri"],
+            query["code_challenge"],
+            query.get("scope", ""),
+            query.get("resource"),
         )
         self.codes[code] = grant
         self.grants.append(grant)
@@ -282,7 +299,9 @@ class AuthServer:
         if form.get("grant_type") == "refresh_token":
             grant = self.refresh_tokens.get(form.get("refresh_token", ""))
             if grant is None or grant.client != client:
-                return Reply(400, {"error": "invalid_grant", "error_description": "unknown refresh token"})
+                return Reply(
+                    400, {"error": "invalid_grant", "error_description": "unknown refresh token"}
+                )
             if self.rotates:
                 del self.refresh_tokens[form["refresh_token"]]
             return self._issue(grant, with_refresh=self.rotates)
@@ -346,7 +365,9 @@ class AuthServer:
             },
             "ping": {},
             "tools/list": {"tools": [TOOL]},
-            "tools/call": {"content": [{"type": "text", "text": self.tokens[token] or "signed in"}]},
+            "tools/call": {
+                "content": [{"type": "text", "text": self.tokens[token] or "signed in"}]
+            },
         }
         if method not in results:
             error = {"code": -32601, "message": "Method not found"}
@@ -355,7 +376,8 @@ class AuthServer:
 
 
 def open_as_browser(url: str, seconds: float = 20.0) -> tuple[int, str]:
-    """GET with redirects, as a browser does it; the last page. Blocks: in a coroutine use `asyncio.to_thread`."""
+    """GET with redirects, as a browser does it; the last page. Blocks: in a coroutine use
+    `asyncio.to_thread`."""
     from urllib.error import HTTPError
 
     try:

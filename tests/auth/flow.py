@@ -1,4 +1,5 @@
-"""What tests of the sign-in share: credentials as a gateway makes them, and a request as a transport makes it."""
+"""What tests of the sign-in share: credentials as a gateway makes them, and a request as a
+transport makes it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -22,19 +23,24 @@ NOTHING = Proof()
 class SignInUser:
     """The credentials of one gateway for one server, and the user who signs in."""
 
-    def __init__(self, credentials: OAuthCredentials, fetcher: Fetcher, url: str, vault: Vault) -> None:
+    def __init__(
+        self, credentials: OAuthCredentials, fetcher: Fetcher, url: str, vault: Vault
+    ) -> None:
         self.credentials, self.fetcher, self.url, self.vault = credentials, fetcher, url, vault
         self.told = 0
 
     async def post(self, proof: Proof, method: str = "tools/list") -> Answer:
         body = b'{"jsonrpc":"2.0","id":1,"method":"%s"}' % method.encode()
         headers = (*proof.headers, ("content-type", "application/json"))
-        request = Fetch(url=self.url, method="POST", headers=headers, body=body, allow_private=True, redirects=0)
+        request = Fetch(
+            url=self.url, method="POST", headers=headers, body=body, allow_private=True, redirects=0
+        )
         return await self.fetcher.fetch(request)
 
     async def ask(self, method: str = "tools/list") -> int:
-        """The status of a request as a server's links make it: without a proof while nobody has signed in, once more
-        where that is worth it, and the user is asked where nothing else helps."""
+        """The status of a request as a server's links make it: without a proof while nobody has
+        signed in, once more where that is worth it, and the user is asked where nothing else
+        helps."""
         proof = await self._proof()
         answer = await self.post(proof, method)
         if answer.status in (401, 403):
@@ -73,7 +79,10 @@ class SignInUser:
 
 @asynccontextmanager
 async def sign_in_user(
-    url: str, folder: Path | None = None, fetcher: Callable[[], Fetcher] | None = None, **config: Any
+    url: str,
+    folder: Path | None = None,
+    fetcher: Callable[[], Fetcher] | None = None,
+    **config: Any,
 ) -> AsyncIterator[SignInUser]:
     vault = Vault(folder, {"MCPX_KEY": "0" * 32})
     callback = Callback(lambda: vault)

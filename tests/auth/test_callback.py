@@ -57,7 +57,9 @@ def test_the_sign_in_that_is_expected_is_finished_once() -> None:
         status, headers, page = await get(uri, "/callback?code=%3Cb%3E1&state=s1")
         assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert "signed in with &lt;b&gt;1" in page
-        assert [(await get(uri, f"/callback?code=1&state={state}"))[0] for state in ("s1", "s2", "")] == [400] * 3
+        assert [
+            (await get(uri, f"/callback?code=1&state={state}"))[0] for state in ("s1", "s2", "")
+        ] == [400] * 3
         assert (await get(uri, "/callback"))[0] == 400
         await callback.close()
 
@@ -72,7 +74,10 @@ def test_the_page_runs_nothing_loads_nothing_and_tells_nobody() -> None:
         for target in ("/callback?code=1&state=s1", "/callback?code=1&state=s1", "/other"):
             _, headers, page = await get(uri, target)
             assert headers["content-security-policy"].startswith("default-src 'none'")
-            assert (headers["referrer-policy"], headers["cache-control"]) == ("no-referrer", "no-store")
+            assert (headers["referrer-policy"], headers["cache-control"]) == (
+                "no-referrer",
+                "no-store",
+            )
             assert "<script" not in page and "style" not in page
         await callback.close()
 
@@ -122,7 +127,9 @@ def test_what_went_wrong_is_told_as_text(caplog: pytest.LogCaptureFixture) -> No
         uri = await callback.redirect_uri()
         callback.expect("s1", refused)
         callback.expect("s2", broken)
-        status, _, page = await get(uri, "/callback?error=<script>alert(1)</script>&state=s1".replace(" ", "%20"))
+        status, _, page = await get(
+            uri, "/callback?error=<script>alert(1)</script>&state=s1".replace(" ", "%20")
+        )
         assert status == 400 and "refused: &lt;script&gt;" in page and "<script" not in page
         status, _, page = await get(uri, "/callback?code=1&state=s2")
         assert status == 500 and "canary-7" not in page
@@ -214,7 +221,11 @@ def test_an_end_in_the_middle_of_a_sign_in_leaves_nothing() -> None:
         callback.expect("s1", hang)
         callback.expect("s2", welcome)
         reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(uri).port)
-        writer.write(f"GET /callback?code=1&state=s1 HTTP/1.1\r\nHost: {urlsplit(uri).netloc}\r\n\r\n".encode())
+        writer.write(
+            (
+                f"GET /callback?code=1&state=s1 HTTP/1.1\r\nHost: {urlsplit(uri).netloc}\r\n\r\n"
+            ).encode()
+        )
         await began.wait()
         async with asyncio.timeout(5):
             await callback.close()
@@ -241,7 +252,11 @@ def test_a_browser_that_leaves_does_not_undo_the_sign_in() -> None:
 
         callback.expect("s1", slowly)
         _, writer = await asyncio.open_connection("127.0.0.1", urlsplit(uri).port)
-        writer.write(f"GET /callback?code=1&state=s1 HTTP/1.1\r\nHost: {urlsplit(uri).netloc}\r\n\r\n".encode())
+        writer.write(
+            (
+                f"GET /callback?code=1&state=s1 HTTP/1.1\r\nHost: {urlsplit(uri).netloc}\r\n\r\n"
+            ).encode()
+        )
         await began.wait()
         writer.close()
         await writer.wait_closed()
@@ -261,7 +276,13 @@ def test_an_address_may_be_brought_by_hand() -> None:
         callback = of()
         uri = await callback.redirect_uri()
         callback.expect("s1", welcome)
-        for wrong in ("", "no address", f"{uri}?code=1&state=other", "http://[", f"{uri}?state=s1&state=s1"):
+        for wrong in (
+            "",
+            "no address",
+            f"{uri}?code=1&state=other",
+            "http://[",
+            f"{uri}?state=s1&state=s1",
+        ):
             with pytest.raises(Unproved):
                 await callback.redirected(wrong)
         assert "signed in with 1" in await callback.redirected(f" {uri}?code=1&state=s1\n")

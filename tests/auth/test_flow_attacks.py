@@ -1,4 +1,5 @@
-"""Servers and strangers that want what is not theirs (threats: OAuth discovery, tokens, redirects)."""
+"""Servers and strangers that want what is not theirs (threats: OAuth discovery, tokens,
+redirects)."""
 
 import asyncio
 import base64
@@ -48,7 +49,14 @@ def trap() -> Iterator[tuple[str, list[bool]]]:
 
 
 @pytest.mark.parametrize(
-    "resource", ["https://evil.example/mcp", "{origin}/mcpx", "{origin}/mcp/deeper", "{origin}.evil.example/mcp", "x"]
+    "resource",
+    [
+        "https://evil.example/mcp",
+        "{origin}/mcpx",
+        "{origin}/mcp/deeper",
+        "{origin}.evil.example/mcp",
+        "x",
+    ],
 )
 def test_metadata_of_another_resource_lead_nowhere(resource: str, tmp_path: Path) -> None:
     async def run() -> None:
@@ -61,7 +69,9 @@ def test_metadata_of_another_resource_lead_nowhere(resource: str, tmp_path: Path
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("issuer", ["https://evil.example", "{origin}/other", "{origin}//", "HTTP://127.0.0.1", 7])
+@pytest.mark.parametrize(
+    "issuer", ["https://evil.example", "{origin}/other", "{origin}//", "HTTP://127.0.0.1", 7]
+)
 def test_metadata_of_another_issuer_lead_nowhere(issuer: Any, tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer() as site:
@@ -85,7 +95,13 @@ def test_a_server_without_metadata_of_its_own_cannot_name_a_foreign_issuer(tmp_p
 
 @pytest.mark.parametrize(
     ("advertised", "said"),
-    [(True, None), (True, "https://evil.example"), (None, "https://evil.example"), (True, "{issuer}/"), (None, "")],
+    [
+        (True, None),
+        (True, "https://evil.example"),
+        (None, "https://evil.example"),
+        (True, "{issuer}/"),
+        (None, ""),
+    ],
 )
 def test_an_answer_of_another_issuer_is_not_exchanged(
     advertised: bool | None, said: str | None, tmp_path: Path
@@ -126,7 +142,12 @@ def test_a_state_is_good_once_and_cannot_be_guessed(tmp_path: Path) -> None:
                 asked = query_of(user.credentials.auth_url)
                 assert len(asked["state"]) >= 43
                 back = asked["redirect_uri"]
-                for guess in ("", "?code=evil", f"?code=evil&state={asked['state'][:-1]}", "?code=evil&state="):
+                for guess in (
+                    "",
+                    "?code=evil",
+                    f"?code=evil&state={asked['state'][:-1]}",
+                    "?code=evil&state=",
+                ):
                     assert (await user.open(back + guess))[0] == 400
                 assert site.asked("/token") == []
                 assert (await user.open())[0] == 200
@@ -163,7 +184,9 @@ def test_an_issuer_without_s256_gets_nobody(methods: Any, tmp_path: Path) -> Non
     asyncio.run(run())
 
 
-def test_a_server_of_the_world_leads_nobody_to_a_private_address(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_server_of_the_world_leads_nobody_to_a_private_address(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
     async def never(host: str) -> bool:
         return False
 
@@ -173,7 +196,12 @@ def test_a_server_of_the_world_leads_nobody_to_a_private_address(tmp_path: Path,
             async with sign_in_user(site.url, tmp_path) as user:
                 assert "public address" in await no_page(user)
                 place = Web(lambda: user.fetcher, "https://mcp.example/mcp")
-                for url in (address, "http://localhost:1/", "https://169.254.169.254/latest", "https://[::1]/x"):
+                for url in (
+                    address,
+                    "http://localhost:1/",
+                    "https://169.254.169.254/latest",
+                    "https://[::1]/x",
+                ):
                     with pytest.raises(Unproved, match="public address"):
                         await place.metadata(url)
                     with pytest.raises(Unproved, match="public address"):
@@ -185,12 +213,16 @@ def test_a_server_of_the_world_leads_nobody_to_a_private_address(tmp_path: Path,
 
 
 @pytest.mark.parametrize("where", [f"{PRM}/mcp", ASM])
-def test_a_redirect_to_a_private_address_is_not_followed(where: str, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_redirect_to_a_private_address_is_not_followed(
+    where: str, tmp_path: Path, monkeypatch: Any
+) -> None:
     async def never(host: str) -> bool:
         return False
 
     def fetcher() -> Fetcher:
-        return Fetcher({}, guard=Guard(may=lambda address: str(address) == "127.0.0.2"))  # stands in for the world
+        return Fetcher(
+            {}, guard=Guard(may=lambda address: str(address) == "127.0.0.2")
+        )  # stands in for the world
 
     async def run() -> None:
         with trap() as (address, came), AuthServer("127.0.0.2") as site:
@@ -220,11 +252,22 @@ def test_a_server_of_the_world_is_not_at_home(host: str) -> None:
     assert not asyncio.run(web.is_private(name))
 
 
-@pytest.mark.parametrize("key", ["authorization_endpoint", "token_endpoint", "registration_endpoint"])
 @pytest.mark.parametrize(
-    "url", ["http://issuer.example/x", "javascript:alert(1)", "file:///etc/passwd", "https://u:p@h/x", "https://a b/"]
+    "key", ["authorization_endpoint", "token_endpoint", "registration_endpoint"]
 )
-def test_an_endpoint_that_is_not_https_or_no_address_is_refused(key: str, url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://issuer.example/x",
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+        "https://u:p@h/x",
+        "https://a b/",
+    ],
+)
+def test_an_endpoint_that_is_not_https_or_no_address_is_refused(
+    key: str, url: str, tmp_path: Path
+) -> None:
     async def run() -> None:
         with AuthServer(extra_metadata={key: url}) as site:
             async with sign_in_user(site.url, tmp_path) as user:
@@ -269,7 +312,9 @@ def test_odd_metadata_end_in_words(answer: Reply, tmp_path: Path, monkeypatch: A
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"resource": 7}', b"null", b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "body", [b"<html>", b"[]", b'{"resource": 7}', b"null", b"\xff", b"[" * 100_000]
+)
 def test_what_are_no_metadata_count_as_none(body: bytes, tmp_path: Path) -> None:
     """Pages of a web application come for every address with 200."""
 
@@ -348,7 +393,10 @@ def test_tokens_and_registrations_stay_with_the_issuer_that_gave_them(tmp_path: 
                 site.tokens.update(other.tokens)
                 assert await user.ask() == 200
                 assert user.credentials.describe()["issuer"] == other.issuer
-            sent = b"".join(one.body for one in other.seen) + repr([one.query for one in other.seen]).encode()
+            sent = (
+                b"".join(one.body for one in other.seen)
+                + repr([one.query for one in other.seen]).encode()
+            )
             assert len(other.asked("/register")) == 1
             assert first.encode() not in sent
             assert b"refresh-" not in sent
@@ -359,8 +407,13 @@ def test_tokens_and_registrations_stay_with_the_issuer_that_gave_them(tmp_path: 
 def test_a_secret_of_the_config_goes_to_no_other_issuer_than_the_first(tmp_path: Path) -> None:
     async def run() -> None:
         known = {"me": "secret-of-config"}
-        with AuthServer(known_clients=dict(known)) as site, AuthServer(known_clients=dict(known)) as other:
-            async with sign_in_user(site.url, tmp_path, client_id="me", client_secret="secret-of-config") as user:
+        with (
+            AuthServer(known_clients=dict(known)) as site,
+            AuthServer(known_clients=dict(known)) as other,
+        ):
+            async with sign_in_user(
+                site.url, tmp_path, client_id="me", client_secret="secret-of-config"
+            ) as user:
                 await user.sign_in()
                 site.authorization_servers = [other.issuer]
                 site.tokens.clear()
@@ -376,7 +429,9 @@ def test_a_secret_of_the_config_goes_to_no_other_issuer_than_the_first(tmp_path:
     asyncio.run(run())
 
 
-def test_a_secret_of_the_config_goes_to_no_issuer_that_only_the_server_names(tmp_path: Path) -> None:
+def test_a_secret_of_the_config_goes_to_no_issuer_that_only_the_server_names(
+    tmp_path: Path,
+) -> None:
     async def run() -> None:
         client = {"client_id": "me", "client_secret": "secret-of-config"}
         known = {"me": "secret-of-config"}
@@ -385,14 +440,22 @@ def test_a_secret_of_the_config_goes_to_no_issuer_that_only_the_server_names(tmp
             async with sign_in_user(site.url, tmp_path / "none", **client) as user:
                 assert await user.ask() == 401
                 problem = user.credentials.problem or ""
-                assert user.credentials.auth_url is None and "set 'issuer' to it" in problem, problem
+                assert user.credentials.auth_url is None and "set 'issuer' to it" in problem, (
+                    problem
+                )
                 assert other.issuer in problem and "secret-of-config" not in problem
-            async with sign_in_user(site.url, tmp_path / "wrong", **client, issuer=site.issuer) as user:
+            async with sign_in_user(
+                site.url, tmp_path / "wrong", **client, issuer=site.issuer
+            ) as user:
                 assert await user.ask() == 401
-                assert user.credentials.auth_url is None and "change 'issuer'" in (user.credentials.problem or "")
+                assert user.credentials.auth_url is None and "change 'issuer'" in (
+                    user.credentials.problem or ""
+                )
             assert not other.asked("/token") and not other.asked("/authorize")
             site.tokens = other.tokens
-            async with sign_in_user(site.url, tmp_path / "right", **client, issuer=f"{other.issuer}/") as user:
+            async with sign_in_user(
+                site.url, tmp_path / "right", **client, issuer=f"{other.issuer}/"
+            ) as user:
                 await user.sign_in()
                 assert await user.ask() == 200
             assert other.asked("/token")[0].form["client_secret"] == "secret-of-config"
@@ -405,9 +468,13 @@ def test_a_secret_of_the_config_goes_to_no_token_address_on_another_host(tmp_pat
         with AuthServer("localhost") as other:
             site = AuthServer(extra_metadata={"token_endpoint": f"{other.origin}/token"})
             with site:
-                async with sign_in_user(site.url, tmp_path, client_id="me", client_secret="secret-of-config") as user:
+                async with sign_in_user(
+                    site.url, tmp_path, client_id="me", client_secret="secret-of-config"
+                ) as user:
                     assert await user.ask() == 401
-                    assert user.credentials.auth_url is None and "another host" in (user.credentials.problem or "")
+                    assert user.credentials.auth_url is None and "another host" in (
+                        user.credentials.problem or ""
+                    )
             assert not other.asked("/token")
 
     asyncio.run(run())
@@ -428,12 +495,16 @@ def test_a_command_cannot_use_a_sign_in() -> None:
 
 @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
 @pytest.mark.parametrize("status", [400, 200])
-def test_a_client_secret_that_is_said_back_is_told_to_nobody(method: str, status: int, tmp_path: Path) -> None:
+def test_a_client_secret_that_is_said_back_is_told_to_nobody(
+    method: str, status: int, tmp_path: Path
+) -> None:
     secret = "canary secret/61f0"
 
     async def run() -> None:
         with AuthServer(auth_methods=[method], known_clients={"me": secret}) as site:
-            async with sign_in_user(site.url, tmp_path, client_id="me", client_secret=secret) as user:
+            async with sign_in_user(
+                site.url, tmp_path, client_id="me", client_secret=secret
+            ) as user:
                 assert await user.ask() == 401
                 pair = base64.b64encode(f"me:{quote(secret, safe='')}".encode()).decode()
                 said = f"no: {secret} {quote(secret)} {pair}"
@@ -452,10 +523,14 @@ def test_a_page_to_sign_in_at_is_an_address_of_plain_characters(tmp_path: Path) 
 
     async def run() -> None:
         with AuthServer() as site:
-            site.extra_metadata = {"authorization_endpoint": f"{site.issuer}/\u202e\u00e9/authorize#x"}
+            site.extra_metadata = {
+                "authorization_endpoint": f"{site.issuer}/\u202e\u00e9/authorize#x"
+            }
             async with sign_in_user(site.url, tmp_path) as user:
                 assert await user.ask() == 401
                 url = user.credentials.auth_url
-                assert url is not None and url.startswith(f"{site.issuer}/%E2%80%AE%C3%A9/authorize?")
+                assert url is not None and url.startswith(
+                    f"{site.issuer}/%E2%80%AE%C3%A9/authorize?"
+                )
 
     asyncio.run(run())

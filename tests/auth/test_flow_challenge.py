@@ -22,7 +22,10 @@ from mcpx.auth.flow.challenge import LONGEST, Challenge, bearer, challenges
         ('Basic realm="scope=z", Bearer scope="a"', Challenge("", "a")),
         ('Basic realm="r", scope="not ours"', Challenge()),
         ('Negotiate abc==, Bearer scope = "a"', Challenge("", "a")),
-        ('Bearer scope="a", Bearer resource_metadata="https://m"', Challenge("", None, "https://m")),
+        (
+            'Bearer scope="a", Bearer resource_metadata="https://m"',
+            Challenge("", None, "https://m"),
+        ),
         ('Bearer scope="first", scope="second"', Challenge("", "first")),
         ('Bearer scope="', Challenge()),
         ('Bearer scope=""', Challenge("", "")),

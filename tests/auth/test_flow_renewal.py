@@ -30,7 +30,10 @@ def test_fifty_calls_with_a_token_that_ends_renew_it_once(tmp_path: Path) -> Non
                 proofs = await asyncio.gather(*[user.credentials.get() for _ in range(50)])
                 assert len({id(proof) for proof in proofs}) == 1
                 assert await user.ask() == 200
-            assert [one.form["grant_type"] for one in site.asked("/token")] == ["authorization_code", "refresh_token"]
+            assert [one.form["grant_type"] for one in site.asked("/token")] == [
+                "authorization_code",
+                "refresh_token",
+            ]
 
     asyncio.run(run())
 
@@ -139,7 +142,10 @@ def test_what_is_refused_after_its_renewal_too_leads_to_a_sign_in(tmp_path: Path
 def test_two_gateways_with_one_folder_do_not_use_up_each_others_tokens(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer() as site:
-            async with sign_in_user(site.url, tmp_path) as one, sign_in_user(site.url, tmp_path) as other:
+            async with (
+                sign_in_user(site.url, tmp_path) as one,
+                sign_in_user(site.url, tmp_path) as other,
+            ):
                 assert await other.ask() == 401
                 await one.sign_in()
                 assert await other.ask() == 200  # though nobody has signed in there
@@ -151,7 +157,9 @@ def test_two_gateways_with_one_folder_do_not_use_up_each_others_tokens(tmp_path:
     asyncio.run(run())
 
 
-def test_a_call_that_needs_more_scopes_asks_for_all_of_them_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_a_call_that_needs_more_scopes_asks_for_all_of_them_and_the_rest_goes_on(
+    tmp_path: Path,
+) -> None:
     async def run() -> None:
         def needs(method: str) -> str:
             return "write" if method == "tools/call" else "read"
@@ -226,7 +234,9 @@ def test_a_refusal_in_other_words_leaves_the_page_as_it_is(tmp_path: Path) -> No
             async with sign_in_user(site.url, tmp_path) as user:
                 said = 'Bearer error="insufficient_scope", scope="a", error_description="{}"'
                 first = await user.credentials.begin(Refusal(403, said.format("at 12:00:01")))
-                assert await user.credentials.begin(Refusal(403, said.format("at 12:00:02"))) == first
+                assert (
+                    await user.credentials.begin(Refusal(403, said.format("at 12:00:02"))) == first
+                )
 
     asyncio.run(run())
 
@@ -282,7 +292,10 @@ def test_who_signs_out_is_not_signed_in_again_by_another_gateway(tmp_path: Path)
 
     async def run() -> None:
         with AuthServer(rotates=False, extra_metadata={"revocation_endpoint": None}) as site:
-            async with sign_in_user(site.url, tmp_path) as one, sign_in_user(site.url, tmp_path) as other:
+            async with (
+                sign_in_user(site.url, tmp_path) as one,
+                sign_in_user(site.url, tmp_path) as other,
+            ):
                 await one.sign_in()
                 assert await other.ask() == 200
                 told = other.told
@@ -298,12 +311,18 @@ def test_who_signs_out_is_not_signed_in_again_by_another_gateway(tmp_path: Path)
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
-def test_who_signs_out_while_another_gateway_renews_stays_signed_out(tmp_path: Path, is_refused: bool) -> None:
-    """SCA-1: whether or not the issuer still takes the token; what was got meanwhile is given back to it."""
+def test_who_signs_out_while_another_gateway_renews_stays_signed_out(
+    tmp_path: Path, is_refused: bool
+) -> None:
+    """SCA-1: whether or not the issuer still takes the token; what was got meanwhile is given back
+    to it."""
 
     async def run() -> None:
         with AuthServer() as site:
-            async with sign_in_user(site.url, tmp_path) as one, sign_in_user(site.url, tmp_path) as other:
+            async with (
+                sign_in_user(site.url, tmp_path) as one,
+                sign_in_user(site.url, tmp_path) as other,
+            ):
                 await one.sign_in()
                 assert await other.ask() == 200
                 site.slow["/token"] = 3.0  # time for the other to sign out meanwhile
@@ -365,7 +384,12 @@ def test_an_empty_error_beside_a_token_is_none(tmp_path: Path) -> None:
             async with sign_in_user(site.url, tmp_path) as user:
                 await user.sign_in()
                 proof = await user.credentials.get()
-                body = {"access_token": "fresh", "token_type": "Bearer", "error": None, "error_description": ""}
+                body = {
+                    "access_token": "fresh",
+                    "token_type": "Bearer",
+                    "error": None,
+                    "error_description": "",
+                }
                 site.instead["/token"] = Reply(body=body)
                 assert await user.credentials.refused(proof, Refusal(401))
 
@@ -389,7 +413,10 @@ def test_a_state_folder_that_vanished_ends_no_sign_in(tmp_path: Path) -> None:
 def test_two_gateways_do_not_renew_in_turns_for_a_server_that_takes_nothing(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer() as site:
-            async with sign_in_user(site.url, tmp_path) as one, sign_in_user(site.url, tmp_path) as other:
+            async with (
+                sign_in_user(site.url, tmp_path) as one,
+                sign_in_user(site.url, tmp_path) as other,
+            ):
                 await one.sign_in()
                 assert await other.ask() == 200
                 site.instead["/mcp"] = Reply(401)

@@ -19,7 +19,9 @@ def query_of(url: str | None) -> dict[str, str]:
     return dict(parse_qsl(urlsplit(url).query))
 
 
-def test_a_person_signs_in_once_and_every_request_after_it_carries_the_token(tmp_path: Path) -> None:
+def test_a_person_signs_in_once_and_every_request_after_it_carries_the_token(
+    tmp_path: Path,
+) -> None:
     async def run() -> None:
         with AuthServer() as site:
             async with sign_in_user(site.url, tmp_path) as user:
@@ -80,7 +82,10 @@ def test_the_resource_is_named_letter_by_letter_wherever_it_must_be(tmp_path: Pa
         ({"prm_path": "/elsewhere.json"}, ["/elsewhere.json", ASM]),
         ({"asm_path": OPENID}, [f"{PRM}/mcp", ASM, OPENID]),
         ({"prefix": "/t1", "asm_path": f"{ASM}/t1"}, [f"{PRM}/mcp", f"{ASM}/t1"]),
-        ({"prefix": "/t1", "asm_path": f"{OPENID}/t1"}, [f"{PRM}/mcp", f"{ASM}/t1", f"{OPENID}/t1"]),
+        (
+            {"prefix": "/t1", "asm_path": f"{OPENID}/t1"},
+            [f"{PRM}/mcp", f"{ASM}/t1", f"{OPENID}/t1"],
+        ),
         (
             {"prefix": "/t1", "asm_path": f"/t1{OPENID}"},
             [f"{PRM}/mcp", f"{ASM}/t1", f"{OPENID}/t1", f"/t1{OPENID}"],
@@ -99,7 +104,11 @@ def test_metadata_are_found_wherever_a_revision_has_them(
                 site.resource = site.origin
             async with sign_in_user(site.url, tmp_path) as user:
                 await user.sign_in()
-            places = [one.path for one in site.seen if one.method == "GET" and one.path != f"{site.prefix}/authorize"]
+            places = [
+                one.path
+                for one in site.seen
+                if one.method == "GET" and one.path != f"{site.prefix}/authorize"
+            ]
             assert places == asked
 
     asyncio.run(run())
@@ -113,7 +122,11 @@ def test_metadata_are_found_wherever_a_revision_has_them(
         ({"resource_scopes": ["c", "d"]}, {}, "c d"),
         ({"challenge_scope": "a"}, {"scope": "x y"}, "x y"),
         ({"scopes_supported": ["never", "asked"]}, {}, None),
-        ({"challenge_scope": "a", "scopes_supported": ["a", "offline_access"]}, {}, "a offline_access"),
+        (
+            {"challenge_scope": "a", "scopes_supported": ["a", "offline_access"]},
+            {},
+            "a offline_access",
+        ),
         ({"scopes_supported": ["offline_access"]}, {"scope": "x"}, "x"),
     ],
 )
@@ -131,8 +144,12 @@ def test_scopes_are_those_of_the_config_the_challenge_or_the_resource(
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("methods", [["none"], ["client_secret_basic"], ["client_secret_post"], None])
-def test_the_client_proves_itself_as_the_issuer_wants_it(methods: list[str] | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "methods", [["none"], ["client_secret_basic"], ["client_secret_post"], None]
+)
+def test_the_client_proves_itself_as_the_issuer_wants_it(
+    methods: list[str] | None, tmp_path: Path
+) -> None:
     async def run() -> None:
         with AuthServer(auth_methods=methods) as site:
             async with sign_in_user(site.url, tmp_path) as user:
@@ -140,12 +157,17 @@ def test_the_client_proves_itself_as_the_issuer_wants_it(methods: list[str] | No
             one = site.asked("/token")[0]
             basic, in_form = "authorization" in one.headers, "client_secret" in one.form
             expected = (methods or ["none"])[0]
-            assert (basic, in_form) == (expected == "client_secret_basic", expected == "client_secret_post")
+            assert (basic, in_form) == (
+                expected == "client_secret_basic",
+                expected == "client_secret_post",
+            )
 
     asyncio.run(run())
 
 
-def test_an_issuer_that_registers_us_in_another_way_than_asked_for_is_obeyed(tmp_path: Path) -> None:
+def test_an_issuer_that_registers_us_in_another_way_than_asked_for_is_obeyed(
+    tmp_path: Path,
+) -> None:
     async def run() -> None:
         with AuthServer(registered_method="client_secret_post", auth_methods=None) as site:
             async with sign_in_user(site.url, tmp_path) as user:
@@ -158,10 +180,16 @@ def test_an_issuer_that_registers_us_in_another_way_than_asked_for_is_obeyed(tmp
 @pytest.mark.parametrize("methods", [["client_secret_basic"], ["client_secret_post"]])
 def test_a_client_of_the_config_is_not_registered(methods: list[str], tmp_path: Path) -> None:
     async def run() -> None:
-        with AuthServer(registers=False, auth_methods=methods, known_clients={"a:b c": "s3cret&/ü"}) as site:
-            async with sign_in_user(site.url, tmp_path, client_id="a:b c", client_secret="s3cret&/ü") as user:
+        with AuthServer(
+            registers=False, auth_methods=methods, known_clients={"a:b c": "s3cret&/ü"}
+        ) as site:
+            async with sign_in_user(
+                site.url, tmp_path, client_id="a:b c", client_secret="s3cret&/ü"
+            ) as user:
                 await user.sign_in()
-            async with sign_in_user(site.url, tmp_path, client_id="other", client_secret="s") as user:
+            async with sign_in_user(
+                site.url, tmp_path, client_id="other", client_secret="s"
+            ) as user:
                 assert await user.ask() == 401  # what another client got is not used
 
     asyncio.run(run())
@@ -214,7 +242,9 @@ def test_a_registration_that_the_issuer_has_forgotten_is_made_anew(tmp_path: Pat
                 await user.credentials.forget()
             assert len(site.asked("/register")) == 2
             site.known_clients.clear()
-            async with sign_in_user(site.url, tmp_path) as user:  # refused on the page, from where nobody comes back
+            async with sign_in_user(
+                site.url, tmp_path
+            ) as user:  # refused on the page, from where nobody comes back
                 assert await user.ask() == 401
                 assert (await user.open())[0] == 400
                 url = await user.credentials.begin()
@@ -277,14 +307,20 @@ def test_a_page_stays_the_same_until_a_fresh_one_is_wanted(tmp_path: Path) -> No
     asyncio.run(run())
 
 
-def test_no_secret_is_in_a_log_an_error_or_a_repr(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_secret_is_in_a_log_an_error_or_a_repr(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def run() -> None:
         with AuthServer(registers=False, auth_methods=["client_secret_post"]) as site:
             site.known_clients = {"me": "canary-secret"}
-            async with sign_in_user(site.url, tmp_path, client_id="me", client_secret="canary-secret") as user:
+            async with sign_in_user(
+                site.url, tmp_path, client_id="me", client_secret="canary-secret"
+            ) as user:
                 assert await user.ask() == 401
                 said = "your canary-secret is wrong"
-                site.instead["/token"] = Reply(400, {"error": "invalid_request", "error_description": said})
+                site.instead["/token"] = Reply(
+                    400, {"error": "invalid_request", "error_description": said}
+                )
                 _, page = await user.open()
                 problem = user.credentials.problem or ""
                 assert "***" in problem
@@ -293,7 +329,9 @@ def test_no_secret_is_in_a_log_an_error_or_a_repr(tmp_path: Path, caplog: pytest
                 assert await user.ask() == 200
                 proof = await user.credentials.get()
                 inside = vars(user.credentials)
-                held = repr((user.credentials, inside["_grant"], proof, user.credentials.describe()))
+                held = repr(
+                    (user.credentials, inside["_grant"], proof, user.credentials.describe())
+                )
                 for text in (page, problem, held, caplog.text):
                     assert "canary-secret" not in text
                     assert not any(token in text for token in (*site.tokens, *site.refresh_tokens))

@@ -33,7 +33,9 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, **direct_url: Any) -> None:
-    monkeypatch.setattr(keyring_advice.metadata, "distribution", lambda name: Distribution(direct_url))
+    monkeypatch.setattr(
+        keyring_advice.metadata, "distribution", lambda name: Distribution(direct_url)
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,7 +44,11 @@ def install(monkeypatch: pytest.MonkeyPatch, **direct_url: Any) -> None:
         ("uv-receipt.toml", "tools/mcpx-gateway", "uv tool install --with keyring mcpx-gateway"),
         ("pipx_metadata.json", "venvs/mcpx-gateway", "pipx inject mcpx-gateway keyring"),
         ("", "uv/archive-v0/x1", "uvx --with keyring --from mcpx-gateway mcpx"),
-        ("", ".cache/pipx/x1", "install mcpx with 'pipx install', then: pipx inject mcpx-gateway keyring"),
+        (
+            "",
+            ".cache/pipx/x1",
+            "install mcpx with 'pipx install', then: pipx inject mcpx-gateway keyring",
+        ),
         ("", "venv", f"{PYTHON} -m pip install keyring"),
     ],
 )
@@ -57,7 +63,9 @@ def test_the_advice_fits_the_installation(
     assert install_advice(str(prefix)) == advice
 
 
-def test_a_tool_of_a_folder_is_installed_from_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_of_a_folder_is_installed_from_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "uv-receipt.toml").touch()
     install(monkeypatch, url="file:///src/my%20mcpx")
     assert install_advice(str(tmp_path)) == "uv tool install --with keyring '/src/my mcpx'"
@@ -65,10 +73,14 @@ def test_a_tool_of_a_folder_is_installed_from_it_again(tmp_path: Path, monkeypat
 
 def test_a_clone_is_synchronized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, url=tmp_path.as_uri(), dir_info={"editable": True})
-    assert install_advice(str(tmp_path / ".venv")) == f"uv sync --directory {tmp_path} --extra keyring"
+    assert (
+        install_advice(str(tmp_path / ".venv")) == f"uv sync --directory {tmp_path} --extra keyring"
+    )
 
 
-def test_an_environment_without_pip_gets_it_from_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_without_pip_gets_it_from_uv(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(keyring_advice, "find_spec", lambda name: None)
     assert install_advice(str(tmp_path)) == f"uv pip install --python {PYTHON} keyring"
 
@@ -79,7 +91,9 @@ def test_in_a_container_another_way_is_named(tmp_path: Path) -> None:
         assert advice == f"a container has no keyring; {INSTEAD}"
 
 
-@pytest.mark.parametrize(("platform", "first"), [("linux", "start a Secret Service"), ("darwin", "unlock the keyring")])
+@pytest.mark.parametrize(
+    ("platform", "first"), [("linux", "start a Secret Service"), ("darwin", "unlock the keyring")]
+)
 def test_a_keyring_that_does_not_work_is_told_with_what_to_do(platform: str, first: str) -> None:
     assert usage_advice(platform).startswith(first) and usage_advice(platform).endswith(INSTEAD)
 

@@ -1,4 +1,5 @@
-"""Client credentials against a token server on a real socket: fetched once, kept, renewed, and what goes wrong."""
+"""Client credentials against a token server on a real socket: fetched once, kept, renewed, and what
+goes wrong."""
 
 import asyncio
 import base64
@@ -34,7 +35,12 @@ def server() -> Iterator[ProtectedServer]:
 @asynccontextmanager
 async def credentials(server: ProtectedServer, **fields: Any):
     fetcher = Fetcher({})
-    fields = {"client_id": "client", "client_secret": CANARY, "token_url": server.token_url, **fields}
+    fields = {
+        "client_id": "client",
+        "client_secret": CANARY,
+        "token_url": server.token_url,
+        **fields,
+    }
     made = OAuth2(**fields).credentials(Purpose("api", {}, lambda: fetcher))
     assert isinstance(made, ClientCredentials)
     try:
@@ -60,7 +66,9 @@ def token(proof: Proof | None) -> str:
     return value.removeprefix("Bearer ")
 
 
-def reply(status: int, headers: list[tuple[str, str]] | None = None, **said: Any) -> Callable[..., None]:
+def reply(
+    status: int, headers: list[tuple[str, str]] | None = None, **said: Any
+) -> Callable[..., None]:
     def act(exchange: Exchange, request: TokenRequest) -> None:
         exchange.reply(status, json.dumps(said).encode(), headers=headers or [])
 
@@ -76,16 +84,25 @@ def test_a_token_is_asked_for_by_a_form_with_http_basic(server: ProtectedServer)
 
     async def main() -> None:
         more = {"scope": "read write", "params": {"audience": "https://api"}}
-        async with credentials(server, client_id=server.client, client_secret=server.secret, **more) as made:
+        async with credentials(
+            server, client_id=server.client, client_secret=server.secret, **more
+        ) as made:
             assert made.now() is None
             assert token(await made.get()) in server.valid
             assert made.now() is await made.get()
 
     run(main())
     (asked,) = server.token_requests
-    assert asked.form == {"grant_type": "client_credentials", "scope": "read write", "audience": "https://api"}
+    assert asked.form == {
+        "grant_type": "client_credentials",
+        "scope": "read write",
+        "audience": "https://api",
+    }
     assert asked.authorization is not None
-    assert base64.b64decode(asked.authorization.removeprefix("Basic ")) == b"my+client:a%3Ab%2Fc+%C3%A9%2B"
+    assert (
+        base64.b64decode(asked.authorization.removeprefix("Basic "))
+        == b"my+client:a%3Ab%2Fc+%C3%A9%2B"
+    )
 
 
 @pytest.mark.parametrize("status", [400, 401])
@@ -109,12 +126,18 @@ def test_a_server_that_wants_the_secret_in_the_form_gets_it_there_and_from_then_
             await made.get()
 
     run(main())
-    assert [request.authorization is None for request in server.token_requests] == [False, True, True]
+    assert [request.authorization is None for request in server.token_requests] == [
+        False,
+        True,
+        True,
+    ]
     assert server.token_requests[1].form["client_secret"] == CANARY
 
 
 @pytest.mark.parametrize("style", ["basic", "post"])
-def test_a_way_that_is_configured_is_the_only_one_tried(server: ProtectedServer, style: str) -> None:
+def test_a_way_that_is_configured_is_the_only_one_tried(
+    server: ProtectedServer, style: str
+) -> None:
     server.styles = {"basic", "post"} - {style}
 
     async def main() -> None:
@@ -123,7 +146,9 @@ def test_a_way_that_is_configured_is_the_only_one_tried(server: ProtectedServer,
                 await made.get()
 
     run(main())
-    assert [request.authorization is not None for request in server.token_requests] == [style == "basic"]
+    assert [request.authorization is not None for request in server.token_requests] == [
+        style == "basic"
+    ]
 
 
 # --- one for all
@@ -143,7 +168,9 @@ def test_any_number_of_waiting_calls_make_one_request(server: ProtectedServer) -
     assert len(server.token_requests) == 1
 
 
-def test_a_token_that_has_expired_is_renewed_once_for_all(server: ProtectedServer, clock: Clock) -> None:
+def test_a_token_that_has_expired_is_renewed_once_for_all(
+    server: ProtectedServer, clock: Clock
+) -> None:
     server.token_life = 100
 
     async def main() -> None:
@@ -176,7 +203,9 @@ def test_a_waiter_that_leaves_changes_nothing_for_the_others(server: ProtectedSe
     assert len(server.token_requests) == 1
 
 
-def test_the_last_waiter_that_leaves_ends_the_request_and_the_next_one_begins_anew(server: ProtectedServer) -> None:
+def test_the_last_waiter_that_leaves_ends_the_request_and_the_next_one_begins_anew(
+    server: ProtectedServer,
+) -> None:
     server.holds_tokens = True
 
     async def main() -> None:
@@ -194,7 +223,9 @@ def test_the_last_waiter_that_leaves_ends_the_request_and_the_next_one_begins_an
     assert len(server.token_requests) == 2
 
 
-def test_calls_go_on_with_a_token_while_it_is_renewed(server: ProtectedServer, clock: Clock) -> None:
+def test_calls_go_on_with_a_token_while_it_is_renewed(
+    server: ProtectedServer, clock: Clock
+) -> None:
     """A tenth of its life before its end, or a minute; also if renewing fails."""
     server.token_life = 100
 
@@ -255,11 +286,16 @@ def test_a_token_lives_as_long_as_is_said(
 # --- refused by a server
 
 
-def test_a_token_that_a_server_refuses_is_renewed_once_for_all_who_used_it(server: ProtectedServer) -> None:
+def test_a_token_that_a_server_refuses_is_renewed_once_for_all_who_used_it(
+    server: ProtectedServer,
+) -> None:
     async def main() -> None:
         async with credentials(server) as made:
             first = await made.get()
-            assert await asyncio.gather(*(made.refused(first, UNAUTHORIZED) for _ in range(50))) == [True] * 50
+            assert (
+                await asyncio.gather(*(made.refused(first, UNAUTHORIZED) for _ in range(50)))
+                == [True] * 50
+            )
             assert made.now() is not first
             assert await made.refused(first, UNAUTHORIZED), "there is a newer one already"
 
@@ -303,8 +339,12 @@ def test_a_failure_is_everybodys_who_waits_and_not_repeated_before_a_pause(
         async with credentials(server) as made:
             pauses: list[float] = []
             for asked in (1, 2, 3):
-                told = await asyncio.gather(*(made.get() for _ in range(20)), return_exceptions=True)
-                assert all(isinstance(error, Unproved) and "HTTP 500" in error.reason for error in told)
+                told = await asyncio.gather(
+                    *(made.get() for _ in range(20)), return_exceptions=True
+                )
+                assert all(
+                    isinstance(error, Unproved) and "HTTP 500" in error.reason for error in told
+                )
                 assert len(server.token_requests) == asked
                 begin = clock.now
                 while not made._renewal.at_rest:  # pyright: ignore[reportPrivateUsage]
@@ -317,7 +357,9 @@ def test_a_failure_is_everybodys_who_waits_and_not_repeated_before_a_pause(
     run(main())
 
 
-def test_a_token_server_is_left_alone_for_as_long_as_it_asks(server: ProtectedServer, clock: Clock) -> None:
+def test_a_token_server_is_left_alone_for_as_long_as_it_asks(
+    server: ProtectedServer, clock: Clock
+) -> None:
     server.on_token = reply(429, [("Retry-After", "20")], error="slow_down")
 
     async def main() -> None:
@@ -334,8 +376,14 @@ def test_a_token_server_is_left_alone_for_as_long_as_it_asks(server: ProtectedSe
 @pytest.mark.parametrize(
     ("act", "said"),
     [
-        (reply(401, error="invalid_client", error_description=f"not {CANARY}"), r"invalid_client: not \*\*\* \(HTTP"),
-        (reply(400, error="invalid_scope", error_description="x" * 5000), r"invalid_scope: x+… \(HTTP 400\)$"),
+        (
+            reply(401, error="invalid_client", error_description=f"not {CANARY}"),
+            r"invalid_client: not \*\*\* \(HTTP",
+        ),
+        (
+            reply(400, error="invalid_scope", error_description="x" * 5000),
+            r"invalid_scope: x+… \(HTTP 400\)$",
+        ),
         (reply(400, error="a\r\nb"), r"refuses: a b \(HTTP 400\)$"),
         (reply(503), "refuses: HTTP 503$"),
         (reply(200), "without an 'access_token'"),
@@ -345,8 +393,14 @@ def test_a_token_server_is_left_alone_for_as_long_as_it_asks(server: ProtectedSe
         (reply(200, access_token="a b"), "a token that no header can hold"),
         (reply(200, access_token="x" * 70_000), "a token that no header can hold"),
         (reply(200, access_token="t", token_type="mac"), "another type than Bearer"),
-        (reply(302, [("Location", "http://127.0.0.1:1/elsewhere")]), r"redirects \(HTTP 302\); put the final"),
-        (lambda exchange, _: exchange.reply(200, b"<html>" + CANARY.encode()), "without an 'access_token'"),
+        (
+            reply(302, [("Location", "http://127.0.0.1:1/elsewhere")]),
+            r"redirects \(HTTP 302\); put the final",
+        ),
+        (
+            lambda exchange, _: exchange.reply(200, b"<html>" + CANARY.encode()),
+            "without an 'access_token'",
+        ),
         (lambda exchange, _: exchange.reply(200, b"x" * (2 << 20)), "cannot be asked"),
     ],
 )
@@ -360,23 +414,31 @@ def test_what_a_token_server_says_instead_of_a_token_is_told_in_a_line(
         async with credentials(server) as made:
             with pytest.raises(Unproved, match=said) as caught:
                 await made.get()
-            assert caught.value.reason.startswith(f"auth config 'api': the token server 127.0.0.1:{server.port} ")
+            assert caught.value.reason.startswith(
+                f"auth config 'api': the token server 127.0.0.1:{server.port} "
+            )
             assert CANARY not in caught.value.reason and "\n" not in caught.value.reason
             assert len(caught.value.reason) < 600 and not caught.value.sign_in
 
     run(main())
 
 
-def test_the_two_ways_to_show_a_secret_are_told_apart_when_both_fail(server: ProtectedServer) -> None:
+def test_the_two_ways_to_show_a_secret_are_told_apart_when_both_fail(
+    server: ProtectedServer,
+) -> None:
     def act(exchange: Exchange, request: TokenRequest) -> None:
         what = "no basic here" if request.authorization else "wrong secret"
-        exchange.reply(401, json.dumps({"error": "invalid_client", "error_description": what}).encode())
+        exchange.reply(
+            401, json.dumps({"error": "invalid_client", "error_description": what}).encode()
+        )
 
     server.on_token = act
 
     async def main() -> None:
         async with credentials(server) as made:
-            with pytest.raises(Unproved, match=r"no basic here \(HTTP 401\); invalid_client: wrong secret \(HTTP"):
+            with pytest.raises(
+                Unproved, match=r"no basic here \(HTTP 401\); invalid_client: wrong secret \(HTTP"
+            ):
                 await made.get()
 
     run(main())
@@ -385,7 +447,10 @@ def test_the_two_ways_to_show_a_secret_are_told_apart_when_both_fail(server: Pro
 def test_a_token_server_that_is_down_is_told_with_its_host(server: ProtectedServer) -> None:
     async def main() -> None:
         async with credentials(server, token_url="http://127.0.0.1:9/token") as made:
-            with pytest.raises(Unproved, match=r"^auth config 'api': the token server 127\.0\.0\.1:9 cannot be asked"):
+            with pytest.raises(
+                Unproved,
+                match=r"^auth config 'api': the token server 127\.0\.0\.1:9 cannot be asked",
+            ):
                 await made.get()
 
     run(main())

@@ -22,8 +22,14 @@ def auth_of(text: str, folder: Path) -> object:
         ("type: oauth", OAuth()),
         ("type: oauth, oauth: {}", OAuth()),
         ("type: oauth, oauth: {scope: a b}", OAuth(scope="a b")),
-        ("type: oauth, oauth: {client_id: x, client_secret: s}", OAuth(client_id="x", client_secret="s")),
-        ("type: oauth, oauth: {issuer: 'https://login.example'}", OAuth(issuer="https://login.example")),
+        (
+            "type: oauth, oauth: {client_id: x, client_secret: s}",
+            OAuth(client_id="x", client_secret="s"),
+        ),
+        (
+            "type: oauth, oauth: {issuer: 'https://login.example'}",
+            OAuth(issuer="https://login.example"),
+        ),
     ],
 )
 def test_every_key_may_be_left_out(text: str, auth: OAuth, tmp_path: Path) -> None:

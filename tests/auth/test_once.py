@@ -8,7 +8,9 @@ import pytest
 from mcpx.auth.once import Failed, Once
 
 
-def test_a_bug_in_the_work_is_not_run_into_again_by_every_call(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_in_the_work_is_not_run_into_again_by_every_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     runs = 0
 
     async def work() -> None:

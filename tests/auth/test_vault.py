@@ -1,4 +1,5 @@
-"""Section 6: what a sign-in leaves behind is for this user alone, and encrypted where there is a key."""
+"""Section 6: what a sign-in leaves behind is for this user alone, and encrypted where there is a
+key."""
 
 import base64
 import json
@@ -38,10 +39,16 @@ def test_what_is_written_is_read_by_the_next_process_and_by_nobody_else(tmp_path
     assert vault.read("one") is None
     vault.write("one", TOKENS)
     vault.write("two", {})
-    assert (vault.read("one"), Vault(state, {}).read("one"), Vault(state, {}).read("two")) == (TOKENS, TOKENS, {})
+    assert (vault.read("one"), Vault(state, {}).read("one"), Vault(state, {}).read("two")) == (
+        TOKENS,
+        TOKENS,
+        {},
+    )
     assert {stat.S_IMODE(file.stat().st_mode) for file in files(state)} == {0o600}
     assert stat.S_IMODE((state / "auth").stat().st_mode) == 0o700
-    assert len(files(state)) == len(list((state / "auth").iterdir())) == 2  # nothing half-written is left
+    assert (
+        len(files(state)) == len(list((state / "auth").iterdir())) == 2
+    )  # nothing half-written is left
 
 
 def test_a_file_is_0600_whatever_the_umask_says(tmp_path: Path) -> None:
@@ -99,14 +106,18 @@ def test_processes_that_share_a_folder_derive_one_key_between_them(tmp_path: Pat
     assert len({json.loads(file.read_bytes())["salt"] for file in files(tmp_path)}) == 1
 
 
-def test_a_plain_file_is_read_with_a_key_and_encrypted_with_the_next_writing(tmp_path: Path) -> None:
+def test_a_plain_file_is_read_with_a_key_and_encrypted_with_the_next_writing(
+    tmp_path: Path,
+) -> None:
     Vault(tmp_path, {}).write("one", TOKENS)
     vault = Vault(tmp_path, KEYED)
     assert vault.read("one") == TOKENS
     assert CANARY.encode() in everything(tmp_path)
     vault.write("one", TOKENS)
     assert CANARY.encode() not in everything(tmp_path)
-    assert [file.suffix for file in (tmp_path / "auth").iterdir()] == [".json"]  # nothing was set aside
+    assert [file.suffix for file in (tmp_path / "auth").iterdir()] == [
+        ".json"
+    ]  # nothing was set aside
 
 
 @pytest.mark.parametrize("environ", [{}, {"MCPX_KEY": "another"}], ids=["missing", "wrong"])
@@ -165,7 +176,9 @@ def test_what_another_gateway_wrote_or_removed_is_seen(tmp_path: Path) -> None:
     assert mine.read("one") is None
 
 
-def test_what_cannot_be_written_is_kept_in_memory_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_written_is_kept_in_memory_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "auth").symlink_to(tmp_path)  # a folder that may be anybody's
     vault = Vault(tmp_path, {})
     vault.write("one", TOKENS)
@@ -176,7 +189,9 @@ def test_what_cannot_be_written_is_kept_in_memory_and_said(tmp_path: Path, caplo
     assert not list(tmp_path.glob("*.json"))
 
 
-def test_a_folder_that_others_can_write_to_is_not_read_from(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_that_others_can_write_to_is_not_read_from(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     Vault(tmp_path, {}).write("one", TOKENS)
     (tmp_path / "auth").chmod(0o777)
     assert Vault(tmp_path, {}).read("one") is None
@@ -217,9 +232,14 @@ def test_a_keyring_holds_a_key_of_its_own(tmp_path: Path, monkeypatch: pytest.Mo
     assert Vault(tmp_path, {}).read("one") is None
 
 
-@pytest.mark.parametrize("keyring", [Keyring(priority=0), Keyring(broken=True)], ids=["none", "broken"])
+@pytest.mark.parametrize(
+    "keyring", [Keyring(priority=0), Keyring(broken=True)], ids=["none", "broken"]
+)
 def test_a_keyring_that_cannot_be_used_is_done_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keyring: Keyring, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    keyring: Keyring,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setitem(sys.modules, "keyring", keyring)
     vault = Vault(tmp_path, {})
@@ -243,7 +263,10 @@ def test_what_a_killed_process_left_half_written_goes_with_what_it_was_for(tmp_p
         left.write_text(CANARY)
     os.utime(old, (0, 0))
     vault.write("one", TOKENS)
-    assert (old.exists(), young.exists()) == (False, True)  # another gateway may be at the young one
+    assert (old.exists(), young.exists()) == (
+        False,
+        True,
+    )  # another gateway may be at the young one
     file.with_suffix(".unreadable").write_text(CANARY)
     assert vault.delete("one") is None
     assert CANARY.encode() not in everything(tmp_path)

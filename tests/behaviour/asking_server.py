@@ -1,9 +1,12 @@
-"""A stdio server of the older era, or of both, that asks, logs and announces at the moment a test chooses.
+"""A stdio server of the older era, or of both, that asks, logs and announces at the moment a test
+chooses.
 
-    python -I -S tests/behaviour/asking_server.py RECORD [--era older|modern|dual] [--delay S] [--slow S] [--mute]
+    python -I -S tests/behaviour/asking_server.py RECORD [--era older|modern|dual] [--delay S]
+    [--slow S] [--mute]
 
-RECORD gets one line per message read, with the process that read it, over all of its lives. A tool with an argument
-`until` waits for that file, whether it is cancelled or not: what a server says late is what these tests are about.
+RECORD gets one line per message read, with the process that read it, over all of its lives. A tool
+with an argument `until` waits for that file, whether it is cancelled or not: what a server says
+late is what these tests are about.
 """
 
 import argparse
@@ -64,7 +67,11 @@ class AskingServer(StdioServer):
             self.client = params
             return {"protocolVersion": params["protocolVersion"], **self.introduction()}
         result = self.result(method, params)
-        return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **result} if modern else result
+        return (
+            {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **result}
+            if modern
+            else result
+        )
 
     def result(self, method, params):
         if method == "server/discover":
@@ -90,7 +97,11 @@ class AskingServer(StdioServer):
 
     def until(self, arguments):
         deadline = time.monotonic() + 60
-        while "until" in arguments and not os.path.exists(arguments["until"]) and time.monotonic() < deadline:
+        while (
+            "until" in arguments
+            and not os.path.exists(arguments["until"])
+            and time.monotonic() < deadline
+        ):
             time.sleep(0.005)
         time.sleep(arguments.get("seconds", 0))
 
@@ -106,7 +117,8 @@ class AskingServer(StdioServer):
         return text_result(arguments.get("text", "waited"))
 
     def ask(self, arguments):
-        """Ask the client, and give its answer as the result; with an argument `after` not before there is that file."""
+        """Ask the client, and give its answer as the result; with an argument `after` not before
+        there is that file."""
         self.until(arguments)
         reply = self.question(arguments)
         if "after" in arguments:
@@ -130,15 +142,26 @@ class AskingServer(StdioServer):
         return text_result("logged")
 
     def touch(self, arguments):
-        self.send({"method": "notifications/resources/updated", "params": {"uri": arguments.get("uri", URI)}})
+        self.send(
+            {
+                "method": "notifications/resources/updated",
+                "params": {"uri": arguments.get("uri", URI)},
+            }
+        )
         return text_result(str(os.getpid()))
 
     def steps(self, arguments):
-        """Progress before a question, while it is open (when the file is there), and after its answer."""
+        """Progress before a question, while it is open (when the file is there), and after its
+        answer."""
         token = self.token
 
         def step(number):
-            self.send({"method": "notifications/progress", "params": {"progressToken": token, "progress": number}})
+            self.send(
+                {
+                    "method": "notifications/progress",
+                    "params": {"progressToken": token, "progress": number},
+                }
+            )
 
         def meanwhile():
             self.until(arguments)
@@ -159,7 +182,9 @@ class AskingServer(StdioServer):
         params = {
             "elicitation/create": {"message": arguments.get("text", ""), "requestedSchema": SCHEMA},
             "sampling/createMessage": {
-                "messages": [{"role": "user", "content": {"type": "text", "text": arguments.get("text", "")}}],
+                "messages": [
+                    {"role": "user", "content": {"type": "text", "text": arguments.get("text", "")}}
+                ],
                 "maxTokens": 10,
             },
             "roots/list": {},
@@ -171,7 +196,13 @@ class AskingServer(StdioServer):
         deadline = time.monotonic() + 60
         while not waiting and time.monotonic() < deadline:
             time.sleep(0.005)
-        self.record({"method": "answered", "text": arguments.get("text"), "answer": waiting[0] if waiting else None})
+        self.record(
+            {
+                "method": "answered",
+                "text": arguments.get("text"),
+                "answer": waiting[0] if waiting else None,
+            }
+        )
         return waiting[0] if waiting else {"error": "nobody answered"}
 
 

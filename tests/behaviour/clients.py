@@ -1,12 +1,13 @@
-"""Four kinds of clients behind one interface: the SDK's own and a raw one, each in both eras, on every front.
+"""Four kinds of clients behind one interface: the SDK's own and a raw one, each in both eras, on
+every front.
 
     async with connected("raw-modern", door, AnsweringUser("ada")) as client:
         await client.call("http_older_echo", {"text": "hello"})
 
-An `AnsweringUser` answers every question of a server in its own name, and records questions and notifications.
-Everything is wire JSON, so that one test uses all four kinds. The SDK's typed models drop unknown fields, so only the
-raw kinds can tell whether unknown fields survive. The raw kinds also record messages that no client should ever get
-(`AnsweringUser.complaints`).
+An `AnsweringUser` answers every question of a server in its own name, and records questions and
+notifications. Everything is wire JSON, so that one test uses all four kinds. The SDK's typed models
+drop unknown fields, so only the raw kinds can tell whether unknown fields survive. The raw kinds
+also record messages that no client should ever get (`AnsweringUser.complaints`).
 """
 
 import base64
@@ -65,7 +66,8 @@ LIST_KEYS = {
 
 @dataclass(frozen=True)
 class Door:
-    """Where a gateway is entered: the address of a network front, or the command that serves it on stdio."""
+    """Where a gateway is entered: the address of a network front, or the command that serves it on
+    stdio."""
 
     front: Front
     url: str = ""
@@ -88,11 +90,13 @@ class Question:
     method: str
     params: Json
     id: str | int | None = None
-    """The request's id, where questions are requests and the client lets one see them: raw, older."""
+    """The request's id, where questions are requests and the client lets one see them: raw,
+    older."""
 
 
 class AnsweringUser:
-    """Answers the questions of servers and records notifications. A quiet user declares no capabilities."""
+    """Answers the questions of servers and records notifications. A quiet user declares no
+    capabilities."""
 
     def __init__(self, name: str, *, quiet: bool = False) -> None:
         self.name = name
@@ -105,7 +109,11 @@ class AnsweringUser:
 
     @property
     def capabilities(self) -> Json:
-        able = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": True}}
+        able = {
+            "elicitation": {"form": {}, "url": {}},
+            "sampling": {},
+            "roots": {"listChanged": True},
+        }
         return {} if self.quiet else able
 
     def answer(self, question: Question) -> Json:
@@ -130,7 +138,8 @@ class AnsweringUser:
         news.set()
 
     async def next_after(self, position: int, method: str) -> tuple[int, Json]:
-        """The first notification of a method from `position` in `heard` on, and the position after it."""
+        """The first notification of a method from `position` in `heard` on, and the position after
+        it."""
         while True:
             for at in range(position, len(self.heard)):
                 if self.heard[at][0] == method:
@@ -139,7 +148,8 @@ class AnsweringUser:
 
 
 class Client(ABC):
-    """What the behaviours need of a client. Cancelling the task that waits for a request cancels the request."""
+    """What the behaviours need of a client. Cancelling the task that waits for a request cancels
+    the request."""
 
     def __init__(self, user: AnsweringUser, *, modern: bool) -> None:
         self.user = user
@@ -149,15 +159,22 @@ class Client(ABC):
     """Whether it shows messages as they came."""
 
     @abstractmethod
-    async def request(self, method: str, params: Json | None = None, on_progress: OnProgress | None = None) -> Json:
+    async def request(
+        self, method: str, params: Json | None = None, on_progress: OnProgress | None = None
+    ) -> Json:
         """The result; the user answers questions of the server. An error is a `RefusedError`."""
 
     @abstractmethod
     def watching(self, *uris: str) -> AbstractAsyncContextManager[None]:
-        """Hear of changed tools and of updates of these resources, in the way of the client's era."""
+        """Hear of changed tools and of updates of these resources, in the way of the client's
+        era."""
 
-    async def call(self, tool: str, arguments: Json | None = None, on_progress: OnProgress | None = None) -> Json:
-        return await self.request("tools/call", {"name": tool, "arguments": arguments or {}}, on_progress)
+    async def call(
+        self, tool: str, arguments: Json | None = None, on_progress: OnProgress | None = None
+    ) -> Json:
+        return await self.request(
+            "tools/call", {"name": tool, "arguments": arguments or {}}, on_progress
+        )
 
     async def listed(self, method: str) -> list[Json]:
         return (await self.request(method))[LIST_KEYS[method]]
@@ -188,13 +205,21 @@ class SdkClient(Client):
         async def elicit(ctx: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
             return types.ElicitResult.model_validate(self._answer("elicitation/create", params))
 
-        async def sample(ctx: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
-            return types.CreateMessageResult.model_validate(self._answer("sampling/createMessage", params))
+        async def sample(
+            ctx: Any, params: types.CreateMessageRequestParams
+        ) -> types.CreateMessageResult:
+            return types.CreateMessageResult.model_validate(
+                self._answer("sampling/createMessage", params)
+            )
 
         async def roots(ctx: Any) -> types.ListRootsResult:
             return types.ListRootsResult.model_validate(self._answer("roots/list", None))
 
-        return {"elicitation_callback": elicit, "sampling_callback": sample, "list_roots_callback": roots}
+        return {
+            "elicitation_callback": elicit,
+            "sampling_callback": sample,
+            "list_roots_callback": roots,
+        }
 
     def _answer(self, method: str, params: Any) -> Json:
         return self.user.answer(Question(method, {} if params is None else _wire(params)))
@@ -204,9 +229,13 @@ class SdkClient(Client):
             self.user.complaints.append(f"transport: {message!r}")
         elif message.method == MESSAGE or (message.method != PROGRESS and not self.modern):
             # A modern client hears of changes where it listens for them, see `watching`.
-            self.user.hear(message.method, _wire(message.params) if message.params is not None else {})
+            self.user.hear(
+                message.method, _wire(message.params) if message.params is not None else {}
+            )
 
-    async def request(self, method: str, params: Json | None = None, on_progress: OnProgress | None = None) -> Json:
+    async def request(
+        self, method: str, params: Json | None = None, on_progress: OnProgress | None = None
+    ) -> Json:
         try:
             return _wire(await self._request(method, params or {}, on_progress))
         except MCPError as error:
@@ -222,7 +251,9 @@ class SdkClient(Client):
                 return await self.inner.list_tools()
             case "tools/call":
                 told = progressed if on_progress is not None else None
-                return await self.inner.call_tool(params["name"], params["arguments"], progress_callback=told)
+                return await self.inner.call_tool(
+                    params["name"], params["arguments"], progress_callback=told
+                )
             case "resources/list":
                 return await self.inner.list_resources()
             case "resources/templates/list":
@@ -234,7 +265,10 @@ class SdkClient(Client):
             case "prompts/get":
                 return await self.inner.get_prompt(params["name"], params["arguments"])
             case "completion/complete":
-                kind = {"ref/prompt": types.PromptReference, "ref/resource": types.ResourceTemplateReference}
+                kind = {
+                    "ref/prompt": types.PromptReference,
+                    "ref/resource": types.ResourceTemplateReference,
+                }
                 reference = kind[params["ref"]["type"]].model_validate(params["ref"])
                 return await self.inner.complete(reference, params["argument"])
             case "logging/setLevel":
@@ -246,7 +280,9 @@ class SdkClient(Client):
     async def watching(self, *uris: str) -> AsyncIterator[None]:
         if self.modern:
             async with (
-                self.inner.listen(tools_list_changed=True, resource_subscriptions=uris) as subscription,
+                self.inner.listen(
+                    tools_list_changed=True, resource_subscriptions=uris
+                ) as subscription,
                 anyio.create_task_group() as group,
             ):
                 assert set(subscription.honored.resource_subscriptions or ()) == set(uris)
@@ -331,11 +367,14 @@ class _Waiting:
 
 
 class RawClient(Client):
-    """Ids and progress tokens count from 1 in each client: a gateway that mixes them up is found out."""
+    """Ids and progress tokens count from 1 in each client: a gateway that mixes them up is found
+    out."""
 
     raw = True
 
-    def __init__(self, carrier: Carrier, user: AnsweringUser, group: anyio.abc.TaskGroup, *, modern: bool) -> None:
+    def __init__(
+        self, carrier: Carrier, user: AnsweringUser, group: anyio.abc.TaskGroup, *, modern: bool
+    ) -> None:
         super().__init__(user, modern=modern)
         self.info: Json = {"name": user.name, "version": "1", "x-unknown": True}
         self.told: Json = {}
@@ -350,14 +389,20 @@ class RawClient(Client):
         if self.modern:
             self.told = await self.request("server/discover")
             return
-        hello = {"protocolVersion": version, "capabilities": self.user.capabilities, "clientInfo": self.info}
+        hello = {
+            "protocolVersion": version,
+            "capabilities": self.user.capabilities,
+            "clientInfo": self.info,
+        }
         self.told = await self.request("initialize", hello)
         await self._carrier.send(_notification("notifications/initialized", None))
         await self._carrier.greeted()
 
     # -- requests
 
-    async def request(self, method: str, params: Json | None = None, on_progress: OnProgress | None = None) -> Json:
+    async def request(
+        self, method: str, params: Json | None = None, on_progress: OnProgress | None = None
+    ) -> Json:
         plain = params = params or {}
         for _ in range(ROUNDS):
             result = await self._once(method, params, _Waiting(on_progress=on_progress))
@@ -376,7 +421,9 @@ class RawClient(Client):
         self._waiting[request_id] = waiting
         stamped = self._stamped(params, request_id if waiting.on_progress is not None else None)
         try:
-            await self._carrier.send({"jsonrpc": "2.0", "id": request_id, "method": method, "params": stamped})
+            await self._carrier.send(
+                {"jsonrpc": "2.0", "id": request_id, "method": method, "params": stamped}
+            )
             await waiting.answered.wait()
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(BOUND, shield=True):
@@ -388,7 +435,9 @@ class RawClient(Client):
             raise RefusedError(waiting.reply["error"])
         result = waiting.reply["result"]
         if ("resultType" in result) != self.modern:
-            self.user.complaints.append(f"{method}: resultType belongs to modern results only: {result}")
+            self.user.complaints.append(
+                f"{method}: resultType belongs to modern results only: {result}"
+            )
         return result
 
     def _stamped(self, params: Json, token: int | None) -> Json:
@@ -413,7 +462,9 @@ class RawClient(Client):
             for uri in uris:
                 await self.request("resources/unsubscribe", {"uri": uri})
             return
-        wanted: Json = {"toolsListChanged": True} | ({"resourceSubscriptions": list(uris)} if uris else {})
+        wanted: Json = {"toolsListChanged": True} | (
+            {"resourceSubscriptions": list(uris)} if uris else {}
+        )
         waiting = _Waiting(acknowledged=anyio.Event())
         assert waiting.acknowledged is not None
         async with anyio.create_task_group() as group:
@@ -464,7 +515,9 @@ class RawClient(Client):
 
 
 @asynccontextmanager
-async def raw_client(door: Door, user: AnsweringUser, modern: bool, version: str = OLDER) -> AsyncIterator[RawClient]:
+async def raw_client(
+    door: Door, user: AnsweringUser, modern: bool, version: str = OLDER
+) -> AsyncIterator[RawClient]:
     """`version` is the revision an older one asks for."""
     async with _carrier(door, modern) as carrier, anyio.create_task_group() as group:
         client = RawClient(carrier, user, group, modern=modern)
@@ -580,7 +633,9 @@ class _EventStream(Carrier):
         assert reply.status_code == 202, reply.text
 
     async def read(self) -> None:
-        async with self._http.stream("GET", self._url, headers={"Accept": "text/event-stream"}) as response:
+        async with self._http.stream(
+            "GET", self._url, headers={"Accept": "text/event-stream"}
+        ) as response:
             async for event, data in _events(response):
                 if event == "endpoint":
                     self._endpoint = self._url.join(data)
@@ -602,7 +657,9 @@ async def _event_stream(url: str) -> AsyncIterator[Carrier]:
 class _Posts(Carrier):
     """Streamable HTTP. A request is posted in a task of its own, for its reply may be a stream."""
 
-    def __init__(self, http: httpx2.AsyncClient, url: str, group: anyio.abc.TaskGroup, *, modern: bool) -> None:
+    def __init__(
+        self, http: httpx2.AsyncClient, url: str, group: anyio.abc.TaskGroup, *, modern: bool
+    ) -> None:
         self._http = http
         self._url = url
         self._group = group
@@ -624,13 +681,17 @@ class _Posts(Carrier):
             self._open[message["id"]] = scope = anyio.CancelScope()
             self._group.start_soon(self._exchange, message, scope)
             return
-        reply = await self._http.post(self._url, content=json.dumps(message), headers=self._headers(message))
+        reply = await self._http.post(
+            self._url, content=json.dumps(message), headers=self._headers(message)
+        )
         assert (reply.status_code, reply.content) == (202, b""), reply.text
 
     async def _exchange(self, message: Json, scope: anyio.CancelScope) -> None:
         with scope:
             body, headers = json.dumps(message), self._headers(message)
-            async with self._http.stream("POST", self._url, content=body, headers=headers) as response:
+            async with self._http.stream(
+                "POST", self._url, content=body, headers=headers
+            ) as response:
                 if message["method"] == "initialize":
                     version = message["params"]["protocolVersion"]
                     self._session = {

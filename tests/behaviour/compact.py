@@ -1,10 +1,11 @@
-"""Clients of the compact surfaces: each knows how its mode lists, describes and calls the tools of servers.
+"""Clients of the compact surfaces: each knows how its mode lists, describes and calls the tools of
+servers.
 
     visitor = Visitor(gateway.port, "describe")
     visitor.run("files", "read", {"path": "a"})     # call(method="files.read", arguments={"path": "a"})
 
-`Visitor` speaks HTTP in either era, one message at a time, and shows results as they came. `meta_call` is the same
-knowledge for the clients of `behaviour.clients`.
+`Visitor` speaks HTTP in either era, one message at a time, and shows results as they came.
+`meta_call` is the same knowledge for the clients of `behaviour.clients`.
 """
 
 import json
@@ -38,11 +39,17 @@ def meta_call(mode: Compact, server: str, tool: str, arguments: Any) -> tuple[st
         case "describe":
             return "call", {"method": f"{server}.{tool}", **given}
         case "search":
-            # The built-in server has one spelling only; of the others the display name is what a search gives.
-            return "mcp_execute_tool", {"tool_name": f"{server}{'.' if server == 'mcpx' else '_'}{tool}", **given}
+            # The built-in server has one spelling only; of the others the display name is what a
+            # search gives.
+            return "mcp_execute_tool", {
+                "tool_name": f"{server}{'.' if server == 'mcpx' else '_'}{tool}",
+                **given,
+            }
 
 
-def told(name: str, folder: Path | None = None, offers: Json | None = None, *flags: str, **keys: Any) -> Json:
+def told(
+    name: str, folder: Path | None = None, offers: Json | None = None, *flags: str, **keys: Any
+) -> Json:
     """A server that returns what it is told; `offers` is what it says of itself."""
     more = list(flags)
     if offers is not None:
@@ -50,7 +57,9 @@ def told(name: str, folder: Path | None = None, offers: Json | None = None, *fla
         file = folder / f"{name}.offers.json"
         file.write_text(json.dumps(offers), encoding="utf-8")
         more += ["--offers", str(file)]
-    return stdio_server(name, [sys.executable, "-I", "-S", str(FIXTURES / "told_server.py"), *more], **keys)
+    return stdio_server(
+        name, [sys.executable, "-I", "-S", str(FIXTURES / "told_server.py"), *more], **keys
+    )
 
 
 def held_up(server: Json, while_there_is: Path, *, exits: bool = False) -> Json:
@@ -81,7 +90,13 @@ class Visitor:
     """A client on the path of one mode (or the default one), in one of the eras."""
 
     def __init__(
-        self, port: int, mode: str = "", era: str = "older", *, name: str = "visitor", path: str | None = None
+        self,
+        port: int,
+        mode: str = "",
+        era: str = "older",
+        *,
+        name: str = "visitor",
+        path: str | None = None,
     ) -> None:
         self.port = port
         self.mode = mode
@@ -96,7 +111,12 @@ class Visitor:
             assert greeting.status == 200, greeting
             session = greeting.get("mcp-session-id") or ""
             self.headers = {"Mcp-Session-Id": session, "MCP-Protocol-Version": "2025-11-25"}
-            assert post(port, notification("notifications/initialized"), self.headers, self.path).status == 202
+            assert (
+                post(
+                    port, notification("notifications/initialized"), self.headers, self.path
+                ).status
+                == 202
+            )
 
     def ask(self, method: str, params: Json | None = None) -> Json:
         """The whole response: a result or an error."""
@@ -112,7 +132,11 @@ class Visitor:
     def _message(self, method: str, params: Json, id: Any) -> Json:
         if not self.modern:
             return request(method, params, id)
-        meta = {META + "protocolVersion": MODERN, META + "clientCapabilities": {}, META + "clientInfo": self.info}
+        meta = {
+            META + "protocolVersion": MODERN,
+            META + "clientCapabilities": {},
+            META + "clientInfo": self.info,
+        }
         return request(method, {**params, "_meta": {**params.get("_meta", {}), **meta}}, id)
 
     def result(self, method: str, params: Json | None = None) -> Json:
@@ -141,7 +165,9 @@ class Visitor:
 
     def run(self, server: str, tool: str, arguments: Any = None) -> Json:
         """The result of a server's tool, called the way of this mode."""
-        return self.result("tools/call", self._meta(server, tool, {} if arguments is None else arguments))
+        return self.result(
+            "tools/call", self._meta(server, tool, {} if arguments is None else arguments)
+        )
 
     def run_raw(self, server: str, tool: str, arguments: Any) -> Json:
         """The same, and the whole response."""
@@ -151,9 +177,17 @@ class Visitor:
     def listening(self) -> Iterator[Stream]:
         """The stream on which this client hears of changed tools; it is open."""
         if self.modern:
-            message = self._message("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear")
-            headers = [("Content-Type", "application/json"), ("Accept", ACCEPT_BOTH), *modern_headers(message).items()]
-            with Stream(self.port, "POST", self.path, headers, json.dumps(message).encode()) as stream:
+            message = self._message(
+                "subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear"
+            )
+            headers = [
+                ("Content-Type", "application/json"),
+                ("Accept", ACCEPT_BOTH),
+                *modern_headers(message).items(),
+            ]
+            with Stream(
+                self.port, "POST", self.path, headers, json.dumps(message).encode()
+            ) as stream:
                 assert next_notice(stream) == "notifications/subscriptions/acknowledged"
                 yield stream
         else:
@@ -174,14 +208,20 @@ class Visitor:
         """The text of a tool error, which must be told to programs as well (SUR-7)."""
         assert result["isError"] is True, result
         text = result["content"][0]["text"]
-        told = {"success": False, "result": None, "error": text} if self.mode == "search" else {"error": text}
+        told = (
+            {"success": False, "result": None, "error": text}
+            if self.mode == "search"
+            else {"error": text}
+        )
         assert result["structuredContent"] == told
         return text
 
 
 def next_notice(stream: Stream) -> str:
     """The method of the next notification."""
-    too_late = threading.Timer(WAIT_SECONDS, stream.cut)  # signs of life keep a stream from ever timing out
+    too_late = threading.Timer(
+        WAIT_SECONDS, stream.cut
+    )  # signs of life keep a stream from ever timing out
     too_late.start()
     try:
         while (event := stream.event()) is not None:

@@ -1,9 +1,11 @@
-"""A stdio server of the older era with an answer for every URI, whose last words are those of whoever ended it.
+"""A stdio server of the older era with an answer for every URI, whose last words are those of
+whoever ended it.
 
     python -I -S tests/behaviour/confiding_server.py RECORD [WORDS]
 
-RECORD gets one line per request. The tool `work` is never answered; `die` writes its argument `words` to standard error
-and ends the process with code 9. With WORDS it says those and ends so before it has answered anything.
+RECORD gets one line per request. The tool `work` is never answered; `die` writes its argument
+`words` to standard error and ends the process with code 9. With WORDS it says those and ends so
+before it has answered anything.
 """
 
 import json
@@ -11,9 +13,15 @@ import os
 import sys
 
 OFFERS = {
-    "tools/list": {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("work", "die")]},
-    "prompts/list": {"prompts": [{"name": name, "arguments": [{"name": "about"}]} for name in ("open", "shut")]},
-    "resources/list": {"resources": [{"uri": f"box://{name}/a", "name": name} for name in ("open", "shut")]},
+    "tools/list": {
+        "tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("work", "die")]
+    },
+    "prompts/list": {
+        "prompts": [{"name": name, "arguments": [{"name": "about"}]} for name in ("open", "shut")]
+    },
+    "resources/list": {
+        "resources": [{"uri": f"box://{name}/a", "name": name} for name in ("open", "shut")]
+    },
     "resources/templates/list": {
         "resourceTemplates": [
             {"uriTemplate": f"{scheme}://{name}/{{id}}", "name": name}
@@ -33,7 +41,11 @@ def result(method, params):
     if method == "initialize":
         able = {"tools": {}, "prompts": {}, "resources": {"subscribe": True}, "completions": {}}
         about = {"name": "confiding", "version": "1"}
-        return {"protocolVersion": params["protocolVersion"], "capabilities": able, "serverInfo": about}
+        return {
+            "protocolVersion": params["protocolVersion"],
+            "capabilities": able,
+            "serverInfo": about,
+        }
     if method == "tools/call":
         return die(params["arguments"]["words"]) if params["name"] == "die" else None
     if method == "resources/read":

@@ -1,4 +1,5 @@
-"""One gateway before one upstream of each kind, for a module; and a gateway of its own for each stdio client."""
+"""One gateway before one upstream of each kind, for a module; and a gateway of its own for each
+stdio client."""
 
 import secrets
 from collections.abc import Iterator
@@ -16,7 +17,8 @@ Json = dict[str, Any]
 
 NETWORK = ("http_older", "http_modern", "sse_older", "websocket_older", "websocket_modern")
 SDK_ROW = "http"
-"""The transport whose servers use the official SDK. The others use the standard library, which starts sooner."""
+"""The transport whose servers use the official SDK. The others use the standard library, which
+starts sooner."""
 CHILDREN = ("stdio_older", "stdio_modern")
 RAW = ("raw_older", "raw_modern")
 
@@ -35,7 +37,9 @@ class Matrix:
             stderr = self._gateway.folder / f"{secrets.token_hex(4)}.txt"
             env = {**self._gateway.env, "MCPX_STANDALONE": "false"}
             yield Door(front, command=self._gateway.stdio_command, env=env, stderr=stderr)
-            assert stderr.read_text(encoding="utf-8") == ""  # a gateway of its own would have said something
+            assert (
+                stderr.read_text(encoding="utf-8") == ""
+            )  # a gateway of its own would have said something
             return
         if front != "stdio":
             yield Door(front, self.urls(self._gateway.port)[front])
@@ -49,7 +53,11 @@ class Matrix:
     @staticmethod
     def urls(port: int) -> dict[str, str]:
         base = f"127.0.0.1:{port}"
-        return {"http": f"http://{base}/mcp", "sse": f"http://{base}/sse", "websocket": f"ws://{base}/ws"}
+        return {
+            "http": f"http://{base}/mcp",
+            "sse": f"http://{base}/sse",
+            "websocket": f"ws://{base}/ws",
+        }
 
 
 def matrix_config(servers: list[Json]) -> Json:
@@ -61,12 +69,16 @@ def matrix_config(servers: list[Json]) -> Json:
 
 
 def _child(name: str, *command: str) -> Json:
-    return {"name": name, "connection": {"type": "stdio", "command": command[0], "args": list(command[1:])}}
+    return {
+        "name": name,
+        "connection": {"type": "stdio", "command": command[0], "args": list(command[1:])},
+    }
 
 
 @contextmanager
 def upstreams(folder: Path) -> Iterator[dict[str, Json]]:
-    """One server of each kind, as entries of `mcp_servers`. All processes start at the same time."""
+    """One server of each kind, as entries of `mcp_servers`. All processes start at the same
+    time."""
     with ExitStack() as stack:
         started = {}
         for name in NETWORK:
@@ -78,9 +90,13 @@ def upstreams(folder: Path) -> Iterator[dict[str, Json]]:
         for name, child in started.items():
             ready = child.stdout.wait_for(r"^ready (\S+)$", START)
             assert ready is not None, f"{name} did not get ready:\n{child.stderr.text}"
-            servers[name] = {"name": name, "connection": {"type": name.split("_")[0], "url": ready[1]}}
+            servers[name] = {
+                "name": name,
+                "connection": {"type": name.split("_")[0], "url": ready[1]},
+            }
         for name in CHILDREN:
-            # A client may get a process of its own; the record counts the cancellations of all of them.
+            # A client may get a process of its own; the record counts the cancellations of all of
+            # them.
             flags = ("--era", name.split("_")[1], "--record", str(folder / name))
             servers[name] = _child(name, *stdio_command("everything_server.py", *flags))
         for name in RAW:

@@ -1,4 +1,5 @@
-"""Many clients at once, on one loop: kept connections, one request at a time on each, answers told apart.
+"""Many clients at once, on one loop: kept connections, one request at a time on each, answers told
+apart.
 
 Fast enough to be more than the gateway can take, which is what it is for."""
 
@@ -11,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from kit.client import ACCEPT_BOTH
-from kit.messages import Json, initialize_request, modern_headers, modern_request, notification, request
+from kit.messages import (
+    Json,
+    initialize_request,
+    modern_headers,
+    modern_request,
+    notification,
+    request,
+)
 
 LENGTH = re.compile(rb"content-length: (\d+)")
 SESSION = re.compile(rb"mcp-session-id: (\S+)")
@@ -58,7 +66,12 @@ async def connected(port: int) -> Wire:
 
 def encoded(port: int, message: Json, headers: Json, method: str = "POST") -> bytes:
     body = json.dumps(message).encode() if message else b""
-    fields = {"Host": f"127.0.0.1:{port}", "Content-Type": "application/json", "Accept": ACCEPT_BOTH, **headers}
+    fields = {
+        "Host": f"127.0.0.1:{port}",
+        "Content-Type": "application/json",
+        "Accept": ACCEPT_BOTH,
+        **headers,
+    }
     head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     return f"{method} /mcp HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
@@ -78,14 +91,16 @@ async def greeted(port: int, wire: Wire) -> str:
     assert found is not None, answer
     session = found[1].decode()
     headers = {"Mcp-Session-Id": session}
-    assert (await wire.send(encoded(port, notification("notifications/initialized"), headers))).startswith(
-        b"HTTP/1.1 202"
-    )
+    assert (
+        await wire.send(encoded(port, notification("notifications/initialized"), headers))
+    ).startswith(b"HTTP/1.1 202")
     return session
 
 
 async def left(port: int, wire: Wire, session: str) -> None:
-    assert (await wire.send(encoded(port, {}, {"Mcp-Session-Id": session}, "DELETE"))).startswith(b"HTTP/1.1 200")
+    assert (await wire.send(encoded(port, {}, {"Mcp-Session-Id": session}, "DELETE"))).startswith(
+        b"HTTP/1.1 200"
+    )
 
 
 @dataclass
@@ -105,12 +120,22 @@ class Score:
 
     @property
     def economy(self) -> float:
-        """Good answers for a second of the gateway's work: what else the machine does makes no difference to it."""
+        """Good answers for a second of the gateway's work: what else the machine does makes no
+        difference to it."""
         return self.good / max(self.cpu, 0.01)
 
 
-async def crowd(port: int, pid: int, clients: int, tools: list[str], seconds: float, patience: float, **arguments: Any):
-    """So many clients that call as fast as they are answered; who is refused waits a moment, as it was told."""
+async def crowd(
+    port: int,
+    pid: int,
+    clients: int,
+    tools: list[str],
+    seconds: float,
+    patience: float,
+    **arguments: Any,
+):
+    """So many clients that call as fast as they are answered; who is refused waits a moment, as it
+    was told."""
     loop = asyncio.get_running_loop()
     score = Score()
     wires = [await connected(port) for _ in range(clients)]  # coming is not what is measured
@@ -164,4 +189,6 @@ def cpu_of(pid: int) -> float:
 
 def memory_of(pid: int) -> float:
     """MiB."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    return (
+        int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    )

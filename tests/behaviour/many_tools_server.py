@@ -25,5 +25,7 @@ for line in sys.stdin.buffer:
         result = {"content": [{"type": "text", "text": "done"}]}
     else:
         result = {}
-    sys.stdout.buffer.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode() + b"\n")
+    sys.stdout.buffer.write(
+        json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode() + b"\n"
+    )
     sys.stdout.buffer.flush()

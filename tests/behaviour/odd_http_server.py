@@ -1,4 +1,5 @@
-"""A streamable HTTP server of the older era inside the test's own process, whose tools break HTTP in every way."""
+"""A streamable HTTP server of the older era inside the test's own process, whose tools break HTTP
+in every way."""
 
 import gzip
 import json
@@ -24,7 +25,9 @@ class OddHttpServer(ThreadingHTTPServer):
         """Verb, path and method of the message, of every request."""
         self.sessions = 0
         self.session: str | None = None
-        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread = threading.Thread(
+            target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        )
 
     def calls(self, tool: str) -> int:
         return sum(what == f"tools/call {tool}" for _, _, what in self.seen)
@@ -65,13 +68,22 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.session = f"session-{self.server.sessions}"
             info = {"name": "odd", "version": "1"}
             self._result(
-                {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info},
+                {
+                    "protocolVersion": "2025-06-18",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": info,
+                },
                 ("Mcp-Session-Id", self.server.session),
             )
         elif method == "server/discover":
-            self._answer(400, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"older only"}}')
+            self._answer(
+                400, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"older only"}}'
+            )
         elif self.headers.get("mcp-session-id") != self.server.session:
-            self._answer(404, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no such session"}}')
+            self._answer(
+                404,
+                b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no such session"}}',
+            )
         elif self.id is None:
             self._answer(202, b"")
         elif method == "tools/list":
@@ -87,17 +99,23 @@ class _Handler(BaseHTTPRequestHandler):
 
     # -- answers
 
-    def _answer(self, status: int, body: bytes, *headers: tuple[str, str], length: int | None = None) -> None:
+    def _answer(
+        self, status: int, body: bytes, *headers: tuple[str, str], length: int | None = None
+    ) -> None:
         self.send_response(status)
         kinds = {name.lower() for name, _ in headers}
-        for name, value in headers if "content-type" in kinds else (("Content-Type", "application/json"), *headers):
+        for name, value in (
+            headers if "content-type" in kinds else (("Content-Type", "application/json"), *headers)
+        ):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body) if length is None else length))
         self.end_headers()
         self.wfile.write(body)
 
     def _result(self, value: Any, *headers: tuple[str, str]) -> None:
-        self._answer(200, json.dumps({"jsonrpc": "2.0", "id": self.id, "result": value}).encode(), *headers)
+        self._answer(
+            200, json.dumps({"jsonrpc": "2.0", "id": self.id, "result": value}).encode(), *headers
+        )
 
     def _chunked(self, kind: str) -> Callable[[bytes], None]:
         self.send_response(200)
@@ -150,7 +168,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(200, body, ("Content-Encoding", "gzip"))
 
     def html(self, given: Any) -> None:
-        self._answer(200, b"<html>Welcome to the hotel's network</html>", ("Content-Type", "text/html"))
+        self._answer(
+            200, b"<html>Welcome to the hotel's network</html>", ("Content-Type", "text/html")
+        )
 
     def broken(self, given: Any) -> None:
         self._answer(200, b'{"jsonrpc":"2.0","id":')
@@ -166,7 +186,9 @@ class _Handler(BaseHTTPRequestHandler):
     def cut_stream(self, given: Any) -> None:
         """A stream that ends without an answer, and cannot be resumed."""
         write = self._chunked("text/event-stream")
-        write(b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\n\n')
+        write(
+            b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\n\n'
+        )
         write(b"")
 
     def hang_up(self, given: Any) -> None:
@@ -190,14 +212,36 @@ class _Handler(BaseHTTPRequestHandler):
     def forget(self, given: Any) -> None:
         """This and every later call of the session is refused: the server was restarted."""
         self.server.session = None
-        self._answer(404, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no such session"}}')
+        self._answer(
+            404, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no such session"}}'
+        )
 
 
 TOOLS: dict[str, Callable[[_Handler, Any], None]] = {
     tool.__name__: tool
     for tool in (
-        *(_Handler.echo, _Handler.huge, _Handler.endless, _Handler.endless_event, _Handler.large_event),
-        *(_Handler.bomb, _Handler.html, _Handler.broken, _Handler.nothing, _Handler.cut, _Handler.cut_stream),
-        *(_Handler.hang_up, _Handler.hang, _Handler.not_http, _Handler.long_head, _Handler.status, _Handler.forget),
+        *(
+            _Handler.echo,
+            _Handler.huge,
+            _Handler.endless,
+            _Handler.endless_event,
+            _Handler.large_event,
+        ),
+        *(
+            _Handler.bomb,
+            _Handler.html,
+            _Handler.broken,
+            _Handler.nothing,
+            _Handler.cut,
+            _Handler.cut_stream,
+        ),
+        *(
+            _Handler.hang_up,
+            _Handler.hang,
+            _Handler.not_http,
+            _Handler.long_head,
+            _Handler.status,
+            _Handler.forget,
+        ),
     )
 }

@@ -2,8 +2,9 @@
 
     python -I -S tests/behaviour/odd_server.py RECORD [flags of raw_server.py]
 
-Every request and notification it reads is kept in the file RECORD, over all of its lives: what was sent twice, what was
-never cancelled. Its own tools say one thing before the answer, or say the answer wrongly.
+Every request and notification it reads is kept in the file RECORD, over all of its lives: what was
+sent twice, what was never cancelled. Its own tools say one thing before the answer, or say the
+answer wrongly.
 """
 
 import json
@@ -23,7 +24,16 @@ class OddServer(raw_server.RawServer):
     def __init__(self, options):
         super().__init__(options)
         self.replies = {}
-        own = (self.tick, self.log, self.roots, self.broken, self.deep, self.twice, self.stranger, self.stubborn)
+        own = (
+            self.tick,
+            self.log,
+            self.roots,
+            self.broken,
+            self.deep,
+            self.twice,
+            self.stranger,
+            self.stubborn,
+        )
         self.tools |= {tool.__name__: (tool, {}) for tool in own}
 
     def offered_capabilities(self):
@@ -52,11 +62,16 @@ class OddServer(raw_server.RawServer):
         for number in range(1, times + 1):
             if number > 1:
                 self.sleep(request_id, {"seconds": arguments.get("seconds", 0)}, params)
-            self.notify("notifications/progress", {"progressToken": token, "progress": number, "total": times})
+            self.notify(
+                "notifications/progress",
+                {"progressToken": token, "progress": number, "total": times},
+            )
         return raw_server.text("ticked")
 
     def log(self, request_id, arguments, params):
-        self.notify("notifications/message", {"level": "warning", "data": arguments.get("text", "")})
+        self.notify(
+            "notifications/message", {"level": "warning", "data": arguments.get("text", "")}
+        )
         return raw_server.text("logged")
 
     def roots(self, request_id, arguments, params):
@@ -78,7 +93,8 @@ class OddServer(raw_server.RawServer):
         """An answer nested so deep that parsers refuse it."""
         levels = int(arguments.get("levels", 5000))
         self.write_line(
-            b'{"jsonrpc":"2.0","id":%d,"result":{"deep":%b%b}}' % (request_id, b"[" * levels, b"]" * levels)
+            b'{"jsonrpc":"2.0","id":%d,"result":{"deep":%b%b}}'
+            % (request_id, b"[" * levels, b"]" * levels)
         )
 
     def twice(self, request_id, arguments, params):

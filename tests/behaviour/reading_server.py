@@ -16,7 +16,9 @@ class ReadingServer(odd_server.OddServer):
     def __init__(self, options):
         super().__init__(options)
         self.count = 0
-        self.tools |= {tool.__name__: (tool, {}) for tool in (self.read, self.write, self.wrong, self.change)}
+        self.tools |= {
+            tool.__name__: (tool, {}) for tool in (self.read, self.write, self.wrong, self.change)
+        }
 
     def definition(self, name):
         return {**super().definition(name), "annotations": {"readOnlyHint": name != "write"}}

@@ -1,7 +1,8 @@
-"""An MCP server over stdio, no library, that tells all it knows: its environment and arguments, in several spellings.
+"""An MCP server over stdio, no library, that tells all it knows: its environment and arguments, in
+several spellings.
 
-On standard error from the start; of a call it dies, with all of it as its last words. As a script (`--once`) it prints
-the same on both outputs and fails.
+On standard error from the start; of a call it dies, with all of it as its last words. As a script
+(`--once`) it prints the same on both outputs and fails.
 """
 
 import base64
@@ -14,7 +15,9 @@ from urllib.parse import quote
 
 def everything() -> str:
     told = json.dumps([dict(os.environ), sys.argv])
-    coded = " ".join(base64.b64encode(f"user:{value}".encode()).decode() for value in os.environ.values())
+    coded = " ".join(
+        base64.b64encode(f"user:{value}".encode()).decode() for value in os.environ.values()
+    )
     return f"{told} {quote(told)} {coded} \x1b[31mred\x1b[0m"
 
 

@@ -1,4 +1,5 @@
-"""EXT-1 in its interim form: app pages with the same URI on two servers, and tools that only apps may use."""
+"""EXT-1 in its interim form: app pages with the same URI on two servers, and tools that only apps
+may use."""
 
 from collections.abc import Iterator
 
@@ -50,7 +51,9 @@ def offers_of(server: str) -> Json:
 
 
 @pytest.fixture(scope="module", params=["wrapped", "plain"])
-def gateway(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def gateway(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("apps")
     eras = dict(zip(SERVERS, ERAS, strict=True))
     servers = [
@@ -63,8 +66,11 @@ def gateway(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_tools_of_two_servers_with_one_page_uri_read_their_own_pages(gateway: Gateway, era: str) -> None:
-    """EXT-1, NAM-4: both keys of `_meta` lead to the page of the tool's server. Other metadata stays."""
+def test_tools_of_two_servers_with_one_page_uri_read_their_own_pages(
+    gateway: Gateway, era: str
+) -> None:
+    """EXT-1, NAM-4: both keys of `_meta` lead to the page of the tool's server. Other metadata
+    stays."""
     client = Visitor(gateway.port, "direct", era)
     tools = {tool["name"]: tool for tool in client.tools()}
     for place, server in enumerate(SERVERS):
@@ -94,14 +100,19 @@ def test_results_name_the_page_of_their_server(gateway: Gateway, era: str) -> No
 def test_pages_are_listed_under_the_uris_of_their_tools(gateway: Gateway, era: str) -> None:
     """NAM-3, NAM-4: each page is listed, whatever `naming.uris` is."""
     listed = Visitor(gateway.port, "direct", era).result("resources/list")["resources"]
-    assert [page["uri"] for page in listed] == [f"ui://{label}/clock/app.html" for label in LABELS.values()]
+    assert [page["uri"] for page in listed] == [
+        f"ui://{label}/clock/app.html" for label in LABELS.values()
+    ]
     for page, server in zip(listed, SERVERS, strict=True):
         assert page["_meta"] == {"ui": CSP, "proxy": {"server": server, "originalUri": URI}}
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_the_uri_of_a_server_is_read_only_if_one_visible_server_has_it(gateway: Gateway, era: str) -> None:
-    """NAM-4, SEC-2: with both servers visible, no server answers. A profile that shows one server reads its page."""
+def test_the_uri_of_a_server_is_read_only_if_one_visible_server_has_it(
+    gateway: Gateway, era: str
+) -> None:
+    """NAM-4, SEC-2: with both servers visible, no server answers. A profile that shows one server
+    reads its page."""
     refused = Visitor(gateway.port, "direct", era).ask("resources/read", {"uri": URI})["error"]
     assert refused["message"] == f"Unknown resource: {URI}"
     narrow = Visitor(gateway.port, era=era, path="/p/second/mcp/direct")
@@ -113,8 +124,11 @@ def test_the_uri_of_a_server_is_read_only_if_one_visible_server_has_it(gateway: 
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("mode", MODES)
-def test_compact_modes_do_not_show_tools_for_apps(gateway: Gateway, mode: Compact, era: str) -> None:
-    """EXT-1, SUR-10: not in the menu, in a listing, in a search, in hints, or as the target of a call."""
+def test_compact_modes_do_not_show_tools_for_apps(
+    gateway: Gateway, mode: Compact, era: str
+) -> None:
+    """EXT-1, SUR-10: not in the menu, in a listing, in a search, in hints, or as the target of a
+    call."""
     client = Visitor(gateway.port, mode, era)
     seen = [client.menu()]
     match mode:
@@ -129,7 +143,9 @@ def test_compact_modes_do_not_show_tools_for_apps(gateway: Gateway, mode: Compac
             seen.append(text(client.use("mcp_search_tools", query="", service_name="first")))
     called = client.result("tools/call", client._meta("first", "zebra_refresh", {}))
     assert called["isError"] is True
-    hint = client.result("tools/call", client._meta("first", "zebra_refres", {}))["content"][0]["text"]
+    hint = client.result("tools/call", client._meta("first", "zebra_refres", {}))["content"][0][
+        "text"
+    ]
     assert "show_clock" in "".join(seen)
     assert "zebra_refresh" not in "".join((*seen, hint))
 
@@ -138,4 +154,6 @@ def test_direct_mode_shows_tools_for_apps(gateway: Gateway) -> None:
     """SUR-1: the host hides these tools from the model and lets the app call them."""
     client = Visitor(gateway.port, "direct")
     assert "s0_zebra_refresh" in client.names()
-    assert "isError" not in client.result("tools/call", {"name": "s0_zebra_refresh", "arguments": {}})
+    assert "isError" not in client.result(
+        "tools/call", {"name": "s0_zebra_refresh", "arguments": {}}
+    )

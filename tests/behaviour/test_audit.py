@@ -1,4 +1,5 @@
-"""OBS-1, OBS-2: the audit trail of a running gateway: every call has its row, and none tells a secret."""
+"""OBS-1, OBS-2: the audit trail of a running gateway: every call has its row, and none tells a
+secret."""
 
 import json
 import re
@@ -33,7 +34,10 @@ def config(audit: Json | None, **more: Any) -> Json:
 def trail(gateway: Gateway) -> list[Json]:
     """All rows so far, through files that were turned over; the oldest first."""
     folder = gateway.folder / "state" / "audit"
-    files = sorted(folder.glob("*.jsonl*"), key=lambda file: -int(file.suffix[1:]) if file.suffix != ".jsonl" else 0)
+    files = sorted(
+        folder.glob("*.jsonl*"),
+        key=lambda file: -int(file.suffix[1:]) if file.suffix != ".jsonl" else 0,
+    )
     return [row for file in files for row in rows_of(file)]
 
 
@@ -69,7 +73,8 @@ def mcpx(gateway: Gateway, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_every_call_has_a_row_that_says_who_and_what() -> None:
-    """OBS-1: in both eras, through a compact mode, and whatever became of it; the token and the session id in none."""
+    """OBS-1: in both eras, through a compact mode, and whatever became of it; the token and the
+    session id in none."""
     auth = {"auth": {"type": "bearer", "tokens": [{"name": "alice", "token": TOKEN}]}}
     with Gateway(config({}, server=auth)) as gateway:
         bearer = {"Authorization": f"Bearer {TOKEN}"}
@@ -90,7 +95,11 @@ def test_every_call_has_a_row_that_says_who_and_what() -> None:
         assert {row["server"] for row in rows} == {"one"}
         assert {row["address"] for row in rows} == {"127.0.0.1"}
         assert {json.dumps(row["arguments"]) for row in rows} == {'{"text": "string"}'}
-        assert rows[0]["client"] == "raw 1" and rows[0]["outcome"] == "ok" and rows[1]["outcome"] != "ok"
+        assert (
+            rows[0]["client"] == "raw 1"
+            and rows[0]["outcome"] == "ok"
+            and rows[1]["outcome"] != "ok"
+        )
         assert all(row["ms"] >= 0 and row["decision"] == "allowed" for row in rows)
         text = json.dumps(trail(gateway))
         assert not [secret for secret in ("s3cr3t", TOKEN, session.id) if secret in text]
@@ -102,9 +111,15 @@ def test_every_call_has_a_row_that_says_who_and_what() -> None:
 def test_values_are_written_where_they_are_wanted_but_not_those_of_secrets() -> None:
     """OBS-1."""
     with Gateway(config({"arguments": "values"})) as gateway:
-        Session(gateway.port).call("one_echo", text="hello", password="s3cr3t", nested={"api_key": "s3cr3t"})
+        Session(gateway.port).call(
+            "one_echo", text="hello", password="s3cr3t", nested={"api_key": "s3cr3t"}
+        )
         (row,) = calls(gateway, 1)
-        assert row["arguments"] == {"text": "hello", "password": "[hidden]", "nested": {"api_key": "[hidden]"}}
+        assert row["arguments"] == {
+            "text": "hello",
+            "password": "[hidden]",
+            "nested": {"api_key": "[hidden]"},
+        }
 
 
 def test_who_is_not_let_in_and_what_is_reloaded_is_in_the_trail() -> None:
@@ -112,7 +127,10 @@ def test_who_is_not_let_in_and_what_is_reloaded_is_in_the_trail() -> None:
     auth = {"auth": {"type": "bearer", "tokens": [{"name": "alice", "token": TOKEN}]}}
     with Gateway(config({}, server=auth)) as gateway:
         for _ in range(20):
-            assert fetch(gateway.port, "/mcp", "GET", [("Authorization", "Bearer wr0ng")]).status == 401
+            assert (
+                fetch(gateway.port, "/mcp", "GET", [("Authorization", "Bearer wr0ng")]).status
+                == 401
+            )
         assert gateway.reload()["ok"]
 
         def look() -> list[Json] | None:
@@ -134,7 +152,12 @@ def test_a_call_that_is_cut_off_by_the_end_is_in_the_trail() -> None:
         session = Session(gateway.port)
         session.call("one_echo", text="x")
         hanging = session.start_call("one_hang")
-        wait_until(lambda: 'mcpx_calls_in_flight{server="one"} 1' in fetch(gateway.port, "/metrics").body.decode())
+        wait_until(
+            lambda: (
+                'mcpx_calls_in_flight{server="one"} 1'
+                in fetch(gateway.port, "/metrics").body.decode()
+            )
+        )
         gateway._end(excused=False)
         hanging.cut()
         rows = [row for row in rows_of(gateway.folder / "trail.jsonl") if row["event"] == "call"]
@@ -212,7 +235,9 @@ def test_people_read_it_with_mcpx_audit() -> None:
         head, *lines = done.stdout.splitlines()
         assert done.returncode == 0 and head.startswith("TIME (UTC)") and len(lines) == 2, done
         assert "echo" in lines[0] and "fail" in lines[1] and "anonymous" in lines[0]
-        done = mcpx(gateway, "audit", "--json", "--tool", "fail", "--since", "1h", str(gateway.file))
+        done = mcpx(
+            gateway, "audit", "--json", "--tool", "fail", "--since", "1h", str(gateway.file)
+        )
         assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == ["fail"]
         follow = subprocess.Popen(
             [*MCPX, "audit", "--follow", "--json", "--limit", "1", str(gateway.file)],
@@ -231,7 +256,8 @@ def test_people_read_it_with_mcpx_audit() -> None:
             follow.stdout.close()
 
 
-# Crashes, edits, and collectors ------------------------------------------------------------------------------------
+# Crashes, edits, and collectors
+# ------------------------------------------------------------------------------------
 
 
 def test_a_call_that_a_crash_cuts_off_is_shown_as_unfinished() -> None:
@@ -246,14 +272,22 @@ def test_a_call_that_a_crash_cuts_off_is_shown_as_unfinished() -> None:
         gateway.process.kill()
         gateway.process.wait(WAIT_SECONDS)
         hanging.cut()
-        rows = [json.loads(line) for line in mcpx(gateway, "audit", "--json", str(gateway.file)).stdout.splitlines()]
-        assert [(row["name"], row["outcome"]) for row in rows] == [("echo", "ok"), ("hang", "unfinished")]
+        rows = [
+            json.loads(line)
+            for line in mcpx(gateway, "audit", "--json", str(gateway.file)).stdout.splitlines()
+        ]
+        assert [(row["name"], row["outcome"]) for row in rows] == [
+            ("echo", "ok"),
+            ("hang", "unfinished"),
+        ]
         done = mcpx(gateway, "audit", "--outcome", "unfinished", str(gateway.file))
         assert "hang" in done.stdout and "echo" not in done.stdout
         assert mcpx(gateway, "audit", "verify", str(gateway.file)).returncode == 0
 
 
-def test_only_calls_with_an_effect_have_a_first_row_and_it_can_be_switched_off(tmp_path: Path) -> None:
+def test_only_calls_with_an_effect_have_a_first_row_and_it_can_be_switched_off(
+    tmp_path: Path,
+) -> None:
     """OBS-2"""
     tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("look", "write")]
     tools[0]["annotations"] = {"readOnlyHint": True}
@@ -277,7 +311,9 @@ def test_verify_finds_a_changed_row_and_needs_the_key() -> None:
         assert done.returncode == 0 and "no row is missing or was changed" in done.stdout, done
         without_key = {name: value for name, value in gateway.env.items() if name != "MCPX_KEY"}
         command = [*MCPX, "audit", "verify", "--json", str(gateway.file)]
-        done = subprocess.run(command, env=without_key, capture_output=True, text=True, timeout=WAIT_SECONDS)
+        done = subprocess.run(
+            command, env=without_key, capture_output=True, text=True, timeout=WAIT_SECONDS
+        )
         assert done.returncode == 1 and "another MCPX_KEY" in json.loads(done.stdout)["problems"][0]
         file.write_text(file.read_text().replace('"outcome":"ok"', '"outcome":"denied"'))
         done = mcpx(gateway, "audit", "verify", str(gateway.file))
@@ -297,13 +333,17 @@ def test_rows_are_sent_to_an_otlp_collector(monkeypatch: pytest.MonkeyPatch) -> 
         assert collector.seen[0].get("x-key") == "collector key"
     records = [record for each in requests for record in each["scopeLogs"][0]["logRecords"]]
     rows = [json.loads(record["body"]["stringValue"]) for record in records]
-    assert [row["event"] for row in rows] == ["opened", "begins", "call"] and all(row["mac"] for row in rows)
+    assert [row["event"] for row in rows] == ["opened", "begins", "call"] and all(
+        row["mac"] for row in rows
+    )
     assert all(int(record["timeUnixNano"]) > 1.7e18 for record in records)
 
 
 @pytest.mark.needs("sockets")
 @pytest.mark.parametrize("transport", ["udp", "tcp", "unix"])
-def test_rows_are_sent_to_syslog(transport: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_sent_to_syslog(
+    transport: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """OBS-2: RFC 5424; over TCP with the length before each message (RFC 6587)."""
     monkeypatch.setattr(exporter, "BATCH_SECONDS", 0.01)
     family = socket.AF_UNIX if transport == "unix" else socket.AF_INET

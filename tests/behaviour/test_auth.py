@@ -1,4 +1,5 @@
-"""Section 6 of the specification: how the gateway proves itself to servers, through the real program."""
+"""Section 6 of the specification: how the gateway proves itself to servers, through the real
+program."""
 
 import base64
 import json
@@ -32,7 +33,10 @@ FIXED: dict[str, tuple[Json, Callable[[Json, Json], bool]]] = {
         lambda headers, query: headers.get("x-key") == CANARY,
     ),
     "api_key-query": (
-        {"type": "api_key", "api_key": {"location": "query", "name": "key", "value": f"{CANARY} &"}},
+        {
+            "type": "api_key",
+            "api_key": {"location": "query", "name": "key", "value": f"{CANARY} &"},
+        },
         lambda headers, query: query.get("key") == f"{CANARY} &",
     ),
     "bearer_token": (
@@ -59,7 +63,12 @@ def guarded() -> Iterator[ProtectedServer]:
 
 
 def oauth2(server: ProtectedServer, **fields: Any) -> Json:
-    given = {"client_id": "client", "client_secret": CANARY, "token_url": server.token_url, **fields}
+    given = {
+        "client_id": "client",
+        "client_secret": CANARY,
+        "token_url": server.token_url,
+        **fields,
+    }
     return {"type": "oauth2", "oauth2": given}
 
 
@@ -75,7 +84,12 @@ def config(server: ProtectedServer, auth: Json, *ways: str, **more: Any) -> Json
         }
         for way in ways
     ]
-    return {"global": CALM, "mcp_servers": servers, "auth_configs": [{"name": "key", **auth}], **more}
+    return {
+        "global": CALM,
+        "mcp_servers": servers,
+        "auth_configs": [{"name": "key", **auth}],
+        **more,
+    }
 
 
 def state(gateway: Gateway, name: str = "http") -> str:
@@ -94,7 +108,8 @@ def run(gateway: Gateway, *command: str) -> str:
 
 
 def assert_keeps_its_secrets(gateway: Gateway, *told: Json) -> None:
-    """Not in its log, in what clients get or commands print, in what it writes down or in how processes are called."""
+    """Not in its log, in what clients get or commands print, in what it writes down or in how
+    processes are called."""
     said = gateway.stderr() + json.dumps(told)
     said += run(gateway, "servers", "--json")
     for file in Path(gateway.env["MCPX_STATE_DIR"]).rglob("*"):
@@ -114,7 +129,8 @@ def assert_keeps_its_secrets(gateway: Gateway, *told: Json) -> None:
 def test_what_an_auth_config_says_reaches_servers_of_every_kind_and_nobody_else(
     guarded: ProtectedServer, kind: str
 ) -> None:
-    """Section 6: each type and place, over http, sse and websocket; and again when the server refuses it."""
+    """Section 6: each type and place, over http, sse and websocket; and again when the server
+    refuses it."""
     auth, guarded.admits = FIXED[kind]
     more = config(guarded, auth, *WAYS)
     more["mcp_servers"].append(raw_server("child"))
@@ -125,7 +141,9 @@ def test_what_an_auth_config_says_reaches_servers_of_every_kind_and_nobody_else(
         assert all(seen.admitted for seen in guarded.seen if seen.verb != "WS")
         environment = echo(gateway, "", "child")
         guarded.admits = lambda headers, query: False
-        shown = {"basic_auth": f"{BASIC} {CANARY}", "api_key-query": f"{CANARY} &"}.get(kind, CANARY)
+        shown = {"basic_auth": f"{BASIC} {CANARY}", "api_key-query": f"{CANARY} &"}.get(
+            kind, CANARY
+        )
         guarded.refusal = (401, [("WWW-Authenticate", f"Bearer {CANARY}")], f"not {shown}".encode())
         refused = echo(gateway, "refused")
         assert "wants the gateway to sign in" in refused["error"]["message"]
@@ -134,7 +152,9 @@ def test_what_an_auth_config_says_reaches_servers_of_every_kind_and_nobody_else(
 
 
 @pytest.mark.parametrize("style", ["basic", "post"])
-def test_client_credentials_reach_servers_of_every_kind_by_one_token(guarded: ProtectedServer, style: str) -> None:
+def test_client_credentials_reach_servers_of_every_kind_by_one_token(
+    guarded: ProtectedServer, style: str
+) -> None:
     guarded.styles = {style}
     with Gateway(config(guarded, oauth2(guarded, client_auth=style, scope="s"), *WAYS)) as gateway:
         for way in WAYS:
@@ -147,7 +167,9 @@ def test_client_credentials_reach_servers_of_every_kind_by_one_token(guarded: Pr
 # --- renewal
 
 
-def test_fifty_calls_at_the_end_of_a_token_make_one_request_for_another(guarded: ProtectedServer) -> None:
+def test_fifty_calls_at_the_end_of_a_token_make_one_request_for_another(
+    guarded: ProtectedServer,
+) -> None:
     guarded.token_life = 1
     with Gateway(config(guarded, oauth2(guarded), "http")) as gateway:
         wait_until(lambda: state(gateway) == "connected")
@@ -163,7 +185,9 @@ def test_fifty_calls_at_the_end_of_a_token_make_one_request_for_another(guarded:
         assert_keeps_its_secrets(gateway)
 
 
-def test_fifty_calls_with_a_token_that_was_revoked_are_sent_once_more_with_another(guarded: ProtectedServer) -> None:
+def test_fifty_calls_with_a_token_that_was_revoked_are_sent_once_more_with_another(
+    guarded: ProtectedServer,
+) -> None:
     with Gateway(config(guarded, oauth2(guarded), "http")) as gateway:
         wait_until(lambda: state(gateway) == "connected")
         guarded.revoke_all()
@@ -176,7 +200,9 @@ def test_fifty_calls_with_a_token_that_was_revoked_are_sent_once_more_with_anoth
 
 
 @pytest.mark.parametrize("way", ["sse", "websocket"])
-def test_a_link_that_is_opened_with_a_token_that_was_revoked_gets_another(guarded: ProtectedServer, way: str) -> None:
+def test_a_link_that_is_opened_with_a_token_that_was_revoked_gets_another(
+    guarded: ProtectedServer, way: str
+) -> None:
     with Gateway(config(guarded, oauth2(guarded), way, "http")) as gateway:
         wait_until(lambda: state(gateway, way) == "connected")
         wait_until(lambda: state(gateway) == "connected")
@@ -188,7 +214,9 @@ def test_a_link_that_is_opened_with_a_token_that_was_revoked_gets_another(guarde
         assert text_of(echo(gateway, "again", way)) == "again"
 
 
-def test_a_server_that_refuses_every_token_wants_somebody_to_look_after_it(guarded: ProtectedServer) -> None:
+def test_a_server_that_refuses_every_token_wants_somebody_to_look_after_it(
+    guarded: ProtectedServer,
+) -> None:
     """Each call is sent twice at most, and the token server is not asked with every call."""
     guarded.admits = lambda headers, query: False
     with Gateway(config(guarded, oauth2(guarded), "http")) as gateway:
@@ -202,24 +230,32 @@ def test_a_server_that_refuses_every_token_wants_somebody_to_look_after_it(guard
 # --- what goes wrong
 
 
-def test_wrong_client_credentials_are_told_in_the_token_servers_words(guarded: ProtectedServer) -> None:
+def test_wrong_client_credentials_are_told_in_the_token_servers_words(
+    guarded: ProtectedServer,
+) -> None:
     guarded.secret = "another"
     with Gateway(config(guarded, oauth2(guarded), "http")) as gateway:
         told = echo(gateway, "hello")
         message = told["error"]["message"]
-        assert message.startswith(f"http: auth config 'key': the token server 127.0.0.1:{guarded.port} refuses: ")
+        assert message.startswith(
+            f"http: auth config 'key': the token server 127.0.0.1:{guarded.port} refuses: "
+        )
         assert "invalid_client: no such client, or another secret (HTTP 401)" in message
         assert state(gateway) == "disconnected"
         assert guarded.seen == []
         assert_keeps_its_secrets(gateway, told, health(gateway.port))
 
 
-def test_a_token_server_that_is_down_is_told_and_serves_again_when_it_is_back(guarded: ProtectedServer) -> None:
+def test_a_token_server_that_is_down_is_told_and_serves_again_when_it_is_back(
+    guarded: ProtectedServer,
+) -> None:
     tokens = ProtectedServer()
     tokens.secret, tokens.token_mark = CANARY, f"-{CANARY}"
     with tokens:
         port = tokens.port
-    guarded.admits = lambda headers, query: headers.get("authorization", "").startswith("Bearer token-")
+    guarded.admits = lambda headers, query: headers.get("authorization", "").startswith(
+        "Bearer token-"
+    )
     auth = oauth2(guarded, token_url=f"http://127.0.0.1:{port}/token")
     given = config(guarded, auth, "http")
     given["mcp_servers"][0] |= {"retry_delay": 0.1, "max_retries": 20}
@@ -247,13 +283,20 @@ def test_a_changed_auth_config_is_taken_up_by_the_servers_and_commands_that_use_
     guarded.admits = lambda headers, query: headers.get("x-key", "none") in ("none", given["value"])
     before = config(guarded, FIXED["api_key-header"][0], "http")
     before["mcp_servers"].append(raw_server("child"))
-    request = {"url": guarded.url("http"), "method": "DELETE", "auth": {"ref": "key"}, "allow_private": True}
+    request = {
+        "url": guarded.url("http"),
+        "method": "DELETE",
+        "auth": {"ref": "key"},
+        "allow_private": True,
+    }
     before["commands"] = [{"name": "ask", "type": "http", "http": request}]
     with GatewayProcess(before) as gateway:
         assert text_of(echo(gateway, "old")) == "old"
         assert (
             "result"
-            in post_modern(gateway.port, modern_request("tools/call", {"name": "ask", "arguments": {}})).message
+            in post_modern(
+                gateway.port, modern_request("tools/call", {"name": "ask", "arguments": {}})
+            ).message
         )
         children = descendants(gateway.process.pid)
         given["value"] = "another value"
@@ -262,6 +305,11 @@ def test_a_changed_auth_config_is_taken_up_by_the_servers_and_commands_that_use_
         assert "1 restarted (http)" in run(gateway, "reload")
         assert text_of(echo(gateway, "new")) == "new"
         assert guarded.calls()[-1].headers["x-key"] == "another value"
-        asked = post_modern(gateway.port, modern_request("tools/call", {"name": "ask", "arguments": {}})).message
-        assert not asked["result"].get("isError") and guarded.seen[-1].headers["x-key"] == "another value"
+        asked = post_modern(
+            gateway.port, modern_request("tools/call", {"name": "ask", "arguments": {}})
+        ).message
+        assert (
+            not asked["result"].get("isError")
+            and guarded.seen[-1].headers["x-key"] == "another value"
+        )
         assert descendants(gateway.process.pid) == children

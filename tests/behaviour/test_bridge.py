@@ -1,5 +1,5 @@
-"""RUN-2, LIF-1, LIF-8: one gateway for all clients. Each test has a configuration, a state folder and a home of its
-own; what was started in the background is gone when it ends, or the test fails.
+"""RUN-2, LIF-1, LIF-8: one gateway for all clients. Each test has a configuration, a state folder
+and a home of its own; what was started in the background is gone when it ends, or the test fails.
 """
 
 import json
@@ -56,8 +56,11 @@ class Shared:
     def place(self) -> Path:
         return channels.socket_path(self.state, self.file, None)
 
-    def begin(self, *args: str, framing: str = "newline", counted: bool = True, **env: str) -> StdioClient:
-        """A client, which has said nothing yet. The lines of its bridge are `counted` where lines are."""
+    def begin(
+        self, *args: str, framing: str = "newline", counted: bool = True, **env: str
+    ) -> StdioClient:
+        """A client, which has said nothing yet. The lines of its bridge are `counted` where lines
+        are."""
         program = [sys.executable, *measured(), "-m", "mcpx"] if counted else MCPX
         command = [*program, str(self.file), "--transport", "stdio", *args]
         return self.stack.enter_context(StdioClient(command, {**self.env, **env}, framing=framing))
@@ -69,9 +72,14 @@ class Shared:
 
     def ask(self, verb: str) -> Json:
         before = os.environ.get("MCPX_CHANNEL")
-        os.environ.update({"MCPX_CHANNEL": self.env["MCPX_CHANNEL"]} if "MCPX_CHANNEL" in self.env else {})
+        os.environ.update(
+            {"MCPX_CHANNEL": self.env["MCPX_CHANNEL"]} if "MCPX_CHANNEL" in self.env else {}
+        )
         try:
-            with channels.dial(self.place, WAIT_SECONDS) as connected, connected.makefile("rwb") as lines:
+            with (
+                channels.dial(self.place, WAIT_SECONDS) as connected,
+                connected.makefile("rwb") as lines,
+            ):
                 lines.write(json.dumps({"do": verb}).encode() + b"\n")
                 lines.flush()
                 return json.loads(lines.readline())
@@ -89,12 +97,16 @@ class Shared:
     @property
     def started(self) -> list[int]:
         """Gateways that were started in the background, in order."""
-        return [int(pid) for pid in re.findall(r"runs in the background on .*, process (\d+)", self.log)]
+        return [
+            int(pid) for pid in re.findall(r"runs in the background on .*, process (\d+)", self.log)
+        ]
 
     def terminal(self) -> Child:
         """A gateway that somebody started in a terminal."""
         child = self.stack.enter_context(Child([*MCPX, str(self.file), "--port", "0"], self.env))
-        assert child.stderr.wait_for(r"http://127\.0\.0\.1:(\d+)/mcp", WAIT_SECONDS) is not None, child.stderr.text
+        assert child.stderr.wait_for(r"http://127\.0\.0\.1:(\d+)/mcp", WAIT_SECONDS) is not None, (
+            child.stderr.text
+        )
         return child
 
     def close(self) -> None:
@@ -128,7 +140,11 @@ def begun(shared: Shared, tool: str, times: int = 1) -> None:
 
 
 def calls(shared: Shared, tool: str) -> list[Json]:
-    return [call for call in recorded_messages(shared.record, "tools/call") if call["params"]["name"] == tool]
+    return [
+        call
+        for call in recorded_messages(shared.record, "tools/call")
+        if call["params"]["name"] == tool
+    ]
 
 
 def heard(pipe: StdioClient, after: int = 0) -> list[str]:
@@ -161,7 +177,9 @@ def test_five_clients_that_come_at_once_share_one_gateway_and_one_server(shared:
     assert [pipe.stderr.text for pipe in pipes] == [""] * 5
 
 
-def test_the_gateway_ends_some_time_after_its_last_client_and_leaves_nothing(shared: Shared) -> None:
+def test_the_gateway_ends_some_time_after_its_last_client_and_leaves_nothing(
+    shared: Shared,
+) -> None:
     """LIF-8: no process, no socket."""
     pipe = shared.client()
     assert said(pipe.call("odd_echo", text="x")) == "x"
@@ -175,7 +193,8 @@ def test_the_gateway_ends_some_time_after_its_last_client_and_leaves_nothing(sha
 
 
 def test_a_gateway_in_the_background_is_nobodys_child(shared: Shared) -> None:
-    """A client program that ends all that descends from it does not end the gateway of the others."""
+    """A client program that ends all that descends from it does not end the gateway of the
+    others."""
     pipe = shared.client()
     (gateway,) = shared.started
     parent = int(Path(f"/proc/{gateway}/stat").read_text().rpartition(")")[2].split()[1])
@@ -190,11 +209,17 @@ def test_a_config_is_one_by_whatever_name_its_folder_is_reached(shared: Shared) 
     shared.file.rename(real / "mcpx.json")
     link = shared.folder / "link"
     link.symlink_to(real)
-    for name, folder in ((real / "mcpx.json", None), ("../link/mcpx.json", real), ("mcpx.json", link)):
+    for name, folder in (
+        (real / "mcpx.json", None),
+        ("../link/mcpx.json", real),
+        ("mcpx.json", link),
+    ):
         pipe = shared.stack.enter_context(StdioClient([*MCPX, str(name)], shared.env, cwd=folder))
         pipe.greet()
         told = [*MCPX, "status", "--json", "--config", str(name)]
-        status = subprocess.run(told, env=shared.env, cwd=folder, capture_output=True, check=True, timeout=WAIT_SECONDS)
+        status = subprocess.run(
+            told, env=shared.env, cwd=folder, capture_output=True, check=True, timeout=WAIT_SECONDS
+        )
         assert json.loads(status.stdout)["pid"] == shared.started[0]
     assert len(shared.started) == 1
 
@@ -203,16 +228,29 @@ def test_mode_and_profile_are_each_clients_own(tmp_path: Path) -> None:
     """SUR-1: one sees every tool, the other three."""
     shared = Shared(tmp_path, profiles=[{"name": "narrow", "tools": ["odd.echo"]}])
     try:
-        plain, compact, narrow = shared.client(), shared.client("--mode", "search"), shared.client("--profile=narrow")
-        tools = [{tool["name"] for tool in pipe.request("tools/list")["result"]["tools"]} for pipe in (plain, compact)]
-        assert "odd_echo" in tools[0] and "odd_echo" not in tools[1] and "mcp_search_tools" in tools[1]
-        assert [tool["name"] for tool in narrow.request("tools/list")["result"]["tools"]] == ["odd_echo"]
+        plain, compact, narrow = (
+            shared.client(),
+            shared.client("--mode", "search"),
+            shared.client("--profile=narrow"),
+        )
+        tools = [
+            {tool["name"] for tool in pipe.request("tools/list")["result"]["tools"]}
+            for pipe in (plain, compact)
+        ]
+        assert (
+            "odd_echo" in tools[0] and "odd_echo" not in tools[1] and "mcp_search_tools" in tools[1]
+        )
+        assert [tool["name"] for tool in narrow.request("tools/list")["result"]["tools"]] == [
+            "odd_echo"
+        ]
         assert len(shared.started) == 1 and len(shared.attached()) == 3
     finally:
         shared.close()
 
 
-def test_standalone_is_a_gateway_of_its_own_and_makes_way_for_the_shared_one(shared: Shared) -> None:
+def test_standalone_is_a_gateway_of_its_own_and_makes_way_for_the_shared_one(
+    shared: Shared,
+) -> None:
     """RUN-2: `--standalone` and its twin; who comes after shares all the same."""
     alone, twin = shared.client("--standalone"), shared.client(MCPX_STANDALONE="1")
     assert shared.started == []
@@ -230,7 +268,9 @@ def test_both_framings_are_answered_in_kind(shared: Shared, framing: str) -> Non
     pipe = shared.client(framing=framing)
     assert said(pipe.call("odd_echo", text="line\nend")) == "line\nend"
     if framing == "content-length":
-        body = json.dumps(request("tools/call", {"name": "odd_echo", "arguments": {"text": "x"}}, "y"), indent=1)
+        body = json.dumps(
+            request("tools/call", {"name": "odd_echo", "arguments": {"text": "x"}}, "y"), indent=1
+        )
         pipe.send(f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
         assert said(pipe.reply("y")) == "x"
     assert pipe.finish() == 0
@@ -240,7 +280,8 @@ def test_both_framings_are_answered_in_kind(shared: Shared, framing: str) -> Non
 
 
 def test_a_killed_gateway_is_replaced_and_no_call_is_made_twice(shared: Shared) -> None:
-    """LIF-1: the next calls of all work; the call that ran fails once, and its effect is not repeated."""
+    """LIF-1: the next calls of all work; the call that ran fails once, and its effect is not
+    repeated."""
     pipes = [shared.client() for _ in range(5)]
     for pipe in pipes:
         assert said(pipe.call("odd_echo", text="before")) == "before"
@@ -259,15 +300,20 @@ def test_a_killed_gateway_is_replaced_and_no_call_is_made_twice(shared: Shared) 
     assert all(pipe.finish() == 0 for pipe in pipes)
 
 
-def test_what_no_gateway_can_give_any_more_is_told_and_comes_back_with_the_config(tmp_path: Path) -> None:
-    """RUN-2: a profile that is gone with its gateway: none is started again and again for it, and nothing is lost."""
+def test_what_no_gateway_can_give_any_more_is_told_and_comes_back_with_the_config(
+    tmp_path: Path,
+) -> None:
+    """RUN-2: a profile that is gone with its gateway: none is started again and again for it, and
+    nothing is lost."""
     shared = Shared(tmp_path, profiles=[{"name": "p"}])
     try:
         pipe = shared.client("--profile", "p")
         good = shared.file.read_text()
         shared.write(mcp_servers=[odd_server("odd", shared.record)])
         os.kill(shared.started[0], signal.SIGKILL)
-        assert pipe.stderr.wait_for("no gateway: no profile is named 'p'", WAIT_SECONDS), pipe.stderr.text
+        assert pipe.stderr.wait_for("no gateway: no profile is named 'p'", WAIT_SECONDS), (
+            pipe.stderr.text
+        )
         waits = pipe.start_call("odd_echo", text="waits")
         shared.file.write_text(good)
         assert said(pipe.reply(waits, 30)) == "waits"
@@ -285,14 +331,18 @@ def test_a_gateway_of_its_own_that_cannot_start_gets_no_request(shared: Shared) 
     pipe = shared.client(THE_MODE="direct")
     shared.env["THE_MODE"] = "search"
     shared.terminal()
-    assert pipe.stderr.wait_for("THE_MODE; this client gets a gateway of its own", WAIT_SECONDS), pipe.stderr.text
+    assert pipe.stderr.wait_for("THE_MODE; this client gets a gateway of its own", WAIT_SECONDS), (
+        pipe.stderr.text
+    )
     assert said(pipe.call("odd_echo", text="by its own")) == "by its own"
     shared.file.write_text("{")
     bridge = pipe.process.pid
     own = [int(pid) for pid in Path(f"/proc/{bridge}/task/{bridge}/children").read_text().split()]
     for pid in own:
         os.kill(pid, signal.SIGKILL)
-    assert pipe.stderr.wait_for("no gateway: a gateway of its own could not be started", WAIT_SECONDS), pipe.stderr.text
+    assert pipe.stderr.wait_for(
+        "no gateway: a gateway of its own could not be started", WAIT_SECONDS
+    ), pipe.stderr.text
     waits = pipe.start_call("odd_echo", text="waits")
     shared.file.write_text(good)
     assert said(pipe.reply(waits, 30)) == "waits"
@@ -317,12 +367,19 @@ def test_who_the_client_is_and_what_it_subscribed_to_is_said_again(shared: Share
     pipe = shared.client()
     assert "result" in pipe.request("logging/setLevel", {"level": "warning"})
     os.kill(shared.started[0], signal.SIGKILL)
-    asked = [pipe.start("tools/list"), pipe.start("prompts/list"), pipe.start("ping"), pipe.start("resources/list")]
+    asked = [
+        pipe.start("tools/list"),
+        pipe.start("prompts/list"),
+        pipe.start("ping"),
+        pipe.start("resources/list"),
+    ]
     assert all("result" in pipe.reply(id) for id in asked)
     assert shared.ask("status")["attached"][0]["client"] is not None
     assert "result" in pipe.call("odd_log", text="heard")
     assert "notifications/message" in heard(pipe)
-    assert "error" in pipe.request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
+    assert "error" in pipe.request(
+        "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}}
+    )
 
 
 def envelope(**more: Any) -> Json:
@@ -333,7 +390,9 @@ def envelope(**more: Any) -> Json:
 def test_a_modern_listening_goes_on_at_the_next_gateway(shared: Shared) -> None:
     """PRO-1, PRO-4: it is acknowledged once, told of changes, and ends with the client."""
     pipe = shared.begin()
-    pipe.send(request("subscriptions/listen", envelope(notifications={"toolsListChanged": True}), "l"))
+    pipe.send(
+        request("subscriptions/listen", envelope(notifications={"toolsListChanged": True}), "l")
+    )
     acknowledged = pipe.message()
     assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
     os.kill(shared.started[0], signal.SIGKILL)
@@ -394,7 +453,9 @@ def test_a_gateway_in_a_terminal_serves_clients_over_stdio_too(shared: Shared) -
     assert terminal.process.poll() is None
 
 
-def test_a_question_of_a_gateway_that_died_is_withdrawn_and_its_answer_goes_nowhere(shared: Shared) -> None:
+def test_a_question_of_a_gateway_that_died_is_withdrawn_and_its_answer_goes_nowhere(
+    shared: Shared,
+) -> None:
     """PRO-5: nor is it taken for the answer to a question of the next one."""
     pipe = shared.begin()
     pipe.greet(capabilities={"roots": {}})
@@ -408,7 +469,9 @@ def test_a_question_of_a_gateway_that_died_is_withdrawn_and_its_answer_goes_nowh
         withdrawn = pipe.message()
     assert withdrawn["params"]["requestId"] == question["id"]
     again = pipe.start_call("odd_roots")
-    pipe.send({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [{"uri": "file:///late"}]}})
+    pipe.send(
+        {"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [{"uri": "file:///late"}]}}
+    )
     fresh = pipe.message()
     while fresh.get("method") != "roots/list":
         fresh = pipe.message()
@@ -424,7 +487,10 @@ def test_a_request_that_waits_for_a_gateway_can_be_cancelled(shared: Shared) -> 
     shared.file.write_text("{")  # no gateway can be started
     os.kill(shared.started[0], signal.SIGKILL)
     assert pipe.stderr.wait_for("no gateway", WAIT_SECONDS)
-    doomed, wanted = pipe.start_call("odd_echo", text="doomed"), pipe.start_call("odd_echo", text="wanted")
+    doomed, wanted = (
+        pipe.start_call("odd_echo", text="doomed"),
+        pipe.start_call("odd_echo", text="wanted"),
+    )
     pipe.send(notification("notifications/cancelled", {"requestId": doomed}))
     shared.file.write_text(good)
     assert said(pipe.reply(wanted, 30)) == "wanted"
@@ -439,7 +505,11 @@ def test_a_changed_file_is_taken_up_while_clients_are_attached(shared: Shared) -
     both = [odd_server("odd", shared.record), odd_server("more", shared.folder / "more")]
     shared.write(mcp_servers=both)
     assert shared.ask("reload")["ok"] is True
-    wait_until(lambda: "more_echo" in {tool["name"] for tool in pipe.request("tools/list")["result"]["tools"]})
+    wait_until(
+        lambda: (
+            "more_echo" in {tool["name"] for tool in pipe.request("tools/list")["result"]["tools"]}
+        )
+    )
     wait_until(lambda: CHANGED[0] in heard(pipe))
 
 
@@ -454,7 +524,9 @@ def test_a_config_whose_folder_is_gone_is_waited_for(shared: Shared) -> None:
         os.kill(shared.started[0], signal.SIGKILL)
         assert gateway.left(WAIT_SECONDS) == []
     # A call that is written before the bridge has noticed may have been read, and is not repeated.
-    assert pipe.stderr.wait_for(f"no gateway: it cannot be started: {re.escape(str(project))}: ", WAIT_SECONDS)
+    assert pipe.stderr.wait_for(
+        f"no gateway: it cannot be started: {re.escape(str(project))}: ", WAIT_SECONDS
+    )
     waits = pipe.start_call("odd_echo", text="waits")
     (shared.folder / "aside").rename(project)
     answer = pipe.reply(waits, 30)
@@ -480,24 +552,36 @@ def test_a_state_folder_that_is_deleted_costs_no_call(shared: Shared) -> None:
 
 
 def test_another_environment_is_another_gateway(tmp_path: Path) -> None:
-    """CFG-3: where the file looks a variable up; the line names it, and no value is said anywhere."""
+    """CFG-3: where the file looks a variable up; the line names it, and no value is said
+    anywhere."""
     shared = Shared(tmp_path)
     server = odd_server("odd", shared.record, connection={"env": {"WORD": "${WORD:-none}"}})
     shared.write(mcp_servers=[server])
     try:
-        one, same = shared.client(WORD="first-value", PATHOLOGY="a"), shared.client(WORD="first-value", PATHOLOGY="b")
+        one, same = (
+            shared.client(WORD="first-value", PATHOLOGY="a"),
+            shared.client(WORD="first-value", PATHOLOGY="b"),
+        )
         other = shared.client(WORD="second-value")
-        words = [json.loads(said(pipe.call("odd_whoami")))["env"]["WORD"] for pipe in (one, same, other)]
+        words = [
+            json.loads(said(pipe.call("odd_whoami")))["env"]["WORD"] for pipe in (one, same, other)
+        ]
         assert words == ["first-value", "first-value", "second-value"]
         assert len(shared.attached()) == 2
-        assert re.search(r"variables .* WORD; this client gets a gateway of its own", other.stderr.text)
+        assert re.search(
+            r"variables .* WORD; this client gets a gateway of its own", other.stderr.text
+        )
         assert "-value" not in one.stderr.text + other.stderr.text + shared.log
     finally:
         shared.close()
 
 
-@pytest.mark.parametrize("args", [(), ("--mode", "nonsense"), ("--profile", "nobody"), ("--linger", "soon")])
-def test_a_mistake_reads_as_it_does_without_a_shared_gateway(shared: Shared, args: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "args", [(), ("--mode", "nonsense"), ("--profile", "nobody"), ("--linger", "soon")]
+)
+def test_a_mistake_reads_as_it_does_without_a_shared_gateway(
+    shared: Shared, args: tuple[str, ...]
+) -> None:
     """CFG-2: the same words, the same exit code, and nothing is left behind."""
     if not args:
         shared.write(mcp_servers=[{"name": "x", "connection": {"type": "stdio"}}], nonsense=1)
@@ -512,10 +596,14 @@ def test_a_mistake_reads_as_it_does_without_a_shared_gateway(shared: Shared, arg
 
 def test_a_strict_client_is_not_given_half_a_configuration(shared: Shared) -> None:
     """CFG-3: --strict refuses what a gateway that runs has switched off."""
-    server = odd_server("off", shared.folder / "off", connection={"env": {"A": "${SURELY_NOT_SET}"}})
+    server = odd_server(
+        "off", shared.folder / "off", connection={"env": {"A": "${SURELY_NOT_SET}"}}
+    )
     shared.write(mcp_servers=[odd_server("odd", shared.record), server])
     pipe = shared.client()
-    assert "SURELY_NOT_SET" in pipe.stderr.text  # as without a shared gateway: somebody wonders where it is
+    assert (
+        "SURELY_NOT_SET" in pipe.stderr.text
+    )  # as without a shared gateway: somebody wonders where it is
     strict = shared.begin("--strict")
     assert strict.finish() == 2 and "SURELY_NOT_SET" in strict.stderr.text
 
@@ -534,7 +622,13 @@ def test_another_version_is_left_alone(shared: Shared) -> None:
     """RUN-2: it may speak differently."""
     shared.place.parent.mkdir(parents=True, mode=0o700)
     os.chmod(shared.state, 0o700)
-    answer = {"ok": False, "reason": "version", "error": "this gateway is mcpx 99", "role": "http", "clients": 0}
+    answer = {
+        "ok": False,
+        "reason": "version",
+        "error": "this gateway is mcpx 99",
+        "role": "http",
+        "clients": 0,
+    }
     with channels.listen(shared.place).listening as other:
         other.settimeout(WAIT_SECONDS)
         pipe = shared.begin()
@@ -557,7 +651,9 @@ def test_ids_batches_and_what_comes_before_the_greeting_are_treated_as_ever(shar
     assert "error" in pipe.request("tools/list")
     assert "result" in pipe.request("ping")
     pipe.greet()
-    pipe.send(request("ping", None, "mcpx-bridge/1/initialize"))  # as the bridge itself would say it
+    pipe.send(
+        request("ping", None, "mcpx-bridge/1/initialize")
+    )  # as the bridge itself would say it
     assert "result" in pipe.reply("mcpx-bridge/1/initialize")
     pipe.send(b"[]\n")
     assert "batches" in pipe.reply(None)["error"]["message"]
@@ -578,8 +674,13 @@ def test_ids_batches_and_what_comes_before_the_greeting_are_treated_as_ever(shar
 
 def test_a_terminal_is_both_input_and_output_and_gets_all_of_a_large_answer(shared: Shared) -> None:
     """RUN-2: it takes a few kilobytes at a time, and says so only to who does not block."""
-    said_to = [initialize_request(), *(request("tools/list", None, number) for number in range(1, 21))]
-    with Terminal([*MCPX, str(shared.file), "--transport", "stdio"], shared.folder, shared.env) as terminal:
+    said_to = [
+        initialize_request(),
+        *(request("tools/list", None, number) for number in range(1, 21)),
+    ]
+    with Terminal(
+        [*MCPX, str(shared.file), "--transport", "stdio"], shared.folder, shared.env
+    ) as terminal:
         for message in said_to:
             terminal.type(json.dumps(message) + "\n")
         terminal.wait_for(r'"id":20,"result"[^\n]*\n')
@@ -591,16 +692,24 @@ def test_a_terminal_is_both_input_and_output_and_gets_all_of_a_large_answer(shar
 def test_ten_thousand_requests_in_the_pipe_are_all_answered(shared: Shared) -> None:
     """LIF-5: some with "wait", as on every front; each once."""
     pipe = shared.client()
-    pipe.send(b"".join(json.dumps(request("ping", None, id)).encode() + b"\n" for id in range(100, 10_100)))
+    pipe.send(
+        b"".join(
+            json.dumps(request("ping", None, id)).encode() + b"\n" for id in range(100, 10_100)
+        )
+    )
     assert all("jsonrpc" in pipe.reply(id) for id in range(100, 10_100))
     assert pipe.finish() == 0
 
 
 def test_a_message_that_is_too_large_is_refused_and_the_next_is_answered(shared: Shared) -> None:
     """LIF-5: by the bound of the gateway's configuration."""
-    shared.write(mcp_servers=[odd_server("odd", shared.record)], **{"global": {"max_request": 100_000}})
+    shared.write(
+        mcp_servers=[odd_server("odd", shared.record)], **{"global": {"max_request": 100_000}}
+    )
     pipe = shared.client()
-    pipe.send(request("tools/call", {"name": "odd_echo", "arguments": {"text": "x" * 200_000}}, "big"))
+    pipe.send(
+        request("tools/call", {"name": "odd_echo", "arguments": {"text": "x" * 200_000}}, "big")
+    )
     assert "a line of more than 100000 bytes" in pipe.reply(None)["error"]["message"]
     assert len(said(pipe.call("odd_echo", text="x" * 90_000))) == 90_000
     assert len(said(pipe.call("odd_big", bytes=3_000_000))) == 3_000_000
@@ -613,7 +722,9 @@ def test_a_client_that_never_reads_costs_little_and_nobody_else_notices(shared: 
     deaf = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=shared.env)
     try:
         assert deaf.stdin is not None and deaf.stdout is not None
-        hello = request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}, 0)
+        hello = request(
+            "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}, 0
+        )
         deaf.stdin.write(json.dumps(hello).encode() + b"\n")
         deaf.stdin.flush()
         os.set_blocking(deaf.stdin.fileno(), False)
@@ -621,7 +732,10 @@ def test_a_client_that_never_reads_costs_little_and_nobody_else_notices(shared: 
         written, idle = 0, 0
         while written < 200 and idle < 100:
             try:
-                os.write(deaf.stdin.fileno(), json.dumps(request("tools/call", call, written + 1)).encode() + b"\n")
+                os.write(
+                    deaf.stdin.fileno(),
+                    json.dumps(request("tools/call", call, written + 1)).encode() + b"\n",
+                )
                 written += 1
             except BlockingIOError:
                 pass
@@ -663,10 +777,23 @@ def test_the_bridge_is_small(shared: Shared) -> None:
 
 def test_the_bridge_imports_no_gateway() -> None:
     """LIF-1: what it starts with is what it costs."""
-    heavy = ("asyncio", "yaml", "inspect", "hashlib", "mcpx.config", "mcpx.core", "mcpx.front", "mcpx.surfaces")
-    code = "import sys, mcpx.cli.main, mcpx.cli.commands.serve, mcpx.cli.attach, mcpx.bridge.relay\n"
+    heavy = (
+        "asyncio",
+        "yaml",
+        "inspect",
+        "hashlib",
+        "mcpx.config",
+        "mcpx.core",
+        "mcpx.front",
+        "mcpx.surfaces",
+    )
+    code = (
+        "import sys, mcpx.cli.main, mcpx.cli.commands.serve, mcpx.cli.attach, mcpx.bridge.relay\n"
+    )
     code += "import mcpx.wire.channels.unix; print(*sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert [name for name in found if name in heavy] == []
 
 
@@ -737,8 +864,18 @@ def test_where_there_are_no_unix_sockets_it_is_a_port_on_loopback(tmp_path: Path
 
 def test_where_pipes_cannot_be_watched_threads_carry_them(shared: Shared) -> None:
     """RUN-2: as on Windows; nothing is lost at the end."""
-    forced = "import sys; from mcpx.bridge import standard; standard.CARRIED = True\nfrom mcpx.cli.main import main\n"
-    command = [sys.executable, "-c", forced + "sys.exit(main())", str(shared.file), "--transport", "stdio"]
+    forced = (
+        "import sys; from mcpx.bridge import standard; standard.CARRIED = True\nfrom "
+        "mcpx.cli.main import main\n"
+    )
+    command = [
+        sys.executable,
+        "-c",
+        forced + "sys.exit(main())",
+        str(shared.file),
+        "--transport",
+        "stdio",
+    ]
     pipe = shared.stack.enter_context(StdioClient(command, shared.env))
     pipe.greet()
     big = pipe.start_call("odd_big", bytes=2_000_000)

@@ -1,4 +1,5 @@
-"""LIF-9 through the real program: `cache_ttl`, and identical calls that are one; counted where they arrive."""
+"""LIF-9 through the real program: `cache_ttl`, and identical calls that are one; counted where they
+arrive."""
 
 import json
 import sys
@@ -25,7 +26,8 @@ def reading(name: str, record: Path, *flags: str, **keys: Any) -> Json:
 
 
 class Place:
-    """A gateway before three servers: one that speaks each era, with `cache_ttl`, and one without."""
+    """A gateway before three servers: one that speaks each era, with `cache_ttl`, and one
+    without."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -82,11 +84,21 @@ def test_a_read_only_tool_is_called_once(
 
 def test_all_surfaces_share_what_is_kept(place: Place, gateway: Gateway) -> None:
     given = place.fresh()
-    assert len({call(Visitor(gateway.port, mode), "older", "read", given) for mode in ("direct", *MODES)}) == 1
+    assert (
+        len(
+            {
+                call(Visitor(gateway.port, mode), "older", "read", given)
+                for mode in ("direct", *MODES)
+            }
+        )
+        == 1
+    )
     assert place.calls("older", given) == 1
 
 
-@pytest.mark.parametrize(("server", "tool"), [("older", "write"), ("older", "wrong"), ("plain", "read")])
+@pytest.mark.parametrize(
+    ("server", "tool"), [("older", "write"), ("older", "wrong"), ("plain", "read")]
+)
 def test_what_may_write_what_failed_and_what_has_no_ttl_is_called_again(
     server: str, tool: str, place: Place, gateway: Gateway
 ) -> None:
@@ -101,7 +113,9 @@ def test_after_its_time_it_is_called_again(place: Place, gateway: Gateway) -> No
     wait_until(lambda: call(visitor, "brief", "read", given) != first)
 
 
-def test_a_server_that_says_its_tools_changed_is_called_again(place: Place, gateway: Gateway) -> None:
+def test_a_server_that_says_its_tools_changed_is_called_again(
+    place: Place, gateway: Gateway
+) -> None:
     given, visitor = place.fresh(), Visitor(gateway.port, "direct")
     first = call(visitor, "modern", "read", given)
     assert call(visitor, "modern", "read", given) == first
@@ -117,7 +131,9 @@ def test_a_server_that_says_its_tools_changed_is_called_again(place: Place, gate
 
 @pytest.mark.parametrize("server", ERAS)
 @pytest.mark.parametrize("era", ERAS)
-def test_identical_calls_at_one_time_are_one(era: str, server: str, place: Place, gateway: Gateway) -> None:
+def test_identical_calls_at_one_time_are_one(
+    era: str, server: str, place: Place, gateway: Gateway
+) -> None:
     """LIF-9."""
     go = place.folder / f"go-{era}-{server}"
     given = {"until": str(go)}
@@ -126,13 +142,17 @@ def test_identical_calls_at_one_time_are_one(era: str, server: str, place: Place
         waiting = [pool.submit(call, visitor, server, "read", given) for visitor in visitors]
         wait_until(lambda: place.calls(server, given))
         busy = Visitor(gateway.port, "direct", era)
-        call(busy, server, "write", place.fresh())  # all others have come by now, or find what is kept
+        call(
+            busy, server, "write", place.fresh()
+        )  # all others have come by now, or find what is kept
         go.touch()
         assert len({each.result() for each in waiting}) == 1
     assert place.calls(server, given) == 1
 
 
-def test_several_calls_of_one_request_that_are_the_same_are_one(place: Place, gateway: Gateway) -> None:
+def test_several_calls_of_one_request_that_are_the_same_are_one(
+    place: Place, gateway: Gateway
+) -> None:
     go = place.folder / "go-several"
     given = {"until": str(go)}
     calls = [{"method": "older.read", "arguments": given}] * 3
@@ -144,12 +164,17 @@ def test_several_calls_of_one_request_that_are_the_same_are_one(place: Place, ga
     assert place.calls("older", given) == 1
 
 
-def test_the_first_of_several_is_cancelled_and_the_others_are_answered(place: Place, gateway: Gateway) -> None:
+def test_the_first_of_several_is_cancelled_and_the_others_are_answered(
+    place: Place, gateway: Gateway
+) -> None:
     go = place.folder / "go-cancelled"
     given = {"until": str(go)}
     first, second = Session(gateway.port), Session(gateway.port)
     began = len(recorded_messages(place.records["older"], "notifications/cancelled"))
-    with first.start_call("older_read", id="c", **given), second.start_call("older_read", **given) as other:
+    with (
+        first.start_call("older_read", id="c", **given),
+        second.start_call("older_read", **given) as other,
+    ):
         wait_until(lambda: place.calls("older", given))
         call(Visitor(gateway.port, "direct"), "older", "write", place.fresh())
         assert first.post(notification("notifications/cancelled", {"requestId": "c"})).status == 202
@@ -163,25 +188,42 @@ def test_the_first_of_several_is_cancelled_and_the_others_are_answered(place: Pl
 def test_when_the_last_one_leaves_the_call_is_cancelled(place: Place, gateway: Gateway) -> None:
     given = {"until": str(place.folder / "never")}
     message = modern_request("tools/call", {"name": "modern_read", "arguments": given})
-    headers = [("Content-Type", "application/json"), ("Accept", ACCEPT_BOTH), *modern_headers(message).items()]
+    headers = [
+        ("Content-Type", "application/json"),
+        ("Accept", ACCEPT_BOTH),
+        *modern_headers(message).items(),
+    ]
     body = json.dumps(message).encode()
     with Stream(gateway.port, "POST", "/mcp", headers, body):
         wait_until(lambda: place.calls("modern", given))
         with Stream(gateway.port, "POST", "/mcp", headers, body):
-            assert Visitor(gateway.port, "direct", "modern").names()  # asked later: the other one was read before it
+            assert Visitor(
+                gateway.port, "direct", "modern"
+            ).names()  # asked later: the other one was read before it
             began = len(recorded_messages(place.records["modern"], "notifications/cancelled"))
-    wait_until(lambda: len(recorded_messages(place.records["modern"], "notifications/cancelled")) == began + 1)
+    wait_until(
+        lambda: (
+            len(recorded_messages(place.records["modern"], "notifications/cancelled")) == began + 1
+        )
+    )
     assert place.calls("modern", given) == 1
 
 
 # ---- a reload; the last test here, for it changes the servers of all others
 
 
-def test_after_a_reload_that_changed_the_server_nothing_old_is_answered(place: Place, gateway: Gateway) -> None:
+def test_after_a_reload_that_changed_the_server_nothing_old_is_answered(
+    place: Place, gateway: Gateway
+) -> None:
     given, visitor = place.fresh(), Visitor(gateway.port, "direct")
     firsts = {server: call(visitor, server, "read", given) for server in ERAS}
     older, *rest = place.servers
     replace(gateway, {**gateway.config, "mcp_servers": [{**older, "cache_ttl": 30}, *rest]})
-    wait_until(lambda: place.calls("older", given) > 1 or call(visitor, "older", "read", given) != firsts["older"])
+    wait_until(
+        lambda: (
+            place.calls("older", given) > 1
+            or call(visitor, "older", "read", given) != firsts["older"]
+        )
+    )
     assert call(visitor, "modern", "read", given) == firsts["modern"]
     assert (place.calls("older", given), place.calls("modern", given)) == (2, 1)

@@ -1,7 +1,8 @@
 """SEC, OBS-1, CFG-9: secrets of every kind go through the program, and come out nowhere.
 
-Every secret holds `ROOT`. The servers, APIs and scripts here say back all they are given. `COLLECTORS` are the places
-where anything of the gateway can be read: whoever adds such a place adds a line there.
+Every secret holds `ROOT`. The servers, APIs and scripts here say back all they are given.
+`COLLECTORS` are the places where anything of the gateway can be read: whoever adds such a place
+adds a line there.
 """
 
 import asyncio
@@ -40,7 +41,17 @@ from mcpx.front.control import socket_path
 
 ROOT = "zq7canary"
 KINDS = (
-    *("client_token", "other_token", "admin_token", "store", "api_header", "api_query", "api_body", "bearer", "basic"),
+    *(
+        "client_token",
+        "other_token",
+        "admin_token",
+        "store",
+        "api_header",
+        "api_query",
+        "api_body",
+        "bearer",
+        "basic",
+    ),
     *(
         "custom",
         "client_secret",
@@ -81,9 +92,15 @@ class Scene:
     stored: str = ""
     """What was in the store before it went away."""
 
-    def ask(self, method: str, params: Json | None = None, token: str = CANARIES["client_token"]) -> Json:
+    def ask(
+        self, method: str, params: Json | None = None, token: str = CANARIES["client_token"]
+    ) -> Json:
         message = modern_request(method, params or {})
-        reply = post(self.gateway.port, message, {**modern_headers(message), "Authorization": f"Bearer {token}"})
+        reply = post(
+            self.gateway.port,
+            message,
+            {**modern_headers(message), "Authorization": f"Bearer {token}"},
+        )
         self.told.append(f"{reply}")
         return reply.json if reply.status == 200 else {}
 
@@ -91,12 +108,23 @@ class Scene:
         return self.ask("tools/call", {"name": tool, "arguments": arguments})
 
     def page(self, path: str) -> Reply:
-        return fetch(self.gateway.port, path, "GET", [("Authorization", f"Bearer {CANARIES['client_token']}")])
+        return fetch(
+            self.gateway.port,
+            path,
+            "GET",
+            [("Authorization", f"Bearer {CANARIES['client_token']}")],
+        )
 
     def run(self, *words: str) -> str:
         """What a command says to whoever types it."""
         done = subprocess.run(
-            [*MCPX, *words], env=self.gateway.env, capture_output=True, text=True, timeout=60, check=False, input=""
+            [*MCPX, *words],
+            env=self.gateway.env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            input="",
         )
         return done.stdout + done.stderr
 
@@ -122,7 +150,9 @@ def log_file(scene: Scene) -> str:
 
 
 def pages(scene: Scene) -> str:
-    return "\n".join(str(scene.page(path)) for path in ("/health", "/ready", "/metrics", "/", "/.well-known/x"))
+    return "\n".join(
+        str(scene.page(path)) for path in ("/health", "/ready", "/metrics", "/", "/.well-known/x")
+    )
 
 
 def commands(scene: Scene) -> str:
@@ -135,7 +165,13 @@ def commands(scene: Scene) -> str:
             ["check", file],
             ["auth", "status", "--json", file],
         ),
-        *(["token", "list"], ["pins", file], ["approvals", file], ["audit", file], ["secret", "list"]),
+        *(
+            ["token", "list"],
+            ["pins", file],
+            ["approvals", file],
+            ["audit", file],
+            ["secret", "list"],
+        ),
     ]
     with ThreadPoolExecutor(4) as pool:
         return "\n".join(pool.map(lambda words: scene.run(*words), asked))
@@ -147,10 +183,12 @@ def control(scene: Scene) -> str:
 
 
 def state_files(scene: Scene) -> str:
-    """But for the vault, which is there to keep them, and the history, which has what the config file has: for its
-    owner alone."""
+    """But for the vault, which is there to keep them, and the history, which has what the config
+    file has: for its owner alone."""
     files = [file for file in scene.state.rglob("*") if file.is_file()]
-    kept = [file for file in files if {"auth", "history"} & set(file.relative_to(scene.state).parts)]
+    kept = [
+        file for file in files if {"auth", "history"} & set(file.relative_to(scene.state).parts)
+    ]
     assert {stat.S_IMODE(file.stat().st_mode) for file in kept} == {0o600}
     files = [file for file in files if file not in kept]
     return "\n".join(f"{file} {file.read_bytes().decode('utf-8', 'replace')}" for file in files)
@@ -208,15 +246,34 @@ def config(guarded: ProtectedServer, log_format: str, store: RedisServer) -> Jso
         return {**entry, "timeout": 5, **({"auth": {"ref": auth}} if auth else {})}
 
     auths: Json = {
-        "api_header": {"type": "api_key", "api_key": {"name": "X-Key", "value": secret["api_header"]}},
-        "api_query": {"type": "api_key", "api_key": {"location": "query", "name": "key", "value": secret["api_query"]}},
-        "api_body": {"type": "api_key", "api_key": {"location": "body", "name": "key", "value": secret["api_body"]}},
+        "api_header": {
+            "type": "api_key",
+            "api_key": {"name": "X-Key", "value": secret["api_header"]},
+        },
+        "api_query": {
+            "type": "api_key",
+            "api_key": {"location": "query", "name": "key", "value": secret["api_query"]},
+        },
+        "api_body": {
+            "type": "api_key",
+            "api_key": {"location": "body", "name": "key", "value": secret["api_body"]},
+        },
         "bearer": {"type": "bearer_token", "bearer_token": {"token": secret["bearer"]}},
-        "basic": {"type": "basic_auth", "basic_auth": {"username": "user", "password": secret["basic"]}},
-        "custom": {"type": "custom_header", "custom_header": {"headers": {"X-Any": secret["custom"]}}},
+        "basic": {
+            "type": "basic_auth",
+            "basic_auth": {"username": "user", "password": secret["basic"]},
+        },
+        "custom": {
+            "type": "custom_header",
+            "custom_header": {"headers": {"X-Any": secret["custom"]}},
+        },
         "oauth2": {
             "type": "oauth2",
-            "oauth2": {"client_id": "client", "client_secret": secret["client_secret"], "token_url": guarded.token_url},
+            "oauth2": {
+                "client_id": "client",
+                "client_secret": secret["client_secret"],
+                "token_url": guarded.token_url,
+            },
         },
         "signed": {"type": "oauth", "oauth": {}},
     }
@@ -254,8 +311,15 @@ def config(guarded: ProtectedServer, log_format: str, store: RedisServer) -> Jso
         },
         "mcp_servers": [
             {"name": "telltale", "prefix": "t", "connection": telltale},
-            {"name": "dead", "connection": {**telltale, "args": [*args, "--once"]}, "retry_on_failure": False},
-            remote("plain", headers={"X-File": "${file:held}", "Authorization": "Bearer ${CANARY_TOKEN}"}),
+            {
+                "name": "dead",
+                "connection": {**telltale, "args": [*args, "--once"]},
+                "retry_on_failure": False,
+            },
+            remote(
+                "plain",
+                headers={"X-File": "${file:held}", "Authorization": "Bearer ${CANARY_TOKEN}"},
+            ),
             remote("in_query", url=f"{guarded.url('http')}?token={secret['in_query']}"),
             *(remote(name, name) for name in auths if name != "api_body"),
         ],
@@ -263,9 +327,23 @@ def config(guarded: ProtectedServer, log_format: str, store: RedisServer) -> Jso
             {
                 "name": f"call_{name}",
                 "type": "http",
-                "http": {"method": "POST", "url": api, "body": {"x": 1}, "auth": {"ref": name}, "allow_private": True},
+                "http": {
+                    "method": "POST",
+                    "url": api,
+                    "body": {"x": 1},
+                    "auth": {"ref": name},
+                    "allow_private": True,
+                },
             }
-            for name in ("api_header", "api_query", "api_body", "bearer", "basic", "custom", "oauth2")
+            for name in (
+                "api_header",
+                "api_query",
+                "api_body",
+                "bearer",
+                "basic",
+                "custom",
+                "oauth2",
+            )
         ]
         + [
             {
@@ -295,7 +373,11 @@ def scene(log_format: str, folder: Path) -> Iterator[tuple[Scene, ProtectedServe
         def echo(headers: dict[str, str], query: dict[str, str]) -> bool:
             """Refuses everybody, and says back what it was shown."""
             said = json.dumps([headers, query])
-            guarded.refusal = (401, [("WWW-Authenticate", f'Bearer error="{said[:200]}"')], f"not {said}".encode())
+            guarded.refusal = (
+                401,
+                [("WWW-Authenticate", f'Bearer error="{said[:200]}"')],
+                f"not {said}".encode(),
+            )
             return False
 
         guarded.admits = echo
@@ -303,7 +385,14 @@ def scene(log_format: str, folder: Path) -> Iterator[tuple[Scene, ProtectedServe
         tokens = Tokens(CANARIES["access"], CANARIES["refresh"], "", 4e9, 4e9)
         client = Client("client", CANARIES["client_secret"], "client_secret_post", registered=True)
         grant = Grant(
-            f"http://127.0.0.1:{guarded.port}", url, guarded.token_url, None, "http://h/cb", client, "", tokens
+            f"http://127.0.0.1:{guarded.port}",
+            url,
+            guarded.token_url,
+            None,
+            "http://h/cb",
+            client,
+            "",
+            tokens,
         )
         Vault(state, {"MCPX_KEY": KEY}).write(f"grant signed {url}", grant.to_json())
         env = {
@@ -342,7 +431,16 @@ def test_no_secret_comes_out_anywhere(log_format: str, tmp_path: Path) -> None:
         for name in states:
             made.call(f"{name}_echo", text="x")
         shown = json.dumps([[seen.headers, seen.query] for seen in guarded.seen])
-        for kind in ("api_header", "api_query", "bearer", "custom", "access", "variable", "file", "in_query"):
+        for kind in (
+            "api_header",
+            "api_query",
+            "bearer",
+            "custom",
+            "access",
+            "variable",
+            "file",
+            "in_query",
+        ):
             assert CANARIES[kind] in shown, f"{kind} was not sent anywhere"
         # Strangers, with tokens nobody knows; and a call that names a secret as its tool.
         for token in (JWT, f"{ROOT}-wrong-123"):

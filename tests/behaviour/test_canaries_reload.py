@@ -17,7 +17,12 @@ TELLTALE = str(Path(__file__).parent / "telltale_server.py")
 
 
 def server(name: str, value: str) -> Json:
-    connection = {"type": "stdio", "command": sys.executable, "args": [TELLTALE], "env": {"PLAIN_NAME": value}}
+    connection = {
+        "type": "stdio",
+        "command": sys.executable,
+        "args": [TELLTALE],
+        "env": {"PLAIN_NAME": value},
+    }
     return {"name": name, "prefix": name, "connection": connection}
 
 
@@ -26,10 +31,19 @@ def run(gateway: GatewayProcess, *words: str, given: str = "") -> str:
     return done.stdout + done.stderr
 
 
-def test_a_secret_that_is_set_while_it_runs_is_taken_up_by_a_reload_and_kept_secret(tmp_path: Path) -> None:
+def test_a_secret_that_is_set_while_it_runs_is_taken_up_by_a_reload_and_kept_secret(
+    tmp_path: Path,
+) -> None:
     calm = {"log_level": "DEBUG", "hot_reload": False}
-    config = {"global": calm, "mcp_servers": [server("kept", "${keyring:kept}"), server("plain", "nothing")]}
-    ring = {"PYTHONPATH": str(FIXTURES / "rings"), "KEYRING_FILE": str(tmp_path / "ring.json"), "MCPX_KEY": KEY}
+    config = {
+        "global": calm,
+        "mcp_servers": [server("kept", "${keyring:kept}"), server("plain", "nothing")],
+    }
+    ring = {
+        "PYTHONPATH": str(FIXTURES / "rings"),
+        "KEYRING_FILE": str(tmp_path / "ring.json"),
+        "MCPX_KEY": KEY,
+    }
     with GatewayProcess(config, env=ring) as gateway:
 
         def state(name: str) -> Json:
@@ -44,11 +58,19 @@ def test_a_secret_that_is_set_while_it_runs_is_taken_up_by_a_reload_and_kept_sec
             wait_until(lambda n=number: gateway.stderr().count('"PLAIN_NAME": "***"') > n)
         encrypted = sealing.encrypt("zq7canary-third-3", {"MCPX_KEY": KEY})
         gateway.file.write_text(json.dumps({**config, "mcp_servers": [server("kept", encrypted)]}))
-        assert "restarted" in (told := run(gateway, "reload", str(gateway.file))) or "changed" in told, told
+        assert (
+            "restarted" in (told := run(gateway, "reload", str(gateway.file))) or "changed" in told
+        ), told
         wait_until(lambda: gateway.stderr().count('"PLAIN_NAME": "***"') > 2)
         # One that cannot be opened changes nothing.
-        gateway.file.write_text(json.dumps({**config, "mcp_servers": [server("kept", encrypted[:-8])]}))
+        gateway.file.write_text(
+            json.dumps({**config, "mcp_servers": [server("kept", encrypted[:-8])]})
+        )
         told = run(gateway, "reload", str(gateway.file))
-        assert "an encrypted value" in told and "config.json:1:" in told and encrypted[7:30] not in told
+        assert (
+            "an encrypted value" in told
+            and "config.json:1:" in told
+            and encrypted[7:30] not in told
+        )
         assert state("kept")["status"] == "connected"
         assert "zq7canary" not in gateway.stderr() + told + json.dumps(health(gateway.port))

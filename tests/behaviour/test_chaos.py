@@ -1,6 +1,8 @@
-"""Everything at once, at random: servers are killed, frozen, slow, noisy and restarted while clients call them all.
+"""Everything at once, at random: servers are killed, frozen, slow, noisy and restarted while
+clients call them all.
 
-    MCPX_CHAOS_SECONDS=600 MCPX_CHAOS_RESTARTS=1000 MCPX_CHAOS_SEED=7 pytest tests/behaviour/test_chaos.py
+    MCPX_CHAOS_SECONDS=600 MCPX_CHAOS_RESTARTS=1000 MCPX_CHAOS_SEED=7 pytest
+    tests/behaviour/test_chaos.py
 
 What must hold at the end stands in the tests; the seed is printed with a failure.
 """
@@ -43,9 +45,11 @@ pytestmark = [
 ]
 
 CALL, CONNECT = 3, 5
-"""`call_timeout` and `timeout` of every server that is hit; the others get as long as a busy machine takes."""
+"""`call_timeout` and `timeout` of every server that is hit; the others get as long as a busy
+machine takes."""
 DEADLINE = 2 * (CALL + CONNECT) + 4
-"""Seconds a call may take at the very worst: connect, die, connect, time out; and a busy machine."""
+"""Seconds a call may take at the very worst: connect, die, connect, time out; and a busy
+machine."""
 
 LONGEST_PAUSE = 60
 """Seconds between two tries of a server, at most."""
@@ -115,10 +119,13 @@ server.serve_forever()
 
 
 class Remote:
-    """An HTTP server as a process, that comes back at the same address; nobody else gets it meanwhile."""
+    """An HTTP server as a process, that comes back at the same address; nobody else gets it
+    meanwhile."""
 
     def __init__(self) -> None:
-        self._kept = socket.socket()  # bound, but never listening: it refuses whom the server does not take
+        self._kept = (
+            socket.socket()
+        )  # bound, but never listening: it refuses whom the server does not take
         self._kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._kept.bind(("127.0.0.1", 0))
         self.port = self._kept.getsockname()[1]
@@ -149,10 +156,18 @@ class Remote:
 
 def entry(name: str, number: int, *flags: str, **keys: Any) -> Json:
     """The number of its tools is how its processes are told from others."""
-    return raw_server(name, "--name-count", str(number), *flags, **{"timeout": CONNECT, "call_timeout": CALL, **keys})
+    return raw_server(
+        name,
+        "--name-count",
+        str(number),
+        *flags,
+        **{"timeout": CONNECT, "call_timeout": CALL, **keys},
+    )
 
 
-NUMBERS = {name: number for number, name in enumerate(("mortal", "frozen", "sluggish", "rough"), start=101)}
+NUMBERS = {
+    name: number for number, name in enumerate(("mortal", "frozen", "sluggish", "rough"), start=101)
+}
 
 
 def pids_of(gateway: GatewayProcess, name: str) -> list[int]:
@@ -167,8 +182,9 @@ def pids_of(gateway: GatewayProcess, name: str) -> list[int]:
 
 
 def post_aside(port: int, message: Json, headers: Mapping[str, str]) -> Json:
-    """The answer to one POST. `raw.post` would make clients of several threads wait for each other: up to Python
-    3.11 a `cached_property`, as `Stream.response` is one, holds one lock for all of them."""
+    """The answer to one POST. `raw.post` would make clients of several threads wait for each other:
+    up to Python 3.11 a `cached_property`, as `Stream.response` is one, holds one lock for all of
+    them."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2 * WAIT_SECONDS)
     try:
         usual = {"Content-Type": "application/json", "Accept": ACCEPT_BOTH}
@@ -190,7 +206,9 @@ class Load:
         self.wrong: list[tuple[str, Any]] = []
         self.longest = (0.0, "")
         self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._guarded, args=(number,)) for number in range(CLIENTS)]
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(number,)) for number in range(CLIENTS)
+        ]
 
     def start(self) -> None:
         for thread in self._threads:
@@ -240,7 +258,9 @@ class Load:
         session = Session(self.port, capabilities={"roots": {}} if number % 3 == 1 else {})
 
         def call(tool: str, text: str) -> Json:
-            message = request("tools/call", {"name": tool, "arguments": {"text": text}}, session.next_id())
+            message = request(
+                "tools/call", {"name": tool, "arguments": {"text": text}}, session.next_id()
+            )
             return post_aside(self.port, message, session.headers)
 
         return call
@@ -282,7 +302,9 @@ class Chaos:
             self._hit(self._chance.choice(sorted(pids)), signal.SIGKILL)
 
     def kill_all(self) -> None:
-        for pid in pids_of(self.gateway, self._chance.choice(("mortal", "sluggish", "rough", "frozen"))):
+        for pid in pids_of(
+            self.gateway, self._chance.choice(("mortal", "sluggish", "rough", "frozen"))
+        ):
             self._hit(pid, signal.SIGKILL)
 
     def freeze(self) -> None:
@@ -318,21 +340,29 @@ def zombies(pid: int) -> list[int]:
     found = []
     for child in descendants(pid):
         with suppress(OSError):
-            if Path("/proc", str(child), "stat").read_text(errors="replace").rpartition(")")[2].split()[0] == "Z":
+            if (
+                Path("/proc", str(child), "stat")
+                .read_text(errors="replace")
+                .rpartition(")")[2]
+                .split()[0]
+                == "Z"
+            ):
                 found.append(child)
     return found
 
 
 def not_back(session: Session, name: str, seconds: float) -> Any:
-    """The last error of a server that does not answer within so many seconds; of one whose circuit is open, within
-    so many of the try that its error announces (LIF-4)."""
+    """The last error of a server that does not answer within so many seconds; of one whose circuit
+    is open, within so many of the try that its error announces (LIF-4)."""
     began = time.monotonic()
     deadline = began + seconds
     while "error" in (message := session.call(f"{name}_echo", text="back")):
         announced = re.search(r"next try in (\d+) s", message["error"]["message"])
         if announced is not None:
             sys.stdout.write(f"{name}: {message['error']['message']}\n")
-            deadline = max(deadline, min(time.monotonic() + int(announced[1]), began + LONGEST_PAUSE) + seconds)
+            deadline = max(
+                deadline, min(time.monotonic() + int(announced[1]), began + LONGEST_PAUSE) + seconds
+            )
         if time.monotonic() > deadline:
             return message["error"]
         time.sleep(0.05)
@@ -355,15 +385,21 @@ def chaos_gateway() -> Iterator[tuple[GatewayProcess, Remote]]:
             remote.entry,
         ]
         settings = {
-            "global": {"startup_wait": 15, "first_start_wait": 15, "retry_delay": 0.2, "max_retries": 50},
+            "global": {
+                "startup_wait": 15,
+                "first_start_wait": 15,
+                "retry_delay": 0.2,
+                "max_retries": 50,
+            },
             "mcp_servers": servers,
         }
         yield stack.enter_context(GatewayProcess(settings)), remote
 
 
 def test_chaos_harms_nobody_who_is_not_hit_and_leaves_nothing_behind() -> None:
-    """SRC-8, LIF-3, LIF-4, LIF-6, LIF-7: no wrong answer, no error on servers that were not touched, no call beyond
-    its deadline, every server back at the end, and neither processes nor descriptors nor memory left over."""
+    """SRC-8, LIF-3, LIF-4, LIF-6, LIF-7: no wrong answer, no error on servers that were not
+    touched, no call beyond its deadline, every server back at the end, and neither processes nor
+    descriptors nor memory left over."""
     sys.stdout.write(f"MCPX_CHAOS_SEED={SEED}\n")
     with chaos_gateway() as (gateway, remote):
         pid = gateway.process.pid
@@ -379,18 +415,24 @@ def test_chaos_harms_nobody_who_is_not_hit_and_leaves_nothing_behind() -> None:
         finally:
             stuck = load.finish()
         failed = Counter(name for name, _ in load.errors)
-        sys.stdout.write(f"done {chaos.done}\nanswered {load.answered}\nfailed {failed}\nlongest {load.longest}\n")
+        sys.stdout.write(
+            f"done {chaos.done}\nanswered {load.answered}\nfailed {failed}\nlongest "
+            f"{load.longest}\n"
+        )
         assert stuck == [], "calls without an answer"
         assert load.wrong == []
         assert [error for error in load.errors if error[0] in CALM] == []
-        strange = [error for error in load.errors if not error[1]["message"].startswith(f"{error[0]}: ")]
+        strange = [
+            error for error in load.errors if not error[1]["message"].startswith(f"{error[0]}: ")
+        ]
         assert strange == []
         assert load.longest[0] < DEADLINE, load.longest
         assert all(load.answered[name] > 0 for name in names), load.answered
         for name in names:
             assert (trouble := not_back(first, name, 30)) is None, trouble
         wait_until(lambda: zombies(pid) == [])
-        # Each client that can be asked holds a link of its own to each older server: some descriptors a link.
+        # Each client that can be asked holds a link of its own to each older server: some
+        # descriptors a link.
         assert descriptors(pid) <= open_before + 8 * len(names) * CLIENTS
         assert resident(pid) <= held_before + 96 * 2**20
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
@@ -400,9 +442,13 @@ def test_chaos_harms_nobody_who_is_not_hit_and_leaves_nothing_behind() -> None:
 
 
 def test_restarts_without_number_cost_neither_descriptors_nor_processes_nor_memory() -> None:
-    """LIF-4, LIF-7: `MCPX_CHAOS_RESTARTS` deaths of one server, each noticed, each followed by an answer."""
+    """LIF-4, LIF-7: `MCPX_CHAOS_RESTARTS` deaths of one server, each noticed, each followed by an
+    answer."""
     with GatewayProcess(
-        {"global": {"startup_wait": 15, "first_start_wait": 15}, "mcp_servers": [raw_server("mortal")]}
+        {
+            "global": {"startup_wait": 15, "first_start_wait": 15},
+            "mcp_servers": [raw_server("mortal")],
+        }
     ) as gateway:
         session = Session(gateway.port)
         pid = gateway.process.pid
@@ -414,7 +460,9 @@ def test_restarts_without_number_cost_neither_descriptors_nor_processes_nor_memo
                 assert watch.left(WAIT_SECONDS) == []
             assert text_of(session.call("mortal_echo", text=str(turn))) == str(turn)
             if turn in (RESTARTS // 5, RESTARTS - 1):
-                wait_until(lambda: zombies(pid) == [] and len(descendants(pid)) == 2)  # the server and the keeper
+                wait_until(
+                    lambda: zombies(pid) == [] and len(descendants(pid)) == 2
+                )  # the server and the keeper
                 marks.append((descriptors(pid), len(descendants(pid)), resident(pid)))
         (open_before, _, held_before), (open_after, _, held_after) = marks
         assert open_after <= open_before + 3, marks

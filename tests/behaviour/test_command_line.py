@@ -1,4 +1,5 @@
-"""RUN-1, RUN-2, RUN-3, SEC-1: what a person or a client types, and what mcpx answers with exit codes and words."""
+"""RUN-1, RUN-2, RUN-3, SEC-1: what a person or a client types, and what mcpx answers with exit
+codes and words."""
 
 import json
 import os
@@ -41,9 +42,16 @@ def env(tmp_path: Path) -> dict[str, str]:
     """A person who never used mcpx: an empty home, nothing of ours in the environment."""
     home = tmp_path / "home"
     home.mkdir()
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(("MCPX_", "XDG_"))}
+    ours = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MCPX_", "XDG_"))
+    }
     # A gateway in the background ends with its client: nothing is left of a test.
-    return {**ours, "HOME": str(home), "MCPX_STATE_DIR": str(tmp_path / "state"), "MCPX_LINGER": "0"}
+    return {
+        **ours,
+        "HOME": str(home),
+        "MCPX_STATE_DIR": str(tmp_path / "state"),
+        "MCPX_LINGER": "0",
+    }
 
 
 def run(folder: Path, env: dict[str, str], *args: str) -> "subprocess.CompletedProcess[str]":
@@ -82,7 +90,8 @@ GOOD = {"mcp_servers": [raw_server("good"), {**raw_server("off"), "enabled": Fal
 
 @contextmanager
 def listening(folder: Path, env: dict[str, str], *args: str) -> Iterator[tuple[str, int, Child]]:
-    """mcpx over HTTP, started with the null device as a service manager does; ended by SIGTERM, cleanly."""
+    """mcpx over HTTP, started with the null device as a service manager does; ended by SIGTERM,
+    cleanly."""
     with Child([*MCPX, *args], env, folder) as child:
         listens = child.stderr.wait_for(LISTENING, START)
         assert listens is not None, child.stderr.text
@@ -105,21 +114,33 @@ def test_version_is_one_line(folder: Path, env: dict[str, str], command: list[st
 
 @pytest.mark.parametrize(
     "args",
-    [["--help"], ["-h"], ["serve", "--help"], ["check", "--help"], ["help"], ["help", "help"], ["help", "check"]],
+    [
+        ["--help"],
+        ["-h"],
+        ["serve", "--help"],
+        ["check", "--help"],
+        ["help"],
+        ["help", "help"],
+        ["help", "check"],
+    ],
     ids=" ".join,
 )
 def test_help_names_what_there_is(folder: Path, env: dict[str, str], args: list[str]) -> None:
     """RUN-2."""
     done = run(folder, env, *args)
     assert done.returncode == 0 and done.stderr == ""
-    words = ["CONFIG", "--config"] + ([] if "check" in args else ["--transport", "--host", "--port", "--mode"])
+    words = ["CONFIG", "--config"] + (
+        [] if "check" in args else ["--transport", "--host", "--port", "--mode"]
+    )
     assert [word for word in words if word not in done.stdout] == []
 
 
 # ---- the demo
 
 
-def test_a_start_by_a_client_that_finds_no_config_says_where_it_looked(folder: Path, env: dict[str, str]) -> None:
+def test_a_start_by_a_client_that_finds_no_config_says_where_it_looked(
+    folder: Path, env: dict[str, str]
+) -> None:
     """RUN-3: one line on standard error; with a config there is none."""
     (said,) = run_program(folder, env, "--transport", "stdio").stderr.splitlines()
     for word in ("no config found", "MCPX_CONFIG", "mcpx.yaml", str(folder), "demo"):
@@ -128,14 +149,18 @@ def test_a_start_by_a_client_that_finds_no_config_says_where_it_looked(folder: P
     assert "demo" not in run_program(folder, env, "--transport", "stdio").stderr
 
 
-def test_without_a_config_the_demo_serves_a_client_on_a_pipe(folder: Path, env: dict[str, str]) -> None:
+def test_without_a_config_the_demo_serves_a_client_on_a_pipe(
+    folder: Path, env: dict[str, str]
+) -> None:
     """RUN-3: three tools, a resource, a prompt; all of them work."""
     with StdioClient(MCPX, env, folder) as client:
         client.greet()
         assert len(client.request("tools/list")["result"]["tools"]) == 3
         assert text_of(client.call("demo_calculate", expression="(3 + 4) * 2")) == "14"
         (resource,) = client.request("resources/list")["result"]["resources"]
-        (content,) = client.request("resources/read", {"uri": resource["uri"]})["result"]["contents"]
+        (content,) = client.request("resources/read", {"uri": resource["uri"]})["result"][
+            "contents"
+        ]
         assert "mcp_servers:" in content["text"]
         (prompt,) = client.request("prompts/list")["result"]["prompts"]
         assert client.request("prompts/get", {"name": prompt["name"]})["result"]["messages"]
@@ -148,7 +173,10 @@ def test_without_a_config_the_demo_serves_over_http(folder: Path, env: dict[str,
         assert host == "127.0.0.1"
         assert len(Session(port).tools()) == 3
         assert text_of(
-            post_modern(port, modern_request("tools/call", {"name": "demo_echo", "arguments": {"text": "x"}})).message
+            post_modern(
+                port,
+                modern_request("tools/call", {"name": "demo_echo", "arguments": {"text": "x"}}),
+            ).message
         )
 
 
@@ -156,7 +184,15 @@ def test_the_demo_calculates_numbers_and_nothing_else(folder: Path, env: dict[st
     """RUN-3: it is the first thing anybody attacks."""
     with StdioClient(MCPX, env, folder) as client:
         client.greet()
-        for expression in ("9**9**9", "__import__('os')", "1/0", "(" * 500, "'a' * 10", "1" * 201, ""):
+        for expression in (
+            "9**9**9",
+            "__import__('os')",
+            "1/0",
+            "(" * 500,
+            "'a' * 10",
+            "1" * 201,
+            "",
+        ):
             answer = client.call("demo_calculate", expression=expression)
             assert answer["result"]["isError"] is True, (expression, answer)
 
@@ -182,15 +218,20 @@ def refusal(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 @pytest.mark.parametrize(
-    "args", [["nope.yaml"], ["--config", "nope.yaml"], ["serve", "nope.yaml"], ["check", "nope.yaml"]]
+    "args",
+    [["nope.yaml"], ["--config", "nope.yaml"], ["serve", "nope.yaml"], ["check", "nope.yaml"]],
 )
-def test_a_named_file_that_is_not_there_is_an_error(folder: Path, env: dict[str, str], args: list[str]) -> None:
+def test_a_named_file_that_is_not_there_is_an_error(
+    folder: Path, env: dict[str, str], args: list[str]
+) -> None:
     """RUN-2: never the demo instead."""
     said = refusal(run(folder, env, *args))
     assert "nope.yaml" in said and "does not exist" in said
 
 
-def test_a_file_named_by_the_environment_that_is_not_there_is_an_error(folder: Path, env: dict[str, str]) -> None:
+def test_a_file_named_by_the_environment_that_is_not_there_is_an_error(
+    folder: Path, env: dict[str, str]
+) -> None:
     """RUN-2: and the message says who named it."""
     said = refusal(run(folder, {**env, "MCPX_CONFIG": "gone.json"}))
     assert "gone.json" in said and "MCPX_CONFIG" in said
@@ -199,7 +240,12 @@ def test_a_file_named_by_the_environment_that_is_not_there_is_an_error(folder: P
 @pytest.mark.parametrize("more", [[], ["more"], ["--json"]], ids=str)
 @pytest.mark.parametrize(
     ("word", "nearest"),
-    [("chek", "mcpx check"), ("serv", "mcpx serve"), ("hlep", "mcpx help"), ("frobnicate", "mcpx help")],
+    [
+        ("chek", "mcpx check"),
+        ("serv", "mcpx serve"),
+        ("hlep", "mcpx help"),
+        ("frobnicate", "mcpx help"),
+    ],
 )
 def test_an_unknown_word_is_an_error_with_the_nearest_command(
     folder: Path, env: dict[str, str], word: str, nearest: str, more: list[str]
@@ -209,7 +255,9 @@ def test_an_unknown_word_is_an_error_with_the_nearest_command(
     assert repr(word) in said and nearest in said and "usage" not in said
 
 
-def test_a_word_that_is_no_file_after_a_command_is_a_file_that_is_not_there(folder: Path, env: dict[str, str]) -> None:
+def test_a_word_that_is_no_file_after_a_command_is_a_file_that_is_not_there(
+    folder: Path, env: dict[str, str]
+) -> None:
     """RUN-2: `mcpx check tools` means a file."""
     assert refusal(run(folder, env, "check", "tools")) == "error: tools does not exist\n"
 
@@ -241,9 +289,16 @@ def test_a_mistake_on_the_command_line_is_exit_code_2(
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("MCPX_PORT", "many"), ("MCPX_PORT", "70000"), ("MCPX_MODE", "loud"), ("MCPX_TRANSPORT", "pigeon")],
+    [
+        ("MCPX_PORT", "many"),
+        ("MCPX_PORT", "70000"),
+        ("MCPX_MODE", "loud"),
+        ("MCPX_TRANSPORT", "pigeon"),
+    ],
 )
-def test_a_mistake_in_the_environment_is_exit_code_2(folder: Path, env: dict[str, str], name: str, value: str) -> None:
+def test_a_mistake_in_the_environment_is_exit_code_2(
+    folder: Path, env: dict[str, str], name: str, value: str
+) -> None:
     """RUN-2: and the variable's value is in the message."""
     said = refusal(run(folder, {**env, name: value}))
     assert value in said
@@ -263,7 +318,9 @@ mcp_servers:
 
 
 @pytest.mark.parametrize("args", [["bad.yaml"], ["check", "bad.yaml"]], ids=" ".join)
-def test_all_mistakes_of_a_config_are_told_at_once(folder: Path, env: dict[str, str], args: list[str]) -> None:
+def test_all_mistakes_of_a_config_are_told_at_once(
+    folder: Path, env: dict[str, str], args: list[str]
+) -> None:
     """RUN-2, CFG-4: with file, line and column."""
     write(folder / "bad.yaml", BAD)
     said = refusal(run(folder, env, *args))
@@ -271,22 +328,30 @@ def test_all_mistakes_of_a_config_are_told_at_once(folder: Path, env: dict[str, 
         assert f"bad.yaml:{line}:" in said, (line, said)
 
 
-@pytest.mark.parametrize("content", ["", "null", "[]", "{", "\x00", "mcp_servers: [", "42"], ids=repr)
-def test_a_file_that_is_no_config_is_refused(folder: Path, env: dict[str, str], content: str) -> None:
+@pytest.mark.parametrize(
+    "content", ["", "null", "[]", "{", "\x00", "mcp_servers: [", "42"], ids=repr
+)
+def test_a_file_that_is_no_config_is_refused(
+    folder: Path, env: dict[str, str], content: str
+) -> None:
     """CFG-4: in words, naming the file."""
     write(folder / "odd.yaml", content)
     done = run(folder, env, "check", "odd.yaml")
     assert done.returncode == 2 and "odd.yaml" in done.stderr
 
 
-def test_a_folder_or_an_unreadable_thing_as_config_is_refused(folder: Path, env: dict[str, str]) -> None:
+def test_a_folder_or_an_unreadable_thing_as_config_is_refused(
+    folder: Path, env: dict[str, str]
+) -> None:
     """CFG-4."""
     (folder / "dir.yaml").mkdir()
     assert "dir.yaml" in refusal(run(folder, env, "dir.yaml"))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com"])
-def test_an_open_address_without_auth_is_refused_with_the_reason(folder: Path, env: dict[str, str], host: str) -> None:
+def test_an_open_address_without_auth_is_refused_with_the_reason(
+    folder: Path, env: dict[str, str], host: str
+) -> None:
     """SEC-1: on the command line, in the environment and in the file alike."""
     write(folder / "open.json", {**GOOD, "server": {"host": host}})
     for args, more in ((["--host", host], {}), ([], {"MCPX_HOST": host}), (["open.json"], {})):
@@ -344,7 +409,9 @@ def test_a_config_is_named_by_word_option_or_environment(folder: Path, env: dict
 
 
 @pytest.mark.parametrize("name", ["mcpx.yaml", "config.yaml", "config.json"])
-def test_a_config_in_the_working_folder_is_found(folder: Path, env: dict[str, str], name: str) -> None:
+def test_a_config_in_the_working_folder_is_found(
+    folder: Path, env: dict[str, str], name: str
+) -> None:
     """RUN-2: JSON is YAML too."""
     write(folder / name, GOOD)
     with StdioClient(MCPX, env, folder) as client:
@@ -366,9 +433,14 @@ def test_a_config_in_the_users_folder_is_found_and_other_programs_files_are_not(
         assert "good" in client.greet()["instructions"]
 
 
-def test_check_says_what_a_config_holds_and_starts_nothing(folder: Path, env: dict[str, str]) -> None:
+def test_check_says_what_a_config_holds_and_starts_nothing(
+    folder: Path, env: dict[str, str]
+) -> None:
     """RUN-2, CFG-8."""
-    trap = {"name": "trap", "connection": {"type": "stdio", "command": "touch", "args": [str(folder / "started")]}}
+    trap = {
+        "name": "trap",
+        "connection": {"type": "stdio", "command": "touch", "args": [str(folder / "started")]},
+    }
     write(folder / "good.json", {"mcp_servers": [*GOOD["mcp_servers"], trap]})
     done = run(folder, env, "check", "good.json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -382,14 +454,18 @@ def test_check_without_a_config_is_an_error(folder: Path, env: dict[str, str]) -
 
 
 @pytest.mark.parametrize("mode", ["direct", "inspect", "describe", "search", "auto"])
-def test_every_mode_is_taken_by_flag_and_by_environment(folder: Path, env: dict[str, str], mode: str) -> None:
+def test_every_mode_is_taken_by_flag_and_by_environment(
+    folder: Path, env: dict[str, str], mode: str
+) -> None:
     """RUN-2, SUR-6: the flag wins, so that what the environment says does not matter then."""
     for args, more in (([], {"MCPX_MODE": mode}), (["--mode", mode], {"MCPX_MODE": "nonsense"})):
         with StdioClient([*MCPX, *args], {**env, **more}, folder) as client:
             assert client.greet()["serverInfo"]["name"] == "mcpx"
 
 
-def test_the_port_of_the_command_line_wins_over_environment_and_file(folder: Path, env: dict[str, str]) -> None:
+def test_the_port_of_the_command_line_wins_over_environment_and_file(
+    folder: Path, env: dict[str, str]
+) -> None:
     """RUN-2: a twin each; here the two others are taken."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = taken.getsockname()[1]
@@ -397,7 +473,11 @@ def test_the_port_of_the_command_line_wins_over_environment_and_file(folder: Pat
         assert run_program(folder, env, "busy.json").returncode == 1
         with listening(folder, {**env, "MCPX_PORT": "0"}, "busy.json") as (_, port, _child):
             assert port != busy
-        with listening(folder, {**env, "MCPX_PORT": str(busy)}, "busy.json", "--port", "0") as (_, port, _child):
+        with listening(folder, {**env, "MCPX_PORT": str(busy)}, "busy.json", "--port", "0") as (
+            _,
+            port,
+            _child,
+        ):
             assert port != busy
 
 
@@ -408,7 +488,9 @@ PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
 PONG = b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
 
 
-@pytest.mark.parametrize("more", [{}, {"MCPX_PORT": "0"}, {"MCPX_HOST": "127.0.0.1"}], ids=["", "port", "host"])
+@pytest.mark.parametrize(
+    "more", [{}, {"MCPX_PORT": "0"}, {"MCPX_HOST": "127.0.0.1"}], ids=["", "port", "host"]
+)
 def test_a_pipe_means_stdio(folder: Path, env: dict[str, str], more: dict[str, str]) -> None:
     """RUN-2: a port in the environment or in the file only says where."""
     write(folder / "port.json", {**GOOD, "server": {"port": 0}})
@@ -435,7 +517,9 @@ def test_one_socket_for_both_directions_works_as_well(folder: Path, env: dict[st
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(WAIT_SECONDS)
-        with subprocess.Popen(MCPX, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL, env=env, cwd=folder) as it:
+        with subprocess.Popen(
+            MCPX, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL, env=env, cwd=folder
+        ) as it:
             theirs.close()
             ours.sendall(PING)
             assert ours.recv(1000) == PONG
@@ -445,12 +529,18 @@ def test_one_socket_for_both_directions_works_as_well(folder: Path, env: dict[st
 
 @pytest.mark.parametrize("output", ["pipe", "file"])
 def test_a_file_means_stdio(folder: Path, env: dict[str, str], output: str) -> None:
-    """RUN-2: a script of requests; all of them are answered, also where the answer takes a while."""
+    """RUN-2: a script of requests; all of them are answered, also where the answer takes a
+    while."""
     write(folder / "good.json", GOOD)
     call = {"name": "good_sleep", "arguments": {"seconds": 0.3}}
     script = folder / "requests"
     script.write_text(
-        "\n".join(map(json.dumps, [initialize_request(), request("tools/call", call, 1), request("ping", id=2)]))
+        "\n".join(
+            map(
+                json.dumps,
+                [initialize_request(), request("tools/call", call, 1), request("ping", id=2)],
+            )
+        )
     )
     with script.open() as source, (folder / "answers").open("w+b") as sink:
         done = subprocess.run(
@@ -470,8 +560,12 @@ def test_a_file_means_stdio(folder: Path, env: dict[str, str], output: str) -> N
     assert all("result" in message for message in messages if "id" in message)
 
 
-@pytest.mark.parametrize("args", [["--port", "0"], ["--host", "127.0.0.1", "--port", "0"], ["--transport", "http"]])
-def test_a_host_or_port_on_the_command_line_means_http(folder: Path, env: dict[str, str], args: list[str]) -> None:
+@pytest.mark.parametrize(
+    "args", [["--port", "0"], ["--host", "127.0.0.1", "--port", "0"], ["--transport", "http"]]
+)
+def test_a_host_or_port_on_the_command_line_means_http(
+    folder: Path, env: dict[str, str], args: list[str]
+) -> None:
     """RUN-2: although standard input is a pipe; what comes on it is not read."""
     with StdioClient([*MCPX, *args], {**env, "MCPX_PORT": "0"}, folder) as client:
         client.send(PING)
@@ -528,7 +622,9 @@ def test_stdio_by_name_serves_a_person_at_a_terminal(folder: Path, env: dict[str
     ours, theirs = pty.openpty()
     command = [*MCPX, "--transport", "stdio"]
     try:
-        with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, env=env, cwd=folder) as it:
+        with subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, env=env, cwd=folder
+        ) as it:
             assert it.stderr is not None
             os.write(ours, PING)
             seen = b""
@@ -543,7 +639,9 @@ def test_stdio_by_name_serves_a_person_at_a_terminal(folder: Path, env: dict[str
 
 
 @pytest.mark.parametrize(
-    "redirection", [">/dev/null", ">&-", "2>&-", ">/dev/full", "2>/dev/full", ">&- 2>&-"], ids=lambda value: value
+    "redirection",
+    [">/dev/null", ">&-", "2>&-", ">/dev/full", "2>/dev/full", ">&- 2>&-"],
+    ids=lambda value: value,
 )
 def test_a_standard_stream_that_is_closed_or_full_breaks_nothing(
     folder: Path, env: dict[str, str], redirection: str
@@ -551,7 +649,13 @@ def test_a_standard_stream_that_is_closed_or_full_breaks_nothing(
     """RUN-2, LIF-8: the end is clean all the same."""
     command = ["/bin/sh", "-c", f'exec "$@" {redirection}', "sh", *MCPX]
     done = subprocess.run(
-        command, input=PING, env=env, cwd=folder, capture_output=True, timeout=WAIT_SECONDS, check=False
+        command,
+        input=PING,
+        env=env,
+        cwd=folder,
+        capture_output=True,
+        timeout=WAIT_SECONDS,
+        check=False,
     )
     assert done.returncode == 0
     assert b"Traceback" not in done.stderr

@@ -1,8 +1,9 @@
-"""A model's way through each compact surface, with nothing but what the surface tells it, on every front.
+"""A model's way through each compact surface, with nothing but what the surface tells it, on every
+front.
 
-The parts are proved elsewhere: `test_compact_inspect`, `_describe` and `_search` (SUR-2, SUR-3, SUR-4), `_modes`
-(SUR-5, SUR-6), `_results` (SUR-7, SUR-8), `_mistakes` (SUR-9), `_menus` (SUR-10), `_large` (SUR-11), `_calls` (PRO-2,
-PRO-5, PRO-6) and `_changes` (LIF-4).
+The parts are proved elsewhere: `test_compact_inspect`, `_describe` and `_search` (SUR-2, SUR-3,
+SUR-4), `_modes` (SUR-5, SUR-6), `_results` (SUR-7, SUR-8), `_mistakes` (SUR-9), `_menus` (SUR-10),
+`_large` (SUR-11), `_calls` (PRO-2, PRO-5, PRO-6) and `_changes` (LIF-4).
 """
 
 import json
@@ -13,15 +14,31 @@ from contextlib import ExitStack, contextmanager
 import anyio
 import pytest
 
-from behaviour.clients import BOUND, FRONTS, KINDS, AnsweringUser, Client, Door, Front, Kind, connected
+from behaviour.clients import (
+    BOUND,
+    FRONTS,
+    KINDS,
+    AnsweringUser,
+    Client,
+    Door,
+    Front,
+    Kind,
+    connected,
+)
 from behaviour.compact import MODES, Compact, Json, config, text, told
 from kit.gateway import Gateway, GatewayProcess
 
-ROWS = [{"id": number, "title": f"Commit number {number}", "author": "Ada"} for number in range(900)]
+ROWS = [
+    {"id": number, "title": f"Commit number {number}", "author": "Ada"} for number in range(900)
+]
 COMMITS = {
     "name": "commits",
     "description": "Lists the commits of a repository",
-    "inputSchema": {"type": "object", "properties": {"branch": {"type": "string"}}, "required": ["branch"]},
+    "inputSchema": {
+        "type": "object",
+        "properties": {"branch": {"type": "string"}},
+        "required": ["branch"],
+    },
 }
 CELLS = [
     (kind, front, mode)
@@ -34,7 +51,8 @@ CELLS = [
 
 @pytest.fixture(scope="module")
 def gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Compact, Gateway]]:
-    """One gateway for each mode, which is its default: on every front, not only on a path of HTTP."""
+    """One gateway for each mode, which is its default: on every front, not only on a path of
+    HTTP."""
     folder = tmp_path_factory.mktemp("compact")
     server = told("git", folder, {"instructions": "Knows a repository.", "tools": [COMMITS]})
     with ExitStack() as stack:
@@ -45,7 +63,11 @@ def gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Compact,
 def door_of(gateway: Gateway, front: Front) -> Iterator[Door]:
     if front != "stdio":
         base = f"127.0.0.1:{gateway.port}"
-        urls = {"http": f"http://{base}/mcp", "sse": f"http://{base}/sse", "websocket": f"ws://{base}/ws"}
+        urls = {
+            "http": f"http://{base}/mcp",
+            "sse": f"http://{base}/sse",
+            "websocket": f"ws://{base}/ws",
+        }
         yield Door(front, urls[front])
         return
     with GatewayProcess(gateway.config, transport="stdio") as alone:
@@ -63,7 +85,10 @@ async def found_in_menu(client: Client, mode: Compact) -> tuple[str, str]:
         assert f"{best['display_name']}({{branch: string}})" in text(answer)
         return "", best["display_name"]
     menu = tools["inspect" if mode == "inspect" else "describe"]["description"]
-    found = re.search(r"  Server: (\S+) - Knows a repository\.\n(?:    - .*\n)*?    - (\S+): Lists the commits", menu)
+    found = re.search(
+        r"  Server: (\S+) - Knows a repository\.\n(?:    - .*\n)*?    - (\S+): Lists the commits",
+        menu,
+    )
     assert found is not None, menu
     return found[1], found[2]
 
@@ -79,7 +104,8 @@ def a_call(mode: Compact, server: str, tool: str, arguments: Json) -> tuple[str,
 
 
 def the_call_in(told: str) -> tuple[str, Json]:
-    """The call that the last line of a text tells: the tool and its arguments, as they stand there."""
+    """The call that the last line of a text tells: the tool and its arguments, as they stand
+    there."""
     found = re.search(r"(\w+) (?=\{)", told.splitlines()[-1])
     assert found is not None, told
     return found[1], json.JSONDecoder().raw_decode(told.splitlines()[-1], found.end())[0]
@@ -89,7 +115,8 @@ def the_call_in(told: str) -> tuple[str, Json]:
 def test_a_model_finds_understands_calls_and_reads_on(
     kind: Kind, front: Front, mode: Compact, gateways: dict[Compact, Gateway]
 ) -> None:
-    """SUR-2, SUR-3, SUR-4, SUR-6, SUR-9, SUR-11: find, get it wrong, get it right, read the rest of a large result."""
+    """SUR-2, SUR-3, SUR-4, SUR-6, SUR-9, SUR-11: find, get it wrong, get it right, read the rest of
+    a large result."""
 
     async def walk(client: Client) -> None:
         server, tool = await found_in_menu(client, mode)
@@ -102,10 +129,16 @@ def test_a_model_finds_understands_calls_and_reads_on(
         giver = "git_give" if mode == "search" else "give"
         large = await client.call(*a_call(mode, server, giver, given))
         name, call = the_call_in(text(large))
-        assert "Commit number 0" in text(await client.call(name, call)), "an example that finds something"
+        assert "Commit number 0" in text(await client.call(name, call)), (
+            "an example that finds something"
+        )
         call["arguments"] = {"handle": call["arguments"]["handle"], "offset": 898}
         rest = text(await client.call(name, call))
-        assert "Commit number 898" in rest and "Commit number 899" in rest and "Commit number 897" not in rest
+        assert (
+            "Commit number 898" in rest
+            and "Commit number 899" in rest
+            and "Commit number 897" not in rest
+        )
 
     async def check() -> None:
         user = AnsweringUser(f"{kind} over {front}", quiet=True)

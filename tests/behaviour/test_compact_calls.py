@@ -1,6 +1,8 @@
-"""A call through a compact surface is the same call: progress, cancellation, questions, errors (PRO-2, PRO-5, PRO-6).
+"""A call through a compact surface is the same call: progress, cancellation, questions, errors
+(PRO-2, PRO-5, PRO-6).
 
-Every kind of client, in every mode, to an upstream of each era; behaviours are written once, as in `test_matrix`.
+Every kind of client, in every mode, to an upstream of each era; behaviours are written once, as in
+`test_matrix`.
 """
 
 import itertools
@@ -12,7 +14,18 @@ from typing import Any
 import anyio
 import pytest
 
-from behaviour.clients import BOUND, KINDS, AnsweringUser, Client, Door, Json, Kind, Question, RefusedError, connected
+from behaviour.clients import (
+    BOUND,
+    KINDS,
+    AnsweringUser,
+    Client,
+    Door,
+    Json,
+    Kind,
+    Question,
+    RefusedError,
+    connected,
+)
 from behaviour.compact import MODES, Compact, Visitor, config, meta_call, text
 from fixtures.everything import PNG, STATIC, URL
 from kit.gateway import Gateway, GatewayProcess
@@ -28,7 +41,8 @@ SERVERS = ("older", "modern")
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Gateway]:
-    """Upstreams over HTTP, so that no client needs a process of its own; and one that dies on demand."""
+    """Upstreams over HTTP, so that no client needs a process of its own; and one that dies on
+    demand."""
     with ExitStack() as stack:
         program = stdio_command("everything_server.py", "--transport", "http", "--era")
         started = {era: stack.enter_context(Child([*program, era])) for era in SERVERS}
@@ -82,7 +96,9 @@ async def a_call_brings_back_the_result_of_the_server(visit: Visit) -> None:
     echoed = await visit.call("echo", {"text": "é✓😀"})
     assert echoed["content"] == [{"type": "text", "text": "é✓😀"}]
     assert echoed["_meta"]["example.com/unknown"] == {"echoed": True}
-    assert (await visit.call("image"))["content"] == [{"type": "image", "data": PNG, "mimeType": "image/png"}]
+    assert (await visit.call("image"))["content"] == [
+        {"type": "image", "data": PNG, "mimeType": "image/png"}
+    ]
 
 
 @behaviour
@@ -115,7 +131,9 @@ async def a_cancelled_call_is_cancelled_upstream(visit: Visit) -> None:
         group.start_soon(visit.call, "slow", {"seconds": 60}, lambda _: started.set())
         await started.wait()
         group.cancel_scope.cancel()
-    while (now := await count()) != before + 1:  # bounded by the test; each round is an answered call
+    while (
+        now := await count()
+    ) != before + 1:  # bounded by the test; each round is an answered call
         assert now == before
 
 
@@ -142,7 +160,10 @@ async def an_error_of_the_server_arrives_as_it_is(visit: Visit) -> None:
     data = {"tool": "fail", "nested": {"list": [1, None, "é"]}}
     assert refused.value.error == {"code": -32055, "message": "as told", "data": data}
     failed = await visit.call("tool_error", {"message": "no such luck"})
-    assert (failed["isError"], failed["content"]) == (True, [{"type": "text", "text": "no such luck"}])
+    assert (failed["isError"], failed["content"]) == (
+        True,
+        [{"type": "text", "text": "no such luck"}],
+    )
 
 
 @behaviour
@@ -150,7 +171,9 @@ async def prompts_and_resources_are_where_they_always_are(visit: Visit) -> None:
     """SUR-1, NAM-3: the methods of the protocol work beside the surface's tools."""
     prompts = {prompt["name"] for prompt in await visit.client.listed("prompts/list")}
     assert f"{visit.server}_greet" in prompts
-    got = await visit.client.request("prompts/get", {"name": f"{visit.server}_greet", "arguments": {"name": "Bo"}})
+    got = await visit.client.request(
+        "prompts/get", {"name": f"{visit.server}_greet", "arguments": {"name": "Bo"}}
+    )
     assert got["messages"][0]["content"]["text"] == "Hello, Bo!"
     listed = {entry["uri"] for entry in await visit.client.listed("resources/list")}
     for uri, content in STATIC.items():
@@ -168,11 +191,14 @@ CELLS = list(itertools.product(KINDS, MODES, SERVERS))
 def test_a_call_through_a_surface_is_the_same_call(
     kind: Kind, mode: Compact, server: str, gateway: Gateway, subtests: pytest.Subtests
 ) -> None:
-    """PRO-2, PRO-5, PRO-6, SUR-2, SUR-3, SUR-4, SUR-8: every behaviour above, for this client, mode and era."""
+    """PRO-2, PRO-5, PRO-6, SUR-2, SUR-3, SUR-4, SUR-8: every behaviour above, for this client, mode
+    and era."""
 
     async def check() -> None:
         user = AnsweringUser(f"{kind}-{mode}")
-        async with connected(kind, Door("http", f"http://127.0.0.1:{gateway.port}/mcp/{mode}"), user) as client:
+        async with connected(
+            kind, Door("http", f"http://127.0.0.1:{gateway.port}/mcp/{mode}"), user
+        ) as client:
             visit = Visit(client, mode, server)
             for behaves in BEHAVIOURS:
                 with subtests.test(behaves.__name__), anyio.fail_after(BOUND):
@@ -183,14 +209,19 @@ def test_a_call_through_a_surface_is_the_same_call(
 
 
 @pytest.mark.parametrize(
-    ("kind", "mode"), [("sdk-older", "inspect"), ("raw-modern", "describe"), ("sdk-modern", "search")]
+    ("kind", "mode"),
+    [("sdk-older", "inspect"), ("raw-modern", "describe"), ("sdk-modern", "search")],
 )
-def test_a_client_on_stdio_finds_the_same(kind: Kind, mode: Compact, subtests: pytest.Subtests) -> None:
+def test_a_client_on_stdio_finds_the_same(
+    kind: Kind, mode: Compact, subtests: pytest.Subtests
+) -> None:
     """PRO-2, PRO-5, SUR-6: its one upstream is a process of its own, and speaks both eras."""
 
     async def check() -> None:
         user = AnsweringUser(kind)
-        with GatewayProcess(config(everything_server("both"), mode=mode), transport="stdio") as alone:
+        with GatewayProcess(
+            config(everything_server("both"), mode=mode), transport="stdio"
+        ) as alone:
             stderr = alone.folder / "stderr.txt"
             door = Door("stdio", command=alone.stdio_command, env=alone.env, stderr=stderr)
             async with connected(kind, door, user) as client:
@@ -213,8 +244,12 @@ def test_two_clients_are_asked_their_own_questions(gateway: Gateway) -> None:
 
         async def visit(kind: Kind, mode: Compact, server: str) -> None:
             user = AnsweringUser(f"{kind}-{mode}-{server}")
-            async with connected(kind, Door("http", f"http://127.0.0.1:{gateway.port}/mcp/{mode}"), user) as client:
-                answers[user.name], _ = await Visit(client, mode, server).answered("elicit", {"message": "who?"})
+            async with connected(
+                kind, Door("http", f"http://127.0.0.1:{gateway.port}/mcp/{mode}"), user
+            ) as client:
+                answers[user.name], _ = await Visit(client, mode, server).answered(
+                    "elicit", {"message": "who?"}
+                )
 
         with anyio.fail_after(BOUND):
             async with anyio.create_task_group() as group:
@@ -236,9 +271,14 @@ def test_an_error_on_a_servers_behalf_names_it(gateway: Gateway, mode: Compact) 
 
 @pytest.mark.parametrize("mode", ["inspect", "describe"])
 def test_a_server_that_never_came_up_is_the_reason(gateway: Gateway, mode: Compact) -> None:
-    """SRC-8, SUR-9: its tools are not known, and a model that hears "no such tool" would give up on the wrong thing."""
+    """SRC-8, SUR-9: its tools are not known, and a model that hears "no such tool" would give up on
+    the wrong thing."""
     client = Visitor(gateway.port, mode)
-    told = client.use("inspect", server_name="dead") if mode == "inspect" else client.use("describe", method="dead")
+    told = (
+        client.use("inspect", server_name="dead")
+        if mode == "inspect"
+        else client.use("describe", method="dead")
+    )
     status = told["structuredContent"]["status"]
     assert status != "connected" and status in text(told)
     error = client.error(client.run("dead", "echo", {"text": "a"}))

@@ -1,4 +1,5 @@
-"""Compact surfaces follow the catalog: servers that connect, change, are down, disabled or gone (SUR-4, LIF-4)."""
+"""Compact surfaces follow the catalog: servers that connect, change, are down, disabled or gone
+(SUR-4, LIF-4)."""
 
 import os
 import signal
@@ -33,7 +34,8 @@ QUICK = {"hot_reload_interval": 0.05}
 
 
 def is_told(client: Visitor, stream: Stream) -> None:
-    """The list of the surface's own tools differs, where it holds a menu; in `search` it is always the same."""
+    """The list of the surface's own tools differs, where it holds a menu; in `search` it is always
+    the same."""
     if client.mode != "search":
         assert next_notice(stream) == "notifications/tools/list_changed"
 
@@ -49,7 +51,9 @@ def shows(client: Visitor, server: str, tool: str) -> bool:
             answer = client.use("inspect", server_name=server)
         case _:
             answer = client.use("describe", method=server)
-    there = not answer.get("isError") and tool in [each["name"] for each in answer["structuredContent"]["tools"]]
+    there = not answer.get("isError") and tool in [
+        each["name"] for each in answer["structuredContent"]["tools"]
+    ]
     if client.menu() == before:  # else it changed meanwhile
         assert (f"    - {tool}:" in before) == there
     return there
@@ -83,7 +87,8 @@ def test_a_tool_that_a_server_adds_or_removes_is_announced_and_found(
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_server_that_is_disabled_goes_and_comes_back(mode: Compact) -> None:
-    """SUR-4, LIF-4, CFG-5: with `enabled: false` its tools are unknown, in the menu, in searches and in calls."""
+    """SUR-4, LIF-4, CFG-5: with `enabled: false` its tools are unknown, in the menu, in searches
+    and in calls."""
     steady, fickle = told("steady"), raw_server("fickle")
     shape = config(steady, fickle, **{"global": QUICK})
     with Gateway(shape) as gateway:
@@ -95,7 +100,10 @@ def test_a_server_that_is_disabled_goes_and_comes_back(mode: Compact) -> None:
             wait_until(lambda: not shows(client, "fickle", "whoami"))
             client.error(client.run("fickle", "whoami"))
             if mode == "search":
-                names = [each["name"] for each in client.use("mcp_list_services")["structuredContent"]["services"]]
+                names = [
+                    each["name"]
+                    for each in client.use("mcp_list_services")["structuredContent"]["services"]
+                ]
                 assert names == ["steady"]
             replace(gateway, shape)
             is_told(client, stream)
@@ -120,7 +128,8 @@ def test_a_reload_by_command_shows_new_servers_and_forgets_old_ones(mode: Compac
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_tools_of_a_server_that_is_down_stay(mode: Compact, tmp_path: Path) -> None:
-    """LIF-4, SUR-4, SRC-8: listed and searchable; states and counts are true; a call says who is down."""
+    """LIF-4, SUR-4, SRC-8: listed and searchable; states and counts are true; a call says who is
+    down."""
     broken = tmp_path / "broken"
     frail = held_up(raw_server("frail", max_retries=0, retry_delay=30), broken, exits=True)
     with Gateway(config(told("steady"), frail)) as gateway:
@@ -195,7 +204,8 @@ def test_a_resource_of_one_server_is_read_while_another_is_starting(tmp_path: Pa
         client = Visitor(gateway.port, "describe")
         wait_until(lambda: shows(client, "steady", "whoami"))
         answer = client.ask(
-            "tools/call", {"name": "resources", "arguments": {"server_name": "steady", "uri": "never://listed"}}
+            "tools/call",
+            {"name": "resources", "arguments": {"server_name": "steady", "uri": "never://listed"}},
         )
         assert "error" in answer or answer["result"]["isError"]
 
@@ -213,6 +223,8 @@ def test_other_instructions_of_a_server_are_announced_where_they_are_shown(tmp_p
                 if b"told_server" in Path("/proc", str(pid), "cmdline").read_bytes():
                     os.kill(pid, signal.SIGKILL)
             # A call that meets the dying process fails with it.
-            wait_until(lambda: text(client.run("told", "note", {"path": "a"})) == 'note {"path": "a"}')
+            wait_until(
+                lambda: text(client.run("told", "note", {"path": "a"})) == 'note {"path": "a"}'
+            )
             assert next_notice(stream) == "notifications/tools/list_changed"
             assert "told - after" in client.menu()

@@ -17,10 +17,19 @@ SHOP = {
     "instructions": "A shop.",
     "tools": [
         {"name": "a.b", "description": "Of the server `shop`", "inputSchema": {"type": "object"}},
-        {"name": "tool", "description": "Of the server `shop` too", "inputSchema": {"type": "object"}},
+        {
+            "name": "tool",
+            "description": "Of the server `shop` too",
+            "inputSchema": {"type": "object"},
+        },
     ],
     "resources": [
-        {"uri": "shop://list", "name": "list", "description": "What there is", "mimeType": "text/plain"},
+        {
+            "uri": "shop://list",
+            "name": "list",
+            "description": "What there is",
+            "mimeType": "text/plain",
+        },
         {"uri": "shop://logo", "name": "logo", "mimeType": "image/png", "size": 200},
         {"uri": "shop://both", "name": "both"},
         {"uri": "every://one", "name": "same uri"},
@@ -28,7 +37,9 @@ SHOP = {
     "templates": [{"uriTemplate": "shop://item/{id}", "name": "item"}],
     "contents": {
         "shop://list": [{"uri": "shop://list", "mimeType": "text/plain", "text": LIST}],
-        "shop://logo": [{"uri": "shop://logo", "mimeType": "image/png", "blob": BLOB, "_meta": {"x": 1}}],
+        "shop://logo": [
+            {"uri": "shop://logo", "mimeType": "image/png", "blob": BLOB, "_meta": {"x": 1}}
+        ],
         "shop://both": [
             {"uri": "shop://both/1", "text": "one"},
             {"uri": "shop://both/2", "mimeType": "image/png", "blob": BLOB},
@@ -40,7 +51,9 @@ SHOP = {
     },
 }
 DOTTED = {
-    "tools": [{"name": "b", "description": "Of the server `shop.a`", "inputSchema": {"type": "object"}}],
+    "tools": [
+        {"name": "b", "description": "Of the server `shop.a`", "inputSchema": {"type": "object"}}
+    ],
     "resources": [{"uri": "every://one", "name": "same uri"}],
     "contents": {"every://one": [{"uri": "every://one", "text": "of shop.a"}]},
 }
@@ -82,7 +95,10 @@ def test_a_server_and_a_tool_are_described(client: Visitor) -> None:
     assert [tool["name"] for tool in server["structuredContent"]["tools"]][-2:] == ["a.b", "tool"]
     assert "shop.note({path: string" in text(server)
     tool = client.use("describe", method="shop.note")
-    assert (tool["structuredContent"]["name"], tool["structuredContent"]["inputSchema"]) == ("note", NOTE)
+    assert (tool["structuredContent"]["name"], tool["structuredContent"]["inputSchema"]) == (
+        "note",
+        NOTE,
+    )
     assert text(tool).startswith("shop.note({path: string")
     assert "Notes its arguments" in text(tool)
 
@@ -96,7 +112,9 @@ def test_a_server_and_a_tool_are_described(client: Visitor) -> None:
         ("shop.note", None),
     ],
 )
-def test_a_method_is_split_after_the_longest_server_name(client: Visitor, method: str, answer: str | None) -> None:
+def test_a_method_is_split_after_the_longest_server_name(
+    client: Visitor, method: str, answer: str | None
+) -> None:
     """SUR-3: `shop.a` is a server and `a.b` is a tool of `shop`; the longer server name wins."""
     described = client.use("describe", method=method)["structuredContent"]
     assert f"{described['server']}.{described['name']}" == method
@@ -146,7 +164,9 @@ def test_a_text_resource_is_read_as_text(client: Visitor) -> None:
 def test_a_binary_resource_is_read_as_an_embedded_resource(client: Visitor) -> None:
     """SUR-3: with everything that stood beside it; mixed with text in order."""
     (logo,) = SHOP["contents"]["shop://logo"]
-    assert client.use("resources", uri="shop://logo")["content"] == [{"type": "resource", "resource": logo}]
+    assert client.use("resources", uri="shop://logo")["content"] == [
+        {"type": "resource", "resource": logo}
+    ]
     both = SHOP["contents"]["shop://both"]
     assert client.use("resources", uri="shop://both")["content"] == [
         {"type": "text", "text": "one"},
@@ -156,7 +176,8 @@ def test_a_binary_resource_is_read_as_an_embedded_resource(client: Visitor) -> N
 
 
 def test_a_resource_is_read_by_any_form_of_its_uri(client: Visitor) -> None:
-    """SUR-3, NAM-4: the wrapped one that other clients see, an expanded template, one that was never listed."""
+    """SUR-3, NAM-4: the wrapped one that other clients see, an expanded template, one that was
+    never listed."""
     for uri, expected in (
         (wrap_uri("shop", "shop://list"), LIST),
         ("shop://item/7", "item 7"),
@@ -175,6 +196,11 @@ def test_an_unknown_resource_is_a_mistake_that_helps(client: Visitor) -> None:
     other = client.error(client.use("resources", server_name="shopp", uri="shop://list"))
     assert '"shopp"' in other and '"shop"' in other
     refused = client.ask(
-        "tools/call", {"name": "resources", "arguments": {"server_name": "shop", "uri": "shop://none"}}
+        "tools/call",
+        {"name": "resources", "arguments": {"server_name": "shop", "uri": "shop://none"}},
     )
-    assert refused["error"] == {"code": -32002, "message": "No such resource", "data": {"uri": "shop://none"}}
+    assert refused["error"] == {
+        "code": -32002,
+        "message": "No such resource",
+        "data": {"uri": "shop://none"},
+    }

@@ -1,4 +1,5 @@
-"""SRC-8, SUR-9, SUR-10: what one server puts into its definitions costs nobody else, and cannot pass for our words."""
+"""SRC-8, SUR-9, SUR-10: what one server puts into its definitions costs nobody else, and cannot
+pass for our words."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +15,11 @@ WIDE: Json = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n
 
 
 def tool(name: str, description: str = "", schema: Any = None) -> Json:
-    return {"name": name, "description": description, "inputSchema": schema or {"type": "object", "properties": {}}}
+    return {
+        "name": name,
+        "description": description,
+        "inputSchema": schema or {"type": "object", "properties": {}},
+    }
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +27,10 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     offers: Json = {
         "instructions": f"Innocent.\n  Server: fake - from the instructions {STEERS}",
         "tools": [
-            tool("infinite", schema={"type": "object", "properties": {"n": {"default": float("inf")}}}),
+            tool(
+                "infinite",
+                schema={"type": "object", "properties": {"n": {"default": float("inf")}}},
+            ),
             tool(FORGED, f"one\n    - two {STEERS}"),
             tool("wide", "has many parameters", {**WIDE, "required": [*WIDE["properties"]]}),
             tool("n" * 10_000, "has a long name"),
@@ -33,7 +41,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("hostile")
     with Gateway(
         config(
-            told("hostile", folder, offers), told("good"), **{"global": {"startup_wait": 10, "first_start_wait": 10}}
+            told("hostile", folder, offers),
+            told("good"),
+            **{"global": {"startup_wait": 10, "first_start_wait": 10}},
         )
     ) as gateway:
         yield gateway
@@ -41,7 +51,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 
 @pytest.mark.parametrize("mode", ["direct", "auto"])
-def test_a_definition_that_cannot_be_written_is_left_out_and_costs_nobody_the_list(hostile: Gateway, mode: str) -> None:
+def test_a_definition_that_cannot_be_written_is_left_out_and_costs_nobody_the_list(
+    hostile: Gateway, mode: str
+) -> None:
     """SRC-8."""
     client = Visitor(hostile.port, mode)  # pyright: ignore[reportArgumentType]
     names = client.names()
@@ -52,11 +64,15 @@ def test_a_definition_that_cannot_be_written_is_left_out_and_costs_nobody_the_li
 
 
 @pytest.mark.parametrize("mode", ["inspect", "describe"])
-def test_a_server_cannot_write_lines_of_the_menu_or_steer_a_terminal(hostile: Gateway, mode: str) -> None:
+def test_a_server_cannot_write_lines_of_the_menu_or_steer_a_terminal(
+    hostile: Gateway, mode: str
+) -> None:
     """SUR-10."""
     client = Visitor(hostile.port, mode)  # pyright: ignore[reportArgumentType]
     told_of = (
-        client.use("inspect", server_name="hostile") if mode == "inspect" else client.use("describe", method="hostile")
+        client.use("inspect", server_name="hostile")
+        if mode == "inspect"
+        else client.use("describe", method="hostile")
     )
     for shown in (client.menu(), text(told_of)):
         assert "\n  Server: fake" not in shown
@@ -68,17 +84,22 @@ def test_a_server_cannot_write_lines_of_the_menu_or_steer_a_terminal(hostile: Ga
 
 @pytest.mark.parametrize("mode", ["inspect", "describe"])
 def test_of_a_server_with_very_many_tools_every_one_is_told(hostile: Gateway, mode: str) -> None:
-    """SUR-2, SUR-3, SUR-11: the first with their signatures, the rest by name; all of it can be read."""
+    """SUR-2, SUR-3, SUR-11: the first with their signatures, the rest by name; all of it can be
+    read."""
     client = Visitor(hostile.port, mode)  # pyright: ignore[reportArgumentType]
     told_of = (
-        client.use("inspect", server_name="hostile") if mode == "inspect" else client.use("describe", method="hostile")
+        client.use("inspect", server_name="hostile")
+        if mode == "inspect"
+        else client.use("describe", method="hostile")
     )
     handle = told_of["structuredContent"]["handle"]
     last = client.run("mcpx", "result", {"handle": handle, "grep": "many_1499"})
     assert "many_1499" in text(last)
 
 
-def test_a_tool_with_thousands_of_parameters_leaves_room_for_others_in_a_search(hostile: Gateway) -> None:
+def test_a_tool_with_thousands_of_parameters_leaves_room_for_others_in_a_search(
+    hostile: Gateway,
+) -> None:
     """SUR-4: what is told of one tool is bounded."""
     client = Visitor(hostile.port, "search")
     found = client.use("mcp_search_tools", query="wide")

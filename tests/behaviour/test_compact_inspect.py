@@ -20,7 +20,11 @@ READ = {
     "name": "read",
     "title": "Read",
     "description": SHORT,
-    "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+    "inputSchema": {
+        "type": "object",
+        "properties": {"path": {"type": "string"}},
+        "required": ["path"],
+    },
     "outputSchema": {"type": "object", "properties": {"size": {"type": "integer"}}},
     "annotations": {"readOnlyHint": True, "x-unknown": [1]},
     "_meta": {"example.com/x": {"kept": True}},
@@ -71,7 +75,8 @@ def test_there_are_two_tools_with_the_parameters_of_the_document(client: Visitor
 
 
 def test_the_description_of_inspect_lists_servers_and_tools(client: Visitor) -> None:
-    """SUR-2: the layout of S0, in the order of the config; instructions are cut at 300 characters."""
+    """SUR-2: the layout of S0, in the order of the config; instructions are cut at 300
+    characters."""
     lines = client.menu().split("\n")
     history = lines.pop(9)
     assert "\n".join(lines) == (
@@ -104,9 +109,19 @@ def test_a_tool_is_told_with_its_whole_schema(client: Visitor) -> None:
     """SUR-2, SUR-7, FMT-1."""
     answer = client.use("inspect", server_name="files", tool_name="note")
     raw = answer["structuredContent"]
-    assert (raw["name"], raw["description"], raw["inputSchema"]) == ("note", "Notes its arguments", NOTE)
+    assert (raw["name"], raw["description"], raw["inputSchema"]) == (
+        "note",
+        "Notes its arguments",
+        NOTE,
+    )
     told = text(answer)
-    for part in ("path: string", "Where it is", "limit?: number", 'mode?: "fast" | "thorough"', "tags?: string[]"):
+    for part in (
+        "path: string",
+        "Where it is",
+        "limit?: number",
+        'mode?: "fast" | "thorough"',
+        "tags?: string[]",
+    ):
         assert part in told
     assert "Notes its arguments" in told
     assert '"type"' not in told
@@ -120,19 +135,24 @@ def test_schemas_stay_json_where_the_user_wants_it(client: Visitor) -> None:
 
 def test_exec_calls_the_tool_of_that_server(client: Visitor) -> None:
     """SUR-2: with arguments and without."""
-    assert text(client.use("exec", server_name="files", tool_name="note", arguments={"path": "a"})) == (
-        'note {"path": "a"}'
-    )
+    assert text(
+        client.use("exec", server_name="files", tool_name="note", arguments={"path": "a"})
+    ) == ('note {"path": "a"}')
     assert text(client.use("exec", server_name="exact", tool_name="calls")).isdecimal()
 
 
 def stdio_tools(pipe: StdioClient, era: str) -> tuple[list[Json], Any]:
     """The list, and what `exec` of an addition gives."""
-    call = {"name": "exec", "arguments": {"server_name": "every", "tool_name": "add", "arguments": {"a": 1, "b": 2}}}
+    call = {
+        "name": "exec",
+        "arguments": {"server_name": "every", "tool_name": "add", "arguments": {"a": 1, "b": 2}},
+    }
     if era == "older":
         pipe.greet()
         listed = pipe.request("tools/list")
-        return listed["result"]["tools"], pipe.request("tools/call", call)["result"]["structuredContent"]
+        return listed["result"]["tools"], pipe.request("tools/call", call)["result"][
+            "structuredContent"
+        ]
     pipe.send(modern_request("tools/list", id="list"))
     listed = pipe.reply("list")
     pipe.send(modern_request("tools/call", call, id="call"))
@@ -141,7 +161,8 @@ def stdio_tools(pipe: StdioClient, era: str) -> tuple[list[Json], Any]:
 
 @pytest.mark.parametrize("era", ERAS)
 def test_stdio_and_http_show_the_same(era: str) -> None:
-    """SUR-2, SUR-6: `mode:` in the config counts on every front; both ways are the same to the last byte."""
+    """SUR-2, SUR-6: `mode:` in the config counts on every front; both ways are the same to the last
+    byte."""
     every = everything_server("every")
     with (
         GatewayProcess(config(every, mode="inspect")) as served,

@@ -1,4 +1,5 @@
-"""SUR-11: a large result is kept, shown in part, and read on through the surface's own call tool."""
+"""SUR-11: a large result is kept, shown in part, and read on through the surface's own call
+tool."""
 
 import json
 import re
@@ -15,7 +16,9 @@ from kit.gateway import Gateway
 from kit.messages import request
 
 LIMIT = 16_000
-ROWS = [{"id": number, "name": f"row number {number}", "odd": bool(number % 2)} for number in range(900)]
+ROWS = [
+    {"id": number, "name": f"row number {number}", "odd": bool(number % 2)} for number in range(900)
+]
 LINES = "\n".join(f"line {number} of the log" for number in range(2000))
 MESSAGE_LONG = json.dumps({"rows": ROWS, "count": 900})
 
@@ -42,7 +45,9 @@ def gateway(record: Path) -> Iterator[Gateway]:
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
 
 
-@pytest.fixture(params=[(mode, era) for mode in MODES for era in ERAS], ids=lambda both: "-".join(both))
+@pytest.fixture(
+    params=[(mode, era) for mode in MODES for era in ERAS], ids=lambda both: "-".join(both)
+)
 def client(gateway: Gateway, request: pytest.FixtureRequest) -> Visitor:
     return Visitor(gateway.port, *request.param)
 
@@ -80,9 +85,14 @@ def calls_in(client: Visitor, line: str) -> list[Json]:
     _, found, rest = line.partition(f"{name} ")
     assert found, line
     call, end = decoder.raw_decode(rest)
-    assert call == {**given, "arguments": call["arguments"]}, "as the tool takes it, to the last key"
+    assert call == {**given, "arguments": call["arguments"]}, (
+        "as the tool takes it, to the last key"
+    )
     others = re.finditer(r"arguments (?=\{)", rest[end:])
-    return [call["arguments"], *(decoder.raw_decode(rest[end + more.end() :])[0] for more in others)]
+    return [
+        call["arguments"],
+        *(decoder.raw_decode(rest[end + more.end() :])[0] for more in others),
+    ]
 
 
 def test_a_large_result_is_replaced_by_shape_rows_and_handle(client: Visitor) -> None:
@@ -101,19 +111,28 @@ def test_a_large_result_is_replaced_by_shape_rows_and_handle(client: Visitor) ->
         {"handle": kept["handle"], "jmespath": "length([?odd])"},
         {"handle": kept["handle"], "offset": 3},
     ]
-    assert len(text(result)) < 700 and text(result).count(f"{len(value):,}") == text(result).count("900") == 1
+    assert (
+        len(text(result)) < 700
+        and text(result).count(f"{len(value):,}") == text(result).count("900") == 1
+    )
 
 
 ORDERS = {
     "total": 120,
-    "orders": [{"id": n, "status": ("open", "sent", "lost")[n % 3], "note": "x" * 300} for n in range(120)],
+    "orders": [
+        {"id": n, "status": ("open", "sent", "lost")[n % 3], "note": "x" * 300} for n in range(120)
+    ],
 }
 
 
 @pytest.mark.parametrize("size", [1, 20], ids=["at once", "in a process"])
 def test_what_is_offered_for_json_works_as_it_stands(client: Visitor, size: int) -> None:
-    """SUR-11: an expression with real names and a real value, and the rows after those that are shown."""
-    value = {**ORDERS, "orders": [{**order, "id": n} for n, order in enumerate(ORDERS["orders"] * size)]}
+    """SUR-11: an expression with real names and a real value, and the rows after those that are
+    shown."""
+    value = {
+        **ORDERS,
+        "orders": [{**order, "id": n} for n, order in enumerate(ORDERS["orders"] * size)],
+    }
     result = large(client, json.dumps(value))
     first, shown, last = parts_of(result)
     assert "orders: array of" in first and "grep" not in last and "head" not in last
@@ -154,7 +173,11 @@ def test_pages_say_what_they_are_and_the_arguments_of_the_next(client: Visitor) 
 def test_the_tool_that_calls_names_the_one_that_reads_on(client: Visitor) -> None:
     """SUR-11: once, with what it takes; else it would stand in no list."""
     texts = {tool["name"]: tool["description"] for tool in client.tools()}
-    (told,) = [name for name, text in texts.items() if "{handle, offset?, limit?, jmespath?, grep?}" in text]
+    (told,) = [
+        name
+        for name, text in texts.items()
+        if "{handle, offset?, limit?, jmespath?, grep?}" in text
+    ]
     assert told == meta_call(client.mode, "mcpx", "result", {})[0]
     assert ("result of server mcpx" if client.mode == "inspect" else "mcpx.result") in texts[told]
 
@@ -181,7 +204,11 @@ def test_rows_are_read_by_offset_and_limit_to_the_end(client: Visitor) -> None:
     while offset < len(ROWS):
         page = read(client, handle, offset=offset)
         assert len(page.encode()) <= LIMIT
-        names = [f"row number {number}" for number in range(offset, len(ROWS)) if f"row number {number}," in page]
+        names = [
+            f"row number {number}"
+            for number in range(offset, len(ROWS))
+            if f"row number {number}," in page
+        ]
         assert names
         seen += names
         offset += len(names)
@@ -191,7 +218,10 @@ def test_rows_are_read_by_offset_and_limit_to_the_end(client: Visitor) -> None:
 def test_json_is_read_by_an_expression(client: Visitor) -> None:
     """SUR-11: `jmespath` selects."""
     handle = handle_of(client, large(client, MESSAGE_LONG))
-    assert json.loads(read(client, handle, jmespath="rows[?id == `7`].name | [0]").join('""')) == "row number 7"
+    assert (
+        json.loads(read(client, handle, jmespath="rows[?id == `7`].name | [0]").join('""'))
+        == "row number 7"
+    )
     assert read(client, handle, jmespath="count") == "900"
     assert read(client, handle, jmespath="length(rows)") == "900"
 
@@ -219,7 +249,9 @@ def test_reading_asks_no_server(client: Visitor, record: Path) -> None:
 def test_the_handle_of_another_client_reads_as_unknown(client: Visitor) -> None:
     """SUR-11: word by word like one that was never given."""
     handle = handle_of(client, large(client, LINES))
-    other = Visitor(client.port, client.mode, "modern" if client.modern else "older", name="somebody else")
+    other = Visitor(
+        client.port, client.mode, "modern" if client.modern else "older", name="somebody else"
+    )
     refused = other.run("mcpx", "result", {"handle": handle})
     assert other.error(refused)
     assert "line 0" not in text(refused)
@@ -235,11 +267,14 @@ def test_another_session_of_the_same_program_is_another_client(gateway: Gateway)
 
 
 def test_a_handle_is_good_in_every_mode_of_the_same_session(gateway: Gateway) -> None:
-    """SUR-11, SUR-6: it belongs to the caller; who has one may as well read it through another surface."""
+    """SUR-11, SUR-6: it belongs to the caller; who has one may as well read it through another
+    surface."""
     client = Visitor(gateway.port, "inspect", "modern", name="wanderer")
     handle = handle_of(client, large(client, LINES))
     for mode in MODES:
-        assert "line 7 of" in read(Visitor(gateway.port, mode, "modern", name="wanderer"), handle, offset=7, limit=1)
+        assert "line 7 of" in read(
+            Visitor(gateway.port, mode, "modern", name="wanderer"), handle, offset=7, limit=1
+        )
 
 
 @pytest.mark.parametrize(
@@ -254,7 +289,9 @@ def test_a_handle_is_good_in_every_mode_of_the_same_session(gateway: Gateway) ->
         "not an object",
     ],
 )
-def test_wrong_arguments_for_reading_are_mistakes_that_help(client: Visitor, arguments: Any) -> None:
+def test_wrong_arguments_for_reading_are_mistakes_that_help(
+    client: Visitor, arguments: Any
+) -> None:
     """SUR-9, SUR-11: with the signature."""
     told = client.error(client.run("mcpx", "result", arguments))
     assert "handle" in told
@@ -264,7 +301,11 @@ def test_a_bad_expression_is_a_mistake_that_helps(client: Visitor) -> None:
     """SUR-9, SUR-11."""
     rows = handle_of(client, large(client, json.dumps(ROWS)))
     lines = handle_of(client, large(client, LINES))
-    for handle, more in ((rows, {"jmespath": "[?"}), (lines, {"jmespath": "a"}), (rows, {"offset": 900})):
+    for handle, more in (
+        (rows, {"jmespath": "[?"}),
+        (lines, {"jmespath": "a"}),
+        (rows, {"offset": 900}),
+    ):
         told = client.error(client.run("mcpx", "result", {"handle": handle, **more}))
         assert next(iter(more)) in told
         if more == {"jmespath": "[?"}:
@@ -275,7 +316,11 @@ def test_other_blocks_and_fields_stay_when_a_text_is_kept_back(client: Visitor) 
     """SUR-8, SUR-11: in order, with `_meta`, `isError` and what the text's own block carried."""
     image = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
     block = {"type": "text", "text": LINES, "_meta": {"x": 1}}
-    given = {"content": [image, block, image, {"type": "text", "text": "end"}], "isError": True, "_meta": {"y": 2}}
+    given = {
+        "content": [image, block, image, {"type": "text", "text": "end"}],
+        "isError": True,
+        "_meta": {"y": 2},
+    }
     result = client.run("told", "give", {"result": given})
     assert [part["type"] for part in result["content"]] == ["image", "text", "image", "text"]
     assert (result["isError"], result["_meta"]) == (True, {"y": 2})
@@ -295,13 +340,19 @@ def test_many_small_texts_are_bounded_too(client: Visitor) -> None:
 
 def test_several_large_texts_are_kept_as_one(client: Visitor) -> None:
     """SUR-11: one preview and one handle, however many there are."""
-    result = client.run("told", "give", {"result": said(*(f"{letter} {LINES}" for letter in "abcdefgh"))})
+    result = client.run(
+        "told", "give", {"result": said(*(f"{letter} {LINES}" for letter in "abcdefgh"))}
+    )
     assert len(json.dumps(result["content"])) < 4_000
     assert "h line 0 of the log" in read(client, handle_of(client, result), grep="h line 0")
 
 
-@pytest.mark.parametrize("value", [LINES, json.dumps(ROWS), "x" * 40_000], ids=["lines", "rows", "one line"])
-def test_the_preview_and_what_it_says_to_go_on_with_are_the_whole(client: Visitor, value: str) -> None:
+@pytest.mark.parametrize(
+    "value", [LINES, json.dumps(ROWS), "x" * 40_000], ids=["lines", "rows", "one line"]
+)
+def test_the_preview_and_what_it_says_to_go_on_with_are_the_whole(
+    client: Visitor, value: str
+) -> None:
     """SUR-11: nothing is shown twice, nothing is passed over."""
     result = large(client, value)
     (asked,) = [each for each in calls_in(client, parts_of(result)[2]) if "offset" in each]
@@ -310,7 +361,10 @@ def test_the_preview_and_what_it_says_to_go_on_with_are_the_whole(client: Visito
         assert kept["preview"].splitlines() == LINES.splitlines()[:offset]
         assert read(client, **asked, limit=1).startswith(LINES.splitlines()[offset])
     elif value.startswith("["):
-        assert f"row number {offset - 1}" in kept["preview"] and f"row number {offset}" not in kept["preview"]
+        assert (
+            f"row number {offset - 1}" in kept["preview"]
+            and f"row number {offset}" not in kept["preview"]
+        )
         assert f"row number {offset}" in read(client, **asked, limit=1)
     else:
         assert offset == len(kept["preview"])
@@ -329,7 +383,9 @@ def test_what_is_read_on_comes_as_json_for_programs(client: Visitor) -> None:
     assert raw(jmespath="[3]") == ROWS[3]
     assert raw(jmespath="[0:2].name") == ["row number 0", "row number 1"]
     assert raw(jmespath="length(@)") == 900
-    lines = client.run("mcpx", "result", {"handle": handle_of(client, large(client, LINES)), "limit": 1})
+    lines = client.run(
+        "mcpx", "result", {"handle": handle_of(client, large(client, LINES)), "limit": 1}
+    )
     assert client.mode == "search" or "structuredContent" not in lines
 
 
@@ -348,7 +404,8 @@ def test_the_text_and_the_structured_content_name_the_same_handle(client: Visito
 
 
 def test_the_limit_of_a_server_is_its_own(client: Visitor) -> None:
-    """SUR-11, SUR-7: `result_limit`; without `structuredContent` the text alone is enough to go on."""
+    """SUR-11, SUR-7: `result_limit`; without `structuredContent` the text alone is enough to go
+    on."""
     assert client.structured(large(client, "z" * 2_001, "small"))["total_bytes"] == 2_001
     assert text(large(client, "z" * 2_000, "small")) == "z" * 2_000
     bare = large(client, LINES, "bare")
@@ -375,7 +432,8 @@ def test_a_large_resource_is_kept_back_like_any_result(gateway: Gateway, era: st
 
 
 def test_the_settings_of_a_server_count_for_its_resources(gateway: Gateway) -> None:
-    """SUR-3, SUR-7, SUR-11: `result_limit` and `structured_content` of the server that is read from."""
+    """SUR-3, SUR-7, SUR-11: `result_limit` and `structured_content` of the server that is read
+    from."""
     client = Visitor(gateway.port, "describe")
     assert text(client.use("resources", server_name="told", uri="a://middle")) == "z" * 5_000
     kept = client.use("resources", server_name="small", uri="a://middle")
@@ -385,24 +443,41 @@ def test_the_settings_of_a_server_count_for_its_resources(gateway: Gateway) -> N
 
 
 @pytest.mark.parametrize("mode", ["inspect", "describe"])
-def test_the_tool_that_reads_on_can_be_asked_for_like_any_other(gateway: Gateway, mode: str) -> None:
+def test_the_tool_that_reads_on_can_be_asked_for_like_any_other(
+    gateway: Gateway, mode: str
+) -> None:
     """SUR-11, SUR-9: it is in no menu, but a model that asks is told its parameters."""
     client = Visitor(gateway.port, mode)
     for target in ({"server_name": "mcpx", "tool_name": "result"}, {"server_name": "mcpx"}):
         method = ".".join(target.values())
-        asked = client.use("inspect", **target) if mode == "inspect" else client.use("describe", method=method)
-        assert all(word in text(asked) for word in ("handle: string", "offset?", "jmespath?", "grep?", "head?"))
+        asked = (
+            client.use("inspect", **target)
+            if mode == "inspect"
+            else client.use("describe", method=method)
+        )
+        assert all(
+            word in text(asked)
+            for word in ("handle: string", "offset?", "jmespath?", "grep?", "head?")
+        )
 
 
 def test_an_expression_without_end_holds_up_nobody(gateway: Gateway) -> None:
     """SUR-11, SEC-6: it is stopped, its client is told, and everybody else is served meanwhile."""
     client, other = Visitor(gateway.port, "search"), Visitor(gateway.port, "inspect")
-    handle = handle_of(client, large(client, json.dumps([{"id": number} for number in range(4_000)])))
+    handle = handle_of(
+        client, large(client, json.dumps([{"id": number} for number in range(4_000)]))
+    )
     other.tools()
     asked = {"handle": handle, "jmespath": "[@, @][]" + " | [@, @][]" * 50}
-    call = request("tools/call", {"name": "mcp_execute_tool", "arguments": {"tool_name": "mcpx.result"}}, 99)
+    call = request(
+        "tools/call", {"name": "mcp_execute_tool", "arguments": {"tool_name": "mcpx.result"}}, 99
+    )
     call["params"]["arguments"]["arguments"] = asked
-    headers = [*client.headers.items(), ("Content-Type", "application/json"), ("Accept", ACCEPT_BOTH)]
+    headers = [
+        *client.headers.items(),
+        ("Content-Type", "application/json"),
+        ("Accept", ACCEPT_BOTH),
+    ]
     with Stream(gateway.port, "POST", "/mcp/search", headers, json.dumps(call).encode()) as endless:
         for _ in range(50):
             other.tools()

@@ -1,4 +1,5 @@
-"""SUR-9: a model's mistake comes back as a tool error that lets it correct itself, whatever it sent."""
+"""SUR-9: a model's mistake comes back as a tool error that lets it correct itself, whatever it
+sent."""
 
 import json
 from collections.abc import Iterator
@@ -26,14 +27,18 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         "resources": [{"uri": "other://text", "name": "text"}],
     }
     folder = tmp_path_factory.mktemp("offers")
-    with GatewayProcess(config(told("told"), told("weather.api"), told("other", folder, offers))) as gateway:
+    with GatewayProcess(
+        config(told("told"), told("weather.api"), told("other", folder, offers))
+    ) as gateway:
         wait_until_settled(gateway.port)
         yield gateway
         assert gateway.process.poll() is None
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
 
 
-@pytest.fixture(params=[(mode, era) for mode in MODES for era in ERAS], ids=lambda both: "-".join(both))
+@pytest.fixture(
+    params=[(mode, era) for mode in MODES for era in ERAS], ids=lambda both: "-".join(both)
+)
 def client(gateway: Gateway, request: pytest.FixtureRequest) -> Visitor:
     return Visitor(gateway.port, *request.param)
 
@@ -79,8 +84,18 @@ ELSEWHERE: list[tuple[str, str, Json, list[str]]] = [
             'call {"method": "weather.api.note", "arguments": {...}}',
         ],
     ),
-    ("describe", "call", {"method": "told/note"}, ['call {"method": "told.note", "arguments": {...}}']),
-    ("describe", "call", {"method": "told_note"}, ['call {"method": "told.note", "arguments": {...}}']),
+    (
+        "describe",
+        "call",
+        {"method": "told/note"},
+        ['call {"method": "told.note", "arguments": {...}}'],
+    ),
+    (
+        "describe",
+        "call",
+        {"method": "told_note"},
+        ['call {"method": "told.note", "arguments": {...}}'],
+    ),
     ("describe", "describe", {"method": "note"}, ['"told.note"']),
     (
         "inspect",
@@ -128,10 +143,24 @@ def test_a_resource_of_another_server_is_told_with_its_owner(gateway: Gateway) -
 
 @pytest.mark.parametrize(
     "arguments",
-    ["junk", "[1, 2]", [1, {"a": 2}], 17, 1.5, True, False, [], {"path": JUNK, "limit": JUNK}, JUNK, [JUNK]],
+    [
+        "junk",
+        "[1, 2]",
+        [1, {"a": 2}],
+        17,
+        1.5,
+        True,
+        False,
+        [],
+        {"path": JUNK, "limit": JUNK},
+        JUNK,
+        [JUNK],
+    ],
     ids=lambda value: f"{type(value).__name__}-{len(json.dumps(value))}",
 )
-def test_arguments_that_are_no_object_are_refused_in_few_words(client: Visitor, arguments: Any) -> None:
+def test_arguments_that_are_no_object_are_refused_in_few_words(
+    client: Visitor, arguments: Any
+) -> None:
     """SUR-9: with the signature, however much was sent."""
     result = client.run("told", "note", arguments)
     error = client.error(result)
@@ -171,17 +200,25 @@ def test_wrong_arguments_are_refused_with_path_expectation_and_signature(
     assert SIGNATURE[client.mode] in error
 
 
-@pytest.mark.parametrize("arguments", [{}, {"x": 1}, {"server_name": 5}, {"method": 5}, {"tool_name": 5}, {"query": 5}])
-def test_wrong_arguments_of_the_surfaces_own_tools_are_mistakes_too(client: Visitor, arguments: Json) -> None:
+@pytest.mark.parametrize(
+    "arguments", [{}, {"x": 1}, {"server_name": 5}, {"method": 5}, {"tool_name": 5}, {"query": 5}]
+)
+def test_wrong_arguments_of_the_surfaces_own_tools_are_mistakes_too(
+    client: Visitor, arguments: Json
+) -> None:
     """SUR-9."""
     for tool in client.tools():
-        if tool["inputSchema"].get("required") and (arguments or tool["name"] != "mcp_search_tools"):
+        if tool["inputSchema"].get("required") and (
+            arguments or tool["name"] != "mcp_search_tools"
+        ):
             # A search for nothing lists everything.
             assert client.error(client.use(tool["name"], **arguments))
     assert still_answers(client)
 
 
-@pytest.mark.parametrize("arguments", ["text", 5, [1], JUNK], ids=["text", "number", "array", "junk"])
+@pytest.mark.parametrize(
+    "arguments", ["text", 5, [1], JUNK], ids=["text", "number", "array", "junk"]
+)
 def test_the_surfaces_own_arguments_may_be_anything(client: Visitor, arguments: Any) -> None:
     """SUR-9: a tool error or a refusal, never a crash."""
     for tool in client.names():
@@ -191,7 +228,9 @@ def test_the_surfaces_own_arguments_may_be_anything(client: Visitor, arguments: 
     assert still_answers(client)
 
 
-@pytest.mark.parametrize("name", [JUNK, "\ud83d", "\u0000\n\u202e", "../../etc/passwd", '"}', "💥" * 5_000])
+@pytest.mark.parametrize(
+    "name", [JUNK, "\ud83d", "\u0000\n\u202e", "../../etc/passwd", '"}', "💥" * 5_000]
+)
 def test_names_may_be_anything(client: Visitor, name: str) -> None:
     """SUR-9: half an emoji, control characters, a megabyte: a short tool error."""
     for server, tool in ((name, "note"), ("told", name), (name, name)):
@@ -208,9 +247,23 @@ def test_a_search_for_anything_ends(gateway: Gateway) -> None:
         result = client.use("mcp_search_tools", query=query)
         assert not result.get("isError")
         assert len(result["content"][0]["text"]) < 4_000
-    for more in ({"limit": 0}, {"limit": -1}, {"limit": "many"}, {"offset": -1}, {"offset": [1]}, {"limit": 1.5}):
-        assert next(iter(more)) in client.error(client.use("mcp_search_tools", query="note", **more))
-    for more in ({"limit": 10**12}, {"offset": 10**12}, {"limit": None, "service_name": None}, {"limit": 5.0}):
+    for more in (
+        {"limit": 0},
+        {"limit": -1},
+        {"limit": "many"},
+        {"offset": -1},
+        {"offset": [1]},
+        {"limit": 1.5},
+    ):
+        assert next(iter(more)) in client.error(
+            client.use("mcp_search_tools", query="note", **more)
+        )
+    for more in (
+        {"limit": 10**12},
+        {"offset": 10**12},
+        {"limit": None, "service_name": None},
+        {"limit": 5.0},
+    ):
         assert not client.use("mcp_search_tools", query="note", **more).get("isError")
 
 
@@ -224,7 +277,8 @@ def test_the_public_name_of_a_tool_is_no_tool_here_and_the_way_is_told(client: V
 
 @pytest.fixture(scope="module")
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """One server has tools with the names of ours, and wants arguments of the same names repeated in headers."""
+    """One server has tools with the names of ours, and wants arguments of the same names repeated
+    in headers."""
     names = ("inspect", "exec", "describe", "call", "resources", "mcp_execute_tool", "mcpx.result")
     properties = {
         "method": {"type": "string", "x-mcp-header": "Method-Of-Mine"},
@@ -232,7 +286,9 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         "tool_name": {"type": "string", "x-mcp-header": "Tool-Of-Mine"},
     }
     schema = {"type": "object", "properties": properties}
-    odd = {"tools": [{"name": name, "description": "Theirs", "inputSchema": schema} for name in names]}
+    odd = {
+        "tools": [{"name": name, "description": "Theirs", "inputSchema": schema} for name in names]
+    }
     servers = (told("odd", tmp_path_factory.mktemp("crowded"), odd, prefix=""), told("told"))
     with Gateway(config(*servers)) as gateway:
         yield gateway
@@ -240,8 +296,11 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("mode", MODES)
-def test_tools_that_are_called_like_our_own_do_not_stand_in_the_way(crowded: Gateway, mode: str, era: str) -> None:
-    """SUR-9, SRC-8: neither their names nor their headers (`x-mcp-header`) count for the surface's own tools."""
+def test_tools_that_are_called_like_our_own_do_not_stand_in_the_way(
+    crowded: Gateway, mode: str, era: str
+) -> None:
+    """SUR-9, SRC-8: neither their names nor their headers (`x-mcp-header`) count for the surface's
+    own tools."""
     client = Visitor(crowded.port, mode, era)
     assert still_answers(client)
 
@@ -251,11 +310,13 @@ def test_nobody_else_reads_what_was_kept(crowded: Gateway, mode: str) -> None:
     """SUR-11, SRC-8: a tool that is called `mcpx.result` does not get the handles."""
     client = Visitor(crowded.port, mode)
     kept = client.structured(
-        client.run("told", "give", {"result": {"content": [{"type": "text", "text": "x" * 20_000}]}})
+        client.run(
+            "told", "give", {"result": {"content": [{"type": "text", "text": "x" * 20_000}]}}
+        )
     )
-    assert client.run("mcpx", "result", {"handle": kept["handle"], "limit": 5})["content"][0]["text"].startswith(
-        "xxxxx"
-    )
+    assert client.run("mcpx", "result", {"handle": kept["handle"], "limit": 5})["content"][0][
+        "text"
+    ].startswith("xxxxx")
 
 
 def test_a_tool_name_that_is_no_text_is_refused_like_everywhere(gateway: Gateway) -> None:
@@ -263,4 +324,7 @@ def test_a_tool_name_that_is_no_text_is_refused_like_everywhere(gateway: Gateway
     client = Visitor(gateway.port, "inspect")
     for params in ({}, {"name": None}, {"name": 5, "arguments": {}}, {"name": ["inspect"]}):
         message = request("tools/call", params, 99)
-        assert post(gateway.port, message, client.headers, client.path).message["error"]["code"] == -32602
+        assert (
+            post(gateway.port, message, client.headers, client.path).message["error"]["code"]
+            == -32602
+        )

@@ -1,4 +1,5 @@
-"""SUR-5, SUR-6: which surface a client is shown: by the config, by the path, by the command line, by its own name."""
+"""SUR-5, SUR-6: which surface a client is shown: by the config, by the path, by the command line,
+by its own name."""
 
 import json
 import sys
@@ -29,7 +30,11 @@ QUICK = {"hot_reload_interval": 0.05}
 
 def mode_of(names: list[str]) -> str:
     plain = [name.removeprefix("told_") for name in names]
-    found = [mode for mode, shown in SHOWN.items() if plain == [name.removeprefix("told_") for name in shown]]
+    found = [
+        mode
+        for mode, shown in SHOWN.items()
+        if plain == [name.removeprefix("told_") for name in shown]
+    ]
     assert len(found) == 1, names
     return found[0]
 
@@ -42,15 +47,25 @@ def mode_of(names: list[str]) -> str:
     [
         (config(told("told")), "direct", "direct"),
         (config(told("told"), **{"global": {"tool_proxy_mode": True}}), "search", "search"),
-        (config(told("told"), mode="inspect", **{"global": {"tool_proxy_mode": True}}), "inspect", "inspect"),
+        (
+            config(told("told"), mode="inspect", **{"global": {"tool_proxy_mode": True}}),
+            "inspect",
+            "inspect",
+        ),
         ({"mcp_servers": [{"name": "told", "type": "stdio", **PARTS}]}, "describe", "describe"),
-        ({"mcp_servers": [{"name": "told", "type": "stdio", **PARTS}], "mode": "inspect"}, "inspect", "inspect"),
+        (
+            {"mcp_servers": [{"name": "told", "type": "stdio", **PARTS}], "mode": "inspect"},
+            "inspect",
+            "inspect",
+        ),
         ({"mcpServers": {"told": PARTS}}, "auto", "direct"),
         ({"servers": [{"id": "told", "command": PROGRAM}]}, "direct", "direct"),
     ],
     ids=["native", "tool_proxy_mode", "mode", "flat", "flat-inspect", "mcpServers", "proxy"],
 )
-def test_the_default_mode_is_that_of_the_configs_own_document(shape: Json, mode: str, shown: str) -> None:
+def test_the_default_mode_is_that_of_the_configs_own_document(
+    shape: Json, mode: str, shown: str
+) -> None:
     """SUR-6, CFG-2."""
     with Gateway(shape) as gateway:
         wait_until(lambda: Visitor(gateway.port, "direct").names())
@@ -62,7 +77,9 @@ def test_the_default_mode_is_that_of_the_configs_own_document(shape: Json, mode:
 @pytest.mark.parametrize("mode", [*SHOWN, "auto"])
 def test_the_command_line_wins_over_the_config_also_after_a_reload(mode: str) -> None:
     """SUR-6, RUN-2: on every front; the paths of the modes stay what they are."""
-    shape = config(told("told"), mode="inspect" if mode == "describe" else "describe", **{"global": QUICK})
+    shape = config(
+        told("told"), mode="inspect" if mode == "describe" else "describe", **{"global": QUICK}
+    )
     shown = "direct" if mode == "auto" else mode
     with GatewayProcess(shape, "--mode", mode) as gateway:
         assert mode_of(Visitor(gateway.port).names()) == shown
@@ -75,7 +92,10 @@ def test_the_command_line_wins_over_the_config_also_after_a_reload(mode: str) ->
         StdioClient(alone.stdio_command, alone.env) as pipe,
     ):
         pipe.greet()
-        assert mode_of([tool["name"] for tool in pipe.request("tools/list")["result"]["tools"]]) == shown
+        assert (
+            mode_of([tool["name"] for tool in pipe.request("tools/list")["result"]["tools"]])
+            == shown
+        )
 
 
 @pytest.fixture(scope="module")
@@ -103,9 +123,13 @@ def test_each_mode_is_at_its_own_path(gateway: GatewayProcess, era: str) -> None
 def test_a_tool_of_another_mode_is_not_to_be_called(gateway: GatewayProcess, era: str) -> None:
     """SUR-6: a session has the surface of its path, for lists and for calls."""
     direct = Visitor(gateway.port, "direct", era)
-    assert "error" in direct.ask("tools/call", {"name": "inspect", "arguments": {"server_name": "told"}})
+    assert "error" in direct.ask(
+        "tools/call", {"name": "inspect", "arguments": {"server_name": "told"}}
+    )
     compact = Visitor(gateway.port, "inspect", era)
-    assert "error" in compact.ask("tools/call", {"name": "describe", "arguments": {"method": "told"}})
+    assert "error" in compact.ask(
+        "tools/call", {"name": "describe", "arguments": {"method": "told"}}
+    )
 
 
 # ---- a change of mind
@@ -130,12 +154,21 @@ def test_a_changed_mode_is_announced_and_shown_to_a_live_client(era: str) -> Non
 def test_a_changed_mode_is_announced_on_stdio() -> None:
     """SUR-6, CFG-5."""
     shape = config(told("told"), mode="direct", **{"global": QUICK})
-    with GatewayProcess(shape, transport="stdio") as alone, StdioClient(alone.stdio_command, alone.env) as pipe:
+    with (
+        GatewayProcess(shape, transport="stdio") as alone,
+        StdioClient(alone.stdio_command, alone.env) as pipe,
+    ):
         pipe.greet()
-        assert mode_of([tool["name"] for tool in pipe.request("tools/list")["result"]["tools"]]) == "direct"
+        assert (
+            mode_of([tool["name"] for tool in pipe.request("tools/list")["result"]["tools"]])
+            == "direct"
+        )
         replace(alone, {**shape, "mode": "inspect"})
         assert pipe.message()["method"] == CHANGED
-        assert mode_of([tool["name"] for tool in pipe.request("tools/list")["result"]["tools"]]) == "inspect"
+        assert (
+            mode_of([tool["name"] for tool in pipe.request("tools/list")["result"]["tools"]])
+            == "inspect"
+        )
 
 
 @pytest.mark.parametrize("key", ["menu_budget", "tool_proxy"])
@@ -160,7 +193,10 @@ def test_what_the_user_says_of_a_server_is_announced_where_it_is_shown() -> None
         client = Visitor(gateway.port, "inspect")
         assert "  Server: told - before\n" in client.menu()
         with client.listening() as stream:
-            replace(gateway, {**shape, "mcp_servers": [{**shape["mcp_servers"][0], "description": "after"}]})
+            replace(
+                gateway,
+                {**shape, "mcp_servers": [{**shape["mcp_servers"][0], "description": "after"}]},
+            )
             wait_until(lambda: "  Server: told - after\n" in client.menu())
             assert next_notice(stream) == CHANGED
 
@@ -191,7 +227,10 @@ def test_auto_goes_by_the_name_of_the_client_and_the_users_own_rules(
     (reason,) = {choice["reason"] for choice in chosen if choice["client"] == client}
     assert reason
     wait_until(
-        lambda: any(client in line and mode in line and reason in line for line in gateway.stderr().splitlines())
+        lambda: any(
+            client in line and mode in line and reason in line
+            for line in gateway.stderr().splitlines()
+        )
     )
     if client.lower().startswith("special"):
         assert reason == "they asked for it"
@@ -219,7 +258,9 @@ def test_a_client_that_defers_tools_is_shown_the_compact_mode_above_the_limit(er
             assert len(Visitor(gateway.port, "direct", era).names()) == 308
             (choice,) = json.loads(command(gateway, "servers", "--json"))["auto"]
             assert choice["mode"] == mode
-            assert mode == "direct" or choice["reason"].endswith("tokens, the limit auto_direct_limit is 25,000")
+            assert mode == "direct" or choice["reason"].endswith(
+                "tokens, the limit auto_direct_limit is 25,000"
+            )
 
 
 def test_what_auto_chose_is_kept_for_the_session_while_the_catalog_grows() -> None:
@@ -237,7 +278,8 @@ def test_what_auto_chose_is_kept_for_the_session_while_the_catalog_grows() -> No
 
 
 def test_auto_chooses_for_each_list_of_a_client_that_has_no_session() -> None:
-    """SUR-5: all who give the same name look the same, so what the first one was shown cannot bind the others."""
+    """SUR-5: all who give the same name look the same, so what the first one was shown cannot bind
+    the others."""
     shape = config(told("told"), mode="auto", **{"global": QUICK})
     with Gateway(shape) as gateway:
         client = Visitor(gateway.port, "", "modern")
@@ -247,7 +289,10 @@ def test_auto_chooses_for_each_list_of_a_client_that_has_no_session() -> None:
             replace(gateway, {**shape, "mcp_servers": [*shape["mcp_servers"], MANY]})
             assert next_notice(stream) == CHANGED
         assert mode_of(client.names()) == "search"
-        assert text(client.use("mcp_execute_tool", tool_name="note", arguments={"path": "a"})) == 'note {"path": "a"}'
+        assert (
+            text(client.use("mcp_execute_tool", tool_name="note", arguments={"path": "a"}))
+            == 'note {"path": "a"}'
+        )
         ruled = {
             **QUICK,
             "startup_wait": 15,
@@ -282,7 +327,9 @@ def test_auto_measures_whatever_servers_send(tool: Json, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_the_name_a_client_gives_itself_is_told_in_few_words(gateway: GatewayProcess, era: str) -> None:
+def test_the_name_a_client_gives_itself_is_told_in_few_words(
+    gateway: GatewayProcess, era: str
+) -> None:
     """SUR-5, SEC-6: on one line of the log, and not kept for ever in full."""
     begun = len(gateway.stderr())
     for name in (f"forger {era}\n13:00:00 ERROR all is lost", f"{era}-{'n' * 50_000}"):

@@ -1,4 +1,5 @@
-"""SUR-9: a tool that is named in the form of another place is told with the right call of this one, in every mode."""
+"""SUR-9: a tool that is named in the form of another place is told with the right call of this one,
+in every mode."""
 
 import json
 from collections.abc import Iterator
@@ -48,14 +49,24 @@ def right(mode: str, server: str = "my-files", tool: str = "read_file") -> str:
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("names")
-    twin = {"tools": [{"name": "twin", "description": "One of two", "inputSchema": {"type": "object"}}]}
-    blank = {"tools": [{"name": "do it", "description": "Does it", "inputSchema": {"type": "object"}}]}
+    twin = {
+        "tools": [{"name": "twin", "description": "One of two", "inputSchema": {"type": "object"}}]
+    }
+    blank = {
+        "tools": [{"name": "do it", "description": "Does it", "inputSchema": {"type": "object"}}]
+    }
     servers = (
-        *(told("my-files", folder, {"tools": TOOLS}), told("a", folder, twin), told("b", folder, twin)),
+        *(
+            told("my-files", folder, {"tools": TOOLS}),
+            told("a", folder, twin),
+            told("b", folder, twin),
+        ),
         told("with space", folder, blank),
     )
     with GatewayProcess(config(*servers, naming={"prefix": "always"})) as gateway:
-        assert Visitor(gateway.port, "direct").tools()  # all servers are there: names are told of those that are
+        assert Visitor(
+            gateway.port, "direct"
+        ).tools()  # all servers are there: names are told of those that are
         yield gateway
         assert gateway.process.poll() is None
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
@@ -98,7 +109,9 @@ def accepted(client: Visitor, result: Json) -> bool:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("form", FORMS)
-def test_a_name_in_another_form_leads_to_the_right_call(gateway: Gateway, mode: Compact, form: str) -> None:
+def test_a_name_in_another_form_leads_to_the_right_call(
+    gateway: Gateway, mode: Compact, form: str
+) -> None:
     """SUR-9: in any argument, also of several calls, and as the name of the tool itself."""
     client = Visitor(gateway.port, mode)
     for tool, arguments in places(mode, form):
@@ -116,8 +129,12 @@ def test_a_name_in_another_form_leads_to_the_right_call(gateway: Gateway, mode: 
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("form", ["twin", "Twin", "TWIN", "nobody.twin", "nobody/twin", "mcp__nobody__twin"])
-def test_all_tools_that_a_name_may_mean_are_told(gateway: Gateway, mode: Compact, form: str) -> None:
+@pytest.mark.parametrize(
+    "form", ["twin", "Twin", "TWIN", "nobody.twin", "nobody/twin", "mcp__nobody__twin"]
+)
+def test_all_tools_that_a_name_may_mean_are_told(
+    gateway: Gateway, mode: Compact, form: str
+) -> None:
     """SUR-9: none is taken."""
     client = Visitor(gateway.port, mode)
     given: dict[Any, Json] = {
@@ -147,7 +164,9 @@ def test_where_every_tool_is_shown_its_public_name_is_told(gateway: Gateway, for
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_tool_that_is_nowhere_is_told_with_what_comes_near(gateway: Gateway, mode: Compact) -> None:
+def test_a_tool_that_is_nowhere_is_told_with_what_comes_near(
+    gateway: Gateway, mode: Compact
+) -> None:
     """SUR-9: a description said "use read_text_file instead", and there is none."""
     client = Visitor(gateway.port, mode)
     server_and_tool: dict[Any, Json] = {
@@ -159,14 +178,18 @@ def test_a_tool_that_is_nowhere_is_told_with_what_comes_near(gateway: Gateway, m
     assert '"read_file"' in error or right(mode) in error, error
     by_name = client.ask("tools/call", {"name": "read_text_file", "arguments": {}})
     assert by_name["error"]["code"] == -32602
-    assert CALLER[mode] in by_name["error"]["message"] and right(mode) in by_name["error"]["message"]
+    assert (
+        CALLER[mode] in by_name["error"]["message"] and right(mode) in by_name["error"]["message"]
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_tools_of_another_mode_are_told_apart(gateway: Gateway, mode: Compact) -> None:
     """SUR-9: who calls a tool of another surface hears which there are here."""
     client = Visitor(gateway.port, mode)
-    for other in {"inspect", "describe", "mcp_search_tools", *CALLER.values()} - set(client.names()):
+    for other in {"inspect", "describe", "mcp_search_tools", *CALLER.values()} - set(
+        client.names()
+    ):
         message = client.ask("tools/call", {"name": other, "arguments": {}})["error"]["message"]
         assert f"The tools here are {', '.join(client.names())}." in message
 
@@ -190,10 +213,16 @@ def test_a_known_name_is_a_name_before_it_is_words(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("mode", ["inspect", "describe"])
-def test_a_wrong_name_of_a_server_that_was_named_leads_to_its_own_tool(tmp_path: Path, mode: Compact) -> None:
+def test_a_wrong_name_of_a_server_that_was_named_leads_to_its_own_tool(
+    tmp_path: Path, mode: Compact
+) -> None:
     """SUR-9: not to another's that is called just so."""
-    other = {"tools": [{"name": "readFile", "description": "Another", "inputSchema": {"type": "object"}}]}
-    with Gateway(config(told("my-files", tmp_path, {"tools": TOOLS}), told("other", tmp_path, other))) as two:
+    other = {
+        "tools": [{"name": "readFile", "description": "Another", "inputSchema": {"type": "object"}}]
+    }
+    with Gateway(
+        config(told("my-files", tmp_path, {"tools": TOOLS}), told("other", tmp_path, other))
+    ) as two:
         client = Visitor(two.port, mode)
         said = client.error(client.run("my-files", "readFile"))
         assert right(mode) in said and "other" not in said

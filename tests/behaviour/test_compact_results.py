@@ -1,4 +1,5 @@
-"""SUR-7, SUR-8: what a server returns, as the compact surfaces hand it on: twice, and nothing else changed."""
+"""SUR-7, SUR-8: what a server returns, as the compact surfaces hand it on: twice, and nothing else
+changed."""
 
 import json
 from collections.abc import Iterator
@@ -11,10 +12,27 @@ from behaviour.compact import ERAS, MODES, Json, Visitor, config, told
 from kit.gateway import Gateway
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
-IMAGE = {"type": "image", "data": PNG, "mimeType": "image/png", "annotations": {"audience": ["user"]}, "x-unknown": 1}
-AUDIO = {"type": "audio", "data": PNG, "mimeType": "audio/wav", "_meta": {"example.com/x": [1, None]}}
-EMBEDDED = {"type": "resource", "resource": {"uri": "a://b", "mimeType": "application/json", "text": '{"a": [1, 2]}'}}
-BINARY = {"type": "resource", "resource": {"uri": "a://c", "blob": PNG, "x-unknown": {"deep": True}}}
+IMAGE = {
+    "type": "image",
+    "data": PNG,
+    "mimeType": "image/png",
+    "annotations": {"audience": ["user"]},
+    "x-unknown": 1,
+}
+AUDIO = {
+    "type": "audio",
+    "data": PNG,
+    "mimeType": "audio/wav",
+    "_meta": {"example.com/x": [1, None]},
+}
+EMBEDDED = {
+    "type": "resource",
+    "resource": {"uri": "a://b", "mimeType": "application/json", "text": '{"a": [1, 2]}'},
+}
+BINARY = {
+    "type": "resource",
+    "resource": {"uri": "a://c", "blob": PNG, "x-unknown": {"deep": True}},
+}
 LINK = {"type": "resource_link", "uri": "a://d", "name": "d", "size": 3, "x-unknown": "kept"}
 STRANGE = {"type": "hologram", "text": '{"not": "text"}', "x": [1, {"y": None}]}
 
@@ -35,7 +53,9 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
 
 
-@pytest.fixture(params=[(mode, era) for mode in MODES for era in ERAS], ids=lambda both: "-".join(both))
+@pytest.fixture(
+    params=[(mode, era) for mode in MODES for era in ERAS], ids=lambda both: "-".join(both)
+)
 def client(gateway: Gateway, request: pytest.FixtureRequest) -> Visitor:
     return Visitor(gateway.port, *request.param)
 
@@ -86,7 +106,9 @@ def test_a_json_text_alone_is_parsed(client: Visitor, text: str, value: Json) ->
     assert client.structured(given(client, said(text))) == value
 
 
-@pytest.mark.parametrize("text", ["hello", "12 apples", '{"half": ', "", "no", "[see below]", "{a: 1}"])
+@pytest.mark.parametrize(
+    "text", ["hello", "12 apples", '{"half": ', "", "no", "[see below]", "{a: 1}"]
+)
 def test_a_plain_text_has_no_structured_content(client: Visitor, text: str) -> None:
     """SUR-7, FMT-2: it stays as it is; only the shape of `search` repeats it."""
     result = given(client, said(text))
@@ -100,7 +122,8 @@ def test_a_plain_text_has_no_structured_content(client: Visitor, text: str) -> N
 
 @pytest.mark.parametrize("text", ['{"mean": NaN, "n": 0}', "[Infinity, 1]", "-Infinity", "NaN"])
 def test_numbers_that_json_has_not_do_not_spoil_the_answer(client: Visitor, text: str) -> None:
-    """SUR-7, SRC-8: many a Python program writes them; `direct` hands the text on, so do all surfaces."""
+    """SUR-7, SRC-8: many a Python program writes them; `direct` hands the text on, so do all
+    surfaces."""
     direct = Visitor(client.port, "direct", "modern" if client.modern else "older")
     expected = direct.use("told_give", result=said(text))["content"]
     answer = client.run_raw("told", "give", {"result": said(text)})
@@ -120,7 +143,11 @@ def test_two_texts_are_not_taken_for_one(client: Visitor) -> None:
 
 def test_structured_content_can_be_left_out(client: Visitor) -> None:
     """SUR-7: `structured_content: omit`, here of one server; the text says it all."""
-    for result in (said('{"a": 1}'), said("a", structuredContent={"a": 1}), said("no", isError=True)):
+    for result in (
+        said('{"a": 1}'),
+        said("a", structuredContent={"a": 1}),
+        said("no", isError=True),
+    ):
         answer = given(client, result, "bare")
         assert "structuredContent" not in answer
         assert answer["content"] and answer.get("isError") == result.get("isError")
@@ -128,13 +155,16 @@ def test_structured_content_can_be_left_out(client: Visitor) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_it_can_be_left_out_everywhere_but_at_one_server(mode: str) -> None:
-    """SUR-7: `omit` for all; a key of `global` that also stands at a server counts for that server."""
+    """SUR-7: `omit` for all; a key of `global` that also stands at a server counts for that
+    server."""
     servers = (told("bare"), told("full", structured_content="include"))
     with Gateway(config(*servers, **{"global": {"structured_content": "omit"}})) as gateway:
         client = Visitor(gateway.port, mode)
         for tool in client.tools():
             if tool["name"] in ("inspect", "describe", "mcp_search_tools"):
-                key = {"inspect": "server_name", "describe": "method", "mcp_search_tools": "query"}[tool["name"]]
+                key = {"inspect": "server_name", "describe": "method", "mcp_search_tools": "query"}[
+                    tool["name"]
+                ]
                 assert "structuredContent" not in client.use(tool["name"], **{key: "bare"})
         result = said("in words", structuredContent={"a": 1})
         assert "structuredContent" not in given(client, result, "bare")
@@ -158,37 +188,56 @@ def test_json_text_is_rendered_anew_and_nothing_else(client: Visitor) -> None:
 
 PRETTY = json.dumps({"name": "package", "rows": ROWS}, indent=2)
 FILES: list[Json] = [
-    {"name": "read_text", "inputSchema": {"type": "object", "properties": {"file_path": {"type": "string"}}}},
-    {"name": "directory_tree", "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}}},
+    {
+        "name": "read_text",
+        "inputSchema": {"type": "object", "properties": {"file_path": {"type": "string"}}},
+    },
+    {
+        "name": "directory_tree",
+        "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}},
+    },
     {"name": "anything", "inputSchema": {"type": "object"}},
 ]
 
 
 def test_json_of_several_lines_is_rendered_like_the_rest(client: Visitor) -> None:
-    """SUR-7, FMT-2: data, however it was printed; alone, beside others, and beside what is no JSON."""
+    """SUR-7, FMT-2: data, however it was printed; alone, beside others, and beside what is no
+    JSON."""
     (block,) = given(client, said(PRETTY))["content"]
     assert block["text"].startswith("name: package\nrows[8]{id,name,ok}:\n")
     assert client.structured(given(client, said(PRETTY))) == json.loads(PRETTY)
-    shown = given(client, said("two of them:", '{\n  "a": 1\n}', "[\n  1,\n  2\n]\n", "{\n  half"))["content"]
+    shown = given(client, said("two of them:", '{\n  "a": 1\n}', "[\n  1,\n  2\n]\n", "{\n  half"))[
+        "content"
+    ]
     assert [block["text"] for block in shown] == ["two of them:", '{"a":1}', "[1,2]", "{\n  half"]
 
 
 def test_json_of_several_lines_can_be_left_as_it_is(client: Visitor) -> None:
-    """SUR-7, CFG-1: `json_compression_enabled: false`; what the server says twice is data all the same."""
+    """SUR-7, CFG-1: `json_compression_enabled: false`; what the server says twice is data all the
+    same."""
     assert given(client, said(PRETTY), "pretty")["content"] == said(PRETTY)["content"]
     assert given(client, said('{"a":  1}'), "pretty")["content"] == said('{"a":1}')["content"]
     twice = said(PRETTY, structuredContent=json.loads(PRETTY))
-    assert given(client, twice, "pretty")["content"] == given(client, twice)["content"] != twice["content"]
+    assert (
+        given(client, twice, "pretty")["content"]
+        == given(client, twice)["content"]
+        != twice["content"]
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_a_tool_reads_from_a_file_arrives_as_it_is(mode: str, tmp_path: Path) -> None:
-    """SUR-7: a tool with a path among its arguments, by its schema or in the call, unless its name says that it lists.
+    """SUR-7: a tool with a path among its arguments, by its schema or in the call, unless its name
+    says that it lists.
 
     Here, and where large results are worked on."""
     large = json.dumps({"rows": [{"id": number} for number in range(30_000)]}, indent=2)
     contents = {"a://pretty": [{"uri": "a://pretty", "text": PRETTY}]}
-    offers = {"tools": FILES, "answer": said(PRETTY), "resources": [{"uri": "a://pretty", "name": "p"}]}
+    offers = {
+        "tools": FILES,
+        "answer": said(PRETTY),
+        "resources": [{"uri": "a://pretty", "name": "p"}],
+    }
     servers = (
         told("files", tmp_path, {**offers, "contents": contents}, result_limit=4_000),
         told("large", tmp_path, {**offers, "answer": said(large)}, result_limit=2_000_000),
@@ -201,7 +250,11 @@ def test_what_a_tool_reads_from_a_file_arrives_as_it_is(mode: str, tmp_path: Pat
             return block["text"]
 
         for server, whole in (("files", PRETTY), ("large", large)):
-            assert shown(server, "read_text", file_path="a") == shown(server, "anything", path="a") == whole
+            assert (
+                shown(server, "read_text", file_path="a")
+                == shown(server, "anything", path="a")
+                == whole
+            )
             assert shown(server, "read_text") == whole
             assert shown(server, "directory_tree", path="a") == shown(server, "anything") != whole
         if mode == "describe":
@@ -214,13 +267,30 @@ def test_all_kinds_of_content_pass_untouched_and_in_order(client: Visitor, serve
     for block in (IMAGE, AUDIO, EMBEDDED, BINARY, LINK, STRANGE):
         assert given(client, {"content": [block]}, server)["content"] == [block]
     first, last = said("first", "last")["content"]
-    mixed = [first, IMAGE, AUDIO, EMBEDDED, said("between")["content"][0], BINARY, LINK, STRANGE, last]
+    mixed = [
+        first,
+        IMAGE,
+        AUDIO,
+        EMBEDDED,
+        said("between")["content"][0],
+        BINARY,
+        LINK,
+        STRANGE,
+        last,
+    ]
     assert given(client, {"content": mixed}, server)["content"] == mixed
     assert given(client, {"content": []}, server)["content"] == []
 
 
 @pytest.mark.parametrize(
-    "content", [None, "text", 5, {"a": 1}, [1, None, "x", {}, {"type": "text"}, {"type": "text", "text": 5}, [[]]]]
+    "content",
+    [
+        None,
+        "text",
+        5,
+        {"a": 1},
+        [1, None, "x", {}, {"type": "text"}, {"type": "text", "text": 5}, [[]]],
+    ],
 )
 def test_content_that_is_none_is_handed_on(client: Visitor, content: Any) -> None:
     """SUR-8, SRC-8: what a broken server sends is not made worse."""
@@ -229,7 +299,9 @@ def test_content_that_is_none_is_handed_on(client: Visitor, content: Any) -> Non
 
 
 @pytest.mark.parametrize("content", [None, "text", {}])
-def test_structured_content_is_left_out_beside_no_content_too(client: Visitor, content: Any) -> None:
+def test_structured_content_is_left_out_beside_no_content_too(
+    client: Visitor, content: Any
+) -> None:
     """SUR-7"""
     given = {"structuredContent": {"a": 1}, **({} if content is None else {"content": content})}
     assert "structuredContent" not in client.run("bare", "give", {"result": given})

@@ -1,4 +1,5 @@
-"""SUR-4: `mcp_search_tools`, `mcp_execute_tool` and `mcp_list_services`, in the result shapes of the document."""
+"""SUR-4: `mcp_search_tools`, `mcp_execute_tool` and `mcp_list_services`, in the result shapes of
+the document."""
 
 import re
 from collections.abc import Iterator
@@ -32,21 +33,41 @@ def simple(name: str, description: str) -> Json:
 
 FILES = {
     "instructions": "Works with files. And with folders too.",
-    "tools": [READ, simple("shared", "Of files"), simple("notes_open", "Opens notes, says the server files")],
+    "tools": [
+        READ,
+        simple("shared", "Of files"),
+        simple("notes_open", "Opens notes, says the server files"),
+    ],
 }
-NOTES = {"tools": [simple("shared", "Of notes"), simple("open", "Opens a page, says the server notes")]}
-MANY = {"tools": [simple(f"zebra_{number}", f"Feeds zebra number {number}") for number in range(130)]}
+NOTES = {
+    "tools": [simple("shared", "Of notes"), simple("open", "Opens a page, says the server notes")]
+}
+MANY = {
+    "tools": [simple(f"zebra_{number}", f"Feeds zebra number {number}") for number in range(130)]
+}
 TAKES = {
     "type": "object",
-    "properties": {"label": {"type": "string"}, "depth": {"type": "integer"}, "node": {"type": "string"}},
+    "properties": {
+        "label": {"type": "string"},
+        "depth": {"type": "integer"},
+        "node": {"type": "string"},
+    },
     "required": ["node"],
 }
 LONG = f"Prunes a tree. {'It takes care of every branch. ' * 10}Nothing is lost."
 GRAPH = {
     "tools": [
         {**simple("old_walk", "DEPRECATED: walks the tree"), "inputSchema": TAKES},
-        {**simple("grow", "Grows a tree"), "inputSchema": TAKES, "annotations": {"readOnlyHint": True}},
-        {**simple("prune_tree", LONG), "inputSchema": TAKES, "annotations": {"destructiveHint": True}},
+        {
+            **simple("grow", "Grows a tree"),
+            "inputSchema": TAKES,
+            "annotations": {"readOnlyHint": True},
+        },
+        {
+            **simple("prune_tree", LONG),
+            "inputSchema": TAKES,
+            "annotations": {"destructiveHint": True},
+        },
     ]
 }
 OWN = ["give", "refuse", "note", "calls"]
@@ -83,11 +104,19 @@ def test_there_are_three_tools_with_the_parameters_of_the_document(client: Visit
     """SUR-4."""
     tools = {tool["name"]: tool["inputSchema"] for tool in client.tools()}
     assert list(tools) == TOOLS
-    types = {name: {key: part["type"] for key, part in schema["properties"].items()} for name, schema in tools.items()}
+    types = {
+        name: {key: part["type"] for key, part in schema["properties"].items()}
+        for name, schema in tools.items()
+    }
     search = types["mcp_search_tools"]
     assert (search["query"], search["service_name"]) == ("string", "string")
     assert {search["limit"], search["offset"]} <= {"integer", "number"}
-    execute = {"tool_name": "string", "arguments": "object", "calls": "array", "continue": "boolean"}
+    execute = {
+        "tool_name": "string",
+        "arguments": "object",
+        "calls": "array",
+        "continue": "boolean",
+    }
     assert types["mcp_execute_tool"] == execute
     assert types["mcp_list_services"] == {}
     assert not tools["mcp_search_tools"].get("required")
@@ -95,7 +124,8 @@ def test_there_are_three_tools_with_the_parameters_of_the_document(client: Visit
 
 
 def test_a_search_gives_tools_in_the_shape_of_the_document(client: Visitor) -> None:
-    """SUR-4: exactly these keys; a parameter says its type, what it is and whether it is required."""
+    """SUR-4: exactly these keys; a parameter says its type, what it is and whether it is
+    required."""
     answer = client.use("mcp_search_tools", query="read_file")
     shape = answer["structuredContent"]
     assert shape.keys() == {"tools", "total", "limit"}
@@ -117,9 +147,9 @@ def test_the_text_of_a_search_is_enough_to_call_the_best_hit(client: Visitor) ->
     """SUR-4: it carries the signature, under the name that `mcp_execute_tool` takes."""
     told = text(client.use("mcp_search_tools", query="complete contents of a file"))
     assert "fs_read_file({path: string" in told
-    assert text(client.use("mcp_execute_tool", tool_name="fs_read_file", arguments={"path": "a"})) == (
-        'read_file {"path": "a"}'
-    )
+    assert text(
+        client.use("mcp_execute_tool", tool_name="fs_read_file", arguments={"path": "a"})
+    ) == ('read_file {"path": "a"}')
 
 
 def test_total_counts_all_matches_and_offset_pages_through_them(client: Visitor) -> None:
@@ -127,7 +157,9 @@ def test_total_counts_all_matches_and_offset_pages_through_them(client: Visitor)
     first = found(client, "zebra", limit=50)
     assert (first["total"], first["limit"], len(first["tools"])) == (130, 50, 50)
     assert "offset=50" in text(client.use("mcp_search_tools", query="zebra", limit=50))
-    pages = [found(client, "zebra", limit=50, offset=offset)["tools"] for offset in (0, 50, 100, 150)]
+    pages = [
+        found(client, "zebra", limit=50, offset=offset)["tools"] for offset in (0, 50, 100, 150)
+    ]
     assert [len(page) for page in pages] == [50, 50, 30, 0]
     assert len({tool["display_name"] for page in pages for tool in page}) == 130
     assert found(client, "zebra", limit=50, offset=150)["total"] == 130
@@ -148,7 +180,9 @@ def test_limit_says_how_many_there_may_be_on_a_page(client: Visitor) -> None:
 def test_a_search_may_be_of_one_service(client: Visitor) -> None:
     """SUR-4: `service_name`; an unknown one is a mistake that names the others."""
     of_notes = found(client, "shared", service_name="notes")
-    assert [tool["service"] for tool in of_notes["tools"]] == ["notes"] * len(of_notes["tools"]) != []
+    assert (
+        [tool["service"] for tool in of_notes["tools"]] == ["notes"] * len(of_notes["tools"]) != []
+    )
     assert {tool["service"] for tool in found(client, "shared")["tools"]} == {"files", "notes"}
     assert found(client, "zebra", service_name="notes")["total"] == 0
     unknown = client.error(client.use("mcp_search_tools", query="x", service_name="note"))
@@ -161,7 +195,8 @@ def named(text: str) -> list[str]:
 
 
 def test_of_a_service_all_tools_are_told(client: Visitor) -> None:
-    """SUR-4: without a query; deprecated ones are the last, and each is shown with what it takes."""
+    """SUR-4: without a query; deprecated ones are the last, and each is shown with what it
+    takes."""
     answer = client.use("mcp_search_tools", service_name="graph")
     every = [f"graph_{tool}" for tool in (*OWN, "grow", "prune_tree", "old_walk")]
     assert named(text(answer)) == every
@@ -171,15 +206,22 @@ def test_of_a_service_all_tools_are_told(client: Visitor) -> None:
     assert "offset" not in text(answer)
 
 
-def test_of_a_service_those_that_match_come_first_and_the_others_are_told_too(client: Visitor) -> None:
+def test_of_a_service_those_that_match_come_first_and_the_others_are_told_too(
+    client: Visitor,
+) -> None:
     """SUR-4: `total` and `tools` are those that match."""
     answer = client.use("mcp_search_tools", query="prune", service_name="graph")
     assert answer["structuredContent"]["total"] == 1
     assert [tool["name"] for tool in answer["structuredContent"]["tools"]] == ["prune_tree"]
     told = text(answer)
     assert told.startswith("- graph_prune_tree({")
-    assert "Other tools of graph: graph_give(result), " in told and "graph_grow(node, label?, depth?)" in told
-    assert sorted(named(told)) == sorted(f"graph_{tool}" for tool in (*OWN, "grow", "prune_tree", "old_walk"))
+    assert (
+        "Other tools of graph: graph_give(result), " in told
+        and "graph_grow(node, label?, depth?)" in told
+    )
+    assert sorted(named(told)) == sorted(
+        f"graph_{tool}" for tool in (*OWN, "grow", "prune_tree", "old_walk")
+    )
 
 
 def test_what_does_not_match_in_a_service_leaves_its_tools(client: Visitor) -> None:
@@ -194,7 +236,9 @@ def test_several_services_are_told_at_once(client: Visitor, services: Any) -> No
     """SUR-12: each as it would be alone; for programs as one search."""
     alone = [client.use("mcp_search_tools", service_name=name) for name in ("notes", "graph")]
     both = client.use("mcp_search_tools", service_name=services)
-    assert both["content"][0]["text"] == "\n\n".join(answer["content"][0]["text"] for answer in alone)
+    assert both["content"][0]["text"] == "\n\n".join(
+        answer["content"][0]["text"] for answer in alone
+    )
     told, parts = both["structuredContent"], [answer["structuredContent"] for answer in alone]
     assert told["tools"] == [tool for part in parts for tool in part["tools"]]
     assert (told["total"], told["limit"]) == (sum(part["total"] for part in parts), 20)
@@ -212,7 +256,9 @@ def test_a_wrong_service_among_several_gets_its_own_error(client: Visitor) -> No
     "wanted", [{"query": "zebra"}, {"service_name": "many"}, {"query": "9", "service_name": "many"}]
 )
 @pytest.mark.parametrize("limit", [2, 20, 100])
-def test_the_offset_a_reply_says_passes_no_tool_over(client: Visitor, wanted: Json, limit: int) -> None:
+def test_the_offset_a_reply_says_passes_no_tool_over(
+    client: Visitor, wanted: Json, limit: int
+) -> None:
     """SUR-4: who follows it is told of every tool once, and of how many there are left."""
     seen: list[str] = []
     offset: int | None = 0
@@ -222,7 +268,10 @@ def test_the_offset_a_reply_says_passes_no_tool_over(client: Visitor, wanted: Js
         found = re.search(r"(\d+) [a-z ]+: offset=(\d+)", told)
         offset = int(found[2]) if found else None
         if found:
-            assert (int(found[1]), offset) == ((134 if "service_name" in wanted else 130) - len(seen), len(seen))
+            assert (int(found[1]), offset) == (
+                (134 if "service_name" in wanted else 130) - len(seen),
+                len(seen),
+            )
     zebras = {f"many_zebra_{number}" for number in range(130)}
     expected = zebras | {f"many_{tool}" for tool in OWN} if "service_name" in wanted else zebras
     assert len(seen) == len(expected) and set(seen) == expected
@@ -271,16 +320,19 @@ def test_a_raw_name_is_enough_where_it_is_the_only_one(client: Visitor) -> None:
     assert text(client.use("mcp_execute_tool", tool_name="read_file", arguments={"path": "a"})) == (
         'read_file {"path": "a"}'
     )
-    assert text(client.use("mcp_execute_tool", tool_name="files.read_file", arguments={"path": "a"})) == (
-        'read_file {"path": "a"}'
-    )
+    assert text(
+        client.use("mcp_execute_tool", tool_name="files.read_file", arguments={"path": "a"})
+    ) == ('read_file {"path": "a"}')
 
 
 def test_a_display_name_wins_over_raw_names(client: Visitor) -> None:
     """SUR-4: `notes_open` is the raw name of a tool of `files` and the display name of another."""
-    every = {tool["display_name"]: tool["description"] for tool in found(client, "notes open")["tools"]}
+    every = {
+        tool["display_name"]: tool["description"] for tool in found(client, "notes open")["tools"]
+    }
     assert every["fs_notes_open"] == "Opens notes, says the server files"
-    # The first in the config that wants a display name has it: `open` of `notes`, with its prefix (NAM-1).
+    # The first in the config that wants a display name has it: `open` of `notes`, with its prefix
+    # (NAM-1).
     assert every["notes_open"] == "Opens a page, says the server notes"
     assert text(client.use("mcp_execute_tool", tool_name="notes_open", arguments={})) == "open {}"
 
@@ -292,7 +344,8 @@ def test_an_ambiguous_raw_name_is_a_mistake_that_says_the_display_names(client: 
 
 
 def test_all_enabled_services_are_listed_with_their_states(client: Visitor) -> None:
-    """SUR-4: the description is the config's, else the first sentence of the instructions; the disabled one is not."""
+    """SUR-4: the description is the config's, else the first sentence of the instructions; the
+    disabled one is not."""
     answer = client.use("mcp_list_services")
     assert answer["structuredContent"].keys() == {"services"}
     services = {service["name"]: service for service in answer["structuredContent"]["services"]}
@@ -303,7 +356,10 @@ def test_all_enabled_services_are_listed_with_their_states(client: Visitor) -> N
         "status": "connected",
         "tool_count": 7,
     }
-    assert (services["notes"]["description"], services["notes"]["tool_count"]) == ("Pages of notes", 6)
+    assert (services["notes"]["description"], services["notes"]["tool_count"]) == (
+        "Pages of notes",
+        6,
+    )
     assert (services["plain"]["description"], services["many"]["tool_count"]) == ("", 134)
     assert services["down"].keys() == services["files"].keys()
     assert services["down"]["status"] != "connected" and services["down"]["tool_count"] == 0
@@ -314,7 +370,11 @@ def test_all_enabled_services_are_listed_with_their_states(client: Visitor) -> N
 def test_an_execution_gives_the_shape_of_the_document(client: Visitor) -> None:
     """SUR-4, SUR-7: success, result and error, in both cases."""
     done = client.use("mcp_execute_tool", tool_name="fs_read_file", arguments={"path": "a"})
-    assert done["structuredContent"] == {"success": True, "result": 'read_file {"path": "a"}', "error": None}
+    assert done["structuredContent"] == {
+        "success": True,
+        "result": 'read_file {"path": "a"}',
+        "error": None,
+    }
     failed = client.use("mcp_execute_tool", tool_name="fs_nothing_like_it", arguments={})
     assert failed["structuredContent"] == {"success": False, "result": None, "error": text(failed)}
     assert failed["isError"] is True
@@ -323,7 +383,9 @@ def test_an_execution_gives_the_shape_of_the_document(client: Visitor) -> None:
 @pytest.mark.parametrize("switch", ["enable_search", "enable_execute", "enable_list_services"])
 def test_a_tool_that_is_switched_off_is_neither_listed_nor_callable(switch: str) -> None:
     """SUR-4, SUR-6: and `tool_proxy_mode` makes the surface the default one."""
-    off = dict(zip(["enable_search", "enable_execute", "enable_list_services"], TOOLS, strict=True))[switch]
+    off = dict(
+        zip(["enable_search", "enable_execute", "enable_list_services"], TOOLS, strict=True)
+    )[switch]
     settings = {"tool_proxy_mode": True, "tool_proxy": {switch: False, "search_limit": 3}}
     arguments: dict[str, Json] = {
         "mcp_search_tools": {"query": "give"},

@@ -8,7 +8,18 @@ import anyio
 import pytest
 
 from behaviour.clients import BOUND, KINDS, AnsweringUser, Door, Kind, connected
-from behaviour.compact import CALLER, ERAS, MODES, Compact, Json, Visitor, config, meta_call, text, told
+from behaviour.compact import (
+    CALLER,
+    ERAS,
+    MODES,
+    Compact,
+    Json,
+    Visitor,
+    config,
+    meta_call,
+    text,
+    told,
+)
 from kit.client import StdioClient
 from kit.gateway import Gateway, GatewayProcess
 from kit.messages import modern_request
@@ -18,10 +29,18 @@ FETCH = {
     "name": "fetch_page",
     "description": "Downloads a page from the web",
     "annotations": {"readOnlyHint": True},
-    "inputSchema": {"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]},
+    "inputSchema": {
+        "type": "object",
+        "properties": {"url": {"type": "string"}},
+        "required": ["url"],
+    },
 }
 LONG = [
-    {"name": f"long_{number}", "description": "About this " + "w" * 180, "inputSchema": {"type": "object"}}
+    {
+        "name": f"long_{number}",
+        "description": "About this " + "w" * 180,
+        "inputSchema": {"type": "object"},
+    }
     for number in range(200)
 ]
 PNG = {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}
@@ -31,34 +50,47 @@ PNG = {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("several")
     web = {"instructions": "Reads the web.", "tools": [FETCH]}
-    servers = (told("git"), told("web", folder, web), told("memory"), told("huge", folder, {"tools": LONG}))
+    servers = (
+        told("git"),
+        told("web", folder, web),
+        told("memory"),
+        told("huge", folder, {"tools": LONG}),
+    )
     with GatewayProcess(config(*servers)) as gateway:
         yield gateway
         assert gateway.process.poll() is None
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
 
 
-@pytest.fixture(params=[(mode, era) for mode in MODES[:2] for era in ERAS], ids=lambda both: "-".join(both))
+@pytest.fixture(
+    params=[(mode, era) for mode in MODES[:2] for era in ERAS], ids=lambda both: "-".join(both)
+)
 def client(gateway: Gateway, request: pytest.FixtureRequest) -> Visitor:
     return Visitor(gateway.port, *request.param)
 
 
-@pytest.fixture(params=[(mode, era) for mode in MODES for era in ERAS], ids=lambda both: "-".join(both))
+@pytest.fixture(
+    params=[(mode, era) for mode in MODES for era in ERAS], ids=lambda both: "-".join(both)
+)
 def caller(gateway: Gateway, request: pytest.FixtureRequest) -> Visitor:
     return Visitor(gateway.port, *request.param)
 
 
 def ask(client: Visitor, names: Any, tools: Any = None) -> Json:
     if client.mode == "inspect":
-        return client.use("inspect", server_name=names, **({} if tools is None else {"tool_name": tools}))
+        return client.use(
+            "inspect", server_name=names, **({} if tools is None else {"tool_name": tools})
+        )
     return client.use("describe", method=names)
 
 
-# Several at once ------------------------------------------------------------------------------------------------
+# Several at once
+# ------------------------------------------------------------------------------------------------
 
 
 def test_several_servers_are_told_as_each_alone(client: Visitor) -> None:
-    """SUR-12, SUR-2, SUR-3: one text, and the raw definitions of each; the same name twice is told once."""
+    """SUR-12, SUR-2, SUR-3: one text, and the raw definitions of each; the same name twice is told
+    once."""
     alone = [ask(client, name) for name in ("web", "git")]
     both = ask(client, ["web", "git", " web "])
     assert text(both) == "\n\n".join(map(text, alone))
@@ -96,7 +128,9 @@ def test_what_is_wrong_with_one_is_told_beside_the_others(client: Visitor) -> No
     assert every["isError"] is True and len(every["structuredContent"]["results"]) == 2
 
 
-@pytest.mark.parametrize("names", [[], ["git"] * 21, [5], ["git", None], [""], 5, {"a": 1}, [["git"]]])
+@pytest.mark.parametrize(
+    "names", [[], ["git"] * 21, [5], ["git", None], [""], 5, {"a": 1}, [["git"]]]
+)
 def test_a_list_of_anything_else_is_refused(client: Visitor, names: Any) -> None:
     """SUR-9, SUR-12."""
     argument = "server_name" if client.mode == "inspect" else "method"
@@ -116,7 +150,8 @@ def test_a_large_server_does_not_hide_the_others(client: Visitor) -> None:
     assert "long_199" in told and "Reads the web." in told and "note({path: string" in told
 
 
-# Words that are no name -----------------------------------------------------------------------------------------
+# Words that are no name
+# -----------------------------------------------------------------------------------------
 
 
 def test_words_that_are_no_name_are_searched_for(client: Visitor) -> None:
@@ -136,13 +171,17 @@ def test_a_name_that_is_nearly_one_is_told_before_what_is_found(client: Visitor)
     assert answer.startswith(('Unknown server "memry".', 'No server is called "memry".'))
     assert 'Did you mean "memory"?' in answer.splitlines()[0]
     found = text(ask(client, "pages"))
-    assert found.startswith('No server is called "pages". Searched everything:') and "fetch_page" in found
+    assert (
+        found.startswith('No server is called "pages". Searched everything:')
+        and "fetch_page" in found
+    )
     assert "Did you mean" not in found
     nothing = client.error(ask(client, "qqqqqq"))
     assert '"qqqqqq"' in nothing and "memory" in nothing
 
 
-# Several calls --------------------------------------------------------------------------------------------------
+# Several calls
+# --------------------------------------------------------------------------------------------------
 
 
 def call_of(mode: Compact, server: str, tool: str, arguments: Any) -> Json:
@@ -157,7 +196,8 @@ def calls(client: Visitor, *items: tuple[str, str, Any], **more: Any) -> Json:
 
 
 def test_several_calls_are_made_and_told_in_order(caller: Visitor) -> None:
-    """SUR-12, SUR-7, SUR-8: a heading and the blocks of each; for programs, what each says alone."""
+    """SUR-12, SUR-7, SUR-8: a heading and the blocks of each; for programs, what each says
+    alone."""
     rows = [{"a": 1}, {"a": 2}, {"a": 3}]
     mixed = {"content": [{"type": "text", "text": "see"}, PNG]}
     result = calls(
@@ -167,11 +207,15 @@ def test_several_calls_are_made_and_told_in_order(caller: Visitor) -> None:
         ("memory", "give", {"result": {"content": [{"type": "text", "text": json.dumps(rows)}]}}),
     )
     assert not result.get("isError")
-    heads = [block["text"] for block in result["content"] if block.get("text", "").startswith("[mcpx: ")]
+    heads = [
+        block["text"] for block in result["content"] if block.get("text", "").startswith("[mcpx: ")
+    ]
     assert [head[:8] for head in heads] == ["[mcpx: 1", "[mcpx: 2", "[mcpx: 3"]
     assert result["content"][1]["text"] == 'note {"path": "a"}'
     assert result["content"][3:5] == mixed["content"]
-    alone = caller.run("memory", "give", {"result": {"content": [{"type": "text", "text": json.dumps(rows)}]}})
+    alone = caller.run(
+        "memory", "give", {"result": {"content": [{"type": "text", "text": json.dumps(rows)}]}}
+    )
     assert result["content"][6:] == alone["content"]
     told = result["structuredContent"]
     if caller.mode == "search":
@@ -185,7 +229,11 @@ def test_several_calls_are_made_and_told_in_order(caller: Visitor) -> None:
 
 def test_each_of_several_calls_fails_on_its_own(caller: Visitor) -> None:
     """SUR-12, SUR-9: with the same words as alone."""
-    wrong = [("git", "note", {"limit": 1}), ("git", "notee", {}), ("git", "give", {"result": {"content": []}})]
+    wrong = [
+        ("git", "note", {"limit": 1}),
+        ("git", "notee", {}),
+        ("git", "give", {"result": {"content": []}}),
+    ]
     first = calls(caller, *wrong)
     assert first["isError"] is True
     assert first["content"][0]["text"] == "[mcpx: 0 of 3 calls ok]"
@@ -223,14 +271,22 @@ def test_progress_and_cancellation_of_several_calls(kind: Kind, mode: Compact) -
             with anyio.fail_after(BOUND):
                 twice = items(("progress", {"steps": 2}), ("progress", {"steps": 2}))
                 await client.call(CALLER[mode], twice, steps.append)
-                while not steps or steps[-1]["progress"] != 2:  # the SDK tells of it in tasks of its own
+                while (
+                    not steps or steps[-1]["progress"] != 2
+                ):  # the SDK tells of it in tasks of its own
                     await anyio.lowlevel.checkpoint()
                 seen = [step["progress"] for step in steps]
-                assert sorted(seen) == seen and len(set(seen)) == len(seen) and {s["total"] for s in steps} == {2}
+                assert (
+                    sorted(seen) == seen
+                    and len(set(seen)) == len(seen)
+                    and {s["total"] for s in steps} == {2}
+                )
 
                 async def count() -> int:
                     name, given = meta_call(mode, "every", "cancelled_count", {})
-                    return int(json.loads((await client.call(name, given))["content"][0]["text"])["count"])
+                    return int(
+                        json.loads((await client.call(name, given))["content"][0]["text"])["count"]
+                    )
 
                 before = await count()
                 async with anyio.create_task_group() as group:
@@ -253,7 +309,10 @@ def test_several_calls_on_stdio(mode: Compact, era: str) -> None:
     items = [call_of(mode, "git", "note", {"path": path}) for path in ("a", "b")]
     call = {"name": CALLER[mode], "arguments": {"calls": items}}
     shape = config(told("git"), mode=mode, naming={"prefix": "always"})
-    with GatewayProcess(shape, transport="stdio") as alone, StdioClient(alone.stdio_command, alone.env) as pipe:
+    with (
+        GatewayProcess(shape, transport="stdio") as alone,
+        StdioClient(alone.stdio_command, alone.env) as pipe,
+    ):
         if era == "older":
             pipe.greet()
             result = pipe.request("tools/call", call)["result"]

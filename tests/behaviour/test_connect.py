@@ -1,4 +1,5 @@
-"""RUN-5: `mcpx connect` and `mcpx disconnect`, through the real program with a home folder of their own."""
+"""RUN-5: `mcpx connect` and `mcpx disconnect`, through the real program with a home folder of their
+own."""
 
 import json
 import os
@@ -16,7 +17,10 @@ from kit.user import User
 from mcpx.config.source import tree_of
 
 CONFIG = "mcp_servers: []\nprofiles: [{name: work}]\n"
-CURSOR = '{\n  // mine\n  "mcpServers": {\n    "gh": {"command": "npx", "env": {"KEY": "ghp_mine"}} // x\n  }\n}'
+CURSOR = (
+    '{\n  // mine\n  "mcpServers": {\n    "gh": {"command": "npx", "env": {"KEY": '
+    '"ghp_mine"}} // x\n  }\n}'
+)
 
 
 class CursorUser(User):
@@ -59,7 +63,9 @@ def test_without_a_client_those_that_are_found_are_listed(ada: CursorUser) -> No
     assert ada.cursor.read_text() != CURSOR
 
 
-@pytest.mark.parametrize("target", ["home/.cursor/mcp.json", "home/new.json"], ids=["file", "absent"])
+@pytest.mark.parametrize(
+    "target", ["home/.cursor/mcp.json", "home/new.json"], ids=["file", "absent"]
+)
 @pytest.mark.parametrize("link", ["file", "folder"])
 def test_a_project_file_that_is_a_link_out_of_the_project_is_not_written(
     ada: CursorUser, link: str, target: str
@@ -82,7 +88,9 @@ def test_a_project_file_that_is_a_link_out_of_the_project_is_not_written(
     for words in (["--yes"], ["--dry-run"]):
         done = ada.run("connect", "cursor", "--project", *words)
         told = done.stdout + done.stderr
-        assert done.returncode != 0 and "is a symbolic link to" in told and str(outside) in told, told
+        assert done.returncode != 0 and "is a symbolic link to" in told and str(outside) in told, (
+            told
+        )
         assert "ghp_mine" not in told
     assert (outside.read_text() if outside.exists() else None) == before
     assert not list((ada.state / "clients").glob("*.backup"))
@@ -121,17 +129,25 @@ def test_connect_shows_writes_and_takes_back(ada: CursorUser) -> None:
     ada.write_file(ada.cursor, CURSOR)
     os.chmod(ada.cursor, 0o640)
     dry = ada.run_process("connect", "cursor", "--dry-run")
-    assert dry.returncode == 0 and '+    "mcpx": {' in dry.stdout and ada.cursor.read_text() == CURSOR
+    assert (
+        dry.returncode == 0 and '+    "mcpx": {' in dry.stdout and ada.cursor.read_text() == CURSOR
+    )
     assert "ghp_mine" not in dry.stdout and not ada.state.exists()
     done = ada.run_process("connect", "cursor", "--yes")
-    assert done.returncode == 0 and "connected Cursor over stdio" in done.stdout and "ghp_mine" not in done.stdout
+    assert (
+        done.returncode == 0
+        and "connected Cursor over stdio" in done.stdout
+        and "ghp_mine" not in done.stdout
+    )
     assert "mcpx connect --undo cursor" in done.stdout and "Settings > MCP" in done.stdout
     made = entry(ada.cursor)
     assert made["args"][-3:] == [str(ada.folder / "mcpx.yaml"), "--transport", "stdio"]
     assert os.path.isabs(made["command"]) and stat.S_IMODE(ada.cursor.stat().st_mode) == 0o640
     copies = list((ada.state / "clients").glob("*.backup"))
     assert [copy.read_text() for copy in copies] == [CURSOR]
-    assert {stat.S_IMODE(file.stat().st_mode) for file in (ada.state / "clients").iterdir()} == {0o600}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in (ada.state / "clients").iterdir()} == {
+        0o600
+    }
     assert "already" in ada.run("connect", "cursor", "--yes").stdout
     undone = ada.run_process("connect", "--undo", "--yes")
     assert undone.returncode == 0 and "byte for byte" in undone.stdout
@@ -145,7 +161,11 @@ def test_what_was_written_starts_a_gateway(ada: CursorUser) -> None:
     file = ada.home / ".config" / "Claude" / "claude_desktop_config.json"
     made = entry(file)
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
-    params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
+    params = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "0"},
+    }
     answer = subprocess.run(
         [made["command"], *made["args"]],
         cwd="/",
@@ -221,7 +241,9 @@ def test_each_undo_takes_one_change_back_and_disconnect_all_of_them(ada: CursorU
 
 
 def test_disconnect_removes_an_entry_whoever_wrote_it(ada: CursorUser) -> None:
-    ada.write_file(ada.cursor, '{\n  "mcpServers": {\n    "mcpx": {"url": "x"},\n    "a": {}\n  }\n}\n')
+    ada.write_file(
+        ada.cursor, '{\n  "mcpServers": {\n    "mcpx": {"url": "x"},\n    "a": {}\n  }\n}\n'
+    )
     assert ada.rows("disconnect", "cursor", "--yes")[0]["backup"]
     assert ada.cursor.read_text() == '{\n  "mcpServers": {\n    "a": {}\n  }\n}\n'
 
@@ -241,9 +263,17 @@ def test_a_file_that_cannot_be_parsed_is_refused_with_the_place_and_left(ada: Cu
     ada.write_file(ada.cursor, broken)
     ada.write_file(ada.home / ".codex" / "config.toml", "")
     told = ada.run("connect", "cursor", "--yes")
-    assert told.returncode == 2 and ".cursor/mcp.json:3:13" in told.stderr and ada.cursor.read_text() == broken
+    assert (
+        told.returncode == 2
+        and ".cursor/mcp.json:3:13" in told.stderr
+        and ada.cursor.read_text() == broken
+    )
     several = ada.run("connect", "--all", "--yes")  # the others are connected all the same
-    assert several.returncode == 2 and "connected Codex" in several.stdout and ":3:13" in several.stderr
+    assert (
+        several.returncode == 2
+        and "connected Codex" in several.stdout
+        and ":3:13" in several.stderr
+    )
     assert ada.cursor.read_text() == broken
 
 
@@ -264,9 +294,16 @@ def test_without_a_terminal_it_asks_nobody_and_writes_nothing(ada: CursorUser) -
 def test_a_client_that_writes_while_it_is_asked_is_not_overwritten(ada: CursorUser) -> None:
     ada.write_file(ada.cursor, CURSOR)
     code, told = ada.run_in_terminal(
-        "connect", "cursor", answers={"[Y/n]": "y"}, before_answer=lambda: ada.cursor.write_text("{}")
+        "connect",
+        "cursor",
+        answers={"[Y/n]": "y"},
+        before_answer=lambda: ada.cursor.write_text("{}"),
     )
-    assert code == 2 and "changed by somebody else meanwhile" in told and ada.cursor.read_text() == "{}"
+    assert (
+        code == 2
+        and "changed by somebody else meanwhile" in told
+        and ada.cursor.read_text() == "{}"
+    )
     assert not list((ada.state / "clients").iterdir())
 
 
@@ -284,37 +321,43 @@ KEY = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
 OWN: dict[str, tuple[str, str, str | None]] = {
     "cursor": (
         ".cursor/mcp.json",
-        '{\n  // mine\n  "mcpServers": {\n    "gh": {"command": "npx", "args": ["gh"], "env": {"KEY": "<KEY>"}}, // x\n'
+        '{\n  // mine\n  "mcpServers": {\n    "gh": {"command": "npx", "args": ["gh"], "env": '
+        '{"KEY": "<KEY>"}}, // x\n'
         '    "other": {"command": "own"}\n  }\n}',
         None,
     ),
     "codex": (
         ".codex/config.toml",
-        '# mine\n[mcp_servers.gh] # x\ncommand = "npx"\nargs = ["gh"]\n\n[mcp_servers.gh.env]\nKEY = "<KEY>"\n\n'
+        '# mine\n[mcp_servers.gh] # x\ncommand = "npx"\nargs = '
+        '["gh"]\n\n[mcp_servers.gh.env]\nKEY = "<KEY>"\n\n'
         '[mcp_servers.other]\ncommand = "own"\n',
         "enabled = false",
     ),
     "cline": (
         ".cline/data/settings/cline_mcp_settings.json",
-        '{"mcpServers": {"gh": {"command": "npx", "args": ["gh"], "disabled": false, "env": {"KEY": "<KEY>"}}, '
+        '{"mcpServers": {"gh": {"command": "npx", "args": ["gh"], "disabled": false, "env": '
+        '{"KEY": "<KEY>"}}, '
         '"other": {"command": "own"}}}',
         '"disabled": true',
     ),
     "opencode": (
         ".config/opencode/opencode.json",
-        '{"mcp": {"gh": {"type": "local", "command": ["npx", "gh"], "environment": {"KEY": "<KEY>"}}, '
+        '{"mcp": {"gh": {"type": "local", "command": ["npx", "gh"], "environment": {"KEY": '
+        '"<KEY>"}}, '
         '"other": {"type": "local", "command": ["own"]}}}',
         '"enabled": false',
     ),
     "goose": (
         ".config/goose/config.yaml",
-        "# mine\nextensions:\n  gh:\n    type: stdio\n    cmd: npx\n    args: [gh]\n    enabled: true\n"
+        "# mine\nextensions:\n  gh:\n    type: stdio\n    cmd: npx\n    args: [gh]\n    enabled: "
+        "true\n"
         "    envs: {KEY: <KEY>}\n  other: {type: stdio, cmd: own, enabled: true}\n",
         "enabled: false",
     ),
     "continue": (
         ".continue/config.yaml",
-        "name: mine\nversion: 1.0.0\nschema: v1\nmcpServers:\n  - name: gh # x\n    command: npx\n    args: [gh]\n"
+        "name: mine\nversion: 1.0.0\nschema: v1\nmcpServers:\n  - name: gh # x\n    command: "
+        "npx\n    args: [gh]\n"
         "    env: {KEY: <KEY>}\n  - name: other\n    command: own\n",
         None,
     ),
@@ -328,13 +371,20 @@ def own_file(name: str) -> tuple[str, str, str | None]:
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_replace_disables_what_was_imported_and_undo_gives_the_file_back(name: str, ada: CursorUser) -> None:
-    """RUN-5: in one change with the entry of mcpx; a client that cannot disable an entry has it removed."""
+def test_replace_disables_what_was_imported_and_undo_gives_the_file_back(
+    name: str, ada: CursorUser
+) -> None:
+    """RUN-5: in one change with the entry of mcpx; a client that cannot disable an entry has it
+    removed."""
     file, text, mark = own_file(name)
     own = ada.write_file(file, text)
     assert ada.run("import", name, "--only", "gh", "--yes").returncode == 0
     (told,) = ada.rows("connect", name, "--yes")
-    assert told["duplicates"] == ["gh"] and told["replaced"] == [] and "--replace" in " ".join(told["notes"])
+    assert (
+        told["duplicates"] == ["gh"]
+        and told["replaced"] == []
+        and "--replace" in " ".join(told["notes"])
+    )
     kept = own.read_text()
     assert KEY in kept and (mark is None or mark not in kept)
     (told,) = ada.rows("connect", name, "--dry-run", "--replace")
@@ -343,11 +393,19 @@ def test_replace_disables_what_was_imported_and_undo_gives_the_file_back(name: s
     (told,) = ada.rows("connect", name, "--yes", "--replace")
     assert told["replaced"] == ["gh"] and told["duplicates"] == []
     after = own.read_text()
-    assert "own" in after and (mark is None or mark in after) and (KEY in after) == (mark is not None)
+    assert (
+        "own" in after and (mark is None or mark in after) and (KEY in after) == (mark is not None)
+    )
     (told,) = ada.rows("connect", name, "--yes", "--replace")
     assert told["status"] == "already"
-    assert "byte for byte" in ada.run("connect", "--undo", name, "--yes").stdout and own.read_text() == kept
-    assert "byte for byte" in ada.run("connect", "--undo", name, "--yes").stdout and own.read_text() == text
+    assert (
+        "byte for byte" in ada.run("connect", "--undo", name, "--yes").stdout
+        and own.read_text() == kept
+    )
+    assert (
+        "byte for byte" in ada.run("connect", "--undo", name, "--yes").stdout
+        and own.read_text() == text
+    )
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -380,7 +438,10 @@ def test_servers_of_a_local_scope_of_claude_code_are_replaced_too(ada: CursorUse
     server = {"type": "stdio", "command": "npx", "args": ["gh"], "env": {}}
     others = {"/elsewhere": {"mcpServers": {"gh": server}}}
     projects = {str(ada.folder): {"history": ["a"], "mcpServers": {"gh": server}}, **others}
-    own = ada.write_file(".claude.json", json.dumps({"mcpServers": {"own": {"command": "own"}}, "projects": projects}))
+    own = ada.write_file(
+        ".claude.json",
+        json.dumps({"mcpServers": {"own": {"command": "own"}}, "projects": projects}),
+    )
     before = own.read_text()
     assert ada.run("import", "claude-code", "--only", "gh", "--yes").returncode == 0
     (told,) = ada.rows("connect", "claude-code", "--yes", "--replace")
@@ -391,13 +452,23 @@ def test_servers_of_a_local_scope_of_claude_code_are_replaced_too(ada: CursorUse
     assert ada.run("connect", "--undo", "--yes").returncode == 0 and own.read_text() == before
 
 
-def test_on_a_terminal_connect_offers_to_replace_and_takes_no_for_an_answer(ada: CursorUser) -> None:
+def test_on_a_terminal_connect_offers_to_replace_and_takes_no_for_an_answer(
+    ada: CursorUser,
+) -> None:
     ada.write_file(ada.cursor, own_file("cursor")[1])
     assert ada.run("import", "cursor", "--only", "gh", "--yes").returncode == 0
     words = ("connect", "cursor")
-    code, screen = ada.run_in_terminal(*words, answers={"Remove its own entry? [Y/n]": "n", "Write it into": ""})
-    assert code == 0 and KEY in ada.cursor.read_text() and "'mcpx connect cursor --replace' removes" in screen
-    code, screen = ada.run_in_terminal(*words, answers={"Remove its own entry? [Y/n]": "", "Write it into": ""})
+    code, screen = ada.run_in_terminal(
+        *words, answers={"Remove its own entry? [Y/n]": "n", "Write it into": ""}
+    )
+    assert (
+        code == 0
+        and KEY in ada.cursor.read_text()
+        and "'mcpx connect cursor --replace' removes" in screen
+    )
+    code, screen = ada.run_in_terminal(
+        *words, answers={"Remove its own entry? [Y/n]": "", "Write it into": ""}
+    )
     assert code == 0 and KEY not in ada.cursor.read_text() and KEY not in screen
 
 
@@ -411,11 +482,16 @@ def test_a_server_that_the_profile_hides_stays_with_the_client(ada: CursorUser) 
 
 
 def test_over_http_a_token_is_the_clients_own_variable(ada: CursorUser) -> None:
-    (ada.folder / "mcpx.yaml").write_text("mcp_servers: []\nserver: {auth: {type: bearer}, port: 9321}\n")
+    (ada.folder / "mcpx.yaml").write_text(
+        "mcp_servers: []\nserver: {auth: {type: bearer}, port: 9321}\n"
+    )
     ada.write_file(ada.cursor, "{}")
     row = ada.rows("connect", "cursor", "--transport", "http", "--yes")[0]
     assert entry(ada.cursor)["headers"] == {"Authorization": "Bearer ${env:MCPX_TOKEN}"}
-    assert entry(ada.cursor)["url"] == "http://127.0.0.1:9321/mcp" and "set MCPX_TOKEN" in row["notes"][0]
+    assert (
+        entry(ada.cursor)["url"] == "http://127.0.0.1:9321/mcp"
+        and "set MCPX_TOKEN" in row["notes"][0]
+    )
     row = ada.rows("connect", "zed", "--transport", "http", "--yes")[0]
     assert "over stdio, which needs none" in row["notes"][0]
     assert ada.rows("connect", "zed", "--yes")[0]["notes"] == []
@@ -428,7 +504,9 @@ def test_a_project_has_files_of_its_own(ada: CursorUser) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
     told = ada.run("connect", "claude-desktop", "--project", "--yes")
     assert told.returncode == 2 and "no file for a project" in told.stderr
-    assert ada.rows("disconnect", "claude-code", "--project", "--yes")[0]["status"] == "disconnected"
+    assert (
+        ada.rows("disconnect", "claude-code", "--project", "--yes")[0]["status"] == "disconnected"
+    )
     assert not file.exists()
 
 
@@ -436,7 +514,11 @@ def test_print_shows_what_to_paste_and_writes_nothing(ada: CursorUser) -> None:
     told = ada.run("connect", "codex", "jetbrains", "--print")
     assert "[mcp_servers.mcpx]" in told.stdout and "codex mcp add mcpx --" in told.stdout
     assert "AI Assistant" in told.stdout and list(ada.home.iterdir()) == []
-    assert {row["client"] for row in ada.rows("connect", "--all", "--print")} >= {"goose", "cursor", "kiro"}
+    assert {row["client"] for row in ada.rows("connect", "--all", "--print")} >= {
+        "goose",
+        "cursor",
+        "kiro",
+    }
 
 
 @pytest.mark.parametrize(
@@ -452,7 +534,9 @@ def test_print_shows_what_to_paste_and_writes_nothing(ada: CursorUser) -> None:
         (("jetbrains-air", "--yes"), "--project"),
     ],
 )
-def test_a_mistake_is_told_and_nothing_is_written(ada: CursorUser, words: tuple[str, ...], what: str) -> None:
+def test_a_mistake_is_told_and_nothing_is_written(
+    ada: CursorUser, words: tuple[str, ...], what: str
+) -> None:
     told = ada.run("connect", *words)
     assert told.returncode == 2 and what in told.stderr and list(ada.home.iterdir()) == []
 

@@ -1,4 +1,5 @@
-"""LIF-10: a server whose program downloads itself has `start_timeout` until its first byte of output."""
+"""LIF-10: a server whose program downloads itself has `start_timeout` until its first byte of
+output."""
 
 import json
 import sys
@@ -48,7 +49,9 @@ def slow_server(done: Path, **keys: object) -> Json:
     seconds = keys.pop("seconds", None)
     if seconds is not None:
         env["FAKE_NPX_SECONDS"] = str(seconds)
-    return stdio_server("slow", ["npx", "-y", *stdio_command("raw_server.py")], connection={"env": env}, **keys)
+    return stdio_server(
+        "slow", ["npx", "-y", *stdio_command("raw_server.py")], connection={"env": env}, **keys
+    )
 
 
 def server_of(gateway: Gateway, name: str) -> Json:
@@ -58,14 +61,24 @@ def server_of(gateway: Gateway, name: str) -> Json:
 def test_a_download_may_take_longer_than_timeout_and_is_shown(
     served: Callable[..., Gateway], done: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LIF-10, LIF-1: the state is `downloading (N s)` everywhere, other servers are not delayed, a call waits."""
+    """LIF-10, LIF-1: the state is `downloading (N s)` everywhere, other servers are not delayed, a
+    call waits."""
     monkeypatch.setattr(upstream, "DOWNLOAD_SHOWN_AFTER", 0.1)
-    gateway = served({"mcp_servers": [slow_server(done, timeout=1), raw_server("quick")]}, admin=True)
+    gateway = served(
+        {"mcp_servers": [slow_server(done, timeout=1), raw_server("quick")]}, admin=True
+    )
     wait_until(lambda: server_of(gateway, "quick")["status"] == "connected")
     gateway.wait_for_log(r"\[slow\] has no output after 0.1 s: it is probably downloading")
-    wait_until(lambda: server_of(gateway, "slow")["phase_s"] >= 2, what="the download takes longer than `timeout`")
+    wait_until(
+        lambda: server_of(gateway, "slow")["phase_s"] >= 2,
+        what="the download takes longer than `timeout`",
+    )
     slow = server_of(gateway, "slow")
-    assert (slow["status"], slow["phase"], slow["last_error"]) == ("connecting", "downloading", None)
+    assert (slow["status"], slow["phase"], slow["last_error"]) == (
+        "connecting",
+        "downloading",
+        None,
+    )
     for command in ("status", "servers"):
         shown = run_command([command, "--config", str(gateway.file)], done.parent, gateway.env)
         assert "downloading (" in shown.stdout, shown
@@ -91,13 +104,18 @@ def test_a_call_waits_for_the_download_of_its_server(
     with ThreadPoolExecutor(1) as pool:
         session = Session(gateway.port)
         call = pool.submit(session.call, "slow_echo", text="hello")
-        wait_until(lambda: server_of(gateway, "slow")["phase_s"] >= 2, what="the call waits longer than `timeout`")
+        wait_until(
+            lambda: server_of(gateway, "slow")["phase_s"] >= 2,
+            what="the call waits longer than `timeout`",
+        )
         assert not call.done()
         done.touch()
         assert call.result()["result"]["content"][0]["text"] == "hello"
 
 
-@pytest.mark.parametrize("command", ["servers", "tools slow", "call slow.echo text=hello", "doctor slow"])
+@pytest.mark.parametrize(
+    "command", ["servers", "tools slow", "call slow.echo text=hello", "doctor slow"]
+)
 def test_every_command_waits_for_the_download(done: Path, command: str) -> None:
     """LIF-10: also without a running gateway. The download takes longer than `timeout`."""
     done.touch()
@@ -106,10 +124,17 @@ def test_every_command_waits_for_the_download(done: Path, command: str) -> None:
     file.write_text(json.dumps({"mcp_servers": [server]}), encoding="utf-8")
     ended = mcpx(done.parent, *command.split(), "--config", str(file))
     assert ended.returncode == 0, ended
-    assert "echo" in ended.stdout or "hello" in ended.stdout or "connected" in ended.stdout or "lists" in ended.stdout
+    assert (
+        "echo" in ended.stdout
+        or "hello" in ended.stdout
+        or "connected" in ended.stdout
+        or "lists" in ended.stdout
+    )
 
 
-def test_a_trial_of_the_admin_api_waits_for_the_download(served: Callable[..., Gateway], done: Path) -> None:
+def test_a_trial_of_the_admin_api_waits_for_the_download(
+    served: Callable[..., Gateway], done: Path
+) -> None:
     """LIF-10"""
     gateway = served({"mcp_servers": []}, admin=True)
     done.touch()
@@ -121,7 +146,10 @@ def test_a_trial_of_the_admin_api_waits_for_the_download(served: Callable[..., G
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [
-        ({"start_timeout": 0.3}, r"wrote nothing to standard output within 0.3 s of its start \(start_timeout\)"),
+        (
+            {"start_timeout": 0.3},
+            r"wrote nothing to standard output within 0.3 s of its start \(start_timeout\)",
+        ),
         ({"start_timeout": 0.3, "timeout": 0.3}, r"did not complete the handshake within 0.3 s"),
     ],
 )

@@ -1,4 +1,5 @@
-"""RUN-8: the example of a package that adds parts, installed as any other, through the real program."""
+"""RUN-8: the example of a package that adds parts, installed as any other, through the real
+program."""
 
 import os
 import shutil
@@ -42,7 +43,11 @@ def library(tmp_path: Path) -> Iterator[Path]:
     connection = sqlite3.connect(file)
     with connection:
         connection.execute("CREATE TABLE books (author, title, year)")
-        rows = [("le guin", "The Dispossessed", 1974), ("le guin", "A | B", 1969), ("lem", "Solaris", 1961)]
+        rows = [
+            ("le guin", "The Dispossessed", 1974),
+            ("le guin", "A | B", 1969),
+            ("lem", "Solaris", 1961),
+        ]
         connection.executemany("INSERT INTO books VALUES (?, ?, ?)", rows)
     connection.close()
     yield file
@@ -59,8 +64,14 @@ def test_its_parts_are_listed_called_and_chosen(env: Mapping[str, str], library:
         },
         "parameters": [{"name": "author", "required": True}],
     }
-    broken = {**command, "name": "broken", "sqlite": {**command["sqlite"], "query": "DELETE FROM books"}}
-    with GatewayProcess({"commands": [command, broken], "global": {"value_format": "markdown"}}, env=env) as gateway:
+    broken = {
+        **command,
+        "name": "broken",
+        "sqlite": {**command["sqlite"], "query": "DELETE FROM books"},
+    }
+    with GatewayProcess(
+        {"commands": [command, broken], "global": {"value_format": "markdown"}}, env=env
+    ) as gateway:
         direct, compact = Visitor(gateway.port, "direct"), Visitor(gateway.port, "describe")
         assert direct.names() == ["books_by", "broken"]
         assert text(direct.use("books_by", author="lem")) == '[{"title": "Solaris", "year": 1961}]'
@@ -77,7 +88,13 @@ def check(env: Mapping[str, str], folder: Path, config: str) -> subprocess.Compl
     file.write_text(config, encoding="utf-8")
     command = [sys.executable, "-m", "mcpx", "check", str(file)]
     return subprocess.run(
-        command, env={**os.environ, **env}, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        command,
+        env={**os.environ, **env},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -90,14 +107,25 @@ def test_the_config_of_its_page_is_taken(env: Mapping[str, str], library: Path) 
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ("commands: [{name: a, type: sqlite, sqlite: {path: a.db, quary: x}}]", "did you mean 'query'?"),
-        ("commands: [{name: a, type: sqlit, sqlite: {path: a.db, query: x}}]", "did you mean 'sqlite'?"),
-        ("commands: [{name: a, type: sqlite, sqlite: {path: a.db, query: ' '}}]", "there is nothing to ask for"),
+        (
+            "commands: [{name: a, type: sqlite, sqlite: {path: a.db, quary: x}}]",
+            "did you mean 'query'?",
+        ),
+        (
+            "commands: [{name: a, type: sqlit, sqlite: {path: a.db, query: x}}]",
+            "did you mean 'sqlite'?",
+        ),
+        (
+            "commands: [{name: a, type: sqlite, sqlite: {path: a.db, query: ' '}}]",
+            "there is nothing to ask for",
+        ),
         ("global: {value_format: markdwn}", "did you mean 'markdown'?"),
         ("global: {schema_format: markdown}", "unknown schema_format 'markdown'"),
     ],
 )
-def test_mistakes_are_told_with_what_was_meant(config: str, told: str, env: Mapping[str, str], tmp_path: Path) -> None:
+def test_mistakes_are_told_with_what_was_meant(
+    config: str, told: str, env: Mapping[str, str], tmp_path: Path
+) -> None:
     refused = check(env, tmp_path, config)
     assert refused.returncode == 2
     assert told in refused.stderr, refused.stderr

@@ -1,4 +1,5 @@
-"""EXT-1 in its interim form: servers receive only extensions that mcpx routes, and a task is reported as an error."""
+"""EXT-1 in its interim form: servers receive only extensions that mcpx routes, and a task is
+reported as an error."""
 
 import json
 from collections.abc import Iterator
@@ -34,7 +35,11 @@ def server_name(era: str, isolation: str) -> str:
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Gateway]:
     servers = [
-        stdio_server(server_name(era, isolation), stdio_command("task_server.py", "--era", era), isolation=isolation)
+        stdio_server(
+            server_name(era, isolation),
+            stdio_command("task_server.py", "--era", era),
+            isolation=isolation,
+        )
         for era in ERAS
         for isolation in ISOLATIONS
     ]
@@ -48,7 +53,8 @@ def gateway() -> Iterator[Gateway]:
 def test_a_server_receives_only_extensions_that_mcpx_routes(
     gateway: Gateway, client_era: str, server_era: str, isolation: str
 ) -> None:
-    """EXT-1: on links of both eras, shared or private. A request for a task (2025-11-25) is not forwarded either."""
+    """EXT-1: on links of both eras, shared or private. A request for a task (2025-11-25) is not
+    forwarded either."""
     name = f"{server_name(server_era, isolation)}_received"
     params = {"name": name, "arguments": {}, "task": {"ttl": 1000}}
     if client_era == "modern":
@@ -69,15 +75,21 @@ def test_mcpx_announces_no_extension_of_a_server(gateway: Gateway) -> None:
 
 
 def assert_reports_task(text: str, server: str) -> None:
-    assert text.startswith(f"{server}: the call was made, but the server returned a task instead of a result"), text
+    assert text.startswith(
+        f"{server}: the call was made, but the server returned a task instead of a result"
+    ), text
 
 
 @pytest.mark.parametrize("server_era", ERAS)
 @pytest.mark.parametrize("client_era", ERAS)
-def test_a_task_is_an_error_in_direct_mode(gateway: Gateway, client_era: str, server_era: str) -> None:
+def test_a_task_is_an_error_in_direct_mode(
+    gateway: Gateway, client_era: str, server_era: str
+) -> None:
     """EXT-1: the error names the server and states that the call was made."""
     server = server_name(server_era, "shared")
-    error = Visitor(gateway.port, "direct", client_era).ask("tools/call", {"name": f"{server}_work"})["error"]
+    error = Visitor(gateway.port, "direct", client_era).ask(
+        "tools/call", {"name": f"{server}_work"}
+    )["error"]
     assert error["code"] == -33005
     assert error["data"]["server"] == server
     assert_reports_task(error["message"], server)
@@ -96,7 +108,9 @@ def batch_of(mode: Compact, server: str) -> Json:
 @pytest.mark.parametrize("server_era", ERAS)
 @pytest.mark.parametrize("client_era", ERAS)
 @pytest.mark.parametrize("mode", MODES)
-def test_a_task_is_an_error_in_compact_modes(gateway: Gateway, mode: Compact, client_era: str, server_era: str) -> None:
+def test_a_task_is_an_error_in_compact_modes(
+    gateway: Gateway, mode: Compact, client_era: str, server_era: str
+) -> None:
     """EXT-1, SUR-12: also for the members of a batch."""
     server = server_name(server_era, "shared")
     client = Visitor(gateway.port, mode, client_era)
@@ -114,7 +128,9 @@ def test_a_task_is_an_error_for_the_administrator(gateway: Gateway, server_era: 
     called = AdminApi(gateway).post(f"/api/tools/{server}_work/call", {"arguments": {}})
     assert called["ok"] is False
     assert_reports_task(called["error"]["message"], server)
-    done = run_command(["call", f"{server}_work", "--config", str(gateway.file)], gateway.folder, gateway.env)
+    done = run_command(
+        ["call", f"{server}_work", "--config", str(gateway.file)], gateway.folder, gateway.env
+    )
     assert done.returncode == 1, done
     assert "the call was made, but the server returned a task" in done.stderr
     assert server in done.stderr

@@ -24,7 +24,8 @@ from kit.servers import odd_server, raw_server, recorded_messages, stdio_server
 from kit.until import wait_until
 
 AT_ONCE = 10.0
-"""Seconds for what takes milliseconds on an idle machine; whoever waits for another server waits for half a minute."""
+"""Seconds for what takes milliseconds on an idle machine; whoever waits for another server waits
+for half a minute."""
 
 DOWN, TIMEOUT, DIED, TOO_LARGE, GARBAGE = -33001, -33002, -33003, -33004, -33005
 
@@ -81,8 +82,11 @@ def client(gateway: Gateway) -> Session:
 
 
 def test_a_server_that_hangs_in_its_handshake_delays_nobody_over_http() -> None:
-    """LIF-1, SRC-8: initialize is answered at once, a list after `startup_wait`, a call to a good server at once."""
-    with Gateway({"mcp_servers": [raw_server("hung", "--hang-initialize"), raw_server("good")]}) as gateway:
+    """LIF-1, SRC-8: initialize is answered at once, a list after `startup_wait`, a call to a good
+    server at once."""
+    with Gateway(
+        {"mcp_servers": [raw_server("hung", "--hang-initialize"), raw_server("good")]}
+    ) as gateway:
         with at_once():
             client = Session(gateway.port)
             client.tools()
@@ -134,7 +138,9 @@ def test_a_server_that_starts_late_is_announced_when_it_is_there(tmp_path: Path)
         ("absent", "command not found: 'no-such-command-anywhere'"),
     ],
 )
-def test_health_says_which_server_is_down_and_why(gateway: Gateway, server: str, words: str) -> None:
+def test_health_says_which_server_is_down_and_why(
+    gateway: Gateway, server: str, words: str
+) -> None:
     """SRC-8: the reason begins with the server's configured name."""
 
     def down() -> Json | None:
@@ -150,7 +156,8 @@ def test_health_says_which_server_is_down_and_why(gateway: Gateway, server: str,
 
 @pytest.mark.parametrize("server", ["good", "noisy", "endless", "shy", "mortal", "odd", "small"])
 def test_every_server_that_can_answer_does_so_at_once(client: Session, server: str) -> None:
-    """SRC-8: noise, a mute probe and endless pages are that server's affair; its calls work all the same."""
+    """SRC-8: noise, a mute probe and endless pages are that server's affair; its calls work all the
+    same."""
     with at_once():
         assert text_of(client.call(f"{server}_echo", text="é✓😀")) == "é✓😀"
 
@@ -170,8 +177,11 @@ def test_a_server_that_pages_for_ever_is_stopped_and_listed_once(client: Session
 
 
 def test_a_flood_on_standard_error_drowns_nobody() -> None:
-    """SRC-8, LIF-7: the log stays short, memory flat, the others and the flooding server itself answer."""
-    with GatewayProcess({"mcp_servers": [raw_server("flood", "--stderr-flood"), raw_server("good")]}) as gateway:
+    """SRC-8, LIF-7: the log stays short, memory flat, the others and the flooding server itself
+    answer."""
+    with GatewayProcess(
+        {"mcp_servers": [raw_server("flood", "--stderr-flood"), raw_server("good")]}
+    ) as gateway:
         client = Session(gateway.port)
         assert text_of(client.call("flood_echo", text="one")) == "one"
         before = peak_memory(gateway.process.pid)
@@ -212,7 +222,9 @@ def test_a_call_to_a_server_that_died_starts_it_again(client: Session) -> None:
         assert structured_content(client.call("mortal_whoami"))["pid"] != first
 
 
-def test_a_server_killed_between_two_calls_is_started_by_the_next(gateway: Gateway, client: Session) -> None:
+def test_a_server_killed_between_two_calls_is_started_by_the_next(
+    gateway: Gateway, client: Session
+) -> None:
     """LIF-4, SRC-8."""
     first = structured_content(client.call("mortal_whoami"))["pid"]
     before = health(gateway.port)["servers"]["mortal"]
@@ -243,7 +255,9 @@ def test_many_calls_to_a_server_that_died_share_one_start(client: Session, recor
 
 def test_a_call_that_died_is_not_sent_again(client: Session, record: Path) -> None:
     """SRC-8: `die` reaches its server once, though the next call starts that server anew."""
-    before = len([m for m in recorded_messages(record, "tools/call") if m["params"]["name"] == "die"])
+    before = len(
+        [m for m in recorded_messages(record, "tools/call") if m["params"]["name"] == "die"]
+    )
     assert refused_for("odd", DIED, client.call("odd_die"))
     assert text_of(client.call("odd_echo", text="back")) == "back"
     assert text_of(client.call("good_echo", text="too")) == "too"
@@ -252,12 +266,17 @@ def test_a_call_that_died_is_not_sent_again(client: Session, record: Path) -> No
 
 
 def test_a_call_without_an_answer_times_out_and_is_cancelled(client: Session, record: Path) -> None:
-    """LIF-6: after `call_timeout`, under the id the server knows; nothing else on the connection is disturbed."""
+    """LIF-6: after `call_timeout`, under the id the server knows; nothing else on the connection is
+    disturbed."""
     process = structured_content(client.call("odd_whoami"))["pid"]
     assert refused_for("odd", TIMEOUT, client.call("odd_hang"))
-    sent = [m["id"] for m in recorded_messages(record, "tools/call") if m["params"]["name"] == "hang"]
+    sent = [
+        m["id"] for m in recorded_messages(record, "tools/call") if m["params"]["name"] == "hang"
+    ]
     cancelled = wait_until(lambda: recorded_messages(record, "notifications/cancelled"))
-    assert [m["params"]["requestId"] for m in cancelled if m["params"]["requestId"] in sent] == sent[-1:]
+    assert [
+        m["params"]["requestId"] for m in cancelled if m["params"]["requestId"] in sent
+    ] == sent[-1:]
     assert structured_content(client.call("odd_whoami"))["pid"] == process
 
 
@@ -269,7 +288,9 @@ def test_progress_keeps_a_slow_call_alive(client: Session) -> None:
 
 
 @pytest.mark.parametrize("tool", ["broken", "deep"])
-def test_an_answer_that_cannot_be_read_is_an_error_not_a_time_out(gateway: Gateway, tmp_path: Path, tool: str) -> None:
+def test_an_answer_that_cannot_be_read_is_an_error_not_a_time_out(
+    gateway: Gateway, tmp_path: Path, tool: str
+) -> None:
     """SRC-8: broken JSON and nesting beyond any parser, under the id of the call."""
     with Gateway({"mcp_servers": [odd_server("odd", tmp_path / "record")]}) as running:
         client = Session(running.port)
@@ -312,7 +333,9 @@ def test_two_hundred_calls_at_once_get_their_own_answers(gateway: Gateway) -> No
 # ---- sizes
 
 
-def test_an_answer_over_the_limit_is_refused_in_linear_time_and_flat_memory(gateway: Gateway, client: Session) -> None:
+def test_an_answer_over_the_limit_is_refused_in_linear_time_and_flat_memory(
+    gateway: Gateway, client: Session
+) -> None:
     """SEC-6, SRC-8: 64 MB where 1 MiB is allowed; the others answer meanwhile."""
     assert text_of(client.call("small_echo", text="up")) == "up"
     before = peak_memory(gateway.process.pid)
@@ -350,7 +373,13 @@ def remote() -> Iterator[OddHttpServer]:
 @pytest.fixture(scope="module")
 def remote_gateway(remote: OddHttpServer) -> Iterator[Gateway]:
     connection = {"type": "http", "url": remote.url}
-    server = {"name": "remote", "prefix": "remote", "connection": connection, "max_message": MIB, "call_timeout": 5}
+    server = {
+        "name": "remote",
+        "prefix": "remote",
+        "connection": connection,
+        "max_message": MIB,
+        "call_timeout": 5,
+    }
     with GatewayProcess({"mcp_servers": [server, raw_server("good")]}) as running:
         wait_until_settled(running.port)
         yield running
@@ -362,8 +391,11 @@ def remote_client(remote_gateway: Gateway) -> Session:
 
 
 @pytest.mark.parametrize("tool", ["huge", "endless", "endless_event", "large_event"])
-def test_an_answer_over_http_is_bounded(remote_gateway: Gateway, remote_client: Session, tool: str) -> None:
-    """SEC-6, SRC-8: whatever its length says, and if it never ends; memory stays flat, the connection is dropped."""
+def test_an_answer_over_http_is_bounded(
+    remote_gateway: Gateway, remote_client: Session, tool: str
+) -> None:
+    """SEC-6, SRC-8: whatever its length says, and if it never ends; memory stays flat, the
+    connection is dropped."""
     assert text_of(remote_client.call("remote_echo", text="up")) == "up"
     before = peak_memory(remote_gateway.process.pid)
     with at_once():
@@ -372,16 +404,23 @@ def test_an_answer_over_http_is_bounded(remote_gateway: Gateway, remote_client: 
     assert text_of(remote_client.call("remote_echo", text="after")) == "after"
 
 
-def test_a_compressed_answer_nobody_asked_for_is_not_unpacked(remote_gateway: Gateway, remote_client: Session) -> None:
+def test_a_compressed_answer_nobody_asked_for_is_not_unpacked(
+    remote_gateway: Gateway, remote_client: Session
+) -> None:
     """SEC-6: 64 MB in 64 kB."""
     before = peak_memory(remote_gateway.process.pid)
     with at_once():
         answer = remote_client.call("remote_bomb")
-    assert answer["error"]["code"] in (DIED, TOO_LARGE, GARBAGE) and "remote" in answer["error"]["message"]
+    assert (
+        answer["error"]["code"] in (DIED, TOO_LARGE, GARBAGE)
+        and "remote" in answer["error"]["message"]
+    )
     assert peak_memory(remote_gateway.process.pid) - before < 16 * MIB
 
 
-@pytest.mark.parametrize("tool", ["html", "broken", "nothing", "cut", "cut_stream", "hang_up", "not_http", "long_head"])
+@pytest.mark.parametrize(
+    "tool", ["html", "broken", "nothing", "cut", "cut_stream", "hang_up", "not_http", "long_head"]
+)
 def test_an_answer_over_http_that_is_none_fails_at_once(
     remote: OddHttpServer, remote_client: Session, tool: str
 ) -> None:
@@ -404,7 +443,9 @@ def test_an_http_error_is_told_and_a_redirect_not_followed(
     answer = remote_client.call("remote_status", status=status)
     assert refused_for("remote", DOWN, answer)
     signing_in = ("/.well-known/", "/register")  # what a 401 begins, in the background
-    assert [path for _, path, _ in remote.seen if path != "/mcp" and not path.startswith(signing_in)] == []
+    assert [
+        path for _, path, _ in remote.seen if path != "/mcp" and not path.startswith(signing_in)
+    ] == []
     assert text_of(remote_client.call("remote_echo", text="after")) == "after"
 
 
@@ -414,8 +455,11 @@ def test_a_call_over_http_without_an_answer_times_out(remote_client: Session) ->
     assert text_of(remote_client.call("remote_echo", text="after")) == "after"
 
 
-def test_a_session_the_server_forgot_is_made_again(remote: OddHttpServer, remote_client: Session) -> None:
-    """SRC-8: 404 says that the server did not act: the call is sent once more, in a session of its own."""
+def test_a_session_the_server_forgot_is_made_again(
+    remote: OddHttpServer, remote_client: Session
+) -> None:
+    """SRC-8: 404 says that the server did not act: the call is sent once more, in a session of its
+    own."""
     assert text_of(remote_client.call("remote_echo", text="up")) == "up"
     sessions, remote.session = remote.sessions, "restarted"
     assert text_of(remote_client.call("remote_echo", text="again")) == "again"
@@ -431,9 +475,18 @@ def test_a_server_over_http_that_is_not_there_is_named() -> None:
     closed = taken.getsockname()[1]
     servers = [
         {"name": "closed", "connection": {"type": "http", "url": f"http://127.0.0.1:{closed}/mcp"}},
-        {"name": "closed-sse", "connection": {"type": "sse", "url": f"http://127.0.0.1:{closed}/sse"}},
-        {"name": "closed-ws", "connection": {"type": "websocket", "url": f"ws://127.0.0.1:{closed}/ws"}},
-        {"name": "unknown", "connection": {"type": "http", "url": "http://no-such-host.invalid/mcp"}},
+        {
+            "name": "closed-sse",
+            "connection": {"type": "sse", "url": f"http://127.0.0.1:{closed}/sse"},
+        },
+        {
+            "name": "closed-ws",
+            "connection": {"type": "websocket", "url": f"ws://127.0.0.1:{closed}/ws"},
+        },
+        {
+            "name": "unknown",
+            "connection": {"type": "http", "url": "http://no-such-host.invalid/mcp"},
+        },
         raw_server("good"),
     ]
     with taken, Gateway({"mcp_servers": servers}) as gateway:
@@ -448,19 +501,30 @@ def test_a_server_over_http_that_is_not_there_is_named() -> None:
 
 @pytest.mark.parametrize("transport", ["http", "sse", "websocket"])
 def test_a_remote_server_that_says_too_much_or_dies_fails_its_calls_at_once(transport: str) -> None:
-    """SEC-6, SRC-8: over every transport; after too large an answer the next call works, after a death it says so."""
+    """SEC-6, SRC-8: over every transport; after too large an answer the next call works, after a
+    death it says so."""
     command = stdio_command("everything_server.py", "--transport", transport)
     with Child(command) as child:
         ready = child.stdout.wait_for(r"^ready (\S+)$", START)
         assert ready is not None, child.stderr.text
-        server = {"name": "remote", "prefix": "remote", "connection": {"type": transport, "url": ready[1]}}
-        config = {"mcp_servers": [{**server, "max_message": MIB}, raw_server("good")], "global": {"call_timeout": 20}}
+        server = {
+            "name": "remote",
+            "prefix": "remote",
+            "connection": {"type": transport, "url": ready[1]},
+        }
+        config = {
+            "mcp_servers": [{**server, "max_message": MIB}, raw_server("good")],
+            "global": {"call_timeout": 20},
+        }
         with GatewayProcess(config) as gateway:
             client = Session(gateway.port)
             assert text_of(client.call("remote_big", bytes=MIB // 2)) == "x" * (MIB // 2)
             with at_once():
                 answer = client.call("remote_big", bytes=3 * MIB)
-            assert answer["error"]["code"] in (TOO_LARGE, DIED) and "remote" in answer["error"]["message"], answer
+            assert (
+                answer["error"]["code"] in (TOO_LARGE, DIED)
+                and "remote" in answer["error"]["message"]
+            ), answer
             assert text_of(client.call("remote_echo", text="after")) == "after"
             waiting = client.start_call("remote_slow", progress="p", seconds=60)
             waiting.event()
@@ -471,7 +535,9 @@ def test_a_remote_server_that_says_too_much_or_dies_fails_its_calls_at_once(tran
             waiting.cut()
             assert events[-1]["data"]["error"]["message"].startswith("remote: ")
             with at_once():
-                assert client.call("remote_echo", text="gone")["error"]["message"].startswith("remote: ")
+                assert client.call("remote_echo", text="gone")["error"]["message"].startswith(
+                    "remote: "
+                )
             assert text_of(client.call("good_echo", text="here")) == "here"
 
 
@@ -499,13 +565,17 @@ values = pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
 @values
 def test_values_arrive_intact_both_ways_over_http(client: Session, value: Any) -> None:
     """PRO-6: to the server as arguments and back from it as a result."""
-    assert structured_content(client.call("good_whoami", value=value))["params"]["arguments"] == {"value": value}
+    assert structured_content(client.call("good_whoami", value=value))["params"]["arguments"] == {
+        "value": value
+    }
 
 
 @values
 def test_values_arrive_intact_both_ways_over_stdio(stdio: StdioClient, value: Any) -> None:
     """PRO-6."""
-    assert structured_content(stdio.call("good_whoami", value=value))["params"]["arguments"] == {"value": value}
+    assert structured_content(stdio.call("good_whoami", value=value))["params"]["arguments"] == {
+        "value": value
+    }
 
 
 # ---- mcpx's own standard input
@@ -539,10 +609,16 @@ ATTACKS: dict[str, tuple[bytes, list[int]]] = {
     "an id that is a fraction": (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}\n', [-32600]),
     "an id that is true": (b'{"jsonrpc":"2.0","id":true,"method":"ping"}\n', [-32600]),
     "an id that is a list": (b'{"jsonrpc":"2.0","id":[1],"method":"ping"}\n', [-32600]),
-    "params that are a list": (b'{"jsonrpc":"2.0","id":8,"method":"tools/call","params":[1]}\n', [-32600]),
+    "params that are a list": (
+        b'{"jsonrpc":"2.0","id":8,"method":"tools/call","params":[1]}\n',
+        [-32600],
+    ),
     "a method that is a number": (b'{"jsonrpc":"2.0","id":9,"method":9}\n', [-32600]),
     "an answer to nothing": (b'{"jsonrpc":"2.0","id":99,"result":{}}\n', []),
-    "an unknown notification": (b'{"jsonrpc":"2.0","method":"notifications/odd","params":{"x":1}}\n', []),
+    "an unknown notification": (
+        b'{"jsonrpc":"2.0","method":"notifications/odd","params":{"x":1}}\n',
+        [],
+    ),
     "a cancellation of nothing": (
         b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[]}}\n',
         [],
@@ -556,7 +632,8 @@ ATTACKS: dict[str, tuple[bytes, list[int]]] = {
 def test_whatever_comes_on_standard_input_the_next_message_works(
     stdio: StdioClient, attack: bytes, codes: list[int]
 ) -> None:
-    """SRC-8, PRO-1: what can be told apart is answered with its code, and nothing is answered twice."""
+    """SRC-8, PRO-1: what can be told apart is answered with its code, and nothing is answered
+    twice."""
     stdio.send(attack + PING)
     answers = []
     while (answer := stdio.message()).get("id") != "next":
@@ -585,8 +662,11 @@ ODD_PARAMS: dict[str, Json] = {
 
 @pytest.mark.parametrize("params", ODD_PARAMS.values(), ids=ODD_PARAMS.keys())
 @pytest.mark.parametrize("front", ["http", "stdio"])
-def test_odd_params_are_answered_and_nobody_notices(request: pytest.FixtureRequest, front: str, params: Json) -> None:
-    """SRC-8: with a result or an error of the server, or with one of ours; never with silence or a crash."""
+def test_odd_params_are_answered_and_nobody_notices(
+    request: pytest.FixtureRequest, front: str, params: Json
+) -> None:
+    """SRC-8: with a result or an error of the server, or with one of ours; never with silence or a
+    crash."""
     client = request.getfixturevalue("client" if front == "http" else "stdio")
     answer = client.request("tools/call", params)
     assert "result" in answer or answer["error"]["code"] in (-32602, -32603), answer
@@ -595,7 +675,8 @@ def test_odd_params_are_answered_and_nobody_notices(request: pytest.FixtureReque
 
 
 def test_the_demo_survives_a_stream_of_noise(tmp_path: Path) -> None:
-    """PRO-1, LIF-8: a megabyte of random bytes, then EOF: answers are messages, the end is clean."""
+    """PRO-1, LIF-8: a megabyte of random bytes, then EOF: answers are messages, the end is
+    clean."""
     env = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     with StdioClient([*MCPX], env, tmp_path) as client:
         client.send(os.urandom(MIB) + b"\n")

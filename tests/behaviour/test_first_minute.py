@@ -1,4 +1,5 @@
-"""RUN-3: what somebody sees who types `mcpx` for the first time, through the real program in a real terminal."""
+"""RUN-3: what somebody sees who types `mcpx` for the first time, through the real program in a real
+terminal."""
 
 import contextlib
 import json
@@ -23,12 +24,19 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def env(home: Path) -> dict[str, str]:
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(("MCPX_", "UV", "XDG_"))}
+    ours = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MCPX_", "UV", "XDG_"))
+    }
     return {**ours, "HOME": str(home), "NO_COLOR": "1"}
 
 
 def everything(folder: Path) -> dict[str, bytes | None]:
-    return {str(path): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}
+    return {
+        str(path): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }
 
 
 def first(home: Path, env: Mapping[str, str], *args: str) -> Terminal:
@@ -59,7 +67,9 @@ def test_a_first_start_says_where_it_is_and_what_to_do_next_and_writes_nothing(
             assert word in screen.text
         with urllib.request.urlopen(f"{url}/health", timeout=30) as answer:
             assert json.load(answer)
-        with urllib.request.urlopen(login, timeout=30) as page:  # who comes before it is loaded waits
+        with urllib.request.urlopen(
+            login, timeout=30
+        ) as page:  # who comes before it is loaded waits
             assert b"<html" in page.read().lower()
         assert ended(screen) == 0 and "Traceback" not in screen.text
     assert everything(home.parent) == before
@@ -70,20 +80,26 @@ def test_servers_of_client_programs_are_found(home: Path, env: Mapping[str, str]
     (home / ".cursor").mkdir()
     server = {"command": "npx", "args": ["-y", "thing"]}
     (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": {"a": server, "b": server}}))
-    (home / ".claude.json").write_text('{"mcpServers": {"c": {"type": "http", "url": "http://127.0.0.1:1/mcp"}}}')
+    (home / ".claude.json").write_text(
+        '{"mcpServers": {"c": {"type": "http", "url": "http://127.0.0.1:1/mcp"}}}'
+    )
     with first(home, env) as screen:
         line = told(screen, r"mcpx import +(.+)\n")
         assert line.strip() == "3 servers in Claude Code, Cursor"
         assert ended(screen) == 0
 
 
-def test_ports_that_are_taken_do_not_spoil_the_first_minute(home: Path, env: Mapping[str, str]) -> None:
+def test_ports_that_are_taken_do_not_spoil_the_first_minute(
+    home: Path, env: Mapping[str, str]
+) -> None:
     with contextlib.ExitStack() as taken:
         for port in (8000, 8080):
             with contextlib.suppress(OSError):  # somebody else has it: as good
                 taken.enter_context(socket.create_server(("127.0.0.1", port)))
         with first(home, env) as screen:
-            ports = {told(screen, rf"{what} +http://127\.0\.0\.1:(\d+)/") for what in ("MCP", "Admin")}
+            ports = {
+                told(screen, rf"{what} +http://127\.0\.0\.1:(\d+)/") for what in ("MCP", "Admin")
+            }
             assert len(ports) == 2 and not ports & {"8000", "8080"}
             assert ended(screen) == 0
         with first(home, env, "--port", "8000") as screen:  # this one was asked for

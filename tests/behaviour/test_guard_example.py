@@ -1,4 +1,5 @@
-"""CFG-8, SEC-1: the example of a guarded gateway is right as it stands, and has every key of the guard."""
+"""CFG-8, SEC-1: the example of a guarded gateway is right as it stands, and has every key of the
+guard."""
 
 import os
 import re
@@ -18,7 +19,8 @@ from mcpx.config.sections import Audit, FrontAuth, FrontLimits, Policy, PolicyRu
 EXAMPLE = Path(__file__).parents[2] / "examples" / "guard.yaml"
 TEXT = EXAMPLE.read_text(encoding="utf-8")
 NAMED = {
-    name: f"{name.lower()}-0123456789abcdef" for name in re.findall(r"[A-Z][A-Z_]+_TOKEN", TEXT.partition("\n\n")[0])
+    name: f"{name.lower()}-0123456789abcdef"
+    for name in re.findall(r"[A-Z][A-Z_]+_TOKEN", TEXT.partition("\n\n")[0])
 }
 
 
@@ -42,7 +44,9 @@ def check(folder: Path, text: str) -> "subprocess.CompletedProcess[str]":
 def test_the_example_is_good_with_the_variables_that_it_names(tmp_path: Path) -> None:
     told = check(tmp_path, TEXT)
     assert told.returncode == 0 and "good" in told.stdout, told.stderr
-    odd = [line for line in told.stderr.splitlines() if "npx" not in line]  # it need not be installed
+    odd = [
+        line for line in told.stderr.splitlines() if "npx" not in line
+    ]  # it need not be installed
     assert odd == []
 
 
@@ -52,14 +56,18 @@ def test_what_it_has_as_an_alternative_is_good_too(tmp_path: Path) -> None:
     text = tokens.sub("", TEXT)
     for key in ("type: jwt", "issuer", "audience", "jwks_url", "scopes", "file: audit"):
         text = re.sub(rf"(?m)^( *)# ({key})", r"\1\2", text)
-    text = re.sub(r"(?m)^  # (traces:|  endpoint|  sample)", r"  \1", text).replace("tokens: [ci]", "read_only: true")
+    text = re.sub(r"(?m)^  # (traces:|  endpoint|  sample)", r"  \1", text).replace(
+        "tokens: [ci]", "read_only: true"
+    )
     told = check(tmp_path, text)
     assert told.returncode == 0, told.stderr
     config = yaml.safe_load(text)
     assert config["server"]["auth"]["type"] == "jwt" and "traces" in config["global"]
 
 
-@pytest.mark.parametrize("section", [Profile, Token, FrontAuth, FrontLimits, Policy, PolicyRule, Audit, Traces])
+@pytest.mark.parametrize(
+    "section", [Profile, Token, FrontAuth, FrontLimits, Policy, PolicyRule, Audit, Traces]
+)
 def test_every_key_of_the_guard_is_in_it(section: type) -> None:
     missing = [field.name for field in fields(section) if not re.search(rf"\b{field.name}:", TEXT)]
     assert missing == []

@@ -13,7 +13,18 @@ import anyio
 import pytest
 
 from behaviour.clients import KINDS, AnsweringUser, Door, Front, Kind, connected
-from behaviour.compact import ERAS, MODES, Compact, Json, Visitor, config, next_notice, replace, text, told
+from behaviour.compact import (
+    ERAS,
+    MODES,
+    Compact,
+    Json,
+    Visitor,
+    config,
+    next_notice,
+    replace,
+    text,
+    told,
+)
 from kit.client import StdioClient
 from kit.gateway import Gateway, GatewayProcess
 from kit.http_api import ApiRequest, ApiResponse, HttpApi
@@ -36,11 +47,17 @@ def param(name: str, type: str = "string", **keys: Any) -> Json:
 
 
 def weather(asked: ApiRequest) -> Json:
-    return {"city": asked.query.get("city"), "temp": 21.5, "days": [{"d": 1, "t": 20}, {"d": 2, "t": 22}]}
+    return {
+        "city": asked.query.get("city"),
+        "temp": 21.5,
+        "days": [{"d": 1, "t": 20}, {"d": 2, "t": 22}],
+    }
 
 
 def order(asked: ApiRequest) -> Any:
-    return ApiResponse(json.dumps({"took": asked.json}).encode(), 201, {"Content-Type": "application/json"})
+    return ApiResponse(
+        json.dumps({"took": asked.json}).encode(), 201, {"Content-Type": "application/json"}
+    )
 
 
 def commands(url: str) -> list[Json]:
@@ -74,7 +91,9 @@ def commands(url: str) -> list[Json]:
 def teach(api: HttpApi) -> None:
     api.on("GET", "/weather", weather)
     api.on("POST", "/orders/corner", order)
-    api.on("GET", "/picture", lambda asked: ApiResponse(PICTURE, headers={"Content-Type": "image/png"}))
+    api.on(
+        "GET", "/picture", lambda asked: ApiResponse(PICTURE, headers={"Content-Type": "image/png"})
+    )
     api.on("GET", "/broken", lambda asked: ApiResponse(b'{"error":"out of order"}', 500))
 
 
@@ -108,7 +127,11 @@ def use(client: Visitor, tool: str, arguments: Json) -> Json:
     """A command, called the way of the client's mode; `search` has them under their plain names."""
     if client.mode == "search":
         return client.use("mcp_execute_tool", tool_name=tool, arguments=arguments)
-    return client.run("commands", tool, arguments) if client.mode in MODES else client.use(tool, **arguments)
+    return (
+        client.run("commands", tool, arguments)
+        if client.mode in MODES
+        else client.use(tool, **arguments)
+    )
 
 
 # ---- every client
@@ -125,7 +148,12 @@ def test_every_client_finds_and_calls_a_command_like_any_tool(
         with anyio.fail_after(60), door(front, gateway, api) as way:
             async with connected(kind, way, AnsweringUser("ada")) as client:
                 listed = {tool["name"]: tool for tool in await client.listed("tools/list")}
-                assert {"get_weather", "place_order", "picture", "broken"} <= listed.keys() and "hidden" not in listed
+                assert {
+                    "get_weather",
+                    "place_order",
+                    "picture",
+                    "broken",
+                } <= listed.keys() and "hidden" not in listed
                 assert listed["get_weather"]["description"] == "Tells the weather of a city"
                 assert listed["get_weather"]["annotations"]["readOnlyHint"] is True
                 assert "readOnlyHint" not in (listed["place_order"].get("annotations") or {})
@@ -139,7 +167,8 @@ def test_every_client_finds_and_calls_a_command_like_any_tool(
                 result = await client.call("broken")
                 assert result["isError"] is True
                 assert result["content"][0]["text"] == (
-                    'broken: the server answered 500 Internal Server Error: {"error":"out of order"}'
+                    'broken: the server answered 500 Internal Server Error: {"error":"out of '
+                    'order"}'
                 )
 
     anyio.run(check)
@@ -195,7 +224,12 @@ def test_a_default_is_sent_and_what_has_no_value_is_not(gateway: Gateway, api: H
     assert result["structuredContent"] == {"took": sent}
     assert api.last.get("x-note") is None
     client.use("place_order", shop="corner", items=[], gift=False, note="fragile")
-    assert api.last.json == {"items": [], "gift": False, "note": "note: fragile", "fixed": [1, None]}
+    assert api.last.json == {
+        "items": [],
+        "gift": False,
+        "note": "note: fragile",
+        "fixed": [1, None],
+    }
     assert api.last.get("x-note") == "fragile"
 
 
@@ -203,10 +237,15 @@ def test_a_json_schema_says_what_a_command_takes(api: HttpApi) -> None:
     """SRC-5: `input_schema` instead of `parameters`."""
     schema = {
         "type": "object",
-        "properties": {"city": {"type": "string", "pattern": "^[A-Z]"}, "unit": {"enum": ["C", "F"], "default": "C"}},
+        "properties": {
+            "city": {"type": "string", "pattern": "^[A-Z]"},
+            "unit": {"enum": ["C", "F"], "default": "C"},
+        },
         "required": ["city"],
     }
-    one = http("w", f"{api.url}/weather", input_schema=schema, params={"city": "{city}", "u": "{unit}"})
+    one = http(
+        "w", f"{api.url}/weather", input_schema=schema, params={"city": "{city}", "u": "{unit}"}
+    )
     with Gateway({"commands": [one]}) as gateway:
         client = Visitor(gateway.port)
         assert client.tools()[0]["inputSchema"] == schema
@@ -230,7 +269,10 @@ def test_in_a_compact_mode_commands_are_the_service_commands(
     assert client.structured(result)["city"] == "Rome"
     assert api.last.query == {"city": "Rome", "days": "3"}
     failed = use(client, "broken", {})
-    assert failed["isError"] is True and "broken: the server answered 500 Internal" in failed["content"][0]["text"]
+    assert (
+        failed["isError"] is True
+        and "broken: the server answered 500 Internal" in failed["content"][0]["text"]
+    )
     (block,) = use(client, "picture", {})["content"]
     assert block["type"] == "image"
 
@@ -239,7 +281,9 @@ def test_in_a_compact_mode_commands_are_the_service_commands(
 def test_a_compact_mode_describes_and_finds_commands(era: str, gateway: Gateway) -> None:
     """SRC-6."""
     inspect = Visitor(gateway.port, "inspect", era)
-    assert "commands" in inspect.menu() and "get_weather" in text(inspect.use("inspect", server_name="commands"))
+    assert "commands" in inspect.menu() and "get_weather" in text(
+        inspect.use("inspect", server_name="commands")
+    )
     describe = Visitor(gateway.port, "describe", era)
     said = text(describe.use("describe", method="commands.get_weather"))
     assert "city: string" in said and "days" in said and "Tells the weather of a city" in said
@@ -254,8 +298,16 @@ def test_a_compact_mode_describes_and_finds_commands(era: str, gateway: Gateway)
 def test_an_address_of_this_machine_is_not_reached_unless_the_command_says_so(api: HttpApi) -> None:
     """SEC-4."""
     before = len(api.seen)
-    urls = [api.url, f"http://localhost:{api.port}", f"http://[::ffff:127.0.0.1]:{api.port}", "http://169.254.169.254"]
-    closed = [http(f"c{at}", f"{url}/weather", allow_private=False, max_retries=0) for at, url in enumerate(urls)]
+    urls = [
+        api.url,
+        f"http://localhost:{api.port}",
+        f"http://[::ffff:127.0.0.1]:{api.port}",
+        "http://169.254.169.254",
+    ]
+    closed = [
+        http(f"c{at}", f"{url}/weather", allow_private=False, max_retries=0)
+        for at, url in enumerate(urls)
+    ]
     with Gateway({"commands": closed}) as gateway:
         client = Visitor(gateway.port)
         for tool in client.names():
@@ -266,15 +318,27 @@ def test_an_address_of_this_machine_is_not_reached_unless_the_command_says_so(ap
 
 
 def test_a_secret_stays_between_the_gateway_and_the_api(api: HttpApi) -> None:
-    """SEC-4: not in a log at debug level, not in an error that echoes it, not in another command's request."""
+    """SEC-4: not in a log at debug level, not in an error that echoes it, not in another command's
+    request."""
 
     def echo(asked: ApiRequest) -> ApiResponse:
-        return ApiResponse(f"you sent {asked.headers} {asked.target} {asked.body.decode()}".encode(), 403)
+        return ApiResponse(
+            f"you sent {asked.headers} {asked.target} {asked.body.decode()}".encode(), 403
+        )
 
     kinds = {
-        "header": {"type": "api_key", "api_key": {"location": "header", "name": "X-Key", "value": "${K}"}},
-        "query": {"type": "api_key", "api_key": {"location": "query", "name": "key", "value": "${K}"}},
-        "body": {"type": "api_key", "api_key": {"location": "body", "name": "key", "value": "${K}"}},
+        "header": {
+            "type": "api_key",
+            "api_key": {"location": "header", "name": "X-Key", "value": "${K}"},
+        },
+        "query": {
+            "type": "api_key",
+            "api_key": {"location": "query", "name": "key", "value": "${K}"},
+        },
+        "body": {
+            "type": "api_key",
+            "api_key": {"location": "body", "name": "key", "value": "${K}"},
+        },
         "bearer": {"type": "bearer_token", "bearer_token": {"token": "${K}"}},
         "basic": {"type": "basic_auth", "basic_auth": {"username": "ada", "password": "${K}"}},
         "custom": {"type": "custom_header", "custom_header": {"headers": {"X-Custom": "${K}"}}},
@@ -282,7 +346,10 @@ def test_a_secret_stays_between_the_gateway_and_the_api(api: HttpApi) -> None:
     with HttpApi() as own:
         own.otherwise(echo)
         made = [
-            http(f"use_{name}", f"{own.url}/{name}", method="POST", body={"a": 1}, auth={"ref": name}) for name in kinds
+            http(
+                f"use_{name}", f"{own.url}/{name}", method="POST", body={"a": 1}, auth={"ref": name}
+            )
+            for name in kinds
         ]
         auths = [{"name": name, **keys} for name, keys in kinds.items()]
         whole = {"commands": made, "auth_configs": auths, "global": {"log_level": "DEBUG"}}
@@ -296,7 +363,9 @@ def test_a_secret_stays_between_the_gateway_and_the_api(api: HttpApi) -> None:
             assert CANARY not in gateway.stderr()
         assert len(own.seen) == len(kinds)
         sent = [repr((asked.headers, asked.target, asked.body)) for asked in own.seen]
-        assert sum(CANARY in each for each in sent) == len(kinds) - 1  # but for the one that is packed
+        assert (
+            sum(CANARY in each for each in sent) == len(kinds) - 1
+        )  # but for the one that is packed
 
 
 def test_fifty_calls_at_once_get_their_own_answers(gateway: Gateway) -> None:
@@ -304,7 +373,9 @@ def test_fifty_calls_at_once_get_their_own_answers(gateway: Gateway) -> None:
     client = Visitor(gateway.port, era="modern")
     with ThreadPoolExecutor(16) as pool:
         cities = [f"city-{number}" for number in range(50)]
-        results = pool.map(lambda city: Visitor(gateway.port, era="modern").use("get_weather", city=city), cities)
+        results = pool.map(
+            lambda city: Visitor(gateway.port, era="modern").use("get_weather", city=city), cities
+        )
         assert [result["structuredContent"]["city"] for result in results] == cities
     assert client.names()
 
@@ -343,7 +414,10 @@ def test_only_what_changed_is_replaced_and_a_call_that_runs_goes_on() -> None:
             assert other.use("same")["structuredContent"] == {"was": "/same"}
             release.set()
             assert running.result(30)["structuredContent"] == {"was": "/old"}
-            replace(gateway, {"commands": [http("it", f"{api.url}/new", enabled=False)], "global": QUICK})
+            replace(
+                gateway,
+                {"commands": [http("it", f"{api.url}/new", enabled=False)], "global": QUICK},
+            )
             wait_until(lambda: other.names() == [])
             gone = other.ask("tools/call", {"name": "it", "arguments": {}})
             assert gone["error"]["message"].startswith("Unknown tool: it")
@@ -357,13 +431,20 @@ def test_calls_that_wait_for_a_token_are_answered_whatever_is_reloaded_meanwhile
     def token(request: ApiRequest) -> Json:
         asked.release()
         release.wait(30)
-        return {"access_token": f"for-{request.get('authorization')}".replace(" ", "-"), "expires_in": 3600}
+        return {
+            "access_token": f"for-{request.get('authorization')}".replace(" ", "-"),
+            "expires_in": 3600,
+        }
 
     def whole(secret: str | None) -> Json:
         auth = {} if secret is None else {"auth": {"ref": "o"}}
         client = {"client_id": "i", "client_secret": secret, "token_url": f"{tokens.url}/token"}
         auths = [] if secret is None else [{"name": "o", "type": "oauth2", "oauth2": client}]
-        return {"commands": [http("it", f"{api.url}/it", **auth)], "auth_configs": auths, "global": QUICK}
+        return {
+            "commands": [http("it", f"{api.url}/it", **auth)],
+            "auth_configs": auths,
+            "global": QUICK,
+        }
 
     def basic(secret: str) -> str:
         return f"Bearer for-Basic-{b64encode(f'i:{secret}'.encode()).decode()}"
@@ -382,7 +463,9 @@ def test_calls_that_wait_for_a_token_are_answered_whatever_is_reloaded_meanwhile
             wait_until(lambda: gateway.stderr().count("reloaded") == 2)
             assert Visitor(gateway.port).use("it")["structuredContent"] == {"proof": None}
             release.set()
-            assert [each.result(30)["structuredContent"]["proof"] for each in first] == 3 * [basic("first")]
+            assert [each.result(30)["structuredContent"]["proof"] for each in first] == 3 * [
+                basic("first")
+            ]
             assert second.result(30)["structuredContent"]["proof"] == basic("second")
             assert "Traceback" not in gateway.stderr()
 
@@ -400,13 +483,20 @@ def test_a_value_that_python_takes_for_the_same_is_a_change() -> None:
             client = Visitor(gateway.port)
             for value, sent in ((True, "true"), (1.0, "1.0"), (1, "1")):
                 replace(gateway, whole(value))
-                wait_until(lambda sent=sent: client.use("it")["structuredContent"]["took"] == f'{{"v":{sent}}}')
+                wait_until(
+                    lambda sent=sent: (
+                        client.use("it")["structuredContent"]["took"] == f'{{"v":{sent}}}'
+                    )
+                )
 
 
 @pytest.mark.parametrize(
     "schema",
     [
-        {"$ref": "#/$defs/a", "$defs": {"a": {"type": "object", "properties": {"p": {}}, "required": ["p"]}}},
+        {
+            "$ref": "#/$defs/a",
+            "$defs": {"a": {"type": "object", "properties": {"p": {}}, "required": ["p"]}},
+        },
         {"allOf": [{"properties": {"p": {}}}], "required": ["p"]},
         {"type": "object", "additionalProperties": True},
     ],
@@ -415,9 +505,17 @@ def test_an_argument_of_the_address_is_one_of_the_body_too(schema: Json) -> None
     """SRC-3, SRC-5: wherever the schema names it."""
     with HttpApi() as api:
         api.on("POST", "/x/v", lambda asked: {"took": asked.json})
-        it = http("it", f"{api.url}/x/{{p}}", method="POST", body={"v": "{p}", "w": "{id}"}, input_schema=schema)
+        it = http(
+            "it",
+            f"{api.url}/x/{{p}}",
+            method="POST",
+            body={"v": "{p}", "w": "{id}"},
+            input_schema=schema,
+        )
         with Gateway({"commands": [it]}) as gateway:
-            assert Visitor(gateway.port).use("it", p="v")["structuredContent"] == {"took": {"v": "v", "w": "{id}"}}
+            assert Visitor(gateway.port).use("it", p="v")["structuredContent"] == {
+                "took": {"v": "v", "w": "{id}"}
+            }
 
 
 def test_a_variable_that_is_not_set_switches_only_its_command_off(api: HttpApi) -> None:

@@ -1,4 +1,5 @@
-"""PRO-1, SEC-1, SEC-6: mcpx over HTTP, status by status: both eras, guards, limits, streams, health."""
+"""PRO-1, SEC-1, SEC-6: mcpx over HTTP, status by status: both eras, guards, limits, streams,
+health."""
 
 import contextlib
 import json
@@ -15,7 +16,16 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from kit.client import ACCEPT_BOTH, WAIT_SECONDS, Session, Stream, health, post, post_modern, wait_until_settled
+from kit.client import (
+    ACCEPT_BOTH,
+    WAIT_SECONDS,
+    Session,
+    Stream,
+    health,
+    post,
+    post_modern,
+    wait_until_settled,
+)
 from kit.gateway import Gateway, GatewayProcess
 from kit.http_client import Reply, fetch
 from kit.messages import (
@@ -48,7 +58,9 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def gateway(record: Path) -> Iterator[GatewayProcess]:
-    with GatewayProcess({"mcp_servers": [raw_server("good"), odd_server("odd", record)]}) as running:
+    with GatewayProcess(
+        {"mcp_servers": [raw_server("good"), odd_server("odd", record)]}
+    ) as running:
         wait_until_settled(running.port)
         yield running
 
@@ -73,7 +85,11 @@ def client(port: int) -> Session:
 
 def running(record: Path, tool: str) -> list[Json]:
     """The calls of a tool that have reached the odd server so far."""
-    return [message for message in recorded_messages(record, "tools/call") if message["params"]["name"] == tool]
+    return [
+        message
+        for message in recorded_messages(record, "tools/call")
+        if message["params"]["name"] == tool
+    ]
 
 
 def speak(port: int, data: bytes) -> bytes:
@@ -101,8 +117,12 @@ def test_initialize_makes_a_session_with_an_unguessable_id(port: int) -> None:
     replies = [post(port, initialize_request()) for _ in range(20)]
     ids = [reply.get("mcp-session-id") or "" for reply in replies]
     assert len(set(ids)) == 20
-    assert all(len(one) >= 22 and one.isascii() and one.isprintable() and " " not in one for one in ids)
-    assert all(reply.status == 200 and reply.get("content-type") == "application/json" for reply in replies)
+    assert all(
+        len(one) >= 22 and one.isascii() and one.isprintable() and " " not in one for one in ids
+    )
+    assert all(
+        reply.status == 200 and reply.get("content-type") == "application/json" for reply in replies
+    )
     assert Session(port).post(request("ping")).get("mcp-session-id") is None
 
 
@@ -124,9 +144,17 @@ def test_initialize_answers_with_a_version_of_its_era(port: int, asked: str, ans
 
 def test_a_request_in_a_session_is_200_and_so_is_its_error(client: Session) -> None:
     """PRO-1: JSON, unless something must go out before the result."""
-    for message, key in ((request("ping"), "result"), (request("no/such"), "error"), (request("shut"), "error")):
+    for message, key in (
+        (request("ping"), "result"),
+        (request("no/such"), "error"),
+        (request("shut"), "error"),
+    ):
         reply = client.post(message)
-        assert (reply.status, reply.get("content-type"), key in reply.json) == (200, "application/json", True)
+        assert (reply.status, reply.get("content-type"), key in reply.json) == (
+            200,
+            "application/json",
+            True,
+        )
     assert client.request("no/such")["error"]["code"] == -32601
 
 
@@ -166,7 +194,9 @@ def test_no_session_id_is_400(port: int) -> None:
         assert reply.get("mcp-session-id") is None
 
 
-@pytest.mark.parametrize("unknown", ["unknown", "x" * 1000, "é".encode().decode("latin-1"), "../../etc"])
+@pytest.mark.parametrize(
+    "unknown", ["unknown", "x" * 1000, "é".encode().decode("latin-1"), "../../etc"]
+)
 def test_an_unknown_session_id_is_404(port: int, unknown: str) -> None:
     """PRO-1: it tells the client to initialise again."""
     for reply in without_session(port, {"Mcp-Session-Id": unknown}):
@@ -223,7 +253,9 @@ def test_a_second_initialize_in_a_session_is_refused(client: Session) -> None:
     ids=lambda value: str(value[:45]) if isinstance(value, bytes) else str(value),
 )
 @pytest.mark.parametrize("era", ["older", "modern"])
-def test_a_body_that_is_not_one_message_is_400_with_id_null(client: Session, era: str, body: bytes, code: int) -> None:
+def test_a_body_that_is_not_one_message_is_400_with_id_null(
+    client: Session, era: str, body: bytes, code: int
+) -> None:
     """PRO-1: batches too, in every revision; the session goes on."""
     headers = client.headers if era == "older" else {"MCP-Protocol-Version": MODERN}
     assert post(client.port, body, headers).rpc_error == (400, None, code)
@@ -281,7 +313,10 @@ def test_get_must_accept_events(client: Session, accept: str, status: int) -> No
 )
 def test_a_body_must_say_that_it_is_json(client: Session, kind: str, status: int) -> None:
     """PRO-1: what a browser's form can send without asking is refused."""
-    assert post(client.port, request("ping"), {**client.headers, "Content-Type": kind}).status == status
+    assert (
+        post(client.port, request("ping"), {**client.headers, "Content-Type": kind}).status
+        == status
+    )
 
 
 @pytest.mark.parametrize(
@@ -299,7 +334,9 @@ def test_a_body_must_say_that_it_is_json(client: Session, kind: str, status: int
         ("DELETE", "/ready", {"GET", "HEAD"}),
     ],
 )
-def test_another_verb_is_405_with_what_is_allowed(port: int, method: str, path: str, allow: set[str]) -> None:
+def test_another_verb_is_405_with_what_is_allowed(
+    port: int, method: str, path: str, allow: set[str]
+) -> None:
     """PRO-1."""
     reply = fetch(port, path, method)
     assert reply.status == 405
@@ -311,7 +348,10 @@ def test_another_verb_is_405_with_what_is_allowed(port: int, method: str, path: 
 )
 def test_an_unknown_path_is_404(port: int, path: str) -> None:
     """PRO-1."""
-    assert fetch(port, path, "POST", JSON_HEADERS, json.dumps(initialize_request()).encode()).status == 404
+    assert (
+        fetch(port, path, "POST", JSON_HEADERS, json.dumps(initialize_request()).encode()).status
+        == 404
+    )
 
 
 def test_the_direct_path_serves_the_same(port: int) -> None:
@@ -416,10 +456,12 @@ def test_pages_that_came_from_us_may_talk_to_us(port: int, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://localhost:6274", "http://127.0.0.1", "https://127.0.0.1:{port}", "http://[::1]:3000"]
+    "origin",
+    ["http://localhost:6274", "http://127.0.0.1", "https://127.0.0.1:{port}", "http://[::1]:3000"],
 )
 def test_other_pages_of_this_machine_are_403_on_every_route(port: int, origin: str) -> None:
-    """SEC-1: the WebSocket too; whatever else runs here must not use the gateway behind its user's back."""
+    """SEC-1: the WebSocket too; whatever else runs here must not use the gateway behind its user's
+    back."""
     assert set(everywhere(port, [("Origin", origin.format(port=port))]).values()) == {403}
 
 
@@ -433,7 +475,14 @@ def test_a_target_in_absolute_form_decides_the_host(port: int, path: str) -> Non
     assert status_of(asked("evil.example", "localhost")) == 421
     assert status_of(asked("localhost@evil.example", "localhost")) == 421
     if path != "/sse":
-        assert status_of(asked(f"localhost:{port}", "evil.example")) in (200, 404, 405, 406, 400, 426)
+        assert status_of(asked(f"localhost:{port}", "evil.example")) in (
+            200,
+            404,
+            405,
+            406,
+            400,
+            426,
+        )
 
 
 # ---- the modern era: a ladder
@@ -460,7 +509,11 @@ def test_discover_says_what_is_supported(port: int) -> None:
     refused = modern_request("tools/list", {"_meta": {META + "protocolVersion": "1900-01-01"}})
     reply = post(port, refused, {**modern_headers(refused), "MCP-Protocol-Version": "1900-01-01"})
     assert reply.rpc_error == (400, 1, -32022)
-    supported = {"supported": [MODERN], "requested": "1900-01-01", "request_id": reply.get("mcpx-request-id")}
+    supported = {
+        "supported": [MODERN],
+        "requested": "1900-01-01",
+        "request_id": reply.get("mcpx-request-id"),
+    }
     assert reply.json["error"]["data"] == supported
 
 
@@ -508,7 +561,11 @@ def test_a_doubled_routing_header_is_a_mismatch(port: int, doubled: str) -> None
     message = modern_request("tools/call", ECHO)
     headers = [*JSON_HEADERS, *modern_headers(message).items()]
     headers += [(name, value) for name, value in headers if name == doubled]
-    assert fetch(port, "/mcp", "POST", headers, json.dumps(message).encode()).rpc_error == (400, 1, -32020)
+    assert fetch(port, "/mcp", "POST", headers, json.dumps(message).encode()).rpc_error == (
+        400,
+        1,
+        -32020,
+    )
 
 
 def test_header_values_are_trimmed_and_may_be_wrapped(port: int) -> None:
@@ -519,11 +576,23 @@ def test_header_values_are_trimmed_and_may_be_wrapped(port: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "no/such"]
+    "method",
+    [
+        "initialize",
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "no/such",
+    ],
 )
 def test_a_method_the_modern_era_does_not_have_is_404(port: int, method: str) -> None:
     """SRC-2."""
-    assert post_modern(port, modern_request(method, {"level": "info"}, "m")).rpc_error == (404, "m", -32601)
+    assert post_modern(port, modern_request(method, {"level": "info"}, "m")).rpc_error == (
+        404,
+        "m",
+        -32601,
+    )
 
 
 @pytest.mark.parametrize("verb", ["GET", "DELETE", "PUT"])
@@ -538,7 +607,11 @@ def test_modern_notifications_are_202_and_responses_are_refused(port: int) -> No
     headers = {"MCP-Protocol-Version": MODERN}
     reply = post(port, notification("notifications/odd"), headers)
     assert (reply.status, reply.get("content-length")) == (202, "0")
-    assert post(port, {"jsonrpc": "2.0", "id": 1, "result": {}}, headers).rpc_error == (400, None, -32600)
+    assert post(port, {"jsonrpc": "2.0", "id": 1, "result": {}}, headers).rpc_error == (
+        400,
+        None,
+        -32600,
+    )
 
 
 def test_a_modern_body_without_the_header_is_an_older_request_without_session(port: int) -> None:
@@ -548,20 +621,35 @@ def test_a_modern_body_without_the_header_is_an_older_request_without_session(po
 
 @pytest.mark.parametrize(
     ("code", "status"),
-    [(-32602, 400), (-32600, 400), (-32021, 400), (-32601, 404), (-32603, 200), (-32000, 200), (7, 200)],
+    [
+        (-32602, 400),
+        (-32600, 400),
+        (-32021, 400),
+        (-32601, 404),
+        (-32603, 200),
+        (-32000, 200),
+        (7, 200),
+    ],
 )
-def test_an_error_of_the_server_has_the_status_of_its_code(port: int, code: int, status: int) -> None:
-    """SRC-2, PRO-6: in the older era it is always 200; code, message and data are the server's own."""
+def test_an_error_of_the_server_has_the_status_of_its_code(
+    port: int, code: int, status: int
+) -> None:
+    """SRC-2, PRO-6: in the older era it is always 200; code, message and data are the server's
+    own."""
     call = {"name": "good_fail", "arguments": {"code": code, "message": "on demand"}}
     reply = post_modern(port, modern_request("tools/call", call, "f"))
     assert reply.rpc_error == (status, "f", code)
-    assert reply.json["error"]["message"] == "on demand" and "x-unknown" in reply.json["error"]["data"]
+    assert (
+        reply.json["error"]["message"] == "on demand" and "x-unknown" in reply.json["error"]["data"]
+    )
     assert Session(port).post(request("tools/call", call)).status == 200
 
 
 def test_a_modern_listener_is_acknowledged_first(port: int) -> None:
     """PRO-4: on a stream, under the id of its request."""
-    message = modern_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear")
+    message = modern_request(
+        "subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear"
+    )
     headers = [*JSON_HEADERS, *modern_headers(message).items()]
     with Stream(port, "POST", "/mcp", headers, json.dumps(message).encode()) as stream:
         event = stream.event()
@@ -602,14 +690,19 @@ def test_progress_comes_under_the_clients_own_token_with_the_servers_name(client
     """PRO-4."""
     with client.start_call("odd_tick", progress="mine") as stream:
         events = stream.events()
-    notices = [event["data"]["params"] for event in events if event["data"] and "method" in event["data"]]
+    notices = [
+        event["data"]["params"] for event in events if event["data"] and "method" in event["data"]
+    ]
     assert [notice["progressToken"] for notice in notices] == ["mine", "mine"]
     assert all(notice["_meta"]["proxy"] == {"server": "odd"} for notice in notices)
 
 
 @pytest.mark.parametrize("since", ["the priming event", "the first progress"])
-def test_a_call_whose_connection_was_cut_is_taken_up_again(client: Session, record: Path, since: str) -> None:
-    """PRO-1: older era: the call goes on; what was missed is replayed, what is still to come follows live."""
+def test_a_call_whose_connection_was_cut_is_taken_up_again(
+    client: Session, record: Path, since: str
+) -> None:
+    """PRO-1: older era: the call goes on; what was missed is replayed, what is still to come
+    follows live."""
     began = len(recorded_messages(record, "notifications/cancelled"))
     stream = open_call(client, "tick", seconds=0.5)
     primed, ticked = stream.event(), stream.event()
@@ -618,20 +711,24 @@ def test_a_call_whose_connection_was_cut_is_taken_up_again(client: Session, reco
     with client.listen(primed["id"] if since == "the priming event" else ticked["id"]) as resumed:
         rest = resumed.events()
     missed = 1 if since == "the priming event" else 0
-    assert [event["data"].get("method", "result") for event in rest] == ["notifications/progress"] * (missed + 1) + [
-        "result"
-    ]
+    assert [event["data"].get("method", "result") for event in rest] == [
+        "notifications/progress"
+    ] * (missed + 1) + ["result"]
     assert text_of(rest[-1]["data"]) == "ticked"
     assert len(recorded_messages(record, "notifications/cancelled")) == began
 
 
-def test_a_call_that_ended_while_the_client_was_away_is_replayed(client: Session, record: Path) -> None:
+def test_a_call_that_ended_while_the_client_was_away_is_replayed(
+    client: Session, record: Path
+) -> None:
     """PRO-1: and the stream ends with the result."""
     stream = open_call(client, "tick", seconds=0.2)
     primed = stream.event()
     assert primed is not None
     stream.cut()
-    other = open_call(client, "tick", seconds=0.4)  # begun later, over later: by then the first is over as well
+    other = open_call(
+        client, "tick", seconds=0.4
+    )  # begun later, over later: by then the first is over as well
     assert text_of(other.events()[-1]["data"]) == "ticked"
     other.cut()
     for _ in range(2):  # and once more
@@ -654,7 +751,9 @@ def test_nobody_can_take_up_the_stream_of_another_session(client: Session) -> No
     stream.cut()
 
 
-@pytest.mark.parametrize("last", ["nonsense", "s1-", "-1", "s999-5", "push-99999999999", "s1--1", "é"])
+@pytest.mark.parametrize(
+    "last", ["nonsense", "s1-", "-1", "s999-5", "push-99999999999", "s1--1", "é"]
+)
 def test_an_odd_last_event_id_harms_nobody(client: Session, last: str) -> None:
     """PRO-1: it is a plain GET stream then."""
     with client.listen(last.encode().decode("latin-1")) as stream:
@@ -676,18 +775,33 @@ def test_an_older_client_that_goes_away_cancels_nothing(client: Session, record:
 
 
 def test_a_modern_client_that_goes_away_cancels_its_call(port: int, record: Path) -> None:
-    """LIF-6: in that era closing the connection is the cancellation; it reaches the server under its own id."""
+    """LIF-6: in that era closing the connection is the cancellation; it reaches the server under
+    its own id."""
     before = len(running(record, "sleep"))
     message = modern_request("tools/call", {"name": "odd_sleep", "arguments": {"seconds": 30}})
     stream = Stream(
-        port, "POST", "/mcp", [*JSON_HEADERS, *modern_headers(message).items()], json.dumps(message).encode()
+        port,
+        "POST",
+        "/mcp",
+        [*JSON_HEADERS, *modern_headers(message).items()],
+        json.dumps(message).encode(),
     )
     sent = wait_until(lambda: running(record, "sleep")[before:])[0]["id"]
     stream.cut()
-    wait_until(lambda: sent in [m["params"]["requestId"] for m in recorded_messages(record, "notifications/cancelled")])
+    wait_until(
+        lambda: (
+            sent
+            in [
+                m["params"]["requestId"]
+                for m in recorded_messages(record, "notifications/cancelled")
+            ]
+        )
+    )
 
 
-def test_a_cancelled_call_ends_its_post_and_is_cancelled_upstream(client: Session, record: Path) -> None:
+def test_a_cancelled_call_ends_its_post_and_is_cancelled_upstream(
+    client: Session, record: Path
+) -> None:
     """PRO-2, LIF-6: -32800 for the POST that waits."""
     before = len(running(record, "sleep"))
     stream = client.start_call("odd_sleep", id="c", seconds=30)
@@ -695,7 +809,15 @@ def test_a_cancelled_call_ends_its_post_and_is_cancelled_upstream(client: Sessio
     assert client.post(notification("notifications/cancelled", {"requestId": "c"})).status == 202
     reply = stream.reply()
     assert reply.rpc_error == (200, "c", -32800)
-    wait_until(lambda: sent in [m["params"]["requestId"] for m in recorded_messages(record, "notifications/cancelled")])
+    wait_until(
+        lambda: (
+            sent
+            in [
+                m["params"]["requestId"]
+                for m in recorded_messages(record, "notifications/cancelled")
+            ]
+        )
+    )
 
 
 def test_one_session_cannot_cancel_the_call_of_another(client: Session, record: Path) -> None:
@@ -703,7 +825,12 @@ def test_one_session_cannot_cancel_the_call_of_another(client: Session, record: 
     before = len(running(record, "sleep"))
     stream = client.start_call("odd_sleep", id="same", seconds=0.5)
     wait_until(lambda: len(running(record, "sleep")) > before)
-    assert Session(client.port).post(notification("notifications/cancelled", {"requestId": "same"})).status == 202
+    assert (
+        Session(client.port)
+        .post(notification("notifications/cancelled", {"requestId": "same"}))
+        .status
+        == 202
+    )
     assert text_of(stream.reply().message) == "slept"
 
 
@@ -712,7 +839,11 @@ def test_an_id_in_flight_cannot_be_used_again(client: Session, record: Path) -> 
     before = len(running(record, "sleep"))
     first = client.start_call("odd_sleep", id="same", seconds=3)
     wait_until(lambda: len(running(record, "sleep")) > before)
-    assert client.start_call("odd_sleep", id="same", seconds=0).reply().rpc_error == (200, "same", -32600)
+    assert client.start_call("odd_sleep", id="same", seconds=0).reply().rpc_error == (
+        200,
+        "same",
+        -32600,
+    )
     assert Session(client.port).start_call("odd_sleep", id="same", seconds=0).reply().status == 200
     assert text_of(first.reply().message) == "slept"
     assert len(running(record, "sleep")) == before + 2
@@ -744,7 +875,10 @@ def test_what_was_said_before_the_get_stream_is_not_lost(port: int) -> None:
     assert said == ["early 0", "early 1", "early 2"]
     with client.listen(first["id"]) as stream:
         missed = [stream.event(), stream.event()]
-    assert [event["data"]["params"]["data"] for event in missed if event is not None] == ["early 1", "early 2"]
+    assert [event["data"]["params"]["data"] for event in missed if event is not None] == [
+        "early 1",
+        "early 2",
+    ]
 
 
 def test_sessions_never_see_each_others_notifications(port: int) -> None:
@@ -783,7 +917,14 @@ def test_a_body_over_4_mib_is_413(client: Session) -> None:
 def test_a_body_just_under_4_mib_is_taken(client: Session) -> None:
     """SEC-6."""
     size = 4 * MIB - 1000
-    assert len(structured_content(client.call("good_whoami", text="x" * size))["params"]["arguments"]["text"]) == size
+    assert (
+        len(
+            structured_content(client.call("good_whoami", text="x" * size))["params"]["arguments"][
+                "text"
+            ]
+        )
+        == size
+    )
 
 
 def test_a_declared_length_is_refused_before_the_body_is_sent(port: int) -> None:
@@ -796,7 +937,11 @@ def test_a_declared_length_is_refused_before_the_body_is_sent(port: int) -> None
 def test_headers_over_64_kib_are_431(port: int, fields: int) -> None:
     """SEC-6."""
     value = b"x" * (100_000 // fields)
-    head = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"X-Filler: %b\r\n" % value * fields + b"\r\n"
+    head = (
+        b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        + b"X-Filler: %b\r\n" % value * fields
+        + b"\r\n"
+    )
     assert status_of(speak(port, head)) == 431
     assert health(port)["status"] == "ok"
 
@@ -809,17 +954,30 @@ def test_headers_over_64_kib_are_431(port: int, fields: int) -> None:
         (b"GET /health HTTP/1.1\r\n\r\n", {400}),
         (b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nBad Header\r\n\r\n", {400}),
         (b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n folded: x\r\n\r\n", {400}),
-        (b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello", {400}),
+        (
+            b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nContent-Length: "
+            b"6\r\n\r\nhello",
+            {400},
+        ),
         (b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -5\r\n\r\n", {400}),
-        (b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", {400}),
+        (
+            b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nTransfer-Encoding: "
+            b"chunked\r\n\r\n",
+            {400},
+        ),
         (b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: gzip\r\n\r\n", {400, 501}),
-        (b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", {400}),
+        (
+            b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+            {400},
+        ),
         (b"CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example\r\n\r\n", {400, 405, 421}),
         (b"GET /health HTTP/9.9\r\nHost: 127.0.0.1\r\n\r\n", {400, 505}),
     ],
     ids=lambda value: str(value[:60]) if isinstance(value, bytes) else "",
 )
-def test_what_is_not_http_is_refused_and_the_connection_closed(port: int, attack: bytes, statuses: set[int]) -> None:
+def test_what_is_not_http_is_refused_and_the_connection_closed(
+    port: int, attack: bytes, statuses: set[int]
+) -> None:
     """SEC-6: nothing that two programs could read differently is read at all."""
     answer = speak(port, attack)
     assert status_of(answer) in statuses
@@ -829,7 +987,10 @@ def test_what_is_not_http_is_refused_and_the_connection_closed(port: int, attack
 
 def test_pipelined_requests_are_answered_in_order(port: int) -> None:
     """PRO-1: on one connection that stays open until the last."""
-    asks = [b"GET /ready HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"GET /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"] * 10
+    asks = [
+        b"GET /ready HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    ] * 10
     last = b"GET /ready HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
     answer = speak(port, b"".join(asks) + last)
     assert [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]] == [200, 404] * 10 + [200]
@@ -838,7 +999,10 @@ def test_pipelined_requests_are_answered_in_order(port: int) -> None:
 def test_expect_continue_is_answered_before_the_body(client: Session) -> None:
     """PRO-1: as curl sends every body over a megabyte."""
     body = json.dumps(request("ping")).encode()
-    head = [f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\nExpect: 100-continue"]
+    head = [
+        f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\nExpect: "
+        "100-continue"
+    ]
     head += [f"{name}: {value}" for name, value in [*JSON_HEADERS, *client.headers.items()]]
     with socket.create_connection(("127.0.0.1", client.port), timeout=WAIT_SECONDS) as raw:
         raw.sendall("\r\n".join([*head, "", ""]).encode())
@@ -865,12 +1029,17 @@ def test_the_sessions_are_bounded_and_those_that_nobody_used_go_first() -> None:
         used, kept = Session(gateway.port), Session(gateway.port)
         body = json.dumps(initialize_request()).encode()
         fields = "".join(f"{name}: {value}\r\n" for name, value in JSON_HEADERS).encode()
-        head = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n%bContent-Length: %d\r\n\r\n" % (fields, len(body))
+        head = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n%bContent-Length: %d\r\n\r\n" % (
+            fields,
+            len(body),
+        )
         before = peak_memory(gateway.process.pid)
         with kept.listen() as stream:
             stream.comment()  # whoever listens is not idle
             for _ in range(50):
-                answer = speak(gateway.port, (head + body) * 200 + head.replace(b"\r\n\r\n", CLOSE) + body)
+                answer = speak(
+                    gateway.port, (head + body) * 200 + head.replace(b"\r\n\r\n", CLOSE) + body
+                )
                 assert answer.count(b"HTTP/1.1 200") == 201
             assert post(gateway.port, request("ping"), {"Mcp-Session-Id": unused}).status == 404
             assert used.request("ping")["result"] == {}
@@ -902,7 +1071,9 @@ def test_the_transport_of_2024_11_05_answers_on_its_stream(port: int) -> None:
         ):
             assert post(port, body, path=path).status == 202
         events = [stream.event() for _ in range(4)]
-    messages = [event["data"] for event in events if event is not None and event["event"] == "message"]
+    messages = [
+        event["data"] for event in events if event is not None and event["event"] == "message"
+    ]
     assert messages[0]["result"]["protocolVersion"] == "2024-11-05"
     assert [message["error"]["code"] for message in messages[1:3]] == [-32700, -32600]
     assert messages[3]["result"] == {}
@@ -925,7 +1096,10 @@ def test_a_stream_of_2024_11_05_that_was_cut_is_gone(port: int) -> None:
 @contextlib.contextmanager
 def websocket(port: int, **more: Any) -> Iterator[ClientConnection]:
     with connect(
-        f"ws://127.0.0.1:{port}/ws", subprotocols=[Subprotocol("mcp")], open_timeout=WAIT_SECONDS, **more
+        f"ws://127.0.0.1:{port}/ws",
+        subprotocols=[Subprotocol("mcp")],
+        open_timeout=WAIT_SECONDS,
+        **more,
     ) as opened:
         assert opened.subprotocol == "mcp"
         yield opened
@@ -975,16 +1149,27 @@ def test_a_websocket_that_goes_away_takes_its_call_with_it(port: int, record: Pa
     before = len(running(record, "sleep"))
     with websocket(port) as opened:
         tell(opened, initialize_request())
-        opened.send(json.dumps(request("tools/call", {"name": "odd_sleep", "arguments": {"seconds": 30}})))
+        opened.send(
+            json.dumps(request("tools/call", {"name": "odd_sleep", "arguments": {"seconds": 30}}))
+        )
         sent = wait_until(lambda: running(record, "sleep")[before:])[0]["id"]
-    wait_until(lambda: sent in [m["params"]["requestId"] for m in recorded_messages(record, "notifications/cancelled")])
+    wait_until(
+        lambda: (
+            sent
+            in [
+                m["params"]["requestId"]
+                for m in recorded_messages(record, "notifications/cancelled")
+            ]
+        )
+    )
 
 
 # ---- health and readiness
 
 
 def test_health_tells_the_state_of_every_server(port: int) -> None:
-    """LIF-3: since when, and the last error. A connected server may be in the middle of a new attempt."""
+    """LIF-3: since when, and the last error. A connected server may be in the middle of a new
+    attempt."""
     wait_until(lambda: all(entry["phase"] is None for entry in health(port)["servers"].values()))
     found = health(port)
     assert set(found) == {"status", "version", "servers"} and found["status"] == "ok"
@@ -1020,19 +1205,29 @@ def test_a_server_that_is_down_degrades_health_and_leaves_us_ready() -> None:
 
 
 def test_while_it_ends_it_is_not_ready_and_calls_in_flight_finish(tmp_path: Path) -> None:
-    """LIF-8: `/ready` answers 404, so that a load balancer sends no new requests. All transports deliver results."""
+    """LIF-8: `/ready` answers 404, so that a load balancer sends no new requests. All transports
+    deliver results."""
     record = tmp_path / "record"
-    with GatewayProcess({"mcp_servers": [odd_server("odd", record)]}) as gateway, contextlib.ExitStack() as stack:
+    with (
+        GatewayProcess({"mcp_servers": [odd_server("odd", record)]}) as gateway,
+        contextlib.ExitStack() as stack,
+    ):
         port = gateway.port
         wait_until_settled(port)
         call = {"name": "odd_sleep", "arguments": {"seconds": 2}}  # the grace is 3 s
         older = stack.enter_context(Session(port).start("tools/call", call))
         message = modern_request("tools/call", call)
         headers = [*JSON_HEADERS, *modern_headers(message).items()]
-        newer = stack.enter_context(Stream(port, "POST", "/mcp", headers, json.dumps(message).encode()))
-        listen = modern_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear")
+        newer = stack.enter_context(
+            Stream(port, "POST", "/mcp", headers, json.dumps(message).encode())
+        )
+        listen = modern_request(
+            "subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear"
+        )
         headers = [*JSON_HEADERS, *modern_headers(listen).items()]
-        ear = stack.enter_context(Stream(port, "POST", "/mcp", headers, json.dumps(listen).encode()))
+        ear = stack.enter_context(
+            Stream(port, "POST", "/mcp", headers, json.dumps(listen).encode())
+        )
         assert ear.event() is not None
         events, path = stack.enter_context(legacy(port))
         opened = stack.enter_context(websocket(port))
@@ -1045,7 +1240,9 @@ def test_while_it_ends_it_is_not_ready_and_calls_in_flight_finish(tmp_path: Path
         gateway.process.send_signal(signal.SIGTERM)
         wait_until(lambda: fetch(port, "/ready").status == 404)
         ended = ear.event()
-        assert ended is not None and ended["data"]["result"]["_meta"][META + "subscriptionId"] == "ear"
+        assert (
+            ended is not None and ended["data"]["result"]["_meta"][META + "subscriptionId"] == "ear"
+        )
         assert text_of(older.reply().message) == "slept"
         assert text_of(newer.reply().message) == "slept"
         answer = events.event()
@@ -1068,7 +1265,10 @@ ALICE, BOB = {"Authorization": "Bearer alice-s3cret"}, {"Authorization": "Bearer
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Gateway]:
     tokens = [{"name": "alice", "token": "alice-s3cret"}, {"name": "bob", "token": "bob-s3cret"}]
-    config = {"server": {"auth": {"type": "bearer", "tokens": tokens}}, "mcp_servers": [raw_server("good")]}
+    config = {
+        "server": {"auth": {"type": "bearer", "tokens": tokens}},
+        "mcp_servers": [raw_server("good")],
+    }
     with Gateway(config) as running:
         yield running
         assert "s3cret" not in running.stderr()
@@ -1092,7 +1292,9 @@ def guarded() -> Iterator[Gateway]:
     ],
     ids=str,
 )
-def test_without_a_good_token_everything_but_health_is_401(guarded: Gateway, headers: list[tuple[str, str]]) -> None:
+def test_without_a_good_token_everything_but_health_is_401(
+    guarded: Gateway, headers: list[tuple[str, str]]
+) -> None:
     """SEC-1: health tells its status and no more; who looks after the process may know that."""
     found = everywhere(guarded.port, headers)
     assert found == {**dict.fromkeys(found, 401), "/health": 200, "/ready": 200}
@@ -1106,13 +1308,21 @@ def test_without_a_good_token_everything_but_health_is_401(guarded: Gateway, hea
 def test_a_token_in_the_address_is_no_token(guarded: Gateway) -> None:
     """SEC-1: it would be in every log on the way."""
     assert (
-        post(guarded.port, initialize_request(), path="/mcp?access_token=alice-s3cret&token=alice-s3cret").status == 401
+        post(
+            guarded.port,
+            initialize_request(),
+            path="/mcp?access_token=alice-s3cret&token=alice-s3cret",
+        ).status
+        == 401
     )
 
 
 def test_a_guard_stands_before_the_token(guarded: Gateway) -> None:
     """SEC-1: a page of another origin is refused though its browser has the token."""
-    assert post(guarded.port, initialize_request(), {**ALICE, "Origin": "https://evil.example"}).status == 403
+    assert (
+        post(guarded.port, initialize_request(), {**ALICE, "Origin": "https://evil.example"}).status
+        == 403
+    )
     assert post(guarded.port, initialize_request(), {**ALICE, "Host": "evil.example"}).status == 421
 
 
@@ -1122,7 +1332,11 @@ def test_with_a_token_every_front_serves(guarded: Gateway) -> None:
     assert text_of(client.call("good_echo", text="hi")) == "hi"
     message = modern_request("tools/call", ECHO)
     assert post(guarded.port, message, {**modern_headers(message), **BOB}).status == 200
-    assert set(fetch(guarded.port, "/health", "GET", ALICE.items()).json) == {"status", "version", "servers"}
+    assert set(fetch(guarded.port, "/health", "GET", ALICE.items()).json) == {
+        "status",
+        "version",
+        "servers",
+    }
     with websocket(guarded.port, additional_headers=ALICE) as opened:
         assert tell(opened, initialize_request())["result"]
     with pytest.raises(InvalidStatus) as refused, websocket(guarded.port):
@@ -1158,7 +1372,8 @@ def test_the_clients_token_never_reaches_a_server(guarded: Gateway) -> None:
 
 
 def test_a_slow_sender_is_dropped(slow_sender: socket.socket, port: int) -> None:
-    """SEC-6: half a head; ten seconds after it began it is refused, and meanwhile it held up nobody."""
+    """SEC-6: half a head; ten seconds after it began it is refused, and meanwhile it held up
+    nobody."""
     slow_sender.settimeout(WAIT_SECONDS)
     answer = b""
     while piece := slow_sender.recv(1000):
@@ -1181,4 +1396,6 @@ def test_a_check_that_names_no_host_learns_what_strangers_do(guarded: Gateway) -
     assert asked("/ready").startswith(b"HTTP/1.1 200")
     assert b'{"status":' in asked("/health")
     assert b"servers" not in asked("/health")
-    assert all(asked(path).startswith(b"HTTP/1.1 421") for path in ("/mcp", "/metrics", "/ws", "/nothing"))
+    assert all(
+        asked(path).startswith(b"HTTP/1.1 421") for path in ("/mcp", "/metrics", "/ws", "/nothing")
+    )

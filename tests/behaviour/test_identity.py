@@ -1,4 +1,5 @@
-"""SEC-1: who comes in by which token, what they get, and how soon somebody who has lost it is gone."""
+"""SEC-1: who comes in by which token, what they get, and how soon somebody who has lost it is
+gone."""
 
 import contextlib
 import json
@@ -16,14 +17,23 @@ from websockets.sync.client import ClientConnection, connect
 from kit.client import ACCEPT_BOTH, WAIT_SECONDS, Session, Stream, post
 from kit.gateway import Gateway, GatewayProcess
 from kit.http_client import fetch
-from kit.messages import Json, initialize_request, modern_headers, modern_request, notification, request, text_of
+from kit.messages import (
+    Json,
+    initialize_request,
+    modern_headers,
+    modern_request,
+    notification,
+    request,
+    text_of,
+)
 from kit.protected_server import ProtectedServer
 from kit.servers import odd_server, recorded_messages
 from kit.until import wait_until
 from mcpx.front.identity.store import TokenStore
 
 SOON = 1.0
-"""Seconds in which somebody who lost their token must be gone; what a busy machine takes is added by the test."""
+"""Seconds in which somebody who lost their token must be gone; what a busy machine takes is added
+by the test."""
 SLACK = 2.0
 
 HANG = {"name": "odd_hang", "arguments": {}}
@@ -74,12 +84,19 @@ class Presence:
         event = self.legacy.event()
         assert event is not None
         self.endpoint = event["data"]
-        for message in (initialize_request("2024-11-05"), notification("notifications/initialized")):
+        for message in (
+            initialize_request("2024-11-05"),
+            notification("notifications/initialized"),
+        ):
             assert post(port, message, self.headers, self.endpoint).status == 202
         assert self.legacy.event() is not None
         assert post(port, request("tools/call", HANG, 7), self.headers, self.endpoint).status == 202
         self.socket: ClientConnection = stack.enter_context(
-            connect(f"ws://127.0.0.1:{port}/ws", additional_headers=self.headers, open_timeout=WAIT_SECONDS)
+            connect(
+                f"ws://127.0.0.1:{port}/ws",
+                additional_headers=self.headers,
+                open_timeout=WAIT_SECONDS,
+            )
         )
         self.socket.send(json.dumps(initialize_request()))
         self.socket.recv(WAIT_SECONDS)
@@ -88,7 +105,12 @@ class Presence:
 
     def _post_modern(self, method: str, params: Json) -> Stream:
         message = modern_request(method, params)
-        headers = {"Content-Type": "application/json", "Accept": ACCEPT_BOTH, **modern_headers(message), **self.headers}
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": ACCEPT_BOTH,
+            **modern_headers(message),
+            **self.headers,
+        }
         return Stream(self.port, "POST", "/mcp", headers.items(), json.dumps(message).encode())
 
     def ends(self) -> None:
@@ -102,7 +124,12 @@ class Presence:
             while "result" not in json.loads(self.socket.recv(WAIT_SECONDS)):
                 pass
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 1008
-        for method, path in (("POST", "/mcp"), ("GET", "/sse"), ("GET", "/mcp"), ("POST", self.endpoint)):
+        for method, path in (
+            ("POST", "/mcp"),
+            ("GET", "/sse"),
+            ("GET", "/mcp"),
+            ("POST", self.endpoint),
+        ):
             assert fetch(self.port, path, method, self.headers.items(), b"{}").status == 401
 
     def goes_on(self) -> None:
@@ -127,12 +154,16 @@ def stack() -> Iterator[contextlib.ExitStack]:
 def test_a_revoked_token_ends_all_that_its_bearer_has_open_and_nobody_elses(
     record: Path, stack: contextlib.ExitStack
 ) -> None:
-    """SEC-1: within a second, calls in flight included, on every transport; the calls are cancelled at the server."""
+    """SEC-1: within a second, calls in flight included, on every transport; the calls are cancelled
+    at the server."""
     gateway = stack.enter_context(GatewayProcess(config({"type": "bearer"}, record)))
     store = store_of(gateway)
     ann, bob = store.add("ann"), store.add("bob")
     wait_until(lambda: post(gateway.port, initialize_request(), bearer(bob)).status == 200)
-    gone, stays = Presence(gateway.port, ann, stack, record), Presence(gateway.port, bob, stack, record)
+    gone, stays = (
+        Presence(gateway.port, ann, stack, record),
+        Presence(gateway.port, bob, stack, record),
+    )
     began = time.monotonic()
     assert store.revoke("ann")
     gone.ends()
@@ -141,7 +172,9 @@ def test_a_revoked_token_ends_all_that_its_bearer_has_open_and_nobody_elses(
     stays.goes_on()
 
 
-def test_a_token_that_expires_takes_its_sessions_along(record: Path, stack: contextlib.ExitStack) -> None:
+def test_a_token_that_expires_takes_its_sessions_along(
+    record: Path, stack: contextlib.ExitStack
+) -> None:
     """SEC-1."""
     gateway = stack.enter_context(Gateway(config({"type": "bearer"}, record)))
     until = float(int(time.time()) + 5)
@@ -154,7 +187,9 @@ def test_a_token_that_expires_takes_its_sessions_along(record: Path, stack: cont
     assert until <= time.time() < until + SOON + SLACK
 
 
-@pytest.mark.parametrize("how", ["removed", "changed", "over", "no auth", "signed", "bound elsewhere"])
+@pytest.mark.parametrize(
+    "how", ["removed", "changed", "over", "no auth", "signed", "bound elsewhere"]
+)
 def test_a_reload_ends_what_a_token_had_open_that_is_not_good_any_more(
     record: Path, stack: contextlib.ExitStack, how: str
 ) -> None:
@@ -164,10 +199,16 @@ def test_a_reload_ends_what_a_token_had_open_that_is_not_good_any_more(
     after: dict[str, Json | None] = {
         "removed": {"type": "bearer", "tokens": [bob]},
         "changed": {"type": "bearer", "tokens": [{"name": "ann", "token": "aaaa"}, bob]},
-        "over": {"type": "bearer", "tokens": [{"name": "ann", "token": "aaa", "expires": "2020-01-31"}, bob]},
+        "over": {
+            "type": "bearer",
+            "tokens": [{"name": "ann", "token": "aaa", "expires": "2020-01-31"}, bob],
+        },
         "no auth": None,
         "signed": {"type": "jwt", "issuer": "http://127.0.0.1:9"},
-        "bound elsewhere": {"type": "bearer", "tokens": [{"name": "ann", "token": "aaa", "profile": "p"}, bob]},
+        "bound elsewhere": {
+            "type": "bearer",
+            "tokens": [{"name": "ann", "token": "aaa", "profile": "p"}, bob],
+        },
     }
     profiles: Json = {"profiles": [{"name": "p", "servers": ["odd"]}]}
     gateway = stack.enter_context(Gateway(config(before, record, **profiles)))
@@ -190,15 +231,23 @@ def test_tokens_come_with_a_reload(record: Path) -> None:
     """CFG-5: those of the config; and asked for at all, where none were before."""
     with Gateway(config(None, record)) as gateway:
         anonymous = Session(gateway.port)
-        reload(gateway, config({"type": "bearer", "tokens": [{"name": "ann", "token": "aaa"}]}, record))
+        reload(
+            gateway, config({"type": "bearer", "tokens": [{"name": "ann", "token": "aaa"}]}, record)
+        )
         assert anonymous.post(request("ping")).status == 401
-        assert text_of(Session(gateway.port, headers=bearer("aaa")).request("tools/call", ECHO)) == "hi"
+        assert (
+            text_of(Session(gateway.port, headers=bearer("aaa")).request("tools/call", ECHO))
+            == "hi"
+        )
 
 
 def test_a_reload_does_not_open_the_tools_to_the_network(record: Path) -> None:
-    """SEC-1: what is refused at the start is refused later too; a last token may go all the same."""
+    """SEC-1: what is refused at the start is refused later too; a last token may go all the
+    same."""
     auth: Json = {"type": "bearer", "tokens": [{"name": "ann", "token": "aaa"}]}
-    with GatewayProcess(config(auth, record), "--host", "0.0.0.0", listens=r"http://0\.0\.0\.0:(\d+)/mcp") as gateway:
+    with GatewayProcess(
+        config(auth, record), "--host", "0.0.0.0", listens=r"http://0\.0\.0\.0:(\d+)/mcp"
+    ) as gateway:
         gateway.file.write_text(json.dumps(config(None, record)), encoding="utf-8")
         gateway.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "nothing was changed" in gateway.stderr())
@@ -212,13 +261,17 @@ def test_a_name_in_both_places_is_the_configs(record: Path) -> None:
     with Gateway(config({"type": "bearer"}, record)) as gateway:
         kept = store_of(gateway).add("ann")
         wait_until(lambda: post(gateway.port, initialize_request(), bearer(kept)).status == 200)
-        reload(gateway, config({"type": "bearer", "tokens": [{"name": "ann", "token": "aaa"}]}, record))
+        reload(
+            gateway, config({"type": "bearer", "tokens": [{"name": "ann", "token": "aaa"}]}, record)
+        )
         assert post(gateway.port, initialize_request(), bearer(kept)).status == 401
         assert post(gateway.port, initialize_request(), bearer("aaa")).status == 200
 
 
 def test_a_store_that_others_could_have_written_lets_nobody_in(record: Path) -> None:
-    with Gateway(config({"type": "bearer", "tokens": [{"name": "ann", "token": "aaa"}]}, record)) as gateway:
+    with Gateway(
+        config({"type": "bearer", "tokens": [{"name": "ann", "token": "aaa"}]}, record)
+    ) as gateway:
         kept = store_of(gateway).add("bob")
         wait_until(lambda: post(gateway.port, initialize_request(), bearer(kept)).status == 200)
         os.chmod(gateway.folder / "state" / "tokens" / "tokens.json", 0o666)
@@ -247,7 +300,9 @@ TOKENS: list[Json] = [
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     record = tmp_path_factory.mktemp("identity") / "record"
-    with Gateway(config({"type": "bearer", "tokens": TOKENS}, record, profiles=PROFILES)) as gateway:
+    with Gateway(
+        config({"type": "bearer", "tokens": TOKENS}, record, profiles=PROFILES)
+    ) as gateway:
         yield gateway
 
 
@@ -268,7 +323,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         ("zzz", "/p/open/mcp", False),
     ],
 )
-def test_a_token_opens_its_profiles_and_no_other(shared: Gateway, token: str, path: str, opens: bool) -> None:
+def test_a_token_opens_its_profiles_and_no_other(
+    shared: Gateway, token: str, path: str, opens: bool
+) -> None:
     """SEC-2: what is not theirs reads as a profile that does not exist."""
     found = post(shared.port, initialize_request(), bearer(token), path)
     unknown = post(shared.port, initialize_request(), bearer(token), "/p/no-such/mcp")
@@ -282,11 +339,18 @@ def test_a_token_opens_its_profiles_and_no_other(shared: Gateway, token: str, pa
 def test_a_session_is_found_by_nobody_else_and_through_no_other_door(shared: Gateway) -> None:
     """SEC-1: somebody else's id, and one's own at another profile's path, read as unknown."""
     session = Session(shared.port, headers=bearer("bbb"))
-    legacy = Stream(shared.port, "GET", "/sse", [("Accept", "text/event-stream"), *bearer("bbb").items()])
+    legacy = Stream(
+        shared.port, "GET", "/sse", [("Accept", "text/event-stream"), *bearer("bbb").items()]
+    )
     with legacy:
         endpoint = str((legacy.event() or {})["data"])
         known = {"Mcp-Session-Id": session.id}
-        for token, path in (("aaa", "/mcp"), ("zzz", "/mcp"), ("bbb", "/p/open/mcp"), ("bbb", "/p/p/mcp")):
+        for token, path in (
+            ("aaa", "/mcp"),
+            ("zzz", "/mcp"),
+            ("bbb", "/p/open/mcp"),
+            ("bbb", "/p/p/mcp"),
+        ):
             headers = {**bearer(token), **known}
             assert post(shared.port, request("ping"), headers, path).status == 404
             assert fetch(shared.port, path, "DELETE", headers.items()).status == 404
@@ -316,16 +380,30 @@ def test_health_tells_strangers_nothing_but_the_status(shared: Gateway) -> None:
 def test_what_a_client_shows_is_never_sent_to_a_server(transport: str) -> None:
     """SEC-1: a token is for the gateway alone, whatever header it may come in."""
     with ProtectedServer(lambda headers, query: True) as upstream:
-        servers = [{"name": "up", "connection": {"type": transport, "url": upstream.url(transport)}}]
+        servers = [
+            {"name": "up", "connection": {"type": transport, "url": upstream.url(transport)}}
+        ]
         auth = {"type": "bearer", "tokens": [{"name": "ann", "token": "canary-secret"}]}
         with Gateway(
-            {"server": {"auth": auth}, "mcp_servers": servers, "global": {"first_start_wait": WAIT_SECONDS}}
+            {
+                "server": {"auth": auth},
+                "mcp_servers": servers,
+                "global": {"first_start_wait": WAIT_SECONDS},
+            }
         ) as gateway:
-            session = Session(gateway.port, headers={**bearer("canary-secret"), "Cookie": "c=canary-cookie"})
+            session = Session(
+                gateway.port, headers={**bearer("canary-secret"), "Cookie": "c=canary-cookie"}
+            )
             assert text_of(session.call("echo", text="hi")) == "hi"
             message = modern_request("tools/call", {"name": "echo", "arguments": {"text": "hi"}})
             assert (
-                text_of(post(gateway.port, message, {**modern_headers(message), **bearer("canary-secret")}).message)
+                text_of(
+                    post(
+                        gateway.port,
+                        message,
+                        {**modern_headers(message), **bearer("canary-secret")},
+                    ).message
+                )
                 == "hi"
             )
             said = gateway.stderr()
@@ -348,7 +426,9 @@ def test_binding_to_the_network_wants_a_token_in_either_place(record: Path) -> N
     state = record.parent / "state"
     token = TokenStore(state).add("ann")
     env = {"MCPX_STATE_DIR": str(state)}
-    with GatewayProcess(config({"type": "bearer"}, record), "--host", "0.0.0.0", listens=anywhere, env=env) as gateway:
+    with GatewayProcess(
+        config({"type": "bearer"}, record), "--host", "0.0.0.0", listens=anywhere, env=env
+    ) as gateway:
         assert post(gateway.port, initialize_request()).status == 401
         assert post(gateway.port, initialize_request(), bearer(token)).status == 200
 
@@ -357,7 +437,9 @@ def test_only_named_hosts_are_answered_where_some_are_named(record: Path) -> Non
     """SEC-1: `allowed_hosts`, wildcards below a name; taken up by a reload."""
     auth: Json = {"type": "bearer", "tokens": [{"name": "ann", "token": "aaa"}]}
     named = {"server": {"allowed_hosts": ["gw.example", "*.lan.example"]}}
-    with GatewayProcess(config(auth, record), "--host", "0.0.0.0", listens=r"http://0\.0\.0\.0:(\d+)/mcp") as gateway:
+    with GatewayProcess(
+        config(auth, record), "--host", "0.0.0.0", listens=r"http://0\.0\.0\.0:(\d+)/mcp"
+    ) as gateway:
 
         def status(host: str, origin: str | None = None) -> int:
             more = {"Host": host, **({"Origin": origin} if origin else {})}
@@ -365,10 +447,13 @@ def test_only_named_hosts_are_answered_where_some_are_named(record: Path) -> Non
 
         assert status("anything.example") == 200
         reload(gateway, config(auth, record, **named))
-        assert [status(host) for host in ("gw.example", f"a.lan.example:{gateway.port}", "localhost")] == [200] * 3
-        assert [status(host) for host in ("anything.example", "lan.example", "xgw.example", ".lan.example")] == [
-            421
-        ] * 4
+        assert [
+            status(host) for host in ("gw.example", f"a.lan.example:{gateway.port}", "localhost")
+        ] == [200] * 3
+        assert [
+            status(host)
+            for host in ("anything.example", "lan.example", "xgw.example", ".lan.example")
+        ] == [421] * 4
         assert status("gw.example", f"http://gw.example:{gateway.port}") == 200
         assert status("gw.example", f"http://other.example:{gateway.port}") == 403
 
@@ -376,11 +461,37 @@ def test_only_named_hosts_are_answered_where_some_are_named(record: Path) -> Non
 def test_a_trusted_proxy_says_how_we_are_called_and_nobody_else_does(record: Path) -> None:
     """SEC-1: `trusted_proxies`; a stranger's word on hosts is ignored."""
     proxied = {"server": {"allowed_hosts": ["gw.example"], "trusted_proxies": ["127.0.0.0/8"]}}
-    forwarded = {"X-Forwarded-Host": "gw.example", "X-Forwarded-Proto": "https", "Origin": "https://gw.example"}
+    forwarded = {
+        "X-Forwarded-Host": "gw.example",
+        "X-Forwarded-Proto": "https",
+        "Origin": "https://gw.example",
+    }
     with Gateway(config(None, record, **proxied)) as gateway:
         assert post(gateway.port, initialize_request(), forwarded).status == 200
-        assert post(gateway.port, initialize_request(), {**forwarded, "Origin": "http://gw.example"}).status == 403
-        assert post(gateway.port, initialize_request(), {**forwarded, "X-Forwarded-Host": "evil.example"}).status == 421
-        assert post(gateway.port, initialize_request(), {**forwarded, "Host": "evil.example"}).status == 421
-        reload(gateway, config(None, record, server={"allowed_hosts": ["gw.example"], "trusted_proxies": ["10.0.0.1"]}))
+        assert (
+            post(
+                gateway.port, initialize_request(), {**forwarded, "Origin": "http://gw.example"}
+            ).status
+            == 403
+        )
+        assert (
+            post(
+                gateway.port,
+                initialize_request(),
+                {**forwarded, "X-Forwarded-Host": "evil.example"},
+            ).status
+            == 421
+        )
+        assert (
+            post(gateway.port, initialize_request(), {**forwarded, "Host": "evil.example"}).status
+            == 421
+        )
+        reload(
+            gateway,
+            config(
+                None,
+                record,
+                server={"allowed_hosts": ["gw.example"], "trusted_proxies": ["10.0.0.1"]},
+            ),
+        )
         assert post(gateway.port, initialize_request(), forwarded).status == 403

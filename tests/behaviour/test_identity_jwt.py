@@ -1,5 +1,5 @@
-"""SEC-1: tokens that a real issuer signs, over real HTTP: who is let in, where clients learn whom to ask, and when
-keys change."""
+"""SEC-1: tokens that a real issuer signs, over real HTTP: who is let in, where clients learn whom
+to ask, and when keys change."""
 
 import base64
 import json
@@ -70,7 +70,9 @@ def test_a_token_of_the_issuer_is_let_in(gateway: Gateway, issuer: TokenIssuer) 
     assert text_of(session.call("odd_echo", text="hi")) == "hi"
 
 
-def test_a_token_for_one_path_is_good_there_and_nowhere_else(gateway: Gateway, issuer: TokenIssuer) -> None:
+def test_a_token_for_one_path_is_good_there_and_nowhere_else(
+    gateway: Gateway, issuer: TokenIssuer
+) -> None:
     token = issuer.token(audience=f"http://127.0.0.1:{gateway.port}/p/p/mcp")
     assert status(gateway, token, "/p/p/mcp") == 200
     assert status(gateway, token) == 401
@@ -122,8 +124,12 @@ def test_what_is_wrong_with_a_token_keeps_it_out(gateway: Gateway, issuer: Token
         "nested": base64.urlsafe_b64encode(b"[" * 5000).decode() + "..",
         "long": "a" * 40_000,
     }
-    assert {name: status(gateway, token) for name, token in wrong.items()} == dict.fromkeys(wrong, 401)
-    assert status(gateway, issuer.token(**good, nbf=now + 5)) == 200, "a clock may be a little ahead"
+    assert {name: status(gateway, token) for name, token in wrong.items()} == dict.fromkeys(
+        wrong, 401
+    )
+    assert status(gateway, issuer.token(**good, nbf=now + 5)) == 200, (
+        "a clock may be a little ahead"
+    )
 
 
 def test_a_forged_host_does_not_make_a_token_ours(gateway: Gateway, issuer: TokenIssuer) -> None:
@@ -131,7 +137,10 @@ def test_a_forged_host_does_not_make_a_token_ours(gateway: Gateway, issuer: Toke
     token = issuer.token(audience=f"http://localhost.evil.example:{gateway.port}/mcp")
     host = f"localhost.evil.example:{gateway.port}"
     assert post(gateway.port, initialize_request(), {**bearer(token), "Host": host}).status == 421
-    assert post(gateway.port, initialize_request(), {**bearer(token), "X-Forwarded-Host": host}).status == 401
+    assert (
+        post(gateway.port, initialize_request(), {**bearer(token), "X-Forwarded-Host": host}).status
+        == 401
+    )
 
 
 def test_scopes_give_profiles(gateway: Gateway, issuer: TokenIssuer) -> None:
@@ -148,7 +157,9 @@ def test_scopes_give_profiles(gateway: Gateway, issuer: TokenIssuer) -> None:
     assert opened("profile:none") == [], "one that there is not opens nothing, not everything"
 
 
-def test_a_session_is_its_principals_and_goes_on_with_a_renewed_token(gateway: Gateway, issuer: TokenIssuer) -> None:
+def test_a_session_is_its_principals_and_goes_on_with_a_renewed_token(
+    gateway: Gateway, issuer: TokenIssuer
+) -> None:
     """SEC-1."""
     session = Session(gateway.port, headers=bearer(issuer.token(audience=gateway.url)))
     renewed = {"Mcp-Session-Id": session.id, **bearer(issuer.token(audience=gateway.url, jti="2"))}
@@ -163,10 +174,16 @@ def test_a_token_that_ends_takes_its_calls_along_unless_it_was_renewed(
     """SEC-1: within a second; a session that was used with another token since goes on."""
     before = len(recorded_messages(record, "tools/call"))
     until = int(time.time()) + 4
-    ending, longer = issuer.token("eve", audience=gateway.url, exp=until), issuer.token("eve", audience=gateway.url)
+    ending, longer = (
+        issuer.token("eve", audience=gateway.url, exp=until),
+        issuer.token("eve", audience=gateway.url),
+    )
     gone = Session(gateway.port, headers=bearer(ending))
     stays = Session(gateway.port, headers=bearer(ending))
-    assert post(gateway.port, request("ping"), {"Mcp-Session-Id": stays.id, **bearer(longer)}).status == 200
+    assert (
+        post(gateway.port, request("ping"), {"Mcp-Session-Id": stays.id, **bearer(longer)}).status
+        == 200
+    )
     with gone.start("tools/call", HANG) as call, gone.listen() as listening:
         wait_until(lambda: len(recorded_messages(record, "tools/call")) > before)
         listening.comment()
@@ -174,23 +191,34 @@ def test_a_token_that_ends_takes_its_calls_along_unless_it_was_renewed(
         assert "error" in call.reply().message
         assert until <= time.time() < until + 3
     assert gone.post(request("ping")).status == 401
-    assert post(gateway.port, request("ping"), {"Mcp-Session-Id": stays.id, **bearer(longer)}).status == 200
-    assert post(gateway.port, request("ping"), {"Mcp-Session-Id": gone.id, **bearer(longer)}).status == 404
+    assert (
+        post(gateway.port, request("ping"), {"Mcp-Session-Id": stays.id, **bearer(longer)}).status
+        == 200
+    )
+    assert (
+        post(gateway.port, request("ping"), {"Mcp-Session-Id": gone.id, **bearer(longer)}).status
+        == 404
+    )
 
 
 def test_clients_learn_whom_to_ask_for_a_token(gateway: Gateway, issuer: TokenIssuer) -> None:
-    """RFC 9728: from the refusal to the metadata, of every path that speaks MCP, whether there is such a profile or
-    not."""
+    """RFC 9728: from the refusal to the metadata, of every path that speaks MCP, whether there is
+    such a profile or not."""
     origin = f"http://127.0.0.1:{gateway.port}"
     for path in ("/mcp", "/mcp/search", "/p/p/mcp", "/p/no-such/mcp", "/sse", "/p/p/ws"):
         refused = fetch(gateway.port, path)
         place = f"{origin}/.well-known/oauth-protected-resource{path}"
-        assert (refused.status, refused.get("www-authenticate")) == (401, f'Bearer resource_metadata="{place}"')
+        assert (refused.status, refused.get("www-authenticate")) == (
+            401,
+            f'Bearer resource_metadata="{place}"',
+        )
         about = fetch(gateway.port, place.removeprefix(origin)).json
         assert about["resource"] == origin + path
         assert about["authorization_servers"] == [issuer.url]
     assert fetch(gateway.port, "/.well-known/oauth-protected-resource").json["resource"] == origin
-    wrong = fetch(gateway.port, "/mcp", "GET", bearer("wrong").items()).get("www-authenticate") or ""
+    wrong = (
+        fetch(gateway.port, "/mcp", "GET", bearer("wrong").items()).get("www-authenticate") or ""
+    )
     assert 'error="invalid_token"' in wrong
     for path in (
         "/.well-known/oauth-authorization-server",
@@ -201,19 +229,34 @@ def test_clients_learn_whom_to_ask_for_a_token(gateway: Gateway, issuer: TokenIs
         "/mcp/.well-known/openid-configuration",
     ):
         assert fetch(gateway.port, path).status == 404
-    assert fetch(gateway.port, "/.well-known/oauth-protected-resource", "POST", body=b"{}").status == 405
+    assert (
+        fetch(gateway.port, "/.well-known/oauth-protected-resource", "POST", body=b"{}").status
+        == 405
+    )
 
 
 def test_a_scope_that_is_missing_is_named(issuer: TokenIssuer, record: Path) -> None:
-    """RFC 6750: with `scopes` configured nobody comes in without one; `audience` may be any name."""
+    """RFC 6750: with `scopes` configured nobody comes in without one; `audience` may be any
+    name."""
     wanted = {"audience": AUDIENCE, "scopes": {"tools.read": "p", "tools.all": "q"}}
     with Gateway(config(issuer, record, **wanted)) as gateway:
-        refused = post(gateway.port, initialize_request(), bearer(issuer.token(audience=AUDIENCE, scope="email")))
+        refused = post(
+            gateway.port,
+            initialize_request(),
+            bearer(issuer.token(audience=AUDIENCE, scope="email")),
+        )
         challenge = refused.get("www-authenticate") or ""
         assert refused.status == 403
-        assert 'error="insufficient_scope"' in challenge and 'scope="tools.read tools.all"' in challenge
+        assert (
+            'error="insufficient_scope"' in challenge
+            and 'scope="tools.read tools.all"' in challenge
+        )
         token = issuer.token(audience=AUDIENCE, scp=["email", "tools.all"])
-        assert [status(gateway, token, path) for path in ("/mcp", "/p/q/mcp", "/p/p/mcp")] == [200, 200, 404]
+        assert [status(gateway, token, path) for path in ("/mcp", "/p/q/mcp", "/p/p/mcp")] == [
+            200,
+            200,
+            404,
+        ]
         assert status(gateway, issuer.token(audience=gateway.url, scope="tools.all")) == 401
         about = fetch(gateway.port, "/.well-known/oauth-protected-resource/mcp").json
         assert about["scopes_supported"] == ["tools.read", "tools.all"]
@@ -229,8 +272,12 @@ def test_every_asymmetric_signature_is_understood(record: Path, algorithm: str) 
 
 
 def test_a_new_key_is_asked_for_once_and_forged_names_do_not_flood_the_issuer(record: Path) -> None:
-    """SEC-1: keys are fetched again for a name that is not known, within seconds at most once, whoever asks."""
-    with TokenIssuer() as issuer, Gateway(config(issuer, record, jwks_url=f"{issuer.url}/keys")) as gateway:
+    """SEC-1: keys are fetched again for a name that is not known, within seconds at most once,
+    whoever asks."""
+    with (
+        TokenIssuer() as issuer,
+        Gateway(config(issuer, record, jwks_url=f"{issuer.url}/keys")) as gateway,
+    ):
         old = issuer.token(audience=gateway.url)
         assert [status(gateway, old) for _ in range(3)] == [200] * 3
         assert issuer.asked == ["/keys"], "where the keys are was said; and they are kept"
@@ -239,7 +286,9 @@ def test_a_new_key_is_asked_for_once_and_forged_names_do_not_flood_the_issuer(re
         wait_until(lambda: status(gateway, new) == 200)
         asked = len(issuer.asked)
         for number in range(50):
-            assert status(gateway, issuer.token(audience=gateway.url, kid=f"forged-{number}")) == 401
+            assert (
+                status(gateway, issuer.token(audience=gateway.url, kid=f"forged-{number}")) == 401
+            )
         assert len(issuer.asked) <= asked + 2
         assert (status(gateway, old), status(gateway, new)) == (200, 200)
 
@@ -260,7 +309,9 @@ def test_an_issuer_that_is_down_keeps_nobody_out_whose_key_is_known(record: Path
     """SEC-1: and where no key is known nobody is called a stranger for it."""
     with TokenIssuer() as issuer, Gateway(config(issuer, record)) as gateway:
         issuer.down = True
-        refused = post(gateway.port, initialize_request(), bearer(issuer.token(audience=gateway.url)))
+        refused = post(
+            gateway.port, initialize_request(), bearer(issuer.token(audience=gateway.url))
+        )
         assert (refused.status, refused.get("retry-after")) == (503, "5")
         issuer.down = False
         wait_until(lambda: status(gateway, issuer.token(audience=gateway.url)) == 200)
@@ -269,7 +320,9 @@ def test_an_issuer_that_is_down_keeps_nobody_out_whose_key_is_known(record: Path
         assert status(gateway, issuer.token("bob", audience=gateway.url, kid="other")) == 401
 
 
-def test_bound_to_every_address_it_must_be_said_whom_tokens_are_meant_for(issuer: TokenIssuer, record: Path) -> None:
+def test_bound_to_every_address_it_must_be_said_whom_tokens_are_meant_for(
+    issuer: TokenIssuer, record: Path
+) -> None:
     """SEC-1: else a client could name any service as this one."""
     anywhere = r"http://0\.0\.0\.0:(\d+)/mcp"
     with (
@@ -277,6 +330,8 @@ def test_bound_to_every_address_it_must_be_said_whom_tokens_are_meant_for(issuer
         GatewayProcess(config(issuer, record), "--host", "0.0.0.0", listens=anywhere),
     ):
         pass
-    with GatewayProcess(config(issuer, record, audience=AUDIENCE), "--host", "0.0.0.0", listens=anywhere) as gateway:
+    with GatewayProcess(
+        config(issuer, record, audience=AUDIENCE), "--host", "0.0.0.0", listens=anywhere
+    ) as gateway:
         assert status(gateway, issuer.token(audience=AUDIENCE)) == 200
         assert status(gateway, issuer.token(audience=gateway.url)) == 401

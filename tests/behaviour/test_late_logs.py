@@ -14,7 +14,8 @@ CLIENTS: dict[str, Json] = {"silent": {}, "askable": {"elicitation": {}}}
 
 
 def next_log(session: Session) -> str:
-    """The data of the next log message on a new stream of the session. Messages before it are kept by the gateway."""
+    """The data of the next log message on a new stream of the session. Messages before it are kept
+    by the gateway."""
     with session.listen() as stream:
         while True:
             message = stream.data()
@@ -24,9 +25,11 @@ def next_log(session: Session) -> str:
 
 @pytest.mark.parametrize("settings", CONFIGS.values(), ids=CONFIGS.keys())
 @pytest.mark.parametrize("capabilities", CLIENTS.values(), ids=CLIENTS.keys())
-def test_a_client_without_a_level_hears_no_late_log_of_another(capabilities: Json, settings: Json) -> None:
-    """PRO-4, SEC-7: on a connection that both use. A client that has set a level hears of the connection from then
-    on."""
+def test_a_client_without_a_level_hears_no_late_log_of_another(
+    capabilities: Json, settings: Json
+) -> None:
+    """PRO-4, SEC-7: on a connection that both use. A client that has set a level hears of the
+    connection from then on."""
     server = stdio_server("late", stdio_command("late_log_server.py"))
     with Gateway(config(server, **settings)) as gateway:
         one, other = (Session(gateway.port, capabilities=capabilities) for _ in range(2))

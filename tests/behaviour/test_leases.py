@@ -1,7 +1,8 @@
-"""LIF-2, PRO-4, PRO-5: who is lent which connection, who is asked, who hears what, and how many processes that takes.
+"""LIF-2, PRO-4, PRO-5: who is lent which connection, who is asked, who hears what, and how many
+processes that takes.
 
-Everything goes through the real program, with small clients and a server that asks, logs and announces at the moment
-the test chooses (`asking_server.py`).
+Everything goes through the real program, with small clients and a server that asks, logs and
+announces at the moment the test chooses (`asking_server.py`).
 """
 
 import json
@@ -19,7 +20,17 @@ from typing import Any
 import anyio
 import pytest
 
-from behaviour.clients import MESSAGE, UPDATED, AnsweringUser, Client, Door, Front, Question, RefusedError, raw_client
+from behaviour.clients import (
+    MESSAGE,
+    UPDATED,
+    AnsweringUser,
+    Client,
+    Door,
+    Front,
+    Question,
+    RefusedError,
+    raw_client,
+)
 from kit.client import WAIT_SECONDS, Session, health, post_modern, wait_until_settled
 from kit.command import MCPX
 from kit.gateway import Gateway, GatewayProcess
@@ -51,11 +62,16 @@ KINDS: list[Json] = [
 
 
 def asking(name: str, record: Path, *flags: str, **keys: Any) -> Json:
-    return stdio_server(name, [sys.executable, "-I", "-S", str(SCRIPT), str(record), *flags], **keys)
+    return stdio_server(
+        name, [sys.executable, "-I", "-S", str(SCRIPT), str(record), *flags], **keys
+    )
 
 
 def config(*servers: Json, **more: Any) -> Json:
-    return {"global": {"startup_wait": 10, "hot_reload_interval": 0.05, **more}, "mcp_servers": list(servers)}
+    return {
+        "global": {"startup_wait": 10, "hot_reload_interval": 0.05, **more},
+        "mcp_servers": list(servers),
+    }
 
 
 def seen(record: Path, method: str) -> list[Json]:
@@ -110,7 +126,9 @@ class Sampling:
 def told_of(gateway: Gateway) -> Json:
     """`mcpx servers --json`, by name of the server."""
     command = [*MCPX, "servers", str(gateway.file), "--json"]
-    done = subprocess.run(command, env=gateway.env, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
+    done = subprocess.run(
+        command, env=gateway.env, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False
+    )
     return {server["name"]: server for server in json.loads(done.stdout)["servers"]}
 
 
@@ -119,7 +137,10 @@ def told_of(gateway: Gateway) -> Json:
 
 def door(gateway: Gateway, front: Front = "http") -> Door:
     base = f"127.0.0.1:{gateway.port}"
-    return Door(front, {"http": f"http://{base}/mcp", "sse": f"http://{base}/sse"}.get(front, f"ws://{base}/ws"))
+    return Door(
+        front,
+        {"http": f"http://{base}/mcp", "sse": f"http://{base}/sse"}.get(front, f"ws://{base}/ws"),
+    )
 
 
 def run(check: Callable[[], Awaitable[None]]) -> None:
@@ -152,7 +173,11 @@ def questions(user: AnsweringUser) -> list[str]:
 @pytest.mark.parametrize("isolation", ["shared", "per_session", "per_call"])
 @pytest.mark.parametrize(
     ("first", "second"),
-    [(("http", True), ("http", True)), (("http", False), ("websocket", True)), (("websocket", True), ("http", False))],
+    [
+        (("http", True), ("http", True)),
+        (("http", False), ("websocket", True)),
+        (("websocket", True), ("http", False)),
+    ],
     ids=["modern-modern", "older-modern", "modern-older"],
 )
 def test_the_late_question_of_a_cancelled_call_reaches_no_other_client(
@@ -171,7 +196,9 @@ def test_the_late_question_of_a_cancelled_call_reaches_no_other_client(
         ):
             with anyio.CancelScope() as scope:
                 async with anyio.create_task_group() as calling:
-                    calling.start_soon(lambda: called(one, "s_ask", text="for ada", until=str(asks)))
+                    calling.start_soon(
+                        lambda: called(one, "s_ask", text="for ada", until=str(asks))
+                    )
                     await until(lambda: seen(record, "tools/call"))
                     scope.cancel()
 
@@ -194,7 +221,8 @@ def test_the_late_question_of_a_cancelled_call_reaches_no_other_client(
 def test_a_question_on_an_idle_connection_is_not_kept_for_whoever_comes_next(
     tmp_path: Path, modern_clients: bool
 ) -> None:
-    """PRO-5: work that goes on after a call's answer may ask; then nobody is asked, least of all the next client."""
+    """PRO-5: work that goes on after a call's answer may ask; then nobody is asked, least of all
+    the next client."""
     record, asks = tmp_path / "record", tmp_path / "asks"
 
     async def check() -> None:
@@ -217,7 +245,8 @@ def test_a_question_on_an_idle_connection_is_not_kept_for_whoever_comes_next(
 def test_a_quiet_server_that_asks_after_all_is_answered_by_the_one_client_in_flight_or_by_nobody(
     tmp_path: Path, modern_clients: bool
 ) -> None:
-    """PRO-5, LIF-2: with two in flight the question is refused; from then on it has one addressee again."""
+    """PRO-5, LIF-2: with two in flight the question is refused; from then on it has one addressee
+    again."""
     record, asks, ends = tmp_path / "record", tmp_path / "asks", tmp_path / "ends"
 
     async def check() -> None:
@@ -271,14 +300,21 @@ class Thoughtful(AnsweringUser):
 
 
 @pytest.mark.parametrize("modern_client", [False, True], ids=["older", "modern"])
-def test_progress_goes_on_while_the_client_thinks_about_a_question(tmp_path: Path, modern_client: bool) -> None:
-    """PRO-4, PRO-5: a modern client has no request open then; it is told when it comes back with the answer."""
+def test_progress_goes_on_while_the_client_thinks_about_a_question(
+    tmp_path: Path, modern_client: bool
+) -> None:
+    """PRO-4, PRO-5: a modern client has no request open then; it is told when it comes back with
+    the answer."""
     record, go = tmp_path / "record", tmp_path / "go"
 
     async def check() -> None:
         steps: list[float] = []
-        async with raw_client(door(gateway), Thoughtful("ada", record, go), modern_client) as client:
-            await client.call("s_steps", {"until": str(go)}, lambda params: steps.append(params["progress"]))
+        async with raw_client(
+            door(gateway), Thoughtful("ada", record, go), modern_client
+        ) as client:
+            await client.call(
+                "s_steps", {"until": str(go)}, lambda params: steps.append(params["progress"])
+            )
         assert steps == [1, 2, 3]
 
     with Gateway(config(asking("s", record))) as gateway:
@@ -294,7 +330,9 @@ def test_a_modern_client_on_stdio_is_asked_about_each_of_several_calls_in_flight
 
     async def check() -> None:
         ada = AnsweringUser("ada")
-        way_in = Door("stdio", command=gateway.stdio_command, env=gateway.env, stderr=tmp_path / "stderr")
+        way_in = Door(
+            "stdio", command=gateway.stdio_command, env=gateway.env, stderr=tmp_path / "stderr"
+        )
         async with raw_client(way_in, ada, True) as client, anyio.create_task_group() as group:
             for number in range(4):
 
@@ -305,7 +343,9 @@ def test_a_modern_client_on_stdio_is_asked_about_each_of_several_calls_in_flight
         assert sorted(questions(ada)) == ["0", "1", "2", "3"]
         assert [json.loads(outcome)["content"]["name"] for outcome in outcomes] == ["ada"] * 4
 
-    with GatewayProcess(config(asking("s", tmp_path / "record", isolation=isolation)), transport="stdio") as gateway:
+    with GatewayProcess(
+        config(asking("s", tmp_path / "record", isolation=isolation)), transport="stdio"
+    ) as gateway:
         run(check)
 
 
@@ -345,18 +385,27 @@ def test_what_a_call_makes_a_server_log_is_heard_by_its_client_alone(
             await until(lambda: done)
             await anyio.sleep(QUIETLY)
             ends.touch()
-        assert [[said["data"] for said in heard(user, MESSAGE)] for user in (ada, bob, cy)] == [["ada's"], [], []]
+        assert [[said["data"] for said in heard(user, MESSAGE)] for user in (ada, bob, cy)] == [
+            ["ada's"],
+            [],
+            [],
+        ]
 
     with Gateway(config(asking("s", record, isolation=isolation))) as gateway:
         run(check)
 
 
-def test_a_quiet_server_that_everybody_shares_still_logs_to_the_one_client_that_calls(tmp_path: Path) -> None:
+def test_a_quiet_server_that_everybody_shares_still_logs_to_the_one_client_that_calls(
+    tmp_path: Path,
+) -> None:
     """PRO-4: with one client's call in flight it is known whose message it is."""
 
     async def check() -> None:
         ada, bob = AnsweringUser("ada"), AnsweringUser("bob", quiet=True)
-        async with raw_client(door(gateway), ada, False) as one, raw_client(door(gateway), bob, False) as other:
+        async with (
+            raw_client(door(gateway), ada, False) as one,
+            raw_client(door(gateway), bob, False) as other,
+        ):
             for _ in range(55):
                 await called(one, "s_echo")
             assert await called(other, "s_echo", text="mine") == "mine"
@@ -377,12 +426,16 @@ def test_a_quiet_server_that_everybody_shares_still_logs_to_the_one_client_that_
 @contextmanager
 def three(tmp_path: Path, **keys: Any) -> Iterator[Gateway]:
     servers = [asking(name, tmp_path / name) for name in "xyz"]
-    with Gateway(config(*servers, **keys), env={"MCPX_STATE_DIR": str(tmp_path / "state")}) as gateway:
+    with Gateway(
+        config(*servers, **keys), env={"MCPX_STATE_DIR": str(tmp_path / "state")}
+    ) as gateway:
         wait_until_settled(gateway.port)
         yield gateway
 
 
-def visit(gateway: Gateway, capabilities: Json, version: str = "2025-11-25") -> tuple[Session, float]:
+def visit(
+    gateway: Gateway, capabilities: Json, version: str = "2025-11-25"
+) -> tuple[Session, float]:
     """A client that lists and calls each server once; and the longest of its calls in seconds."""
     client, longest = Session(gateway.port, version, capabilities), 0.0
     client.tools()
@@ -425,8 +478,11 @@ def count_quiet(snapshots: Path) -> int:
     return sum('"unasked":50' in text.replace(" ", "") for text in texts)
 
 
-def test_quiet_servers_are_shared_by_clients_of_every_kind_also_after_a_restart(tmp_path: Path) -> None:
-    """LIF-2: what a server is like is remembered; a client's first call does not wait for a process."""
+def test_quiet_servers_are_shared_by_clients_of_every_kind_also_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    """LIF-2: what a server is like is remembered; a client's first call does not wait for a
+    process."""
     with three(tmp_path) as gateway:
         client = Session(gateway.port, capabilities=KINDS[3])
         for name in "xyz":
@@ -440,7 +496,9 @@ def test_quiet_servers_are_shared_by_clients_of_every_kind_also_after_a_restart(
     assert min(longest[1:]) < 0.1
 
 
-def test_five_clients_at_once_get_right_answers_and_leave_one_process_a_server(tmp_path: Path) -> None:
+def test_five_clients_at_once_get_right_answers_and_leave_one_process_a_server(
+    tmp_path: Path,
+) -> None:
     """LIF-2: what contention made goes after `link_idle`, and `mcpx servers` tells the truth."""
     with three(tmp_path, link_idle=1) as gateway:
         wrong: list[str] = []
@@ -483,18 +541,26 @@ def test_a_stdio_server_of_both_eras_is_one_process_for_clients_of_both(tmp_path
     with Gateway(config(asking("s", record, "--era", "dual"))) as gateway:
         for able in ({}, ELICITATION):
             assert "result" in Session(gateway.port, capabilities=able).call("s_who")
-            assert "result" in post_modern(gateway.port, modern_request("tools/call", call, capabilities=able)).message
+            assert (
+                "result"
+                in post_modern(
+                    gateway.port, modern_request("tools/call", call, capabilities=able)
+                ).message
+            )
         assert len(seen(record, "started")) == 1
 
 
 def test_a_server_killed_while_it_is_lent_costs_that_call_only(tmp_path: Path) -> None:
-    """SRC-8, LIF-2: the error names the server; the other client's call goes on; the next call finds a server."""
+    """SRC-8, LIF-2: the error names the server; the other client's call goes on; the next call
+    finds a server."""
     record, ends = tmp_path / "record", tmp_path / "ends"
     with GatewayProcess(config(asking("s", record))) as gateway:
         outcomes: dict[int, Json] = {}
 
         def work(number: int) -> None:
-            outcomes[number] = Session(gateway.port, capabilities=ELICITATION).call("s_wait", until=str(ends))
+            outcomes[number] = Session(gateway.port, capabilities=ELICITATION).call(
+                "s_wait", until=str(ends)
+            )
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
         for number, thread in enumerate(threads):
@@ -506,14 +572,15 @@ def test_a_server_killed_while_it_is_lent_costs_that_call_only(tmp_path: Path) -
         ends.touch()
         threads[1].join(WAIT_SECONDS)
         assert text_of(outcomes[1]) == "waited"
-        assert structured_content(Session(gateway.port, capabilities=ELICITATION).call("s_who"))["pid"] in processes(
-            gateway
-        )
+        assert structured_content(Session(gateway.port, capabilities=ELICITATION).call("s_who"))[
+            "pid"
+        ] in processes(gateway)
         assert told_of(gateway)["s"]["processes"] == len(processes(gateway))
 
 
 def test_one_connection_is_enough_for_clients_that_call_in_turn(tmp_path: Path) -> None:
-    """LIF-2: `max_links: 1` bounds a server that never asks; it does not shut out whoever can be asked."""
+    """LIF-2: `max_links: 1` bounds a server that never asks; it does not shut out whoever can be
+    asked."""
     with Gateway(config(asking("s", tmp_path / "record", max_links=1, timeout=5))) as gateway:
         wait_until_settled(gateway.port)
         for able in (ELICITATION, {}, KINDS[3]):
@@ -526,7 +593,9 @@ def test_one_connection_is_enough_for_clients_that_call_in_turn(tmp_path: Path) 
 
 @pytest.mark.parametrize("isolation", ["shared", "per_session"])
 @pytest.mark.parametrize("able", [False, True], ids=["plain", "askable"])
-def test_a_subscriber_hears_what_its_own_calls_change(tmp_path: Path, able: bool, isolation: str) -> None:
+def test_a_subscriber_hears_what_its_own_calls_change(
+    tmp_path: Path, able: bool, isolation: str
+) -> None:
     """PRO-4, LIF-2: also when it subscribed before it asked for anything else."""
     record = tmp_path / "record"
 
@@ -550,7 +619,8 @@ def test_a_subscriber_hears_what_its_own_calls_change(tmp_path: Path, able: bool
 def test_a_subscriber_hears_the_new_server_after_a_reload_and_leaves_it_unsubscribed(
     tmp_path: Path, able: bool, modern_client: bool, when: str
 ) -> None:
-    """PRO-4, CFG-5: whether it subscribed before the reload or while the new server was starting; exactly once."""
+    """PRO-4, CFG-5: whether it subscribed before the reload or while the new server was starting;
+    exactly once."""
     record = tmp_path / "record"
 
     async def check() -> None:
@@ -573,15 +643,20 @@ def test_a_subscriber_hears_the_new_server_after_a_reload_and_leaves_it_unsubscr
                 await anyio.sleep(QUIETLY)
                 assert len(heard(ada, UPDATED)) == begun + 1
             fresh = [m["pid"] for m in seen(record, "resources/subscribe") if m["pid"] not in old]
-            await until(lambda: {m["pid"] for m in seen(record, "resources/unsubscribe")} & set(fresh), 3)
+            await until(
+                lambda: {m["pid"] for m in seen(record, "resources/unsubscribe")} & set(fresh), 3
+            )
 
     with Gateway(config(asking("s", record))) as gateway:
         wait_until_settled(gateway.port)
         run(check)
 
 
-def test_a_subscription_that_is_being_made_when_its_server_is_replaced_is_not_lost(tmp_path: Path) -> None:
-    """PRO-4, CFG-5: it is taken up by the new server, or refused; never taken for made and forgotten."""
+def test_a_subscription_that_is_being_made_when_its_server_is_replaced_is_not_lost(
+    tmp_path: Path,
+) -> None:
+    """PRO-4, CFG-5: it is taken up by the new server, or refused; never taken for made and
+    forgotten."""
     record = tmp_path / "record"
 
     async def check() -> None:
@@ -604,7 +679,9 @@ def test_a_subscription_that_is_being_made_when_its_server_is_replaced_is_not_lo
                 rewrite(gateway, config(asking("s", record, "--delay", "0.1")))
             await until(lambda: not old & processes(gateway))
             if made == [True]:
-                await until(lambda: {m["pid"] for m in seen(record, "resources/subscribe")} - old, 5)
+                await until(
+                    lambda: {m["pid"] for m in seen(record, "resources/subscribe")} - old, 5
+                )
                 await called(client, "s_touch")
                 await until(lambda: heard(ada, UPDATED), 3)
 
@@ -613,8 +690,11 @@ def test_a_subscription_that_is_being_made_when_its_server_is_replaced_is_not_lo
         run(check)
 
 
-def test_a_subscription_outlives_another_client_whose_connection_it_was_made_on(tmp_path: Path) -> None:
-    """PRO-4: the shared connection becomes one session's own when the server is told its roots; others move on."""
+def test_a_subscription_outlives_another_client_whose_connection_it_was_made_on(
+    tmp_path: Path,
+) -> None:
+    """PRO-4: the shared connection becomes one session's own when the server is told its roots;
+    others move on."""
     record = tmp_path / "record"
 
     async def check() -> None:
@@ -626,7 +706,9 @@ def test_a_subscription_outlives_another_client_whose_connection_it_was_made_on(
                 async with raw_client(door(gateway), ada, False) as one:
                     assert "ada" in await called(one, "s_ask", method="roots/list")
                     await called(one, "s_echo")
-                await until(lambda: len({m["pid"] for m in seen(record, "resources/subscribe")}) > 1, 5)
+                await until(
+                    lambda: len({m["pid"] for m in seen(record, "resources/subscribe")}) > 1, 5
+                )
                 begun = len(heard(bob, UPDATED))
                 await called(other, "s_touch")
                 await until(lambda: len(heard(bob, UPDATED)) > begun, 3)
@@ -637,7 +719,9 @@ def test_a_subscription_outlives_another_client_whose_connection_it_was_made_on(
 
 
 @pytest.mark.parametrize("able", [False, True], ids=["plain", "askable"])
-def test_a_subscriber_hears_a_server_that_was_killed_and_came_back(tmp_path: Path, able: bool) -> None:
+def test_a_subscriber_hears_a_server_that_was_killed_and_came_back(
+    tmp_path: Path, able: bool
+) -> None:
     """PRO-4, LIF-4: the new process is asked again, and what it says is heard once."""
     record = tmp_path / "record"
 
@@ -649,7 +733,9 @@ def test_a_subscriber_hears_a_server_that_was_killed_and_came_back(tmp_path: Pat
             async with client.watching(URI):
                 for pid in processes(gateway):
                     os.kill(pid, 9)
-                await until(lambda: len({m["pid"] for m in seen(record, "resources/subscribe")}) == 2)
+                await until(
+                    lambda: len({m["pid"] for m in seen(record, "resources/subscribe")}) == 2
+                )
                 await called(client, "s_touch")
                 await until(lambda: heard(ada, UPDATED), 3)
                 await anyio.sleep(QUIETLY)
@@ -663,14 +749,16 @@ def test_a_subscriber_hears_a_server_that_was_killed_and_came_back(tmp_path: Pat
 # ---- coming and going (CFG-5, SRC-8, LIF-1)
 
 
-def test_a_call_that_waits_for_its_clients_answer_outlives_a_reload_of_its_server(tmp_path: Path) -> None:
+def test_a_call_that_waits_for_its_clients_answer_outlives_a_reload_of_its_server(
+    tmp_path: Path,
+) -> None:
     """CFG-5, PRO-5: a running call finishes, also when its question is with a modern client."""
     record = tmp_path / "record"
     call = {"name": "s_ask", "arguments": {"text": "sure?"}}
     with Gateway(config(asking("s", record))) as gateway:
-        asked = post_modern(gateway.port, modern_request("tools/call", call, capabilities=ELICITATION)).message[
-            "result"
-        ]
+        asked = post_modern(
+            gateway.port, modern_request("tools/call", call, capabilities=ELICITATION)
+        ).message["result"]
         assert asked["resultType"] == "input_required"
         known = len(seen(record, "started"))
         rewrite(gateway, config(asking("s", record, "--delay", "0.1")))
@@ -678,18 +766,26 @@ def test_a_call_that_waits_for_its_clients_answer_outlives_a_reload_of_its_serve
         plain = Session(gateway.port)
         wait_until(
             lambda: (
-                structured_content(plain.call("s_who"))["pid"] in [m["pid"] for m in seen(record, "started")[known:]]
+                structured_content(plain.call("s_who"))["pid"]
+                in [m["pid"] for m in seen(record, "started")[known:]]
             )
         )
-        answers = {key: {"action": "accept", "content": {"name": "ada"}} for key in asked["inputRequests"]}
+        answers = {
+            key: {"action": "accept", "content": {"name": "ada"}} for key in asked["inputRequests"]
+        }
         again = {**call, "requestState": asked["requestState"], "inputResponses": answers}
-        reply = post_modern(gateway.port, modern_request("tools/call", again, capabilities=ELICITATION)).message
+        reply = post_modern(
+            gateway.port, modern_request("tools/call", again, capabilities=ELICITATION)
+        ).message
         assert json.loads(text_of(reply))["content"] == {"name": "ada"}
 
 
 @pytest.mark.parametrize("isolation", ["shared", "per_session", "per_call"])
-def test_reloads_without_end_leave_no_process_and_no_call_unanswered(tmp_path: Path, isolation: str) -> None:
-    """CFG-5, SRC-8: the server comes, changes and goes all the time while clients of all kinds call it."""
+def test_reloads_without_end_leave_no_process_and_no_call_unanswered(
+    tmp_path: Path, isolation: str
+) -> None:
+    """CFG-5, SRC-8: the server comes, changes and goes all the time while clients of all kinds call
+    it."""
     record, kept = tmp_path / "record", asking("k", tmp_path / "kept")
 
     def version(number: int) -> Json:
@@ -710,7 +806,9 @@ def test_reloads_without_end_leave_no_process_and_no_call_unanswered(tmp_path: P
                     reply = client.call("s_wait", text=f"{number} {turn}", seconds=0.05)
                     said = reply["error"]["message"] if "error" in reply else text_of(reply)
                     named = said.startswith("s: ") or "s_wait" in said
-                    if "gateway is ending" in said or not (named if "error" in reply else said == f"{number} {turn}"):
+                    if "gateway is ending" in said or not (
+                        named if "error" in reply else said == f"{number} {turn}"
+                    ):
                         wrong.append(reply)
             except Exception as error:
                 wrong.append(error)
@@ -748,7 +846,8 @@ def test_eight_mute_servers_do_not_hold_up_the_ninth(tmp_path: Path) -> None:
 
 
 class _Busy(BaseHTTPRequestHandler):
-    """A server of the older era; the first request of a method gets a status instead of an answer."""
+    """A server of the older era; the first request of a method gets a status instead of an
+    answer."""
 
     protocol_version = "HTTP/1.1"
     server: "Busy"
@@ -799,11 +898,15 @@ class Busy(ThreadingHTTPServer):
 
     def __init__(self, **refusals: list[int]) -> None:
         super().__init__(("127.0.0.1", 0), _Busy)
-        self.refusals = {method.replace("_", "/"): statuses for method, statuses in refusals.items()}
+        self.refusals = {
+            method.replace("_", "/"): statuses for method, statuses in refusals.items()
+        }
         self.url = f"http://127.0.0.1:{self.server_address[1]}/mcp"
 
     def __enter__(self) -> "Busy":
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(
+            target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        ).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -813,7 +916,9 @@ class Busy(ThreadingHTTPServer):
 
 @pytest.mark.parametrize("method", ["server_discover", "initialize", "tools_list"])
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_server_that_was_busy_once_while_it_was_greeted_is_found_whole(method: str, status: int) -> None:
+def test_a_server_that_was_busy_once_while_it_was_greeted_is_found_whole(
+    method: str, status: int
+) -> None:
     """LIF-4, SRC-8: "not now" is neither "not this era" nor "no tools"."""
     with Busy(**{method: [status]}) as busy:
         server = {"name": "s", "prefix": "s", "connection": {"type": "http", "url": busy.url}}

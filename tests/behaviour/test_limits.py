@@ -1,5 +1,5 @@
-"""Limits as clients meet them (SEC-6): over HTTP a status and `Retry-After`, elsewhere our code; what was taken is
-given back on every way out; a reload counts at once and forgets nothing."""
+"""Limits as clients meet them (SEC-6): over HTTP a status and `Retry-After`, elsewhere our code;
+what was taken is given back on every way out; a reload counts at once and forgets nothing."""
 
 import json
 import sys
@@ -17,7 +17,15 @@ from behaviour.compact import MODES, meta_call
 from kit.client import WAIT_SECONDS, Session, StdioClient, Stream, post, post_modern
 from kit.gateway import Gateway, GatewayProcess
 from kit.http_client import Reply, fetch
-from kit.messages import Json, initialize_request, modern_headers, modern_request, notification, request, text_of
+from kit.messages import (
+    Json,
+    initialize_request,
+    modern_headers,
+    modern_request,
+    notification,
+    request,
+    text_of,
+)
 from kit.servers import stdio_server
 from kit.until import wait_until
 
@@ -65,7 +73,9 @@ def place(folder: Path, its: Json | None = None, **more: Any) -> Iterator[Place]
         yield Place(gateway, record)
 
 
-def call(port: int, era: str, tool: str = "s_echo", session: Session | None = None, **arguments: Any) -> Reply:
+def call(
+    port: int, era: str, tool: str = "s_echo", session: Session | None = None, **arguments: Any
+) -> Reply:
     params = {"name": tool, "arguments": arguments}
     if era == "modern":
         return post_modern(port, modern_request("tools/call", params))
@@ -96,7 +106,9 @@ def refusal(reply: Reply, status: int) -> Json:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_over_http_a_client_that_calls_too_often_gets_429_and_when_to_come_again(era: str, tmp_path: Path) -> None:
+def test_over_http_a_client_that_calls_too_often_gets_429_and_when_to_come_again(
+    era: str, tmp_path: Path
+) -> None:
     with place(tmp_path, server={"limits": {"per_minute": 3}}) as at:
         session = Session(at.port) if era == "older" else None
         for _ in range(3):
@@ -125,7 +137,11 @@ def test_on_other_carriers_our_code_tells_the_same(carrier: str, tmp_path: Path)
             assert pipe.finish() == 0
     else:
         with GatewayProcess(config) as gateway:
-            replies = by_websocket(gateway.port, params) if carrier == "websocket" else by_sse(gateway.port, params)
+            replies = (
+                by_websocket(gateway.port, params)
+                if carrier == "websocket"
+                else by_sse(gateway.port, params)
+            )
     assert "result" in replies[0]
     error = replies[1]["error"]
     assert error["code"] == OVERLOADED
@@ -134,7 +150,9 @@ def test_on_other_carriers_our_code_tells_the_same(carrier: str, tmp_path: Path)
 
 
 def by_websocket(port: int, params: Json) -> list[Json]:
-    with connect(f"ws://127.0.0.1:{port}/ws", subprotocols=["mcp"], open_timeout=WAIT_SECONDS) as socket:  # type: ignore[list-item]
+    with connect(
+        f"ws://127.0.0.1:{port}/ws", subprotocols=["mcp"], open_timeout=WAIT_SECONDS
+    ) as socket:  # type: ignore[list-item]
         socket.send(json.dumps(initialize_request()))
         socket.recv(WAIT_SECONDS)
         replies: list[Json] = []
@@ -158,7 +176,8 @@ def by_sse(port: int, params: Json) -> list[Json]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_compact_surface_is_no_way_round(mode: Any, tmp_path: Path) -> None:
-    """The limit is met by the call that the surface's own tool leads to; what it looks up itself is not counted."""
+    """The limit is met by the call that the surface's own tool leads to; what it looks up itself is
+    not counted."""
     with place(tmp_path, its={"limits": {"per_minute": 2}}, mode=mode) as at:
         session = Session(at.port)
         name, arguments = meta_call(mode, "s", "echo", {"text": "hi"})
@@ -182,9 +201,14 @@ def test_several_calls_of_one_turn_are_limited_each(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_server_gets_no_more_at_a_time_and_who_is_too_many_gets_503_at_once(era: str, tmp_path: Path) -> None:
+def test_a_server_gets_no_more_at_a_time_and_who_is_too_many_gets_503_at_once(
+    era: str, tmp_path: Path
+) -> None:
     go = tmp_path / "go"
-    with place(tmp_path, its={"limits": {"in_flight": 2, "queue": 1}}) as at, ThreadPoolExecutor(2) as pool:
+    with (
+        place(tmp_path, its={"limits": {"in_flight": 2, "queue": 1}}) as at,
+        ThreadPoolExecutor(2) as pool,
+    ):
         running = [start(at.port, era, until=str(go)) for _ in range(2)]
         wait_until(lambda: at.calls() == 2)
         more = [pool.submit(call, at.port, era, "s_wait", until=str(go)) for _ in range(2)]
@@ -217,7 +241,10 @@ def test_an_older_client_that_cancels_gives_its_place_back(tmp_path: Path) -> No
         with session.start_call("s_wait", id="long", until=str(go)):
             wait_until(lambda: at.calls() == 1)
             refusal(call(at.port, "older"), 503)
-            assert session.post(notification("notifications/cancelled", {"requestId": "long"})).status == 202
+            assert (
+                session.post(notification("notifications/cancelled", {"requestId": "long"})).status
+                == 202
+            )
             wait_until(lambda: call(at.port, "older").status == 200)
         go.touch()
 
@@ -229,10 +256,13 @@ def test_a_call_that_times_out_gives_its_place_back(tmp_path: Path) -> None:
 
 
 def test_a_call_whose_client_is_asked_gives_its_place_back_meanwhile(tmp_path: Path) -> None:
-    """A modern client's call to an older server is kept running while its client thinks; nobody else waits for that."""
+    """A modern client's call to an older server is kept running while its client thinks; nobody
+    else waits for that."""
     with place(tmp_path, its={"limits": {"in_flight": 1, "queue": 0}}) as at:
         params: Json = {"name": "s_ask", "arguments": {}}
-        asked = post_modern(at.port, modern_request("tools/call", params, capabilities=CAN_ANSWER)).json["result"]
+        asked = post_modern(
+            at.port, modern_request("tools/call", params, capabilities=CAN_ANSWER)
+        ).json["result"]
         assert asked["resultType"] == "input_required"
         assert call(at.port, "modern").status == 200
         answers = {key: {"action": "decline"} for key in asked["inputRequests"]}
@@ -248,7 +278,10 @@ def test_reads_count_like_calls(tmp_path: Path) -> None:
         session = Session(at.port)
         assert "result" in session.request("resources/read", {"uri": "asking://one"})
         assert "result" in session.request("resources/subscribe", {"uri": "asking://one"})
-        assert session.request("resources/read", {"uri": "asking://one"})["error"]["code"] == OVERLOADED
+        assert (
+            session.request("resources/read", {"uri": "asking://one"})["error"]["code"]
+            == OVERLOADED
+        )
         assert "result" in session.request("resources/unsubscribe", {"uri": "asking://one"})
 
 
@@ -306,10 +339,15 @@ def test_no_more_sessions_than_the_configuration_allows_of_every_kind(tmp_path: 
             fourth = Session(at.port)  # the third was not in use
             assert third.post(request("ping")).status == 404
             assert fourth.post(request("ping")).status == 200
-            with connect(f"ws://127.0.0.1:{at.port}/ws", subprotocols=["mcp"], open_timeout=WAIT_SECONDS):  # type: ignore[list-item]
+            with connect(
+                f"ws://127.0.0.1:{at.port}/ws", subprotocols=["mcp"], open_timeout=WAIT_SECONDS
+            ):  # type: ignore[list-item]
                 assert fourth.post(request("ping")).status == 404
                 error = refusal(post(at.port, initialize_request()), 503)
-                assert error["data"]["limit"] == "server.limits.sessions" and "too many sessions" in error["message"]
+                assert (
+                    error["data"]["limit"] == "server.limits.sessions"
+                    and "too many sessions" in error["message"]
+                )
                 with pytest.raises(InvalidStatus) as refused:
                     connect(f"ws://127.0.0.1:{at.port}/ws", subprotocols=["mcp"])  # type: ignore[list-item]
                 assert refused.value.response.status_code == 503

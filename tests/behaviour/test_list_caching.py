@@ -36,7 +36,11 @@ PRIVATE = ("--ttl", "7000", "--scope", "private")
         ([server("one", *PUBLIC), server("two", *SHORT)], {}, (5000, "public")),
         ([server("one", *PUBLIC), server("two", *PRIVATE)], {}, (7000, "private")),
         ([server("one", *PUBLIC), server("older", *PUBLIC, era="older")], {}, (0, "private")),
-        ([server("one", *PUBLIC), server("wrong", "--ttl", "-1", "--scope", "public")], {}, (0, "public")),
+        (
+            [server("one", *PUBLIC), server("wrong", "--ttl", "-1", "--scope", "public")],
+            {},
+            (0, "public"),
+        ),
         ([server("one", *PUBLIC)], {"profiles": [{"name": "some"}]}, (60000, "private")),
     ],
     ids=["one", "smallest", "private", "older", "invalid", "profiles"],
@@ -56,7 +60,9 @@ def test_a_merged_list_has_the_strictest_hints_of_the_servers_lists(
 def test_a_list_is_not_cached_while_a_server_has_not_listed() -> None:
     """LIF-1: the list is not complete yet."""
     mute = stdio_server("mute", [sys.executable, "-c", "import time; time.sleep(600)"])
-    with Gateway({"mcp_servers": [server("one", *PUBLIC), mute], "global": {"first_start_wait": 0}}) as gateway:
+    with Gateway(
+        {"mcp_servers": [server("one", *PUBLIC), mute], "global": {"first_start_wait": 0}}
+    ) as gateway:
         wait_until_settled(gateway.port, "one")
         result: Any = post_modern(gateway.port, modern_request("tools/list")).message["result"]
         assert (result["ttlMs"], result["cacheScope"]) == (0, "private")

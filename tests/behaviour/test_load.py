@@ -1,5 +1,5 @@
-"""Many clients at once: nobody is forgotten, nobody slow is in the way of others, too much is refused and not collapsed
-under (SEC-6)."""
+"""Many clients at once: nobody is forgotten, nobody slow is in the way of others, too much is
+refused and not collapsed under (SEC-6)."""
 
 import asyncio
 import http.client
@@ -29,7 +29,18 @@ TOOLS = [f"s{number}t0" for number in range(SERVERS)]
 
 
 def upstream(number: int, **keys: Any) -> Json:
-    command = [sys.executable, "-I", "-S", str(UPSTREAM), "--era", "older", "--tools", "1", "--id", str(number)]
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        str(UPSTREAM),
+        "--era",
+        "older",
+        "--tools",
+        "1",
+        "--id",
+        str(number),
+    ]
     entry = stdio_server(f"u{number}", command, **keys)
     return {key: value for key, value in entry.items() if key != "prefix"}
 
@@ -37,7 +48,11 @@ def upstream(number: int, **keys: Any) -> Json:
 @contextmanager
 def gateway(servers: list[Json] | None = None, **more: Any) -> Iterator[GatewayProcess]:
     servers = servers or [upstream(number) for number in range(SERVERS)]
-    config = {"global": {"startup_wait": 10, "first_start_wait": 10}, "mcp_servers": servers, **more}
+    config = {
+        "global": {"startup_wait": 10, "first_start_wait": 10},
+        "mcp_servers": servers,
+        **more,
+    }
     with GatewayProcess(config) as running:
         wait_until_settled(running.port, *(server["name"] for server in servers))
         yield running
@@ -53,7 +68,9 @@ async def visit(port: int, era: str, number: int, calls: int) -> None:
         session = await greeted(port, wire) if era == "older" else ""
         for turn in range(calls):
             text = f"client {number} call {turn}."
-            answer = await wire.send(call_of(port, era, session, TOOLS[(number + turn) % SERVERS], text))
+            answer = await wire.send(
+                call_of(port, era, session, TOOLS[(number + turn) % SERVERS], text)
+            )
             assert answer.startswith(b"HTTP/1.1 200") and text.encode() in answer, answer
         if era == "older":
             await left(port, wire, session)
@@ -65,13 +82,15 @@ async def visits(port: int, era: str, clients: int, calls: int) -> None:
     await asyncio.gather(*(visit(port, era, number, calls) for number in range(clients)))
 
 
-MAX_GROWTH_MIB = 8.0  # 10,000 calls that leave 1 KiB each would exceed it. The sessions of 500 clients take 1 MiB.
+# 10,000 calls that leave 1 KiB each would exceed it. The sessions of 500 clients take 1 MiB.
+MAX_GROWTH_MIB = 8.0
 
 
 @pytest.mark.parametrize("era", ["older", "modern"])
 def test_five_hundred_clients_with_twenty_calls_each_and_the_memory_is_given_back(era: str) -> None:
     with gateway() as running:
-        # As many clients as below: how much memory the first visit takes depends on how many are there at a time.
+        # As many clients as below: how much memory the first visit takes depends on how many are
+        # there at a time.
         uvloop.run(visits(running.port, era, 500, 5))
         before = memory_of(running.process.pid)
         began = time.monotonic()
@@ -133,7 +152,9 @@ def test_ten_times_too_many_clients_get_as_many_answers_and_health_is_told_meanw
         with Doctor(port) as doctor:
             much = uvloop.run(crowd(port, pid, 640, TOOLS, 4, 30))
         assert much.late == 0, told(peak, much)
-        assert much.economy >= 0.5 * peak.economy or much.rate >= 0.5 * peak.rate, told(peak, much)  # no collapse
+        assert much.economy >= 0.5 * peak.economy or much.rate >= 0.5 * peak.rate, told(
+            peak, much
+        )  # no collapse
         assert sorted(doctor.waits)[len(doctor.waits) // 2] < 1, doctor.waits
 
 
@@ -162,7 +183,9 @@ for line in sys.stdin:
 
 def test_a_server_that_does_one_thing_at_a_time_is_kept_useful_by_its_limits() -> None:
     """Its clients have little patience: without limits it would work for those who have left."""
-    entry = stdio_server("one", [sys.executable, "-I", "-S", "-c", SERIAL], limits={"in_flight": 4, "queue": 8})
+    entry = stdio_server(
+        "one", [sys.executable, "-I", "-S", "-c", SERIAL], limits={"in_flight": 4, "queue": 8}
+    )
     del entry["prefix"]
     with gateway([entry]) as running:
         port, pid = running.port, running.process.pid
@@ -215,7 +238,9 @@ async def beside_slow_ones(port: int) -> list[float]:
     try:
         for turn in range(300):
             began = time.monotonic()
-            answer = await wire.send(call_of(port, "older", session, TOOLS[1 + turn % 4], f"turn {turn}."))
+            answer = await wire.send(
+                call_of(port, "older", session, TOOLS[1 + turn % 4], f"turn {turn}.")
+            )
             waits.append(time.monotonic() - began)
             assert f"turn {turn}.".encode() in answer
             await asyncio.sleep(0.005)

@@ -24,12 +24,15 @@ def lines(text: str) -> list[Json]:
     read = [json.loads(line) for line in text.splitlines()]
     for line in read:
         assert {"time", "level", "logger", "message"} <= line.keys() <= FIELDS
-        assert TIME.fullmatch(line["time"]) and all(isinstance(value, str) for value in line.values())
+        assert TIME.fullmatch(line["time"]) and all(
+            isinstance(value, str) for value in line.values()
+        )
     return read
 
 
 def test_every_line_on_stderr_and_in_the_log_file_is_a_json_object(tmp_path: Path) -> None:
-    """OBS-1: the greeting too; what servers say breaks no line, and their names have a field of their own."""
+    """OBS-1: the greeting too; what servers say breaks no line, and their names have a field of
+    their own."""
     settings = {"log_format": "json", "log_file": "mcpx.log", "log_level": "DEBUG"}
     server = odd_server("odd", tmp_path / "record")
     broken = {"name": "none", "connection": {"type": "stdio", "command": "/nonexistent/program"}}
@@ -38,7 +41,11 @@ def test_every_line_on_stderr_and_in_the_log_file_is_a_json_object(tmp_path: Pat
         session.call("odd_log", text='two\nlines "quoted" \u2028 \x1b[31m\u202e and more')
         session.call("odd_log", text="x" * 100_000)
         file = gateway.folder / "mcpx.log"
-        wait_until(lambda: file.read_text().count("odd_log") + file.read_text().count("tools/call log") >= 2)
+        wait_until(
+            lambda: (
+                file.read_text().count("odd_log") + file.read_text().count("tools/call log") >= 2
+            )
+        )
         wait_until(lambda: "[none]" in file.read_text() or '"none"' in file.read_text())
         stderr = gateway.stderr()
         raw = file.read_text(encoding="utf-8")
@@ -61,7 +68,9 @@ def test_an_address_that_cannot_be_bound_is_told_as_json(tmp_path: Path) -> None
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     (line,) = lines(ended.stderr)
     assert (
-        ended.returncode == 1 and line["level"] == "ERROR" and f"cannot listen on 127.0.0.1:{port}" in line["message"]
+        ended.returncode == 1
+        and line["level"] == "ERROR"
+        and f"cannot listen on 127.0.0.1:{port}" in line["message"]
     )
 
 
@@ -70,7 +79,9 @@ def test_the_form_of_lines_follows_the_file() -> None:
     config = {"mcp_servers": [raw_server("raw")], "global": {"hot_reload_interval": 0.05}}
     with GatewayProcess(config) as gateway:
         assert not gateway.stderr().startswith("{")
-        gateway.file.write_text(json.dumps({**config, "global": {**config["global"], "log_format": "json"}}))
+        gateway.file.write_text(
+            json.dumps({**config, "global": {**config["global"], "log_format": "json"}})
+        )
         wait_until(lambda: "reloaded" in gateway.stderr())
         gateway.file.write_text("{")
         wait_until(lambda: "nothing was changed" in gateway.stderr())

@@ -1,4 +1,5 @@
-"""RUN-2, RUN-6, SUR-1: looking after a gateway: what people ask it, what it keeps, what it shows to whom."""
+"""RUN-2, RUN-6, SUR-1: looking after a gateway: what people ask it, what it keeps, what it shows to
+whom."""
 
 import json
 import os
@@ -33,7 +34,9 @@ def config(*servers: Json) -> Json:
 
 
 def choosy(name: str, *flags: str, **keys: Any) -> Json:
-    return stdio_server(name, [sys.executable, "-I", "-S", str(FIXTURES / "choosy_server.py"), *flags], **keys)
+    return stdio_server(
+        name, [sys.executable, "-I", "-S", str(FIXTURES / "choosy_server.py"), *flags], **keys
+    )
 
 
 @pytest.fixture
@@ -47,7 +50,9 @@ def folder(tmp_path: Path) -> Path:
 def env(tmp_path: Path) -> dict[str, str]:
     home = tmp_path / "home"
     home.mkdir()
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(("MCPX_", "XDG_"))}
+    ours = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MCPX_", "XDG_"))
+    }
     return {**ours, "HOME": str(home), "MCPX_STATE_DIR": str(tmp_path / "state")}
 
 
@@ -97,15 +102,30 @@ def mode(path: Path) -> int:
 # ---- mcpx servers
 
 
-def test_servers_of_a_running_gateway_are_a_table_or_an_object(folder: Path, env: dict[str, str]) -> None:
-    """RUN-2: exit code 0 when all are up; the gateway's own processes are looked at, none is started."""
-    file = put(folder / "mcpx.json", config(raw_server("a", description="first"), raw_server("off", enabled=False)))
+def test_servers_of_a_running_gateway_are_a_table_or_an_object(
+    folder: Path, env: dict[str, str]
+) -> None:
+    """RUN-2: exit code 0 when all are up; the gateway's own processes are looked at, none is
+    started."""
+    file = put(
+        folder / "mcpx.json",
+        config(raw_server("a", description="first"), raw_server("off", enabled=False)),
+    )
     with running(folder, env, str(file)) as (_, port):
         pid = structured_content(Session(port).call("a_whoami"))["pid"]
         done = run(folder, env, "servers", str(file))
         assert (done.returncode, done.stderr) == (0, "")
         head, a, off, last = done.stdout.splitlines()
-        assert head.split() == ["SERVER", "STATE", "TOOLS", "PROCESSES", "LINKS", "LATENCY", "RESTARTS", "DETAIL"]
+        assert head.split() == [
+            "SERVER",
+            "STATE",
+            "TOOLS",
+            "PROCESSES",
+            "LINKS",
+            "LATENCY",
+            "RESTARTS",
+            "DETAIL",
+        ]
         assert a.split()[:3] == ["a", "connected", "8"] and a.endswith("first")
         assert off.split()[:3] == ["off", "disabled", "0"]
         assert last == f"2 servers · mode direct · http://127.0.0.1:{port}/mcp · running on {file}"
@@ -119,7 +139,9 @@ def test_servers_of_a_running_gateway_are_a_table_or_an_object(folder: Path, env
         assert structured_content(Session(port).call("a_whoami"))["pid"] == pid
 
 
-def test_servers_without_a_gateway_connects_by_itself_and_leaves_nothing(folder: Path, env: dict[str, str]) -> None:
+def test_servers_without_a_gateway_connects_by_itself_and_leaves_nothing(
+    folder: Path, env: dict[str, str]
+) -> None:
     """RUN-2, LIF-7: exit code 4 when one is down, and why it is."""
     pids = folder / "pids"
     # A dollar is written twice in a config.
@@ -143,9 +165,13 @@ def test_servers_without_a_gateway_connects_by_itself_and_leaves_nothing(folder:
     assert answer["running"] is False and len(answer["servers"]) == 3
 
 
-def test_servers_says_when_one_of_a_running_gateway_is_down(folder: Path, env: dict[str, str]) -> None:
+def test_servers_says_when_one_of_a_running_gateway_is_down(
+    folder: Path, env: dict[str, str]
+) -> None:
     """RUN-2: exit code 4."""
-    file = put(folder / "mcpx.json", config(raw_server("a"), raw_server("broken", "--crash-on-start")))
+    file = put(
+        folder / "mcpx.json", config(raw_server("a"), raw_server("broken", "--crash-on-start"))
+    )
     with running(folder, env, str(file)) as (_, port):
         wait_until_settled(port, "a")
         wait_until(lambda: wait_until_settled(port)["broken"]["last_error"])
@@ -154,8 +180,11 @@ def test_servers_says_when_one_of_a_running_gateway_is_down(folder: Path, env: d
         assert "exited with code 7" in done.stdout
 
 
-def test_a_running_gateway_is_asked_whatever_became_of_its_file(folder: Path, env: dict[str, str]) -> None:
-    """RUN-2, CFG-5: also by somebody who lacks its variables, and who names the file in another way."""
+def test_a_running_gateway_is_asked_whatever_became_of_its_file(
+    folder: Path, env: dict[str, str]
+) -> None:
+    """RUN-2, CFG-5: also by somebody who lacks its variables, and who names the file in another
+    way."""
     a = raw_server("a", connection={"env": {"X": "${SECRET_OF_MINE}"}})
     file = put(folder / "config.json", config(a))
     (folder / "below").mkdir()
@@ -170,12 +199,16 @@ def test_a_running_gateway_is_asked_whatever_became_of_its_file(folder: Path, en
         assert done.returncode == 0 and "running on" in done.stdout
         assert run(folder, env, "reload", str(file)).returncode == 2
         answer = json.loads(run(folder, env, "servers", str(file), "--json").stdout)
-        assert answer["last_reload"]["ok"] is False and "config.json:1:" in str(answer["last_reload"]["problems"])
+        assert answer["last_reload"]["ok"] is False and "config.json:1:" in str(
+            answer["last_reload"]["problems"]
+        )
     assert run(folder, env, "servers", str(file)).returncode == 2
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["running", "not running"])
-def test_what_a_server_writes_never_commands_the_terminal(folder: Path, env: dict[str, str], there: bool) -> None:
+def test_what_a_server_writes_never_commands_the_terminal(
+    folder: Path, env: dict[str, str], there: bool
+) -> None:
     """RUN-2, SEC: errors and descriptions are text, whatever is in them."""
     nasty = "\x1b]0;owned\x07\x1b[31mred\x9b2J\r"
     refusal = {"jsonrpc": "2.0", "id": 0, "error": {"code": -32000, "message": nasty}}
@@ -187,7 +220,10 @@ def test_what_a_server_writes_never_commands_the_terminal(folder: Path, env: dic
         "        print(json.dumps({**refusal, 'id': json.loads(line)['id']}), flush=True)\n"
         f"    print({nasty!r}, file=sys.stderr, flush=True)\n"
     )
-    servers = [stdio_server("bad", [sys.executable, "-I", "-S", "-c", script]), raw_server("a", description=nasty)]
+    servers = [
+        stdio_server("bad", [sys.executable, "-I", "-S", "-c", script]),
+        raw_server("a", description=nasty),
+    ]
     file = put(folder / "mcpx.json", config(*servers))
 
     def look() -> None:
@@ -219,7 +255,9 @@ def test_reload_says_when_no_gateway_runs(folder: Path, env: dict[str, str]) -> 
     assert not Path(env["MCPX_STATE_DIR"]).exists()
 
 
-def test_environments_of_one_file_are_gateways_of_their_own(folder: Path, env: dict[str, str]) -> None:
+def test_environments_of_one_file_are_gateways_of_their_own(
+    folder: Path, env: dict[str, str]
+) -> None:
     """CFG-7: by flag and by variable alike."""
     file = put(folder / "mcpx.json", config(raw_server("a")))
     put(folder / "mcpx.prod.json", {"mcp_servers": [{"name": "a", "description": "prod"}]})
@@ -232,7 +270,9 @@ def test_environments_of_one_file_are_gateways_of_their_own(folder: Path, env: d
 # ---- the socket
 
 
-def test_the_socket_is_its_owners_alone_and_goes_with_the_gateway(folder: Path, env: dict[str, str]) -> None:
+def test_the_socket_is_its_owners_alone_and_goes_with_the_gateway(
+    folder: Path, env: dict[str, str]
+) -> None:
     """RUN-6: 0600 in a folder of 0700, whatever the mask is."""
     file = put(folder / "mcpx.json", config(raw_server("a")))
     old = os.umask(0)
@@ -281,8 +321,11 @@ def test_two_gateways_on_one_config_get_along(folder: Path, env: dict[str, str])
         assert first.stderr.wait_for("reloaded: 1 started", WAIT_SECONDS)
 
 
-def test_a_gateway_that_does_not_answer_does_not_hold_up_another(folder: Path, env: dict[str, str]) -> None:
-    """RUN-6, LIF-1: it was stopped, say; and its end later does not take the other's socket away."""
+def test_a_gateway_that_does_not_answer_does_not_hold_up_another(
+    folder: Path, env: dict[str, str]
+) -> None:
+    """RUN-6, LIF-1: it was stopped, say; and its end later does not take the other's socket
+    away."""
     file = put(folder / "mcpx.json", config(raw_server("a")))
     with running(folder, env, str(file)) as (first, _):
         first.process.send_signal(signal.SIGSTOP)
@@ -297,7 +340,9 @@ def test_a_gateway_that_does_not_answer_does_not_hold_up_another(folder: Path, e
     assert sockets(env) == []
 
 
-def test_a_state_folder_that_cannot_be_written_costs_comfort_only(folder: Path, env: dict[str, str]) -> None:
+def test_a_state_folder_that_cannot_be_written_costs_comfort_only(
+    folder: Path, env: dict[str, str]
+) -> None:
     """RUN-6."""
     env = {**env, "MCPX_STATE_DIR": str(put(folder / "a-file", "x") / "state")}
     file = put(folder / "mcpx.json", config(raw_server("a")))
@@ -308,7 +353,8 @@ def test_a_state_folder_that_cannot_be_written_costs_comfort_only(folder: Path, 
 
 
 def test_garbage_on_the_socket_harms_nobody(folder: Path, env: dict[str, str]) -> None:
-    """RUN-6: each gets an answer or is hung up on; those who wait forever do not keep the gateway from ending."""
+    """RUN-6: each gets an answer or is hung up on; those who wait forever do not keep the gateway
+    from ending."""
     file = put(folder / "mcpx.json", config(raw_server("a")))
     opened: list[socket.socket] = []
 
@@ -323,12 +369,23 @@ def test_garbage_on_the_socket_harms_nobody(folder: Path, env: dict[str, str]) -
     try:
         with running(folder, env, str(file)) as (_, port):
             wait_until_settled(port)
-            for garbage in (b"\n", b"null\n", b"[1]\n", b'{"do":["x"]}\n', b"\xff\xfe\x00\n", b'{"do":"__class__"}\n'):
+            for garbage in (
+                b"\n",
+                b"null\n",
+                b"[1]\n",
+                b'{"do":["x"]}\n',
+                b"\xff\xfe\x00\n",
+                b'{"do":"__class__"}\n',
+            ):
                 one = connect()
                 one.sendall(garbage)
                 with one.makefile("rb") as lines:
                     answer = json.loads(lines.readline())
-                assert not answer["ok"] and answer["error"].startswith("say one of ") and "status" in answer["error"]
+                assert (
+                    not answer["ok"]
+                    and answer["error"].startswith("say one of ")
+                    and "status" in answer["error"]
+                )
             long = connect()
             try:
                 for _ in range(80):  # more than a request may have
@@ -350,7 +407,9 @@ def test_garbage_on_the_socket_harms_nobody(folder: Path, env: dict[str, str]) -
             one.close()
 
 
-def test_something_else_on_the_socket_is_not_taken_for_a_gateway(folder: Path, env: dict[str, str]) -> None:
+def test_something_else_on_the_socket_is_not_taken_for_a_gateway(
+    folder: Path, env: dict[str, str]
+) -> None:
     """RUN-6."""
     file = put(folder / "mcpx.json", config(raw_server("a")))
     with running(folder, env, str(file)):
@@ -388,7 +447,9 @@ def test_the_demo_writes_nothing(tmp_path: Path, folder: Path, env: dict[str, st
     assert files_below(tmp_path) == ["home", "work"]
 
 
-@pytest.mark.parametrize(("variable", "below"), [("HOME", ".local/state/mcpx"), ("XDG_STATE_HOME", "mcpx")])
+@pytest.mark.parametrize(
+    ("variable", "below"), [("HOME", ".local/state/mcpx"), ("XDG_STATE_HOME", "mcpx")]
+)
 def test_state_has_its_place_on_the_platform(
     tmp_path: Path, folder: Path, env: dict[str, str], variable: str, below: str
 ) -> None:
@@ -419,7 +480,8 @@ def modern_tools(port: int, capabilities: Json) -> list[str]:
 
 def modern_call(port: int, tool: str, capabilities: Json) -> Json:
     return post_modern(
-        port, modern_request("tools/call", {"name": tool, "arguments": {}}, capabilities=capabilities)
+        port,
+        modern_request("tools/call", {"name": tool, "arguments": {}}, capabilities=capabilities),
     ).message
 
 
@@ -436,14 +498,21 @@ def test_a_modern_client_that_can_be_asked_sees_and_calls_what_needs_asking(
                 assert run(folder, env, "reload", str(file)).stdout == "1 restarted (c)\n"
             assert text_of(modern_call(port, "c_confirm", ASKABLE)) == "confirm"
             assert modern_tools(port, ASKABLE) == ["c_plain", "c_confirm"]
-            assert modern_tools(port, {"elicitation": {}, "sampling": {}}) == ["c_plain", "c_confirm", "c_compose"]
+            assert modern_tools(port, {"elicitation": {}, "sampling": {}}) == [
+                "c_plain",
+                "c_confirm",
+                "c_compose",
+            ]
             assert modern_tools(port, {}) == ["c_plain"]
             assert modern_call(port, "c_confirm", {})["error"]["code"] == -32602
 
 
 @pytest.mark.parametrize("era", ["older", "modern"])
-def test_a_client_that_can_be_asked_sees_what_needs_asking(folder: Path, env: dict[str, str], era: str) -> None:
-    """SUR-1: clients of both eras; who cannot be asked sees only what is for everybody, and calls only that."""
+def test_a_client_that_can_be_asked_sees_what_needs_asking(
+    folder: Path, env: dict[str, str], era: str
+) -> None:
+    """SUR-1: clients of both eras; who cannot be asked sees only what is for everybody, and calls
+    only that."""
     file = put(folder / "mcpx.json", config(choosy("c", "--era", era)))
     with running(folder, env, str(file)) as (_, port):
         plain, able = Session(port), Session(port, capabilities=ASKABLE)
@@ -452,7 +521,11 @@ def test_a_client_that_can_be_asked_sees_what_needs_asking(folder: Path, env: di
             assert able.tools() == ["c_plain", "c_confirm"]
             assert modern_tools(port, {}) == ["c_plain"]
             assert modern_tools(port, ASKABLE) == ["c_plain", "c_confirm"]
-            assert modern_tools(port, {"elicitation": {}, "sampling": {}}) == ["c_plain", "c_confirm", "c_compose"]
+            assert modern_tools(port, {"elicitation": {}, "sampling": {}}) == [
+                "c_plain",
+                "c_confirm",
+                "c_compose",
+            ]
         assert text_of(able.call("c_confirm")) == "confirm"
         assert text_of(modern_call(port, "c_confirm", ASKABLE)) == "confirm"
         assert plain.call("c_confirm")["error"]["code"] == -32602
@@ -461,7 +534,9 @@ def test_a_client_that_can_be_asked_sees_what_needs_asking(folder: Path, env: di
 
 
 @pytest.mark.parametrize("era", ["older", "modern"])
-def test_what_needs_asking_can_be_called_without_a_list_before(folder: Path, env: dict[str, str], era: str) -> None:
+def test_what_needs_asking_can_be_called_without_a_list_before(
+    folder: Path, env: dict[str, str], era: str
+) -> None:
     """SUR-1: clients remember names; who may see a tool may call it."""
     file = put(folder / "mcpx.json", config(choosy("c", "--era", era)))
     with running(folder, env, str(file)) as (_, port):
@@ -472,8 +547,11 @@ def test_what_needs_asking_can_be_called_without_a_list_before(folder: Path, env
 
 @pytest.mark.parametrize("era", ["older", "modern"])
 @pytest.mark.parametrize("how", ["reload", "restart"])
-def test_what_needs_asking_is_still_there_after_a_change(folder: Path, env: dict[str, str], era: str, how: str) -> None:
-    """SUR-1, CFG-5, LIF-4: the server is another process, the names and who may call them are the same."""
+def test_what_needs_asking_is_still_there_after_a_change(
+    folder: Path, env: dict[str, str], era: str, how: str
+) -> None:
+    """SUR-1, CFG-5, LIF-4: the server is another process, the names and who may call them are the
+    same."""
     file = put(folder / "mcpx.json", config(choosy("c", "--era", era)))
     with running(folder, env, str(file)) as (_, port):
         plain, able = Session(port), Session(port, capabilities=ASKABLE)
@@ -489,11 +567,21 @@ def test_what_needs_asking_is_still_there_after_a_change(folder: Path, env: dict
                     os.kill(one, signal.SIGKILL)
                 assert watch.left(WAIT_SECONDS) == []
         assert (
-            wait_until(lambda: "result" in (answer := plain.call("c_plain")) and structured_content(answer)["pid"])
+            wait_until(
+                lambda: (
+                    "result" in (answer := plain.call("c_plain"))
+                    and structured_content(answer)["pid"]
+                )
+            )
             != pid
         )
         assert (
-            wait_until(lambda: "result" in (answer := able.call("c_confirm")) and structured_content(answer)["pid"])
+            wait_until(
+                lambda: (
+                    "result" in (answer := able.call("c_confirm"))
+                    and structured_content(answer)["pid"]
+                )
+            )
             != own
         )
         assert text_of(modern_call(port, "c_confirm", ASKABLE)) == "confirm"

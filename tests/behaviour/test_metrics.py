@@ -65,7 +65,10 @@ def bases(samples: Samples) -> set[str]:
 @pytest.fixture(scope="module")
 def busy() -> Iterator[Gateway]:
     """A gateway that has had calls of all kinds; its audit trail is on."""
-    config = {"global": {**CALM, "audit": {}}, "mcp_servers": [raw_server("one", cache_ttl=60), raw_server("two")]}
+    config = {
+        "global": {**CALM, "audit": {}},
+        "mcp_servers": [raw_server("one", cache_ttl=60), raw_server("two")],
+    }
     with GatewayProcess(config) as gateway:
         session = Session(gateway.port)
         session.tools()
@@ -82,9 +85,15 @@ def busy() -> Iterator[Gateway]:
 
 
 def test_calls_are_counted_under_the_tool_that_was_really_called(busy: Gateway) -> None:
-    """OBS-1: also through a compact mode; latency, sessions, states, links and processes beside them."""
+    """OBS-1: also through a compact mode; latency, sessions, states, links and processes beside
+    them."""
     found = scrape(busy.port)
-    assert total(found, "mcpx_calls_total", server="one", tool="echo", method="tools/call", outcome="ok") == 3
+    assert (
+        total(
+            found, "mcpx_calls_total", server="one", tool="echo", method="tools/call", outcome="ok"
+        )
+        == 3
+    )
     assert total(found, "mcpx_calls_total", server="two", tool="echo", outcome="ok") == 1
     assert total(found, "mcpx_calls_total", server="two", tool="fail") == 1
     assert total(found, "mcpx_call_duration_seconds_count", server="one") == 3
@@ -95,7 +104,9 @@ def test_calls_are_counted_under_the_tool_that_was_really_called(busy: Gateway) 
     assert total(found, "mcpx_upstream_up") == 2
     assert total(found, "mcpx_upstream_state", server="one", state="connected") == 1
     assert (
-        total(found, "mcpx_upstream_processes", server="two") == total(found, "mcpx_upstream_links", server="two") > 0
+        total(found, "mcpx_upstream_processes", server="two")
+        == total(found, "mcpx_upstream_links", server="two")
+        > 0
     )
     assert total(found, "mcpx_calls_in_flight") == 0
     assert total(found, "mcpx_client_connections") >= 1
@@ -112,14 +123,23 @@ def test_the_process_tells_of_itself(busy: Gateway) -> None:
 
 
 def test_tokens_saved_are_the_difference_to_the_list_of_all_tools(busy: Gateway) -> None:
-    """OBS-1: the baseline is what `direct` lists, in estimated tokens; a list in direct mode saves nothing."""
+    """OBS-1: the baseline is what `direct` lists, in estimated tokens; a list in direct mode saves
+    nothing."""
     found = scrape(busy.port)
-    shown, direct = total(found, "mcpx_listed_tokens_total"), total(found, "mcpx_direct_tokens_total")
+    shown, direct = (
+        total(found, "mcpx_listed_tokens_total"),
+        total(found, "mcpx_direct_tokens_total"),
+    )
     assert total(found, "mcpx_tokens_saved_total", mode="search") == direct - shown > 0
     assert total(found, "mcpx_tool_lists_total", mode="direct") == 1
-    assert not [labels for labels, _ in found["mcpx_tokens_saved_total"] if labels["mode"] == "direct"]
+    assert not [
+        labels for labels, _ in found["mcpx_tokens_saved_total"] if labels["mode"] == "direct"
+    ]
     tools = Session(busy.port).request("tools/list")["result"]["tools"]
-    expected = sum(-(-len(json.dumps(tool, separators=(",", ":"), ensure_ascii=False).encode()) // 4) for tool in tools)
+    expected = sum(
+        -(-len(json.dumps(tool, separators=(",", ":"), ensure_ascii=False).encode()) // 4)
+        for tool in tools
+    )
     assert abs(direct - expected) < 0.05 * expected
 
 
@@ -129,7 +149,11 @@ def test_promtool_finds_nothing_to_say(busy: Gateway) -> None:
     assert PROMTOOL is not None
     body = fetch(busy.port, "/metrics").body
     done = subprocess.run(
-        [PROMTOOL, "check", "metrics"], input=body, capture_output=True, timeout=WAIT_SECONDS, check=False
+        [PROMTOOL, "check", "metrics"],
+        input=body,
+        capture_output=True,
+        timeout=WAIT_SECONDS,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
@@ -139,17 +163,22 @@ def test_the_example_rules_are_good(busy: Gateway) -> None:
     """OBS-1."""
     assert PROMTOOL is not None
     rules = str(OBSERVABILITY / "alerts.yml")
-    done = subprocess.run([PROMTOOL, "check", "rules", rules], capture_output=True, timeout=WAIT_SECONDS, check=False)
+    done = subprocess.run(
+        [PROMTOOL, "check", "rules", rules], capture_output=True, timeout=WAIT_SECONDS, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_examples_use_only_what_is_told(busy: Gateway) -> None:
-    """OBS-1: every metric of the dashboard and the alert rules is in a scrape, with the labels they use."""
+    """OBS-1: every metric of the dashboard and the alert rules is in a scrape, with the labels they
+    use."""
     known = bases(scrape(busy.port)) | SOMETIMES | REPLICAS | {"up"}
     dashboard = json.loads((OBSERVABILITY / "grafana.json").read_text())
     texts = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     texts += [str(each.get("query")) for each in dashboard["templating"]["list"]]
-    texts += re.findall(r"expr:(.*?)(?=\n +(?:for|labels):)", (OBSERVABILITY / "alerts.yml").read_text(), re.DOTALL)
+    texts += re.findall(
+        r"expr:(.*?)(?=\n +(?:for|labels):)", (OBSERVABILITY / "alerts.yml").read_text(), re.DOTALL
+    )
     used = {name for text in texts for name in re.findall(r"\b(?:mcpx|process)_\w+", text)}
     used = {name.removesuffix("_bucket") for name in used}
     assert len(used) > 20 and used - known == set()
@@ -165,11 +194,15 @@ def test_every_metric_is_in_the_docs_and_the_docs_have_no_other(busy: Gateway) -
 
 
 def test_only_who_is_let_in_may_ask() -> None:
-    """OBS-1, SEC-1: behind the same token as everything else; nobody else learns whether there is such a page."""
+    """OBS-1, SEC-1: behind the same token as everything else; nobody else learns whether there is
+    such a page."""
     auth = {"type": "bearer", "tokens": [{"name": "prometheus", "token": "a-token-of-its-own"}]}
     with Gateway({"server": {"auth": auth}, "mcp_servers": []}) as gateway:
         assert fetch(gateway.port, "/metrics").status == 401
-        assert fetch(gateway.port, "/metrics", "GET", [("Authorization", "Bearer wrong")]).status == 401
+        assert (
+            fetch(gateway.port, "/metrics", "GET", [("Authorization", "Bearer wrong")]).status
+            == 401
+        )
         assert fetch(gateway.port, "/metrics", "GET", [("Host", "evil.example")]).status == 421
         right = ("Authorization", "Bearer a-token-of-its-own")
         found = scrape(gateway.port, right)
@@ -203,7 +236,11 @@ def test_reloads_are_counted_and_a_refused_one_shows() -> None:
             session.call(f"{server}_echo", text="x")
         gateway.reload({"mcp_servers": [{"name": 5}]})
         found = wait_until(
-            lambda: refused if total(refused := scrape(gateway.port), "mcpx_config_reloads_total") else 0
+            lambda: (
+                refused
+                if total(refused := scrape(gateway.port), "mcpx_config_reloads_total")
+                else 0
+            )
         )
         assert total(found, "mcpx_config_reloads_total", result="refused") >= 1
         assert total(found, "mcpx_config_last_reload_ok") == 0
@@ -216,7 +253,13 @@ def test_reloads_are_counted_and_a_refused_one_shows() -> None:
 
 def test_a_scrape_of_a_thousand_tools_is_quick() -> None:
     """OBS-1: 20 ms on a machine of its own; here the bound is for a busy one."""
-    many = [sys.executable, "-I", "-S", str(Path(__file__).with_name("many_tools_server.py")), "1000"]
+    many = [
+        sys.executable,
+        "-I",
+        "-S",
+        str(Path(__file__).with_name("many_tools_server.py")),
+        "1000",
+    ]
     with Gateway({"global": CALM, "mcp_servers": [stdio_server("many", many)]}) as gateway:
         session = Session(gateway.port)
         assert session.call("many_tool-1")["result"]
@@ -242,7 +285,12 @@ def test_the_latest_calls_can_be_looked_at_by_the_owner() -> None:
         session.call("one_echo", text="s3cr3t")
         told = gateway.control("activity")
         (call,) = told["calls"]
-        assert (call["server"], call["name"], call["outcome"], call["client"]) == ("one", "echo", "ok", "raw")
+        assert (call["server"], call["name"], call["outcome"], call["client"]) == (
+            "one",
+            "echo",
+            "ok",
+            "raw",
+        )
         assert "s3cr3t" not in str(told)
         assert gateway.control("activity", after=told["last"])["calls"] == []
 
@@ -259,4 +307,8 @@ def test_over_stdio_nothing_is_counted() -> None:
         assert pipe.finish() == 0
         imported = pipe.stderr.text
     assert "mcpx.core.relay" in imported
-    assert not [part for part in ("metrics", "audit", "activity", "trail") if f"mcpx.telemetry.{part}" in imported]
+    assert not [
+        part
+        for part in ("metrics", "audit", "activity", "trail")
+        if f"mcpx.telemetry.{part}" in imported
+    ]

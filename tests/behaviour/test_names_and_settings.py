@@ -1,4 +1,5 @@
-"""Names, pages and settings as a user meets them: a file is written, mcpx is started on it, a client looks."""
+"""Names, pages and settings as a user meets them: a file is written, mcpx is started on it, a
+client looks."""
 
 import base64
 import json
@@ -33,9 +34,16 @@ def names_of(client: Session, server: str) -> dict[str, str]:
 ODD_NAMES = ("read file", "größe", "名前", "a/b:c", "x" * 100, "x" * 99 + "y")
 
 
-def test_names_that_clients_refuse_are_made_safe_and_still_lead_to_their_tool(tmp_path: Path) -> None:
-    """NAM-5, NAM-3: characters and length; no two become one, and the next start gives the same names."""
-    config = {"mcp_servers": [told_server("odd", tmp_path, {"tools": [tool(name) for name in ODD_NAMES]}, prefix="")]}
+def test_names_that_clients_refuse_are_made_safe_and_still_lead_to_their_tool(
+    tmp_path: Path,
+) -> None:
+    """NAM-5, NAM-3: characters and length; no two become one, and the next start gives the same
+    names."""
+    config = {
+        "mcp_servers": [
+            told_server("odd", tmp_path, {"tools": [tool(name) for name in ODD_NAMES]}, prefix="")
+        ]
+    }
     seen: list[dict[str, str]] = []
     for _ in range(2):
         with Gateway(config) as gateway:
@@ -47,26 +55,37 @@ def test_names_that_clients_refuse_are_made_safe_and_still_lead_to_their_tool(tm
     public = {native: seen[0][native] for native in ODD_NAMES}
     assert all(re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name) for name in public.values()), public
     assert len(set(public.values())) == len(ODD_NAMES)
-    assert all(re.search(r"_[0-9a-f]{6}$", public[native]) for native in ODD_NAMES if len(native) > 64)
+    assert all(
+        re.search(r"_[0-9a-f]{6}$", public[native]) for native in ODD_NAMES if len(native) > 64
+    )
     assert seen[0] == seen[1]
 
 
 def test_two_servers_with_one_name_are_told_apart_in_the_order_of_the_config() -> None:
-    """NAM-1, NAM-6: the first keeps the plain name, whoever is up first; both are called by what is listed."""
-    slow, quick = raw_server("slow", "--start-delay", "0.5", prefix=""), raw_server("quick", prefix="")
-    with Gateway({"global": {"startup_wait": 10, "first_start_wait": 10}, "mcp_servers": [slow, quick]}) as gateway:
+    """NAM-1, NAM-6: the first keeps the plain name, whoever is up first; both are called by what is
+    listed."""
+    slow, quick = (
+        raw_server("slow", "--start-delay", "0.5", prefix=""),
+        raw_server("quick", prefix=""),
+    )
+    with Gateway(
+        {"global": {"startup_wait": 10, "first_start_wait": 10}, "mcp_servers": [slow, quick]}
+    ) as gateway:
         client = Session(gateway.port)
         names = {server: names_of(client, server) for server in ("slow", "quick")}
         assert (names["slow"]["whoami"], names["quick"]["whoami"]) == ("whoami", "quick_whoami")
         assert (
-            structured_content(client.call("whoami"))["pid"] != structured_content(client.call("quick_whoami"))["pid"]
+            structured_content(client.call("whoami"))["pid"]
+            != structured_content(client.call("quick_whoami"))["pid"]
         )
         assert [name for name in client.tools() if name.endswith("echo")] == ["echo", "quick_echo"]
 
 
 def test_a_list_is_one_page_unless_pages_are_asked_for() -> None:
     """NAM-6: `limit` and `cursor` on the aggregated list; every entry once, in the same order."""
-    with Gateway({"mcp_servers": [raw_server("one", "--name-count", "7"), raw_server("two")]}) as gateway:
+    with Gateway(
+        {"mcp_servers": [raw_server("one", "--name-count", "7"), raw_server("two")]}
+    ) as gateway:
         client = Session(gateway.port)
         whole = client.request("tools/list")["result"]
         assert "nextCursor" not in whole
@@ -84,7 +103,8 @@ def test_a_list_is_one_page_unless_pages_are_asked_for() -> None:
 
 
 def test_a_search_finds_what_is_meant_in_either_language(tmp_path: Path) -> None:
-    """FMT-3, SUR-4: exact name before prefix before description; typos, camelCase and Chinese words find as well."""
+    """FMT-3, SUR-4: exact name before prefix before description; typos, camelCase and Chinese words
+    find as well."""
     offered = {
         "tools": [
             tool("weather", "Tells what it is like outside"),
@@ -94,7 +114,9 @@ def test_a_search_finds_what_is_meant_in_either_language(tmp_path: Path) -> None
             tool("translate", "把文字翻译成另一种语言"),
         ]
     }
-    with Gateway({"mode": "search", "mcp_servers": [told_server("it", tmp_path, offered)]}) as gateway:
+    with Gateway(
+        {"mode": "search", "mcp_servers": [told_server("it", tmp_path, offered)]}
+    ) as gateway:
         client = Session(gateway.port)
 
         def found(query: str) -> list[str]:
@@ -102,7 +124,12 @@ def test_a_search_finds_what_is_meant_in_either_language(tmp_path: Path) -> None
             return [entry["name"] for entry in result["structuredContent"]["tools"]]
 
         assert found("weather")[:3] == ["weather", "weather_map", "forecast"]
-        assert found("send email")[0] == found("send_email")[0] == found("sned email")[0] == "sendEmail"
+        assert (
+            found("send email")[0]
+            == found("send_email")[0]
+            == found("sned email")[0]
+            == "sendEmail"
+        )
         assert found("翻译")[0] == "translate"
 
 
@@ -129,7 +156,11 @@ def test_one_file_says_it_all(tmp_path: Path, suffix: str) -> None:
     else:
         connection = {"type": "stdio", "command": command, "args": args}
         naming = {"separator": "::", "prefix": "always"}
-        away = {"name": "away", "enabled": False, "connection": {"type": "stdio", "command": "nobody-has-this"}}
+        away = {
+            "name": "away",
+            "enabled": False,
+            "connection": {"type": "stdio", "command": "nobody-has-this"},
+        }
         servers = [{"name": "here", "connection": connection}, away]
         whole = {
             "naming": naming,
@@ -139,7 +170,11 @@ def test_one_file_says_it_all(tmp_path: Path, suffix: str) -> None:
         }
         file.write_text(json.dumps(whole), encoding="utf-8")
     file.chmod(0o600)
-    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home"), "MCPX_STATE_DIR": str(tmp_path / "state")}
+    env = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(tmp_path / "home"),
+        "MCPX_STATE_DIR": str(tmp_path / "state"),
+    }
     with StdioClient([*MCPX, str(file), "--transport", "stdio"], env) as client:
         client.greet()
         assert text_of(client.call("here::echo", text="hello")) == "hello"
@@ -150,8 +185,8 @@ def test_one_file_says_it_all(tmp_path: Path, suffix: str) -> None:
 
 
 def test_values_come_from_the_environment_from_env_files_and_from_files(tmp_path: Path) -> None:
-    """CFG-3: as the server sees them; the process wins over `.env`, `$$` is a dollar, a disabled server's are not
-    looked up."""
+    """CFG-3: as the server sees them; the process wins over `.env`, `$$` is a dollar, a disabled
+    server's are not looked up."""
     (tmp_path / ".env").write_text("FROM_DOTENV=dotenv\nBOTH=dotenv\n", encoding="utf-8")
     (tmp_path / ".env").chmod(0o600)
     (tmp_path / "secret").write_text("from a file\n", encoding="utf-8")
@@ -164,14 +199,23 @@ def test_values_come_from_the_environment_from_env_files_and_from_files(tmp_path
         "F": "${file:secret}",
         "G": "$${FROM_PROCESS}",
     }
-    off = {"name": "off", "enabled": False, "connection": {"type": "stdio", "command": "${NOT_SET}"}}
+    off = {
+        "name": "off",
+        "enabled": False,
+        "connection": {"type": "stdio", "command": "${NOT_SET}"},
+    }
     config = {"mcp_servers": [raw_server("it", connection={"env": wanted}), off]}
     file = tmp_path / "config.json"
     file.write_text(json.dumps(config), encoding="utf-8")
     file.chmod(0o600)
-    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "MCPX_STATE_DIR": str(tmp_path / "state")}
+    env = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(tmp_path),
+        "MCPX_STATE_DIR": str(tmp_path / "state"),
+    }
     with StdioClient(
-        [*MCPX, str(file), "--transport", "stdio"], {**env, "FROM_PROCESS": "process", "BOTH": "process"}
+        [*MCPX, str(file), "--transport", "stdio"],
+        {**env, "FROM_PROCESS": "process", "BOTH": "process"},
     ) as it:
         it.greet()
         got = structured_content(it.call("it_whoami"))["env"]
@@ -188,9 +232,12 @@ def test_values_come_from_the_environment_from_env_files_and_from_files(tmp_path
 
 
 def test_an_unset_variable_is_never_a_literal(tmp_path: Path) -> None:
-    """CFG-3: `mcpx check` warns with the variable, its place, and the disabled server; `--strict` makes it an error."""
+    """CFG-3: `mcpx check` warns with the variable, its place, and the disabled server; `--strict`
+    makes it an error."""
     file = tmp_path / "config.json"
-    file.write_text(json.dumps({"mcp_servers": [raw_server("it", connection={"env": {"A": "${NOT_SET}"}})]}))
+    file.write_text(
+        json.dumps({"mcp_servers": [raw_server("it", connection={"env": {"A": "${NOT_SET}"}})]})
+    )
     file.chmod(0o600)
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     with StdioClient([*MCPX, "check", str(file)], environ) as check:
@@ -200,13 +247,19 @@ def test_an_unset_variable_is_never_a_literal(tmp_path: Path) -> None:
     with StdioClient([*MCPX, "check", "--strict", str(file)], environ) as check:
         assert check.wait() == 2
         assert check.stderr.wait_for(r"error: .*NOT_SET", 5) is not None, check.stderr.text
-        assert check.stderr.wait_for(r"config\.json:\d+:\d+ .*mcp_servers\[0\]\.connection\.env\.A", 5) is not None
+        assert (
+            check.stderr.wait_for(r"config\.json:\d+:\d+ .*mcp_servers\[0\]\.connection\.env\.A", 5)
+            is not None
+        )
 
 
 def test_compact_names_lead_to_odd_tools_too(tmp_path: Path) -> None:
     """NAM-5, SUR-3: a tool is called by the name its own server gave it."""
     with Gateway(
-        {"mode": "describe", "mcp_servers": [told_server("odd", tmp_path, {"tools": [tool("read file")]})]}
+        {
+            "mode": "describe",
+            "mcp_servers": [told_server("odd", tmp_path, {"tools": [tool("read file")]})],
+        }
     ) as it:
         visitor = Visitor(it.port, "describe")
         assert "read file" in str(visitor.run("odd", "read file", {}))

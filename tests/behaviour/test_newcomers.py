@@ -1,4 +1,5 @@
-"""What somebody meets who tries mcpx for the first time: servers that are still starting, programs that are no servers.
+"""What somebody meets who tries mcpx for the first time: servers that are still starting, programs
+that are no servers.
 
 Promises: LIF-1, SRC-8.
 """
@@ -30,7 +31,9 @@ def starting(tmp_path: Path) -> Iterator[Gateway]:
     wait = tmp_path / "wait"
     wait.touch()
     settings = config(
-        told("quick"), held_up(told("slow"), wait), **{"global": {"startup_wait": 0, "first_start_wait": 0.3}}
+        told("quick"),
+        held_up(told("slow"), wait),
+        **{"global": {"startup_wait": 0, "first_start_wait": 0.3}},
     )
     with Gateway(settings) as gateway:
         wait_until(lambda: health(gateway.port)["servers"]["quick"]["status"] == "connected")
@@ -54,7 +57,9 @@ def test_of_a_server_that_is_starting_nobody_says_that_it_has_no_tools(
     assert "slow (connecting, tools not known yet)" in said
 
 
-def test_a_tool_that_is_not_known_may_be_one_of_a_server_that_is_starting(starting: Gateway) -> None:
+def test_a_tool_that_is_not_known_may_be_one_of_a_server_that_is_starting(
+    starting: Gateway,
+) -> None:
     """LIF-1: the error names it, as a search does."""
     client = Visitor(starting.port, "search")
     said = text(client.use("mcp_execute_tool", tool_name="nobody_knows_it", arguments={}))
@@ -91,7 +96,9 @@ def test_a_program_that_repeats_what_it_is_sent_is_told_as_what_it_is() -> None:
 
 def test_a_program_that_prints_for_ever_costs_the_others_nothing() -> None:
     """SRC-8: it is ended after its first thousand lines, and its neighbours are served."""
-    with Gateway(config(program("babble", "yes", "all is well"), raw_server("calm", prefix="calm"))) as gateway:
+    with Gateway(
+        config(program("babble", "yes", "all is well"), raw_server("calm", prefix="calm"))
+    ) as gateway:
         began = monotonic()
         assert reason(gateway, "babble").endswith("or not started as one: it printed 'all is well'")
         assert monotonic() - began < 20, "it babbled until the handshake timed out"
@@ -104,5 +111,7 @@ def test_a_server_that_says_much_before_its_first_message_is_a_server() -> None:
     connection = calm["connection"]
     script = 'for i in $(seq 500); do echo "added package $i"; done; exec "$@"'
     words = ["-c", script.replace("$", "$$"), "sh", connection["command"], *connection["args"]]
-    with Gateway(config({**calm, "connection": {**connection, "command": "/bin/sh", "args": words}})) as gateway:
+    with Gateway(
+        config({**calm, "connection": {**connection, "command": "/bin/sh", "args": words}})
+    ) as gateway:
         assert text_of(Session(gateway.port).call("wordy_echo", text="x")) == "x"

@@ -1,4 +1,5 @@
-"""SEC-5: over a fresh link to a pinned server that changed meanwhile no call goes that was not judged."""
+"""SEC-5: over a fresh link to a pinned server that changed meanwhile no call goes that was not
+judged."""
 
 import json
 import os
@@ -26,11 +27,14 @@ def sleeper(box: Changing, *flags: str, **more: Any) -> Json:
     return box.entry(*flags, lazy=True, idle_timeout=0.1, **more)
 
 
-@pytest.mark.parametrize(("era", "trust"), [("older", "pin"), ("modern", "pin"), ("older", "quarantine")])
+@pytest.mark.parametrize(
+    ("era", "trust"), [("older", "pin"), ("modern", "pin"), ("older", "quarantine")]
+)
 def test_a_call_that_wakes_a_server_is_not_sent_to_a_tool_that_has_changed(
     tmp_path: Path, era: str, trust: str
 ) -> None:
-    """SEC-5: it reads as unknown, the server's other tools are called, and once approved it is called too."""
+    """SEC-5: it reads as unknown, the server's other tools are called, and once approved it is
+    called too."""
     box = Changing(tmp_path, tools=[tool("read"), tool("write")])
     with running(tmp_path, config(sleeper(box, "--era", era, trust=trust))) as gateway:
         if trust == "quarantine":
@@ -48,10 +52,15 @@ def test_a_call_that_wakes_a_server_is_not_sent_to_a_tool_that_has_changed(
         assert text_of(client.call("box_read")) == "called read"
 
 
-def test_a_prompt_that_has_changed_while_its_server_slept_is_neither_got_nor_completed(tmp_path: Path) -> None:
+def test_a_prompt_that_has_changed_while_its_server_slept_is_neither_got_nor_completed(
+    tmp_path: Path,
+) -> None:
     """SEC-5."""
     box = Changing(tmp_path, tools=[tool("read")], prompts=[{"name": "ask"}])
-    complete: Json = {"ref": {"type": "ref/prompt", "name": "box_ask"}, "argument": {"name": "a", "value": ""}}
+    complete: Json = {
+        "ref": {"type": "ref/prompt", "name": "box_ask"},
+        "argument": {"name": "a", "value": ""},
+    }
     for method, params in (("prompts/get", {"name": "box_ask"}), ("completion/complete", complete)):
         box.offer(tools=[tool("read")], prompts=[{"name": "ask"}])
         with running(tmp_path / method.replace("/", "-"), config(sleeper(box))) as gateway:
@@ -76,7 +85,8 @@ def test_compact_modes_wake_a_server_and_call_nothing_that_has_changed(tmp_path:
 
 
 def test_a_call_that_is_sent_again_to_a_restarted_server_is_judged_again(tmp_path: Path) -> None:
-    """SEC-5, LIF-4: a tool that may be repeated ends its process; the next process has another definition of it."""
+    """SEC-5, LIF-4: a tool that may be repeated ends its process; the next process has another
+    definition of it."""
     box = Changing(tmp_path, tools=[tool("end", annotations={"readOnlyHint": True}), tool("write")])
     with running(tmp_path, config(box.entry("--era", "modern"))) as gateway:
         client = Session(gateway.port)
@@ -89,10 +99,14 @@ def test_a_call_that_is_sent_again_to_a_restarted_server_is_judged_again(tmp_pat
 
 @pytest.mark.parametrize("isolation", ["per_session", "per_call"])
 @pytest.mark.parametrize("era", ["older", "modern"])
-def test_a_link_of_ones_own_is_judged_by_what_is_listed_there(tmp_path: Path, isolation: str, era: str) -> None:
+def test_a_link_of_ones_own_is_judged_by_what_is_listed_there(
+    tmp_path: Path, isolation: str, era: str
+) -> None:
     """SEC-5: it is a process of its own; what it lists can be approved, also when it is gone."""
     box = Changing(tmp_path, tools=[tool("read"), tool("write")])
-    with running(tmp_path, config(box.entry("--silent", "--era", era, isolation=isolation))) as gateway:
+    with running(
+        tmp_path, config(box.entry("--silent", "--era", era, isolation=isolation))
+    ) as gateway:
         lists(Session(gateway.port), "box_read", "box_write")
         box.offer(tools=[tool("read", "Other"), tool("write")])
         client = Session(gateway.port)
@@ -115,7 +129,9 @@ def test_a_link_that_is_opened_for_clients_that_can_be_asked_is_judged_too(tmp_p
         assert text_of(client.call("box_write")) == "called write"
 
 
-def test_a_modern_client_that_can_be_asked_reaches_an_older_server_only_when_it_is_judged(tmp_path: Path) -> None:
+def test_a_modern_client_that_can_be_asked_reaches_an_older_server_only_when_it_is_judged(
+    tmp_path: Path,
+) -> None:
     """SEC-5: calls of such clients may be parked, and come back."""
     box = Changing(tmp_path, tools=[tool("read"), tool("write")])
     with running(tmp_path, config(sleeper(box))) as gateway:
@@ -124,7 +140,9 @@ def test_a_modern_client_that_can_be_asked_reaches_an_older_server_only_when_it_
         box.offer(tools=[tool("read", "Other"), tool("write")])
 
         def call(name: str) -> Json:
-            message = modern_request("tools/call", {"name": name, "arguments": {}}, capabilities=ASKABLE)
+            message = modern_request(
+                "tools/call", {"name": name, "arguments": {}}, capabilities=ASKABLE
+            )
             return post_modern(gateway.port, message).message
 
         assert call("box_read")["error"]["message"] == "Unknown tool: box_read"
@@ -157,7 +175,12 @@ def test_a_fresh_session_over_http_carries_nothing_that_was_not_judged(tmp_path:
     with Child(command, dict(os.environ)) as child:
         ready = child.stdout.wait_for(r"ready (\S+)", START)
         assert ready is not None
-        entry = {"name": "box", "prefix": "box", "trust": "pin", "connection": {"type": "http", "url": ready[1]}}
+        entry = {
+            "name": "box",
+            "prefix": "box",
+            "trust": "pin",
+            "connection": {"type": "http", "url": ready[1]},
+        }
         with running(tmp_path, config(entry)) as gateway:
             client = Session(gateway.port)
             lists(client, "box_read", "box_write")
@@ -167,17 +190,24 @@ def test_a_fresh_session_over_http_carries_nothing_that_was_not_judged(tmp_path:
             assert text_of(client.call("box_write")) == "called write"
 
 
-def test_a_server_that_does_not_list_its_tools_again_is_not_called_and_says_why(tmp_path: Path) -> None:
-    """SEC-5: within the time it has for its lists, for calls that come together; when it lists them, it is called."""
+def test_a_server_that_does_not_list_its_tools_again_is_not_called_and_says_why(
+    tmp_path: Path,
+) -> None:
+    """SEC-5: within the time it has for its lists, for calls that come together; when it lists
+    them, it is called."""
     box = Changing(tmp_path, tools=[tool("read")])
-    with running(tmp_path, config(box.entry("--silent", isolation="per_session", timeout=1))) as gateway:
+    with running(
+        tmp_path, config(box.entry("--silent", isolation="per_session", timeout=1))
+    ) as gateway:
         lists(Session(gateway.port), "box_read")
         box.offer(tools=[tool("read")], mute=["tools/list"])
         client = Session(gateway.port)
         calls = [client.start_call("box_read") for _ in range(3)]
         for call in calls:
             error = call.reply().message["error"]
-            assert error["code"] == -33001 and "its tools could not be listed" in error["message"], error
+            assert (
+                error["code"] == -33001 and "its tools could not be listed" in error["message"]
+            ), error
             assert "box" in error["message"] and "pinned" in error["message"]
         box.offer(tools=[tool("read")])
         assert text_of(client.call("box_read")) == "called read"
@@ -194,7 +224,9 @@ def test_the_time_of_a_call_bounds_how_long_lists_are_waited_for(tmp_path: Path)
         assert error["code"] == -33002 and "within 0.3 s" in error["message"], error
 
 
-def test_a_call_that_waits_for_a_connection_is_not_sent_to_what_is_held_by_then(tmp_path: Path) -> None:
+def test_a_call_that_waits_for_a_connection_is_not_sent_to_what_is_held_by_then(
+    tmp_path: Path,
+) -> None:
     """SEC-5: all connections are in use; meanwhile the server says that it has changed."""
     box = Changing(tmp_path, tools=[tool("read"), tool("wait")])
     with running(tmp_path, config(box.entry(isolation="per_call", max_links=2))) as gateway:
@@ -215,7 +247,9 @@ def links(gateway: Gateway) -> int:
     return len(answer["servers"][0]["links"])
 
 
-def test_a_server_that_is_trusted_as_it_comes_is_called_without_being_asked_for_its_lists(tmp_path: Path) -> None:
+def test_a_server_that_is_trusted_as_it_comes_is_called_without_being_asked_for_its_lists(
+    tmp_path: Path,
+) -> None:
     """SEC-5: who pins nothing pays nothing."""
     box = Changing(tmp_path, tools=[tool("read")])
     entry = box.entry("--silent", isolation="per_call", trust="open", timeout=5)

@@ -1,4 +1,5 @@
-"""SEC-7 through the real program: what a rule refuses never reaches the server, whatever the way it is called."""
+"""SEC-7 through the real program: what a rule refuses never reaches the server, whatever the way it
+is called."""
 
 import json
 import sys
@@ -9,7 +10,18 @@ from typing import Any
 import anyio
 import pytest
 
-from behaviour.clients import BOUND, FRONTS, AnsweringUser, Client, Door, Front, Json, Kind, RefusedError, connected
+from behaviour.clients import (
+    BOUND,
+    FRONTS,
+    AnsweringUser,
+    Client,
+    Door,
+    Front,
+    Json,
+    Kind,
+    RefusedError,
+    connected,
+)
 from behaviour.compact import ERAS, MODES, Compact, Visitor, config, replace, texts, told
 from kit.client import ACCEPT_BOTH, Session, Stream, post_modern
 from kit.gateway import Gateway, GatewayProcess
@@ -23,12 +35,19 @@ DENIED = -33008
 
 def asking(name: str, record: Path, **keys: Any) -> Json:
     script = str(Path(__file__).with_name("asking_server.py"))
-    return stdio_server(name, [sys.executable, "-I", "-S", script, str(record), "--era", "dual"], **keys)
+    return stdio_server(
+        name, [sys.executable, "-I", "-S", script, str(record), "--era", "dual"], **keys
+    )
 
 
 RULES: list[Json] = [
     {"effect": "deny", "servers": ["files"], "tools": ["die"], "reason": "it would end the server"},
-    {"effect": "deny", "tools": ["echo"], "arguments": {"text": "*secret*"}, "reason": "no secrets"},
+    {
+        "effect": "deny",
+        "tools": ["echo"],
+        "arguments": {"text": "*secret*"},
+        "reason": "no secrets",
+    },
     {"effect": "deny", "tools": ["files.wait"], "arguments": {"seconds": {"jmespath": "@ > `5`"}}},
     {"effect": "deny", "tools": ["files.touch"]},
     {"effect": "deny", "servers": ["closed"], "reason": "closed for today"},
@@ -54,13 +73,22 @@ class RecordedGateway:
 
     def calls(self, tool: str, **arguments: Any) -> int:
         """How often a tool was called with these arguments."""
-        named = [message["params"] for message in self.heard("tools/call") if message["params"]["name"] == tool]
+        named = [
+            message["params"]
+            for message in self.heard("tools/call")
+            if message["params"]["name"] == tool
+        ]
         return sum(params.get("arguments") == arguments for params in named)
 
     def door(self, front: Front) -> Door:
         base = f"127.0.0.1:{self.gateway.port}"
         return Door(
-            front, {"http": f"http://{base}/mcp", "sse": f"http://{base}/sse", "websocket": f"ws://{base}/ws"}[front]
+            front,
+            {
+                "http": f"http://{base}/mcp",
+                "sse": f"http://{base}/sse",
+                "websocket": f"ws://{base}/ws",
+            }[front],
         )
 
 
@@ -94,13 +122,19 @@ def bounded(check: Any) -> None:
 
 async def check_refusals(recorded: RecordedGateway, client: Client, text: str) -> None:
     error = await refusal(client, "tools/call", name="files_die", arguments={})
-    assert (error["code"], error["message"]) == (DENIED, "files.die is not allowed: it would end the server")
+    assert (error["code"], error["message"]) == (
+        DENIED,
+        "files.die is not allowed: it would end the server",
+    )
     error = await refusal(client, "tools/call", name="files_echo", arguments={"text": text})
     assert error["code"] == DENIED and error["message"].endswith("no secrets")
     error = await refusal(client, "tools/call", name="files_echo", arguments={"Text ": text})
     assert error["code"] == DENIED and error["message"].endswith("no secrets")
     error = await refusal(client, "tools/call", name="files_wait", arguments={"seconds": 6})
-    assert (error["code"], error["message"]) == (DENIED, "files.wait is not allowed with these arguments")
+    assert (error["code"], error["message"]) == (
+        DENIED,
+        "files.wait is not allowed with these arguments",
+    )
     error = await refusal(client, "tools/call", name="files_touch", arguments={})
     assert error["message"] == "Unknown tool: files_touch"
     result = await client.call("files_echo", {"text": "plain"})
@@ -122,7 +156,12 @@ def test_a_denied_call_is_refused_with_the_reason_and_never_reaches_the_server(
     if (kind, front) == ("raw-modern", "sse"):
         pytest.skip("the transport of 2024-11-05 is older than the modern era")
     bounded(check)
-    assert recorded.calls("die") == recorded.calls("echo", text=text) == recorded.calls("wait", seconds=6) == 0
+    assert (
+        recorded.calls("die")
+        == recorded.calls("echo", text=text)
+        == recorded.calls("wait", seconds=6)
+        == 0
+    )
     assert recorded.calls("touch") == 0
 
 
@@ -133,13 +172,21 @@ def test_rules_hold_over_stdio(tmp_path: Path, kind: Kind) -> None:
         recorded = RecordedGateway(gateway, tmp_path)
 
         async def check() -> None:
-            door = Door("stdio", command=gateway.stdio_command, env=gateway.env, stderr=tmp_path / "stderr.txt")
+            door = Door(
+                "stdio",
+                command=gateway.stdio_command,
+                env=gateway.env,
+                stderr=tmp_path / "stderr.txt",
+            )
             async with connected(kind, door, AnsweringUser("ada")) as client:
                 await check_refusals(recorded, client, "a secret")
 
         bounded(check)
         assert (
-            recorded.calls("die") == recorded.calls("echo", text="a secret") == recorded.calls("wait", seconds=6) == 0
+            recorded.calls("die")
+            == recorded.calls("echo", text="a secret")
+            == recorded.calls("wait", seconds=6)
+            == 0
         )
 
 
@@ -151,16 +198,23 @@ def test_a_model_is_told_the_reason_and_the_real_tool_is_what_counts(
     """SEC-7, SUR-9: a tool error with the reason, not an error of the protocol."""
     visitor = Visitor(recorded.gateway.port, mode, era)
     text = f"a secret in {mode} {era}"
-    assert visitor.error(visitor.run("files", "die")) == "files.die is not allowed: it would end the server"
+    assert (
+        visitor.error(visitor.run("files", "die"))
+        == "files.die is not allowed: it would end the server"
+    )
     assert visitor.error(visitor.run("files", "echo", {"text": text})).endswith("no secrets")
     assert not visitor.run("files", "echo", {"text": "plain"}).get("isError")
     # Arguments that came as a text are judged as they are sent.
-    assert visitor.error(visitor.run("files", "echo", json.dumps({"text": text}))).endswith("no secrets")
+    assert visitor.error(visitor.run("files", "echo", json.dumps({"text": text}))).endswith(
+        "no secrets"
+    )
     assert recorded.calls("die") == recorded.calls("echo", text=text) == 0
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_each_of_several_calls_is_judged_on_its_own(recorded: RecordedGateway, mode: Compact) -> None:
+def test_each_of_several_calls_is_judged_on_its_own(
+    recorded: RecordedGateway, mode: Compact
+) -> None:
     """SEC-7, SUR-12"""
     visitor = Visitor(recorded.gateway.port, mode)
     named = {
@@ -178,8 +232,11 @@ def test_each_of_several_calls_is_judged_on_its_own(recorded: RecordedGateway, m
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_resources_and_subscriptions_of_a_closed_server_are_refused(recorded: RecordedGateway, kind: Kind) -> None:
-    """SEC-7: a rule without tools concerns all that a server offers, also what a modern client listens for."""
+def test_resources_and_subscriptions_of_a_closed_server_are_refused(
+    recorded: RecordedGateway, kind: Kind
+) -> None:
+    """SEC-7: a rule without tools concerns all that a server offers, also what a modern client
+    listens for."""
 
     async def check() -> None:
         async with connected(kind, recorded.door("http"), AnsweringUser("ada")) as client:
@@ -194,7 +251,11 @@ def test_resources_and_subscriptions_of_a_closed_server_are_refused(recorded: Re
                     pass
 
     bounded(check)
-    assert recorded.heard("resources/read", "closed") == recorded.heard("resources/subscribe", "closed") == []
+    assert (
+        recorded.heard("resources/read", "closed")
+        == recorded.heard("resources/subscribe", "closed")
+        == []
+    )
 
 
 def test_a_modern_client_does_not_listen_past_the_rules(recorded: RecordedGateway) -> None:
@@ -204,27 +265,49 @@ def test_a_modern_client_does_not_listen_past_the_rules(recorded: RecordedGatewa
     by_server = {its["_meta"]["proxy"]["server"]: its["uri"] for its in listed}
     wanted = {"resourceSubscriptions": [by_server["files"], by_server["closed"]]}
     message = modern_request("subscriptions/listen", {"notifications": wanted})
-    headers = [("Content-Type", "application/json"), ("Accept", ACCEPT_BOTH), *modern_headers(message).items()]
+    headers = [
+        ("Content-Type", "application/json"),
+        ("Accept", ACCEPT_BOTH),
+        *modern_headers(message).items(),
+    ]
     with Stream(port, "POST", "/mcp", headers, json.dumps(message).encode()) as stream:
         event = stream.event()
         assert event is not None and "acknowledged" in event["data"]["method"]
-        assert event["data"]["params"]["notifications"]["resourceSubscriptions"] == [by_server["files"]]
-    assert recorded.heard("resources/subscribe", "closed") == recorded.heard("subscriptions/listen", "closed") == []
+        assert event["data"]["params"]["notifications"]["resourceSubscriptions"] == [
+            by_server["files"]
+        ]
+    assert (
+        recorded.heard("resources/subscribe", "closed")
+        == recorded.heard("subscriptions/listen", "closed")
+        == []
+    )
 
 
 def test_an_answer_that_was_kept_is_given_only_to_whom_the_rules_allow_it(tmp_path: Path) -> None:
     """SEC-7, LIF-9: a rule that comes later holds for what is kept as well."""
-    reads = {"name": "get", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+    reads = {
+        "name": "get",
+        "inputSchema": {"type": "object"},
+        "annotations": {"readOnlyHint": True},
+    }
     server = told("t", tmp_path, {"tools": [reads]}, cache_ttl=60)
     with Gateway(config(server)) as gateway:
         session = Session(gateway.port)
         assert "result" in session.call("t_get")
-        replace(gateway, config(server, policy={"rules": [{"effect": "deny", "tools": ["get"], "reason": "no more"}]}))
+        replace(
+            gateway,
+            config(
+                server,
+                policy={"rules": [{"effect": "deny", "tools": ["get"], "reason": "no more"}]},
+            ),
+        )
         refused = wait_until(lambda: session.call("t_get").get("error"))
         assert refused["code"] == DENIED
 
 
-def test_what_is_hidden_by_a_reload_reads_as_unknown_and_what_is_allowed_again_works(tmp_path: Path) -> None:
+def test_what_is_hidden_by_a_reload_reads_as_unknown_and_what_is_allowed_again_works(
+    tmp_path: Path,
+) -> None:
     """SEC-7, CFG-5"""
     with Gateway(policed(tmp_path)) as gateway:
         session = Session(gateway.port)
@@ -247,9 +330,18 @@ def test_a_local_command_is_judged_with_its_defaults(tmp_path: Path) -> None:
         "script": {"path": str(script), "args": ["{word}"]},
         "parameters": [{"name": "word", "type": "string", "default": "hush"}],
     }
-    rule = {"effect": "deny", "servers": ["commands"], "arguments": {"word": "hush"}, "reason": "quiet"}
+    rule = {
+        "effect": "deny",
+        "servers": ["commands"],
+        "arguments": {"word": "hush"},
+        "reason": "quiet",
+    }
     with Gateway(
-        {"commands": [command], "global": {"script_paths": [str(tmp_path)]}, "policy": {"rules": [rule]}}
+        {
+            "commands": [command],
+            "global": {"script_paths": [str(tmp_path)]},
+            "policy": {"rules": [rule]},
+        }
     ) as it:
         session = Session(it.port)
         assert session.call("say")["error"]["message"] == "commands.say is not allowed: quiet"

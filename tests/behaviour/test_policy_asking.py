@@ -1,4 +1,5 @@
-"""SEC-7 through the real program: `ask` has a person decide, and nothing reaches the server before a yes."""
+"""SEC-7 through the real program: `ask` has a person decide, and nothing reaches the server before
+a yes."""
 
 import json
 import sys
@@ -10,7 +11,17 @@ from typing import Any
 import anyio
 import pytest
 
-from behaviour.clients import BOUND, AnsweringUser, Door, Front, Json, Kind, Question, RefusedError, connected
+from behaviour.clients import (
+    BOUND,
+    AnsweringUser,
+    Door,
+    Front,
+    Json,
+    Kind,
+    Question,
+    RefusedError,
+    connected,
+)
 from behaviour.compact import ERAS, MODES, Compact, Visitor, config, meta_call
 from kit.client import Session, post_modern
 from kit.gateway import Gateway
@@ -20,7 +31,11 @@ from kit.servers import everything_server, stdio_server
 KINDS: tuple[Kind, ...] = ("sdk-older", "sdk-modern", "raw-older", "raw-modern")
 DENIED, NEEDS_APPROVAL = -33008, -33009
 ABLE: Json = {"elicitation": {}}
-RULE: Json = {"effect": "ask", "tools": ["files.echo", "files.ask", "*.elicit"], "reason": "it says things"}
+RULE: Json = {
+    "effect": "ask",
+    "tools": ["files.echo", "files.ask", "*.elicit"],
+    "reason": "it says things",
+}
 
 
 class Decider(AnsweringUser):
@@ -47,8 +62,12 @@ class AskingGateway:
     def calls(self, text: str) -> int:
         """How often the server was called with this text."""
         lines = self._record.read_bytes().splitlines()
-        messages = [message for message in map(json.loads, lines) if message.get("method") == "tools/call"]
-        return sum(message["params"].get("arguments", {}).get("text") == text for message in messages)
+        messages = [
+            message for message in map(json.loads, lines) if message.get("method") == "tools/call"
+        ]
+        return sum(
+            message["params"].get("arguments", {}).get("text") == text for message in messages
+        )
 
     def door(self, front: Front) -> Door:
         base = f"127.0.0.1:{self.port}"
@@ -60,7 +79,9 @@ def asking_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AskingG
     record = tmp_path_factory.mktemp("asking") / "files.jsonl"
     script = str(Path(__file__).with_name("asking_server.py"))
     files = stdio_server("files", [sys.executable, "-I", "-S", script, str(record)])
-    with Gateway(config(files, everything_server("young", "--era", "modern"), policy={"rules": [RULE]})) as gateway:
+    with Gateway(
+        config(files, everything_server("young", "--era", "modern"), policy={"rules": [RULE]})
+    ) as gateway:
         yield AskingGateway(gateway, record)
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
 
@@ -75,7 +96,9 @@ def bounded(check: Any) -> None:
 
 @pytest.mark.parametrize("front", ["http", "websocket"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_person_at_the_client_decides(asking_gateway: AskingGateway, kind: Kind, front: Front) -> None:
+def test_the_person_at_the_client_decides(
+    asking_gateway: AskingGateway, kind: Kind, front: Front
+) -> None:
     """SEC-7: in the way of the client's era."""
     texts = {yes: f"{kind} {front} {yes}" for yes in (True, False)}
 
@@ -129,7 +152,9 @@ def test_the_real_tool_is_asked_about_in_compact_modes(
             user = Decider("ada", yes)
             door = Door("http", f"http://127.0.0.1:{asking_gateway.port}/mcp/{mode}")
             async with connected(kind, door, user) as client:
-                result = await client.call(*meta_call(mode, "files", "echo", {"text": f"{text} {yes}"}))
+                result = await client.call(
+                    *meta_call(mode, "files", "echo", {"text": f"{text} {yes}"})
+                )
             assert (result.get("isError") is True) != yes
             assert yes or "files.echo was not approved" in json.dumps(result)
             assert len(user.decided) == 1 and "files.echo" in user.decided[0]
@@ -140,7 +165,8 @@ def test_the_real_tool_is_asked_about_in_compact_modes(
 
 @pytest.mark.parametrize("mode", MODES)
 def test_each_of_several_calls_is_asked_about(asking_gateway: AskingGateway, mode: Compact) -> None:
-    """SEC-7, SUR-12: a client that is asked by requests; of one that is asked by results each has to be approved."""
+    """SEC-7, SUR-12: a client that is asked by requests; of one that is asked by results each has
+    to be approved."""
     said = [f"{number} of several in {mode}" for number in range(3)]
     calls = [meta_call(mode, "files", "echo", {"text": text}) for text in said]
     several = {"calls": [arguments for _, arguments in calls], "continue": True}
@@ -167,12 +193,17 @@ def test_each_of_several_calls_is_asked_about(asking_gateway: AskingGateway, mod
 
 
 def waiting_for(error: Json) -> str:
-    assert error["code"] == NEEDS_APPROVAL and f"mcpx approve {error['data']['approval']}" in error["message"]
+    assert (
+        error["code"] == NEEDS_APPROVAL
+        and f"mcpx approve {error['data']['approval']}" in error["message"]
+    )
     return error["data"]["approval"]
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_who_cannot_be_asked_waits_for_an_approval_which_is_used_once(asking_gateway: AskingGateway, era: str) -> None:
+def test_who_cannot_be_asked_waits_for_an_approval_which_is_used_once(
+    asking_gateway: AskingGateway, era: str
+) -> None:
     """SEC-7: bound to the exact arguments; two at once do not share it."""
     text = f"pending {era}"
 
@@ -185,9 +216,15 @@ def test_who_cannot_be_asked_waits_for_an_approval_which_is_used_once(asking_gat
     assert waiting_for(call(text)["error"]) == first
     other = waiting_for(call(f"{text}, another")["error"])
     assert other != first
-    [told] = [each for each in asking_gateway.gateway.control("approvals")["calls"] if each["id"] == first]
+    [told] = [
+        each for each in asking_gateway.gateway.control("approvals")["calls"] if each["id"] == first
+    ]
     assert (told["server"], told["tool"], told["rule"]) == ("files", "echo", "rule 1")
-    assert text in told["arguments"] and told["asked_at"] < told["expires_at"] and told["reason"] == "it says things"
+    assert (
+        text in told["arguments"]
+        and told["asked_at"] < told["expires_at"]
+        and told["reason"] == "it says things"
+    )
     assert asking_gateway.gateway.control("decide", id=first, allow=True, by="eve")["ok"]
     assert not asking_gateway.gateway.control("decide", id=first, allow=True, by="eve")["ok"]
     assert call(f"{text}, another")["error"]["code"] == NEEDS_APPROVAL
@@ -201,7 +238,9 @@ def test_who_cannot_be_asked_waits_for_an_approval_which_is_used_once(asking_gat
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_model_is_told_how_a_call_is_approved(asking_gateway: AskingGateway, mode: Compact) -> None:
+def test_a_model_is_told_how_a_call_is_approved(
+    asking_gateway: AskingGateway, mode: Compact
+) -> None:
     """SEC-7, SUR-9: as a tool error, and then the same call works; in a list of calls too."""
     visitor, text = Visitor(asking_gateway.port, mode), f"to be approved in {mode}"
     said = visitor.error(visitor.run("files", "echo", {"text": text}))
@@ -217,7 +256,9 @@ def test_a_model_is_told_how_a_call_is_approved(asking_gateway: AskingGateway, m
 
 def test_secrets_among_the_arguments_are_not_told(asking_gateway: AskingGateway) -> None:
     """SEC-7"""
-    error = Session(asking_gateway.port).call("files_echo", text="with a secret", password="hunter2")["error"]
+    error = Session(asking_gateway.port).call(
+        "files_echo", text="with a secret", password="hunter2"
+    )["error"]
     told = asking_gateway.gateway.control("approvals")
     assert waiting_for(error) in json.dumps(told) and "hunter2" not in json.dumps(told)
 
@@ -232,7 +273,11 @@ def test_a_question_is_taken_back_when_its_call_is_given_up(asking_gateway: Aski
         assert event is not None
         question = event["data"]
         assert question["method"] == "elicitation/create"
-        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 77}}
+        cancelled = {
+            "jsonrpc": "2.0",
+            "method": "notifications/cancelled",
+            "params": {"requestId": 77},
+        }
         assert session.post(cancelled).status == 202
         late = {"action": "accept", "content": {"approve": True}}
         session.post({"jsonrpc": "2.0", "id": question["id"], "result": late})
@@ -240,25 +285,31 @@ def test_a_question_is_taken_back_when_its_call_is_given_up(asking_gateway: Aski
     assert asking_gateway.calls("given up") == 0
 
 
-def test_a_state_that_was_changed_or_used_is_asked_about_again(asking_gateway: AskingGateway) -> None:
+def test_a_state_that_was_changed_or_used_is_asked_about_again(
+    asking_gateway: AskingGateway,
+) -> None:
     """SEC-7: single use, sealed, bound to the arguments."""
 
     def call(text: str, **more: Any) -> Json:
         params = {"name": "files_echo", "arguments": {"text": text}, **more}
-        return post_modern(asking_gateway.port, modern_request("tools/call", params, capabilities=ABLE)).message[
-            "result"
-        ]
+        return post_modern(
+            asking_gateway.port, modern_request("tools/call", params, capabilities=ABLE)
+        ).message["result"]
 
     first = call("sealed")
     [key] = first["inputRequests"]
     answers = {key: {"action": "accept", "content": {"approve": True}}}
     state = first["requestState"]
     for text, given in (("sealed", state[:-4] + "AAAA"), ("sealed", "made up"), ("other", state)):
-        assert call(text, requestState=given, inputResponses=answers)["resultType"] == "input_required"
+        assert (
+            call(text, requestState=given, inputResponses=answers)["resultType"] == "input_required"
+        )
     assert call("sealed", inputResponses=answers)["resultType"] == "input_required"
     assert asking_gateway.calls("sealed") == asking_gateway.calls("other") == 0
     assert call("sealed", requestState=state, inputResponses=answers)["resultType"] == "complete"
-    assert call("sealed", requestState=state, inputResponses=answers)["resultType"] == "input_required"
+    assert (
+        call("sealed", requestState=state, inputResponses=answers)["resultType"] == "input_required"
+    )
     assert asking_gateway.calls("sealed") == 1
 
 
@@ -266,7 +317,9 @@ def test_no_answer_slips_through_to_the_server(asking_gateway: AskingGateway) ->
     """SEC-7: the server gets the call as it was meant."""
 
     async def check() -> None:
-        async with connected("raw-modern", asking_gateway.door("http"), Decider("ada", True)) as client:
+        async with connected(
+            "raw-modern", asking_gateway.door("http"), Decider("ada", True)
+        ) as client:
             await client.call("files_echo", {"text": "clean"})
 
     bounded(check)
@@ -279,11 +332,15 @@ def test_no_answer_slips_through_to_the_server(asking_gateway: AskingGateway) ->
     assert params.keys() <= {"name", "arguments", "_meta"} and "mcpx-ask" not in json.dumps(params)
 
 
-def test_a_refusal_is_an_error_of_the_protocol_in_direct_mode(asking_gateway: AskingGateway) -> None:
+def test_a_refusal_is_an_error_of_the_protocol_in_direct_mode(
+    asking_gateway: AskingGateway,
+) -> None:
     """SEC-7"""
 
     async def check() -> None:
-        async with connected("raw-older", asking_gateway.door("http"), Decider("ada", False)) as client:
+        async with connected(
+            "raw-older", asking_gateway.door("http"), Decider("ada", False)
+        ) as client:
             with pytest.raises(RefusedError) as refused:
                 await client.call("files_echo", {"text": "no"})
         assert refused.value.error["code"] == DENIED

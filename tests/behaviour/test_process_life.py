@@ -1,4 +1,5 @@
-"""LIF-2, LIF-7, LIF-8: the processes mcpx starts: which, with what environment, and that none outlives it."""
+"""LIF-2, LIF-7, LIF-8: the processes mcpx starts: which, with what environment, and that none
+outlives it."""
 
 import json
 import os
@@ -23,12 +24,18 @@ from kit.until import wait_until
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
 HARD = ("--spawn-grandchild", "--ignore-term")
-"""A server that ignores SIGTERM and the end of its input, and whose child left the session and does so too.
+"""A server that ignores SIGTERM and the end of its input, and whose child left the session and does
+so too.
 
-A process that is not ended still runs after `WAIT_SECONDS`. `tests/transports` proves that ending takes at most 3 s.
+A process that is not ended still runs after `WAIT_SECONDS`. `tests/transports` proves that ending
+takes at most 3 s.
 """
 
-SERVERS = [raw_server("plain"), raw_server("hard", *HARD), raw_server("private", "--spawn-grandchild")]
+SERVERS = [
+    raw_server("plain"),
+    raw_server("hard", *HARD),
+    raw_server("private", "--spawn-grandchild"),
+]
 
 
 @contextmanager
@@ -45,16 +52,22 @@ def http(folder: Path) -> Iterator[tuple[Child, int]]:
 
 def pids_of(call: Any) -> set[int]:
     """The servers and their children, as they say themselves."""
-    found = {structured_content(call(f"{server}_whoami"))["pid"] for server in ("plain", "hard", "private")}
+    found = {
+        structured_content(call(f"{server}_whoami"))["pid"]
+        for server in ("plain", "hard", "private")
+    }
     return found | {int(text_of(call(f"{server}_grandchild"))) for server in ("hard", "private")}
 
 
 # ---- nothing outlives it
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name
+)
 def test_no_process_outlives_mcpx_over_http(tmp_path: Path, number: signal.Signals) -> None:
-    """LIF-7, LIF-8: shared and private links, servers that ignore every word, children that left the session."""
+    """LIF-7, LIF-8: shared and private links, servers that ignore every word, children that left
+    the session."""
     with http(tmp_path) as (child, port):
         pids = pids_of(Session(port).call) | pids_of(Session(port, capabilities={"roots": {}}).call)
         assert len(pids) == 10
@@ -142,7 +155,8 @@ def test_calls_in_flight_finish_after_sigterm(tmp_path: Path) -> None:
 
 
 def test_a_call_beyond_the_grace_is_answered_and_does_not_hold_up_the_end(tmp_path: Path) -> None:
-    """LIF-8: with an error, not with a broken connection; everything is over within the bound of the fixture."""
+    """LIF-8: with an error, not with a broken connection; everything is over within the bound of
+    the fixture."""
     record = tmp_path / "record"
     with GatewayProcess({"mcp_servers": [odd_server("odd", record)]}) as gateway:
         session = Session(gateway.port)
@@ -156,9 +170,14 @@ def test_a_call_beyond_the_grace_is_answered_and_does_not_hold_up_the_end(tmp_pa
 
 def test_a_server_that_dies_takes_its_children_with_it() -> None:
     """LIF-7: also those that left its session; the gateway lives on."""
-    with Gateway({"mcp_servers": [raw_server("hard", "--spawn-grandchild"), raw_server("good")]}) as gateway:
+    with Gateway(
+        {"mcp_servers": [raw_server("hard", "--spawn-grandchild"), raw_server("good")]}
+    ) as gateway:
         client = Session(gateway.port)
-        pids = {structured_content(client.call("hard_whoami"))["pid"], int(text_of(client.call("hard_grandchild")))}
+        pids = {
+            structured_content(client.call("hard_whoami"))["pid"],
+            int(text_of(client.call("hard_grandchild"))),
+        }
         with ProcessWatch(pids) as watch:
             assert "error" in client.call("hard_die")
             assert watch.left(WAIT_SECONDS) == []
@@ -195,7 +214,10 @@ def test_sessions_share_a_process_unless_they_are_isolated(isolation: str, own: 
     """LIF-2: shared gives one process, per_session one for each session, kept for it."""
     with Gateway({"mcp_servers": [raw_server("it", isolation=isolation)]}) as gateway:
         first, second = Session(gateway.port), Session(gateway.port)
-        pids = [structured_content(client.call("it_whoami"))["pid"] for client in (first, second, first, second)]
+        pids = [
+            structured_content(client.call("it_whoami"))["pid"]
+            for client in (first, second, first, second)
+        ]
         assert pids[:2] == pids[2:]
         assert (pids[0] != pids[1]) is own
 
@@ -210,25 +232,39 @@ def test_per_call_gives_every_call_a_process_that_ends_with_it() -> None:
             assert watch.left(WAIT_SECONDS) == []
 
 
-@pytest.mark.parametrize(("isolation", "processes"), [("shared", 1), ("per_session", 1), ("per_call", 3)])
-def test_one_client_over_stdio_has_one_process_unless_each_call_wants_its_own(isolation: str, processes: int) -> None:
+@pytest.mark.parametrize(
+    ("isolation", "processes"), [("shared", 1), ("per_session", 1), ("per_call", 3)]
+)
+def test_one_client_over_stdio_has_one_process_unless_each_call_wants_its_own(
+    isolation: str, processes: int
+) -> None:
     """LIF-2: there is one session, so the process that lists the tools is its own."""
     with (
-        GatewayProcess({"mcp_servers": [raw_server("it", isolation=isolation)]}, transport="stdio") as gateway,
+        GatewayProcess(
+            {"mcp_servers": [raw_server("it", isolation=isolation)]}, transport="stdio"
+        ) as gateway,
         StdioClient(gateway.stdio_command, gateway.env) as client,
     ):
         client.greet(capabilities={"roots": {}})
-        assert len({structured_content(client.call("it_whoami"))["pid"] for _ in range(3)}) == processes
+        assert (
+            len({structured_content(client.call("it_whoami"))["pid"] for _ in range(3)})
+            == processes
+        )
         assert client.finish() == 0
 
 
 def test_a_session_that_is_kept_apart_has_a_process_of_its_own_that_ends_with_it() -> None:
     """LIF-2: DELETE ends the private link, and the process behind it with its children."""
-    with Gateway({"mcp_servers": [raw_server("it", "--spawn-grandchild", isolation="per_session")]}) as gateway:
+    with Gateway(
+        {"mcp_servers": [raw_server("it", "--spawn-grandchild", isolation="per_session")]}
+    ) as gateway:
         plain = Session(gateway.port)
         shared = structured_content(plain.call("it_whoami"))["pid"]
         private = Session(gateway.port, capabilities={"elicitation": {}})
-        pids = {structured_content(private.call("it_whoami"))["pid"], int(text_of(private.call("it_grandchild")))}
+        pids = {
+            structured_content(private.call("it_whoami"))["pid"],
+            int(text_of(private.call("it_grandchild"))),
+        }
         assert shared not in pids
         with ProcessWatch(pids) as watch:
             assert private.delete().status == 200
@@ -244,7 +280,8 @@ def test_modern_calls_share_one_process() -> None:
             pids = set()
             for _ in range(3):
                 reply = post_modern(
-                    gateway.port, modern_request("tools/call", {"name": f"{server}_whoami", "arguments": {}})
+                    gateway.port,
+                    modern_request("tools/call", {"name": f"{server}_whoami", "arguments": {}}),
                 )
                 pids.add(structured_content(reply.message)["pid"])
             assert len(pids) == 1
@@ -252,12 +289,15 @@ def test_modern_calls_share_one_process() -> None:
 
 @pytest.mark.parametrize(("isolation", "processes"), [("per_session", 1), ("per_call", 3)])
 def test_a_modern_client_has_no_session_but_is_itself(isolation: str, processes: int) -> None:
-    """LIF-2: with per_session its calls share a process, and a client of another name has another."""
+    """LIF-2: with per_session its calls share a process, and a client of another name has
+    another."""
     with Gateway({"mcp_servers": [raw_server("it", isolation=isolation)]}) as gateway:
 
         def pid(name: str) -> int:
             meta = {META + "clientInfo": {"name": name, "version": "1"}}
-            call = modern_request("tools/call", {"name": "it_whoami", "arguments": {}, "_meta": meta})
+            call = modern_request(
+                "tools/call", {"name": "it_whoami", "arguments": {}, "_meta": meta}
+            )
             return structured_content(post_modern(gateway.port, call).message)["pid"]
 
         ours = {pid("one") for _ in range(3)}
@@ -266,8 +306,11 @@ def test_a_modern_client_has_no_session_but_is_itself(isolation: str, processes:
 
 
 def test_max_links_bounds_the_processes_of_a_server() -> None:
-    """LIF-2, SEC-6: the session idle longest gives up its process; it gets another with its next call."""
-    with GatewayProcess({"mcp_servers": [raw_server("it", isolation="per_session", max_links=3)]}) as gateway:
+    """LIF-2, SEC-6: the session idle longest gives up its process; it gets another with its next
+    call."""
+    with GatewayProcess(
+        {"mcp_servers": [raw_server("it", isolation="per_session", max_links=3)]}
+    ) as gateway:
         sessions = [Session(gateway.port) for _ in range(5)]
         for _ in range(2):
             for session in sessions:
@@ -278,7 +321,18 @@ def test_max_links_bounds_the_processes_of_a_server() -> None:
 # ---- what a child is given
 
 
-ALLOWED = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "TZ", "NODE_EXTRA_CA_CERTS"}
+ALLOWED = {
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "NODE_EXTRA_CA_CERTS",
+}
 PREFIXES = ("LC_", "XDG_", "SSL_CERT_", "npm_config_", "NPM_CONFIG_", "UV_", "PIP_")
 MARK = "GATEWAY_OWNER"
 """How mcpx knows its own again."""
@@ -300,23 +354,35 @@ def environments() -> Iterator[dict[str, dict[str, str]]]:
     """What servers with different settings see, by the name of the server."""
     servers: list[Json] = [
         raw_server("bare"),
-        raw_server("given", connection={"env": {"OWN": "${WANTED}!", "PATH": "/nowhere", "MCPX_NAMED": "by me"}}),
+        raw_server(
+            "given",
+            connection={"env": {"OWN": "${WANTED}!", "PATH": "/nowhere", "MCPX_NAMED": "by me"}},
+        ),
         raw_server("some", connection={"inherit_env": ["WANTED", "MCPX_SECRET"]}),
         raw_server("all", connection={"inherit_env": True}),
     ]
     with Gateway({"mcp_servers": servers}, env=PARENT) as gateway:
         client = Session(gateway.port)
-        yield {server["name"]: structured_content(client.call(f"{server['name']}_whoami"))["env"] for server in servers}
+        yield {
+            server["name"]: structured_content(client.call(f"{server['name']}_whoami"))["env"]
+            for server in servers
+        }
 
 
 def test_a_child_sees_the_small_environment_only(environments: dict[str, dict[str, str]]) -> None:
     """LIF-7: no secrets of others, and of MCPX_* only the mark by which a gateway knows itself."""
     seen = environments["bare"]
     strange = {
-        name for name in seen if name not in ALLOWED and not name.startswith(PREFIXES) and "PROXY" not in name.upper()
+        name
+        for name in seen
+        if name not in ALLOWED and not name.startswith(PREFIXES) and "PROXY" not in name.upper()
     }
     assert strange <= {MARK, "MCPX_INSIDE"}
-    assert seen["https_proxy"] == PARENT["https_proxy"] and seen["LC_TIME"] == "C" and seen["TZ"] == "UTC"
+    assert (
+        seen["https_proxy"] == PARENT["https_proxy"]
+        and seen["LC_TIME"] == "C"
+        and seen["TZ"] == "UTC"
+    )
     assert "PATH" in seen and "HOME" in seen
 
 
@@ -334,7 +400,9 @@ def test_inherit_env_gives_the_names_it_lists(environments: dict[str, dict[str, 
     assert "AWS_SECRET_ACCESS_KEY" not in seen and "MCPX_SECRET" not in seen
 
 
-def test_inherit_env_true_gives_everything_but_ours(environments: dict[str, dict[str, str]]) -> None:
+def test_inherit_env_true_gives_everything_but_ours(
+    environments: dict[str, dict[str, str]],
+) -> None:
     """LIF-7."""
     seen = environments["all"]
     assert seen["AWS_SECRET_ACCESS_KEY"] == "hidden" and seen["WANTED"] == "asked for"
@@ -345,8 +413,14 @@ def test_a_child_runs_in_the_folder_it_was_given(tmp_path: Path) -> None:
     """LIF-7: a relative one counts from the config's folder; one that is not there is named."""
     command = raw_server("x")["connection"]
     servers = [
-        stdio_server("there", [command["command"], *command["args"]], connection={"cwd": str(tmp_path)}),
-        stdio_server("nowhere", [command["command"], *command["args"]], connection={"cwd": str(tmp_path / "no")}),
+        stdio_server(
+            "there", [command["command"], *command["args"]], connection={"cwd": str(tmp_path)}
+        ),
+        stdio_server(
+            "nowhere",
+            [command["command"], *command["args"]],
+            connection={"cwd": str(tmp_path / "no")},
+        ),
     ]
     with GatewayProcess({"mcp_servers": servers}) as gateway:
         client = Session(gateway.port)

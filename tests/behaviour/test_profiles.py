@@ -1,4 +1,5 @@
-"""SEC-2 through the real program: a profile is a view of its own, on every front, in both eras and in every mode."""
+"""SEC-2 through the real program: a profile is a view of its own, on every front, in both eras and
+in every mode."""
 
 import json
 import os
@@ -45,7 +46,10 @@ def offers(server: str) -> Json:
     return {
         "instructions": f"The words of {server}.",
         "resources": [{"uri": uri, "name": uri} for uri in files],
-        "contents": {uri: [{"uri": uri, "text": f"text of {uri}"}] for uri in [*files, f"{server}://private/7"]},
+        "contents": {
+            uri: [{"uri": uri, "text": f"text of {uri}"}]
+            for uri in [*files, f"{server}://private/7"]
+        },
         "templates": [{"uriTemplate": f"{server}://private/{{id}}", "name": "private"}],
     }
 
@@ -66,7 +70,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def gateway(folder: Path) -> Iterator[Gateway]:
-    with GatewayProcess(config(folder, NARROW, {**NARROW, "name": "menu", "mode": "search"})) as running:
+    with GatewayProcess(
+        config(folder, NARROW, {**NARROW, "name": "menu", "mode": "search"})
+    ) as running:
         yield running
 
 
@@ -74,7 +80,9 @@ def door(front: Front, gateway: Gateway, folder: Path) -> Door:
     if front == "stdio":
         command = [*gateway.stdio_command, "--profile", "narrow"]
         return Door("stdio", command=command, env=gateway.env, stderr=folder / "stderr")
-    scheme, path = {"http": ("http", "mcp"), "sse": ("http", "sse"), "websocket": ("ws", "ws")}[front]
+    scheme, path = {"http": ("http", "mcp"), "sse": ("http", "sse"), "websocket": ("ws", "ws")}[
+        front
+    ]
     return Door(front, f"{scheme}://127.0.0.1:{gateway.port}/p/narrow/{path}")
 
 
@@ -93,7 +101,9 @@ def test_what_a_profile_hides_reads_as_unknown(
 ) -> None:
     async def main() -> None:
         with anyio.fail_after(BOUND):
-            async with connected(kind, door(front, gateway, tmp_path), AnsweringUser("ada")) as client:
+            async with connected(
+                kind, door(front, gateway, tmp_path), AnsweringUser("ada")
+            ) as client:
                 assert "unseen" not in json.dumps(client.told)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
                 tools = [tool["name"] for tool in await client.listed("tools/list")]
                 assert tools == ["shown_give", "shown_refuse", "shown_calls"]
@@ -101,12 +111,18 @@ def test_what_a_profile_hides_reads_as_unknown(
                 assert found == ["shown://public/a"]
                 assert await client.listed("resources/templates/list") == []
                 said = await refused(client, "tools/call", {"name": "unseen_give", "arguments": {}})
-                unknown = await refused(client, "tools/call", {"name": "nobody_give", "arguments": {}})
+                unknown = await refused(
+                    client, "tools/call", {"name": "nobody_give", "arguments": {}}
+                )
                 assert said.replace("unseen", "nobody") == unknown
-                await refused(client, "tools/call", {"name": "shown_note", "arguments": {"path": "x"}})
+                await refused(
+                    client, "tools/call", {"name": "shown_note", "arguments": {"path": "x"}}
+                )
                 for uri in ("shown://private/b", "shown://private/7", "unseen://public/a"):
                     for form in (uri, wrap_uri(uri.partition(":")[0], uri)):
-                        assert "text of" not in await refused(client, "resources/read", {"uri": form})
+                        assert "text of" not in await refused(
+                            client, "resources/read", {"uri": form}
+                        )
                 read = await client.request("resources/read", {"uri": "shown://public/a"})
                 assert read["contents"][0]["text"] == "text of shown://public/a"
                 await client.call("shown_calls")
@@ -178,7 +194,9 @@ def test_a_profile_that_is_removed_ends_its_sessions_and_no_others(tmp_path: Pat
     with Gateway(config(tmp_path, NARROW, other)) as running:
         gone, stays = (Session(running.port, path=f"/p/{name}/mcp") for name in ("narrow", "other"))
         running.file.write_text(json.dumps(config(tmp_path, other)), encoding="utf-8")
-        wait_until(lambda: post(running.port, asked, gone.headers, path="/p/narrow/mcp").status == 404)
+        wait_until(
+            lambda: post(running.port, asked, gone.headers, path="/p/narrow/mcp").status == 404
+        )
         assert post(running.port, initialize_request(), path="/p/narrow/mcp").status == 404
         assert post(running.port, asked, stays.headers, path="/p/other/mcp").status == 200
 
@@ -207,7 +225,9 @@ def test_a_profile_that_is_misspelt_on_the_command_line_is_told(gateway: Gateway
         ("unseen.give", 6, "no pattern of servers matches"),
     ],
 )
-def test_it_is_explained_which_pattern_decided(gateway: Gateway, tool: str, code: int, because: str) -> None:
+def test_it_is_explained_which_pattern_decided(
+    gateway: Gateway, tool: str, code: int, because: str
+) -> None:
     state = str(gateway.folder / "explained")
     ended = run("explain", "narrow", tool, str(gateway.file), "--json", MCPX_STATE_DIR=state)
     assert ended.returncode == code, ended.stderr

@@ -1,7 +1,9 @@
-"""Step 2 through the real program: what dies comes back, and nobody else notices (LIF-1, LIF-3 … LIF-7).
+"""Step 2 through the real program: what dies comes back, and nobody else notices (LIF-1, LIF-3 …
+LIF-7).
 
-The server under attack is `frail`: the raw server with a memory. Its folder says how it behaves in its next life
-(`crash`, `shut`, `tools`), and keeps what every life of it has read, with the time by the clock all processes share.
+The server under attack is `frail`: the raw server with a memory. Its folder says how it behaves in
+its next life (`crash`, `shut`, `tools`), and keeps what every life of it has read, with the time by
+the clock all processes share.
 """
 
 import http.client
@@ -35,7 +37,8 @@ from kit.until import wait_until
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
 FAR = 60
-"""Seconds of a pause that nobody may be made to wait out: requests of these tests are given up after `WAIT_SECONDS`."""
+"""Seconds of a pause that nobody may be made to wait out: requests of these tests are given up
+after `WAIT_SECONDS`."""
 
 FRAIL = (
     f"import sys\nsys.path.insert(0, {str(FIXTURES)!r})\n"
@@ -146,7 +149,8 @@ raw_server.main(Frail)
 
 
 class Frail:
-    """The configuration of one, what it shall do in its next life, and what it did in all of them."""
+    """The configuration of one, what it shall do in its next life, and what it did in all of
+    them."""
 
     def __init__(self, folder: Path, name: str = "frail", *flags: str, **keys: Any) -> None:
         self.name = name
@@ -165,7 +169,9 @@ class Frail:
 
     def record(self) -> list[Json]:
         file = self.folder / "record"
-        return [json.loads(line) for line in file.read_bytes().splitlines()] if file.exists() else []
+        return (
+            [json.loads(line) for line in file.read_bytes().splitlines()] if file.exists() else []
+        )
 
     def seen(self, what: str) -> list[Json]:
         return [line for line in self.record() if line["what"] == what]
@@ -180,7 +186,10 @@ class Frail:
 
 def config(*servers: Json | Frail, **settings: Any) -> Json:
     entries = [server.entry if isinstance(server, Frail) else server for server in servers]
-    return {"global": {"startup_wait": 15, "first_start_wait": 15, **settings}, "mcp_servers": entries}
+    return {
+        "global": {"startup_wait": 15, "first_start_wait": 15, **settings},
+        "mcp_servers": entries,
+    }
 
 
 def state_of(folder: Path) -> dict[str, str]:
@@ -212,7 +221,8 @@ def until_state(port: int, server: str, status: str, restarts: int = 0) -> Json:
 
 
 def notice(stream: Stream, method: str) -> Json:
-    """The next notification of this method on a listening stream; sockets have a time-out of `WAIT_SECONDS`."""
+    """The next notification of this method on a listening stream; sockets have a time-out of
+    `WAIT_SECONDS`."""
     while (event := stream.event()) is not None:
         message = event.get("data")
         if isinstance(message, dict) and message.get("method") == method:
@@ -224,8 +234,9 @@ def notice(stream: Stream, method: str) -> Json:
 
 
 def post_aside(port: int, message: Json, headers: Mapping[str, str]) -> Json:
-    """The answer to one POST. `raw.post` would make clients of several threads wait for each other: up to Python
-    3.11 a `cached_property`, as `Stream.response` is one, holds one lock for all of them."""
+    """The answer to one POST. `raw.post` would make clients of several threads wait for each other:
+    up to Python 3.11 a `cached_property`, as `Stream.response` is one, holds one lock for all of
+    them."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2 * WAIT_SECONDS)
     try:
         usual = {"Content-Type": "application/json", "Accept": ACCEPT_BOTH}
@@ -236,9 +247,12 @@ def post_aside(port: int, message: Json, headers: Mapping[str, str]) -> Json:
         connection.close()
 
 
-def test_one_of_three_servers_is_killed_under_load_three_times_and_only_it_is_missed(tmp_path: Path) -> None:
-    """LIF-4: no error on the others, the call in flight fails at once by name and is not sent again, and the killed
-    one answers again long before its `retry_delay`, each of three times in a row."""
+def test_one_of_three_servers_is_killed_under_load_three_times_and_only_it_is_missed(
+    tmp_path: Path,
+) -> None:
+    """LIF-4: no error on the others, the call in flight fails at once by name and is not sent
+    again, and the killed one answers again long before its `retry_delay`, each of three times in a
+    row."""
     frail = Frail(tmp_path, retry_delay=FAR)
     errors: list[tuple[str, Json]] = []
     answered = {"one": 0, "frail": 0, "two": 0}
@@ -252,7 +266,9 @@ def test_one_of_three_servers_is_killed_under_load_three_times_and_only_it_is_mi
                     return
                 question = f"{number}/{turn}/{server}"
                 asked = request(
-                    "tools/call", {"name": f"{server}_echo", "arguments": {"text": question}}, session.next_id()
+                    "tools/call",
+                    {"name": f"{server}_echo", "arguments": {"text": question}},
+                    session.next_id(),
                 )
                 message = post_aside(port, asked, session.headers)
                 if "error" in message:
@@ -261,17 +277,24 @@ def test_one_of_three_servers_is_killed_under_load_three_times_and_only_it_is_mi
                     assert text_of(message) == question
                     answered[server] += 1
 
-    with GatewayProcess(config(raw_server("one"), frail, raw_server("two"))) as gateway, ExitStack() as stack:
+    with (
+        GatewayProcess(config(raw_server("one"), frail, raw_server("two"))) as gateway,
+        ExitStack() as stack,
+    ):
         session = Session(gateway.port)
         assert text_of(session.call("frail_echo", text="there")) == "there"
-        threads = [threading.Thread(target=load, args=(number, gateway.port)) for number in range(4)]
+        threads = [
+            threading.Thread(target=load, args=(number, gateway.port)) for number in range(4)
+        ]
         for thread in threads:
             thread.start()
             stack.callback(thread.join, WAIT_SECONDS)
         stack.callback(stop.set)
         for turn in range(1, 4):
             before = dict(answered)
-            wait_until(lambda before=before: all(answered[name] > before[name] for name in answered))
+            wait_until(
+                lambda before=before: all(answered[name] > before[name] for name in answered)
+            )
             with session.start_call("frail_work", seconds=60) as flying:
                 wait_until(lambda turn=turn: len(frail.seen("tools/call work")) == turn)
                 frail.kill()
@@ -289,8 +312,11 @@ def test_one_of_three_servers_is_killed_under_load_three_times_and_only_it_is_mi
         assert "Traceback" not in gateway.stderr()
 
 
-def test_only_a_call_that_says_it_may_be_repeated_is_repeated_once_after_a_death(tmp_path: Path) -> None:
-    """LIF-4: read-only and idempotent tools are asked once more, others never; and no call more than twice."""
+def test_only_a_call_that_says_it_may_be_repeated_is_repeated_once_after_a_death(
+    tmp_path: Path,
+) -> None:
+    """LIF-4: read-only and idempotent tools are asked once more, others never; and no call more
+    than twice."""
     frail = Frail(tmp_path)
     with Gateway(config(frail)) as gateway:
         session = Session(gateway.port)
@@ -298,12 +324,18 @@ def test_only_a_call_that_says_it_may_be_repeated_is_repeated_once_after_a_death
         assert text_of(session.call("frail_idempotent")) == "idempotent"
         assert "error" in session.call("frail_plain")
         assert "error" in session.call("frail_fatal")
-    calls = {tool: len(frail.seen(f"tools/call {tool}")) for tool in ("read", "idempotent", "plain", "fatal")}
+    calls = {
+        tool: len(frail.seen(f"tools/call {tool}"))
+        for tool in ("read", "idempotent", "plain", "fatal")
+    }
     assert calls == {"read": 2, "idempotent": 2, "plain": 1, "fatal": 2}
 
 
-def test_a_server_that_dies_of_every_call_opens_its_circuit_and_no_call_hangs(tmp_path: Path) -> None:
-    """LIF-4: also a call that is to be repeated learns at once that the circuit is open, with the time to wait."""
+def test_a_server_that_dies_of_every_call_opens_its_circuit_and_no_call_hangs(
+    tmp_path: Path,
+) -> None:
+    """LIF-4: also a call that is to be repeated learns at once that the circuit is open, with the
+    time to wait."""
     frail = Frail(tmp_path, retry_delay=FAR)
     with Gateway(config(frail)) as gateway:
         session = Session(gateway.port)
@@ -315,8 +347,8 @@ def test_a_server_that_dies_of_every_call_opens_its_circuit_and_no_call_hangs(tm
 
 
 def test_a_crash_loop_slows_down_then_opens_the_circuit_and_disturbs_nobody(tmp_path: Path) -> None:
-    """LIF-4: five lives without an answered call; then calls fail at once with the reason and the time of the next
-    try. The tools stay listed, and other servers answer as ever."""
+    """LIF-4: five lives without an answered call; then calls fail at once with the reason and the
+    time of the next try. The tools stay listed, and other servers answer as ever."""
     frail = Frail(tmp_path, retry_delay=0.1, max_retries=5)
     with GatewayProcess(config(frail, raw_server("other"))) as gateway:
         session = Session(gateway.port)
@@ -335,8 +367,11 @@ def test_a_crash_loop_slows_down_then_opens_the_circuit_and_disturbs_nobody(tmp_
         assert len(frail.seen("start")) == len(starts) + 1
 
 
-def test_a_server_is_left_alone_until_a_call_asks_for_it_where_that_is_configured(tmp_path: Path) -> None:
-    """LIF-4: `auto_reconnect: false`, and `retry_on_failure: false`; measured against a server that does come back."""
+def test_a_server_is_left_alone_until_a_call_asks_for_it_where_that_is_configured(
+    tmp_path: Path,
+) -> None:
+    """LIF-4: `auto_reconnect: false`, and `retry_on_failure: false`; measured against a server that
+    does come back."""
     lost = Frail(tmp_path, "lost", auto_reconnect=False)
     failed = Frail(tmp_path, "failed", retry_on_failure=False, retry_delay=0.01)
     eager = Frail(tmp_path, "eager", retry_delay=0.2)
@@ -373,28 +408,35 @@ WAYS: dict[str, tuple[str, Callable[[str], tuple[str, Json]]]] = {
     "displayed": ("search", lambda name: ("mcp_execute_tool", {"tool_name": f"{name}_echo"})),
     "direct": ("direct", lambda name: (f"{name}_echo", {})),
 }
-"""How a call names the tool of a server: the mode, its tool and what that is given; also the server's name."""
+"""How a call names the tool of a server: the mode, its tool and what that is given; also the
+server's name."""
 
 
-def test_a_server_that_was_down_from_the_start_is_tried_by_a_call_that_names_it(tmp_path: Path) -> None:
-    """LIF-4, LIF-1: one attempt for each call, in every mode; then the call goes on with what the server offers. A
-    name that says nothing of its server has nobody tried."""
+def test_a_server_that_was_down_from_the_start_is_tried_by_a_call_that_names_it(
+    tmp_path: Path,
+) -> None:
+    """LIF-4, LIF-1: one attempt for each call, in every mode; then the call goes on with what the
+    server offers. A name that says nothing of its server has nobody tried."""
     servers = [Frail(tmp_path, way, max_retries=0) for way in WAYS]
     for frail in servers:
         frail.tell("crash")
     with Gateway(config(*servers)) as gateway:
         for frail in servers:
-            assert until_state(gateway.port, frail.name, "disconnected", restarts=1)["restarts"] == 1
+            assert (
+                until_state(gateway.port, frail.name, "disconnected", restarts=1)["restarts"] == 1
+            )
         for way, (mode, spelled) in WAYS.items():
             client = Visitor(gateway.port, mode)
             tool, given = spelled(way)
             failed = client.ask("tools/call", {"name": tool, "arguments": given})
-            message = failed["error"]["message"] if mode == "direct" else client.error(failed["result"])
+            message = (
+                failed["error"]["message"] if mode == "direct" else client.error(failed["result"])
+            )
             assert message.startswith(f"{way}: ") and "exited with code 7" in message
             assert "error" in client.ask("tools/call", {"name": "nobody_echo", "arguments": {}})
-        assert {name: now["restarts"] for name, now in health(gateway.port)["servers"].items()} == dict.fromkeys(
-            WAYS, 2
-        )
+        assert {
+            name: now["restarts"] for name, now in health(gateway.port)["servers"].items()
+        } == dict.fromkeys(WAYS, 2)
         for frail in servers:
             mode, spelled = WAYS[frail.name]
             client = Visitor(gateway.port, mode)
@@ -459,7 +501,9 @@ class Remote(ThreadingHTTPServer):
         self.seen: list[tuple[float, str]] = []
         self.refuse: Callable[[str], tuple[int, str] | None] = lambda method: None
         """Status and `Retry-After` for a method."""
-        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread = threading.Thread(
+            target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        )
 
     def restart(self, *tools: str) -> None:
         self.session = ""
@@ -501,18 +545,28 @@ class _Remote(BaseHTTPRequestHandler):
         if method == "initialize":
             remote.session = headers["Mcp-Session-Id"] = f"session-{next(remote.sessions)}"
             info = {"name": "remote", "version": "1"}
-            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
+            result = {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {"tools": {}},
+                "serverInfo": info,
+            }
         elif self.headers.get("mcp-session-id") != remote.session:
             return self._answer(404)
         elif "id" not in message:
             return self._answer(202)
         elif method == "tools/list":
-            result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in remote.tools]}
+            result = {
+                "tools": [
+                    {"name": name, "inputSchema": {"type": "object"}} for name in remote.tools
+                ]
+            }
         elif method == "tools/call":
             result = {"content": [{"type": "text", "text": params["arguments"].get("text", "")}]}
         return self._answer(200, {"jsonrpc": "2.0", "id": message["id"], "result": result}, headers)
 
-    def _answer(self, status: int, message: Json | None = None, headers: dict[str, str] | None = None) -> None:
+    def _answer(
+        self, status: int, message: Json | None = None, headers: dict[str, str] | None = None
+    ) -> None:
         body = b"" if message is None else json.dumps(message).encode()
         self.send_response(status)
         for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
@@ -526,7 +580,8 @@ class _Remote(BaseHTTPRequestHandler):
 
 
 def test_an_http_server_that_was_restarted_is_greeted_again_and_the_call_succeeds() -> None:
-    """LIF-4: 404 on a session: initialised again, the tools read again, clients told, the call not lost."""
+    """LIF-4: 404 on a session: initialised again, the tools read again, clients told, the call not
+    lost."""
     with Remote() as remote, Gateway(config(remote.entry)) as gateway:
         session = Session(gateway.port)
         assert session.tools() == ["remote_echo"]
@@ -555,29 +610,38 @@ def test_a_call_the_server_puts_off_is_sent_once_more_when_it_asked_for_it(statu
 
 
 def test_a_server_that_asks_not_to_be_tried_is_not_tried_and_calls_are_told_when() -> None:
-    """LIF-4: `Retry-After` to a connection counts for every attempt, also for one that a call would start."""
+    """LIF-4: `Retry-After` to a connection counts for every attempt, also for one that a call would
+    start."""
     with Remote() as remote, Gateway(config(remote.entry)) as gateway:
         session = Session(gateway.port)
         session.tools()
         greeted = len(remote.times("server/discover")) + len(remote.times("initialize"))
-        remote.refuse = lambda method: (503, "4") if method in ("server/discover", "initialize") else None
+        remote.refuse = lambda method: (
+            (503, "4") if method in ("server/discover", "initialize") else None
+        )
         remote.restart()
         messages = [session.call("remote_echo")["error"]["message"] for _ in range(3)]
         assert all("503" in message for message in messages)
         assert all("next try in" in message for message in messages[1:]), messages
-        tries = [at for at, method in list(remote.seen) if method in ("server/discover", "initialize")]
+        tries = [
+            at for at, method in list(remote.seen) if method in ("server/discover", "initialize")
+        ]
         refused = tries[greeted:]
         remote.refuse = lambda method: None
         until_state(gateway.port, "remote", "connected", restarts=2)
         assert text_of(session.call("remote_echo", text="x")) == "x"
-        tries = [at for at, method in list(remote.seen) if method in ("server/discover", "initialize")]
+        tries = [
+            at for at, method in list(remote.seen) if method in ("server/discover", "initialize")
+        ]
         assert refused and tries[greeted + len(refused)] - refused[-1] >= 3.9
 
 
 # ---- after the return
 
 
-def test_tools_of_a_server_that_is_down_stay_listed_and_a_changed_list_is_told_on_its_return(tmp_path: Path) -> None:
+def test_tools_of_a_server_that_is_down_stay_listed_and_a_changed_list_is_told_on_its_return(
+    tmp_path: Path,
+) -> None:
     """LIF-4: they go only when the server itself drops them."""
     frail = Frail(tmp_path, auto_reconnect=False)
     frail.tell("tools", "old")
@@ -597,8 +661,12 @@ def test_tools_of_a_server_that_is_down_stay_listed_and_a_changed_list_is_told_o
         assert "frail_old" not in after and "frail_new" in after
 
 
-@pytest.mark.parametrize("capabilities", [{}, {"roots": {}}], ids=["shared link", "link of its own"])
-def test_a_subscription_survives_the_death_of_its_server(tmp_path: Path, capabilities: Json) -> None:
+@pytest.mark.parametrize(
+    "capabilities", [{}, {"roots": {}}], ids=["shared link", "link of its own"]
+)
+def test_a_subscription_survives_the_death_of_its_server(
+    tmp_path: Path, capabilities: Json
+) -> None:
     """LIF-4: it is renewed on return, and the client hears of the resource again."""
     frail = Frail(tmp_path)
     with GatewayProcess(config(frail)) as gateway:
@@ -619,8 +687,11 @@ def test_a_subscription_survives_the_death_of_its_server(tmp_path: Path, capabil
 # ---- health
 
 
-def test_an_idle_server_that_stops_answering_is_degraded_then_replaced_and_stays_well(tmp_path: Path) -> None:
-    """LIF-3: probes find it; `/health` says so, with the reason, since when and how many restarts."""
+def test_an_idle_server_that_stops_answering_is_degraded_then_replaced_and_stays_well(
+    tmp_path: Path,
+) -> None:
+    """LIF-3: probes find it; `/health` says so, with the reason, since when and how many
+    restarts."""
     frail = Frail(tmp_path, health_check_interval=0.5)  # which is also how long an answer may take
     with Gateway(config(frail)) as gateway:
         session = Session(gateway.port)
@@ -635,7 +706,10 @@ def test_an_idle_server_that_stops_answering_is_degraded_then_replaced_and_stays
 
         def probed_well() -> bool:
             states.add(state(gateway.port, "frail")["status"])
-            return len([line for line in frail.seen("answered ping") if line["pid"] == frail.pid()]) >= 5
+            return (
+                len([line for line in frail.seen("answered ping") if line["pid"] == frail.pid()])
+                >= 5
+            )
 
         wait_until(probed_well)
         assert states == {"connected"}
@@ -661,7 +735,9 @@ def test_no_probe_is_sent_while_a_call_runs(tmp_path: Path) -> None:
 # ---- sleep and renewal
 
 
-def test_a_lazy_server_starts_when_called_sleeps_when_idle_and_is_listed_all_along(tmp_path: Path) -> None:
+def test_a_lazy_server_starts_when_called_sleeps_when_idle_and_is_listed_all_along(
+    tmp_path: Path,
+) -> None:
     """LIF-5: with a snapshot it is not even started to be listed."""
     frail = Frail(tmp_path, lazy=True, idle_timeout=0.6)
     settings = config(frail)
@@ -718,14 +794,19 @@ def test_a_server_that_is_too_large_is_replaced_but_never_under_a_call(tmp_path:
 # ---- the snapshot
 
 
-def test_the_second_start_lists_everything_at_once_and_a_call_waits_for_its_own_server_only(tmp_path: Path) -> None:
-    """LIF-1: although one server does not come up, and however long a list may wait without a snapshot."""
+def test_the_second_start_lists_everything_at_once_and_a_call_waits_for_its_own_server_only(
+    tmp_path: Path,
+) -> None:
+    """LIF-1: although one server does not come up, and however long a list may wait without a
+    snapshot."""
     slow, quick = Frail(tmp_path, "slow"), Frail(tmp_path, "quick")
     with Gateway(config(slow, quick), env=state_of(tmp_path)) as gateway:
         tools = Session(gateway.port).tools()
         assert {"slow_echo", "quick_echo"} <= set(tools)
     slow.tell("shut")
-    with Gateway(config(slow, quick, startup_wait=FAR, first_start_wait=FAR), env=state_of(tmp_path)) as gateway:
+    with Gateway(
+        config(slow, quick, startup_wait=FAR, first_start_wait=FAR), env=state_of(tmp_path)
+    ) as gateway:
         session = Session(gateway.port)
         assert session.tools() == tools
         with session.start_call("slow_echo", text="late") as waiting:
@@ -735,7 +816,9 @@ def test_the_second_start_lists_everything_at_once_and_a_call_waits_for_its_own_
             assert text_of(waiting.reply().message) == "late"
 
 
-def test_a_change_is_in_the_snapshot_a_moment_later_though_mcpx_is_killed_and_no_secret_is(tmp_path: Path) -> None:
+def test_a_change_is_in_the_snapshot_a_moment_later_though_mcpx_is_killed_and_no_secret_is(
+    tmp_path: Path,
+) -> None:
     """LIF-1: not only at exit; only what servers publish."""
     secrets = {"env": {"TOKEN": "hidden-in-env"}}
     frail = Frail(tmp_path, "frail", "--name-count", "31337", connection=secrets)
@@ -750,13 +833,17 @@ def test_a_change_is_in_the_snapshot_a_moment_later_though_mcpx_is_killed_and_no
             assert text_of(session.call("frail_learn", name="learned_late")) == "learned"
             wait_until(lambda: "frail_learned_late" in session.tools())
             kept = tmp_path / "state" / "snapshots"
-            wait_until(lambda: any(b"learned_late" in file.read_bytes() for file in kept.glob("*.json")))
+            wait_until(
+                lambda: any(b"learned_late" in file.read_bytes() for file in kept.glob("*.json"))
+            )
             child.process.kill()
             child.process.wait(WAIT_SECONDS)
         for file in (tmp_path / "state").rglob("*"):
             if file.is_file():
                 body = file.read_bytes()
-                assert not any(word in body for word in (b"hidden-in", str(frail.folder).encode())), file
+                assert not any(
+                    word in body for word in (b"hidden-in", str(frail.folder).encode())
+                ), file
         frail.tell("shut")
         with mcpx(tmp_path, settings) as (_, port):
             assert "frail_learned_late" in Session(port).tools()
@@ -777,7 +864,10 @@ def _garble(folder: Path) -> None:
 def _misshape(folder: Path) -> None:
     """The right shape on the outside, nonsense within."""
     for file in folder.glob("*"):
-        lists = {kind: [None, 1, {"name": 5}, {}] for kind in ("tools", "prompts", "resources", "templates")}
+        lists = {
+            kind: [None, 1, {"name": 5}, {}]
+            for kind in ("tools", "prompts", "resources", "templates")
+        }
         file.write_text(json.dumps({"format": 1, "definitions": lists, "instructions": 7}))
 
 
@@ -787,8 +877,12 @@ def _replace(folder: Path) -> None:
     folder.write_text("a file where the folder was")
 
 
-@pytest.mark.parametrize("harm", [_delete, _garble, _misshape, _replace], ids=lambda harm: harm.__name__.strip("_"))
-def test_a_state_folder_that_is_lost_or_broken_loses_nothing(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize(
+    "harm", [_delete, _garble, _misshape, _replace], ids=lambda harm: harm.__name__.strip("_")
+)
+def test_a_state_folder_that_is_lost_or_broken_loses_nothing(
+    tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
     """LIF-1: the snapshot is comfort, never function."""
     settings = config(raw_server("one"), raw_server("two"))
     with Gateway(settings, env=state_of(tmp_path)) as gateway:
@@ -801,12 +895,17 @@ def test_a_state_folder_that_is_lost_or_broken_loses_nothing(tmp_path: Path, har
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
 
 
-def test_fifty_servers_of_which_one_is_late_and_one_never_answers_delay_no_list(tmp_path: Path) -> None:
-    """LIF-1: within `first_start_wait` at the first start, at once at the next; and only a few start at a time."""
+def test_fifty_servers_of_which_one_is_late_and_one_never_answers_delay_no_list(
+    tmp_path: Path,
+) -> None:
+    """LIF-1: within `first_start_wait` at the first start, at once at the next; and only a few
+    start at a time."""
     many = [Frail(tmp_path, f"s{number}") for number in range(48)]
     late = raw_server("late", "--start-delay", "300")
     never = raw_server("never", "--hang-initialize", "--mute-probe")
-    with Gateway(config(never, late, *many, startup_wait=0.5, first_start_wait=0.5), env=state_of(tmp_path)) as gateway:
+    with Gateway(
+        config(never, late, *many, startup_wait=0.5, first_start_wait=0.5), env=state_of(tmp_path)
+    ) as gateway:
         session = Session(gateway.port)
         session.tools()
         servers = health(gateway.port)["servers"]
@@ -822,7 +921,9 @@ def test_fifty_servers_of_which_one_is_late_and_one_never_answers_delay_no_list(
             together += step
             most = max(most, together)
         assert most <= 8, f"{most} servers were starting at a time"
-    with Gateway(config(never, late, *many, startup_wait=FAR, first_start_wait=FAR), env=state_of(tmp_path)) as gateway:
+    with Gateway(
+        config(never, late, *many, startup_wait=FAR, first_start_wait=FAR), env=state_of(tmp_path)
+    ) as gateway:
         listed = Session(gateway.port).tools()
         assert len({name.split("_")[0] for name in listed}) == 48
 
@@ -833,16 +934,22 @@ def test_fifty_servers_of_which_one_is_late_and_one_never_answers_delay_no_list(
 def test_what_a_killed_run_and_its_killed_keeper_left_is_ended_at_the_next_start_and_nothing_else(
     tmp_path: Path,
 ) -> None:
-    """LIF-7: only what is ours beyond doubt: neither a process of another run nor one that looks like a server."""
+    """LIF-7: only what is ours beyond doubt: neither a process of another run nor one that looks
+    like a server."""
     settings = config(raw_server("hard", "--spawn-grandchild", "--ignore-term"))
     stranger = [sys.executable, "-I", "-S", str(FIXTURES / "raw_server.py"), "--start-delay", "300"]
     with (
         mcpx(tmp_path, settings) as (child, port),
         Child(stranger) as lookalike,
-        Child(stranger, {**os.environ, "GATEWAY_OWNER": "0123456789abcdef0123456789abcdef.00000001"}) as foreign,
+        Child(
+            stranger, {**os.environ, "GATEWAY_OWNER": "0123456789abcdef0123456789abcdef.00000001"}
+        ) as foreign,
     ):
         session = Session(port)
-        ours = {structured_content(session.call("hard_whoami"))["pid"], int(text_of(session.call("hard_grandchild")))}
+        ours = {
+            structured_content(session.call("hard_whoami"))["pid"],
+            int(text_of(session.call("hard_grandchild"))),
+        }
         keepers = [
             pid
             for pid in descendants(child.process.pid)
@@ -858,7 +965,9 @@ def test_what_a_killed_run_and_its_killed_keeper_left_is_ended_at_the_next_start
                 with mcpx(tmp_path, settings) as (next_run, port):
                     assert watch.left(WAIT_SECONDS) == []
                     assert text_of(Session(port).call("hard_echo", text="x")) == "x"
-                    assert next_run.stderr.wait_for("had left behind", WAIT_SECONDS) is not None, next_run.stderr.text
+                    assert next_run.stderr.wait_for("had left behind", WAIT_SECONDS) is not None, (
+                        next_run.stderr.text
+                    )
                 assert lookalike.process.poll() is None and foreign.process.poll() is None
                 assert list((tmp_path / "state" / "runs").iterdir()) == []
             finally:

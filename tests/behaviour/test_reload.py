@@ -1,4 +1,5 @@
-"""CFG-5, CFG-7: a configuration that changes under a running gateway, and all that must not change with it."""
+"""CFG-5, CFG-7: a configuration that changes under a running gateway, and all that must not change
+with it."""
 
 import contextlib
 import http.client
@@ -19,7 +20,16 @@ from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 from behaviour.compact import held_up
-from kit.client import ACCEPT_BOTH, WAIT_SECONDS, Session, StdioClient, Stream, post, post_modern, wait_until_settled
+from kit.client import (
+    ACCEPT_BOTH,
+    WAIT_SECONDS,
+    Session,
+    StdioClient,
+    Stream,
+    post,
+    post_modern,
+    wait_until_settled,
+)
 from kit.command import MCPX, run_command
 from kit.gateway import LISTENS, Gateway, GatewayProcess
 from kit.messages import (
@@ -49,7 +59,12 @@ def config(*servers: Json, **more: Any) -> Json:
 
 
 def choosy(name: str, *flags: str, **keys: Any) -> Json:
-    command = [sys.executable, "-I", "-S", str(Path(stdio_command("raw_server.py")[-1]).with_name("choosy_server.py"))]
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        str(Path(stdio_command("raw_server.py")[-1]).with_name("choosy_server.py")),
+    ]
     return stdio_server(name, [*command, *flags], **keys)
 
 
@@ -93,7 +108,8 @@ def count(gateway: Gateway, words: str) -> int:
 
 
 def after(gateway: Gateway, words: str, act: Callable[[], Any]) -> str:
-    """Do something; what mcpx says from then on, up to and with the next line that has these words."""
+    """Do something; what mcpx says from then on, up to and with the next line that has these
+    words."""
     begun = len(gateway.stderr())
     act()
 
@@ -111,7 +127,9 @@ def after(gateway: Gateway, words: str, act: Callable[[], Any]) -> str:
 def change(gateway: Gateway, to: Json, how: Callable[[Path, str], None] = renamed) -> str:
     """Write another config and wait until it is taken up; the line of the plan."""
     said = after(gateway, "reloaded: ", lambda: how(gateway.file, json.dumps(to, indent=2)))
-    return next(line.partition("reloaded: ")[2] for line in said.splitlines() if "reloaded: " in line)
+    return next(
+        line.partition("reloaded: ")[2] for line in said.splitlines() if "reloaded: " in line
+    )
 
 
 def mcpx(gateway: Gateway, *args: str) -> "subprocess.CompletedProcess[str]":
@@ -180,7 +198,11 @@ def listening(client: Session) -> Iterator[Ear]:
 def modern_listener(port: int) -> Iterator[Ear]:
     wishes = dict.fromkeys(("toolsListChanged", "promptsListChanged", "resourcesListChanged"), True)
     message = modern_request("subscriptions/listen", {"notifications": wishes}, "ear")
-    headers = [("Content-Type", "application/json"), ("Accept", ACCEPT_BOTH), *modern_headers(message).items()]
+    headers = [
+        ("Content-Type", "application/json"),
+        ("Accept", ACCEPT_BOTH),
+        *modern_headers(message).items(),
+    ]
     ear = Ear(Stream(port, "POST", "/mcp", headers, json.dumps(message).encode()))
     try:
         ear.wait(ACKNOWLEDGED, 1)
@@ -193,7 +215,9 @@ def modern_listener(port: int) -> Iterator[Ear]:
 
 
 @pytest.mark.parametrize("how", [renamed, in_place, truncated_first, made_anew])
-def test_a_changed_file_is_taken_up_however_it_was_written(how: Callable[[Path, str], None]) -> None:
+def test_a_changed_file_is_taken_up_however_it_was_written(
+    how: Callable[[Path, str], None],
+) -> None:
     """CFG-5: one reload at the end, and the server that did not change keeps its process."""
     with Gateway(config(raw_server("a"))) as gateway:
         client = Session(gateway.port)
@@ -232,7 +256,9 @@ def test_a_file_that_is_not_watched_is_taken_up_when_somebody_asks(way: str) -> 
 def test_watching_can_be_switched_on_and_off_by_a_reload() -> None:
     """CFG-5: `hot_reload` is a setting like any other."""
     with GatewayProcess(config(raw_server("a"), **{"global": STILL})) as gateway:
-        renamed(gateway.file, json.dumps(config(raw_server("a"), **{"global": {"hot_reload": True}})))
+        renamed(
+            gateway.file, json.dumps(config(raw_server("a"), **{"global": {"hot_reload": True}}))
+        )
         after(gateway, "reloaded: ", lambda: gateway.process.send_signal(signal.SIGHUP))
         assert change(gateway, config(raw_server("a"), raw_server("b"))) == "1 started (b), 1 kept"
         change(gateway, config(raw_server("a"), **{"global": STILL}))
@@ -258,13 +284,21 @@ class Load(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self._session.port, timeout=WAIT_SECONDS)
-        headers = {"Content-Type": "application/json", "Accept": ACCEPT_BOTH, **self._session.headers}
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", self._session.port, timeout=WAIT_SECONDS
+        )
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": ACCEPT_BOTH,
+            **self._session.headers,
+        }
         number = 0
         while not self._enough.wait(self._pause):
             number += 1
             tool = f"{self._servers[number % len(self._servers)]}_echo"
-            body = json.dumps(request("tools/call", {"name": tool, "arguments": {"text": str(number)}}, number))
+            body = json.dumps(
+                request("tools/call", {"name": tool, "arguments": {"text": str(number)}}, number)
+            )
             try:
                 connection.request("POST", "/mcp", body, headers)
                 answer = json.loads(connection.getresponse().read())
@@ -282,8 +316,8 @@ class Load(threading.Thread):
 
 
 def test_adding_removing_and_changing_one_of_ten_servers_disturbs_none_of_the_other_seven() -> None:
-    """CFG-5, LIF-4: under 200 calls a second no call fails, process ids stay, one notice for each kind that differs,
-    and calls that run on what goes finish."""
+    """CFG-5, LIF-4: under 200 calls a second no call fails, process ids stay, one notice for each
+    kind that differs, and calls that run on what goes finish."""
     names = [f"s{number}" for number in range(9)]
     kept = names[:7]
     before = [
@@ -308,7 +342,11 @@ def test_adding_removing_and_changing_one_of_ten_servers_disturbs_none_of_the_ot
                 assert text_of(running.reply().message) == "slept"
                 ear.wait(TOOLS, 1)
                 so_far = [load.good for load in loads]
-                wait_until(lambda: all(load.good > past + 20 for load, past in zip(loads, so_far, strict=True)))
+                wait_until(
+                    lambda: all(
+                        load.good > past + 20 for load, past in zip(loads, so_far, strict=True)
+                    )
+                )
                 tools = client.tools()
                 assert "s7_tool_0" in tools and "s10_plain" in tools and "s9_plain" not in tools
                 # Another change, whose notice comes after every notice of the first.
@@ -331,8 +369,13 @@ def test_calls_that_run_on_a_server_that_is_removed_or_switched_off_finish(tmp_p
         client = Session(gateway.port)
         with ProcessWatch([pid_of(client, "gone"), pid_of(client, "off")]) as watch:
             enough = tmp_path / "enough"
-            running = [client.start_call(f"{name}_sleep", seconds=60, until=str(enough)) for name in ("gone", "off")]
-            assert text_of(client.call("stays_echo", text="x")) == "x"  # the two before it have arrived
+            running = [
+                client.start_call(f"{name}_sleep", seconds=60, until=str(enough))
+                for name in ("gone", "off")
+            ]
+            assert (
+                text_of(client.call("stays_echo", text="x")) == "x"
+            )  # the two before it have arrived
             change(gateway, config(raw_server("off", enabled=False), raw_server("stays")))
             assert client.call("gone_echo", text="x")["error"]["code"] == -32602
             assert client.call("off_echo", text="x")["error"]["code"] == -32602
@@ -364,8 +407,8 @@ def test_what_comes_later_than_three_seconds_is_announced_when_it_comes(tmp_path
 
 
 def test_a_server_that_no_longer_starts_keeps_its_tools_and_calls_say_why(tmp_path: Path) -> None:
-    """CFG-5, LIF-4: the old process serves until the new state is shown; then what it offered stays listed, as of any
-    server that is down, until the new one says itself what it offers."""
+    """CFG-5, LIF-4: the old process serves until the new state is shown; then what it offered stays
+    listed, as of any server that is down, until the new one says itself what it offers."""
     broken = tmp_path / "broken"
     broken.touch()
     fails = held_up(raw_server("b", "--name-count", "1", retry_delay=60), broken, exits=True)
@@ -403,8 +446,11 @@ def test_a_server_that_no_longer_starts_keeps_its_tools_and_calls_say_why(tmp_pa
     ],
     ids=["empty", "half written", "wrong", "not an object", "missing"],
 )
-def test_a_bad_file_changes_nothing_says_why_and_is_recovered_from(text: str | None, says: str) -> None:
-    """CFG-5: by `mcpx reload` and by the watcher alike; the next good file is taken up without being asked."""
+def test_a_bad_file_changes_nothing_says_why_and_is_recovered_from(
+    text: str | None, says: str
+) -> None:
+    """CFG-5: by `mcpx reload` and by the watcher alike; the next good file is taken up without
+    being asked."""
     with Gateway(config(raw_server("a"))) as gateway:
         client = Session(gateway.port)
         pid = pid_of(client, "a")
@@ -429,23 +475,35 @@ def test_a_bad_file_changes_nothing_says_why_and_is_recovered_from(text: str | N
 
 
 def test_a_storm_of_edits_ends_in_the_last_state() -> None:
-    """CFG-5: good and bad files in turn, some half written, with people asking for reloads in between."""
+    """CFG-5: good and bad files in turn, some half written, with people asking for reloads in
+    between."""
     with GatewayProcess(config(raw_server("a"))) as gateway:
         client = Session(gateway.port)
         pid = pid_of(client, "a")
         for number in range(50):
             text = json.dumps(
-                config(raw_server("a"), raw_server(f"b{number % 5}"), raw_server("c", prefix=f"c{number}"))
+                config(
+                    raw_server("a"),
+                    raw_server(f"b{number % 5}"),
+                    raw_server("c", prefix=f"c{number}"),
+                )
             )
-            [renamed, in_place][number % 2](gateway.file, text[: len(text) // 2] if number % 3 == 0 else text)
+            [renamed, in_place][number % 2](
+                gateway.file, text[: len(text) // 2] if number % 3 == 0 else text
+            )
             if number % 10 == 0:
                 gateway.process.send_signal(signal.SIGHUP)
         wait_until(lambda: {"b4_echo", "c49_echo"} <= set(client.tools()))
-        assert [name for name in client.tools() if name.endswith("_echo")] == ["a_echo", "b4_echo", "c49_echo"]
+        assert [name for name in client.tools() if name.endswith("_echo")] == [
+            "a_echo",
+            "b4_echo",
+            "c49_echo",
+        ]
         assert pid_of(client, "a") == pid
         assert len(descendants(gateway.process.pid)) >= 3
         wait_until(lambda: mcpx(gateway, "reload").stdout == "nothing changed\n")
-        # A server and, where there is one, the keeper: of the servers that came and went nothing is left.
+        # A server and, where there is one, the keeper: of the servers that came and went nothing is
+        # left.
         alive = {pid_of(client, name) for name in ("a", "b4", "c49")}
         wait_until(lambda: len(raw_servers(gateway.process.pid)) == len(alive))
         assert "Traceback" not in gateway.stderr()
@@ -471,14 +529,23 @@ def test_sessions_and_listeners_of_every_kind_survive_a_reload() -> None:
         gateway = stack.enter_context(Gateway(first))
         client = Session(gateway.port)
         client.tools()
-        ears = [stack.enter_context(listening(client)), stack.enter_context(modern_listener(gateway.port))]
-        events = stack.enter_context(Stream(gateway.port, "GET", "/sse", [("Accept", "text/event-stream")]))
+        ears = [
+            stack.enter_context(listening(client)),
+            stack.enter_context(modern_listener(gateway.port)),
+        ]
+        events = stack.enter_context(
+            Stream(gateway.port, "GET", "/sse", [("Accept", "text/event-stream")])
+        )
         path = events.data()
         assert post(gateway.port, initialize_request(), path=path).status == 202
         assert events.data()["id"] == 0
-        assert post(gateway.port, notification("notifications/initialized"), path=path).status == 202
+        assert (
+            post(gateway.port, notification("notifications/initialized"), path=path).status == 202
+        )
         url = f"ws://127.0.0.1:{gateway.port}/ws"
-        socket = stack.enter_context(connect(url, subprotocols=[Subprotocol("mcp")], open_timeout=WAIT_SECONDS))
+        socket = stack.enter_context(
+            connect(url, subprotocols=[Subprotocol("mcp")], open_timeout=WAIT_SECONDS)
+        )
         socket.send(json.dumps(initialize_request()))
         assert json.loads(socket.recv(WAIT_SECONDS))["id"] == 0
         socket.send(json.dumps(notification("notifications/initialized")))
@@ -495,7 +562,10 @@ def test_sessions_and_listeners_of_every_kind_survive_a_reload() -> None:
         assert post(gateway.port, request("tools/call", call, 3), path=path).status == 202
         assert text_of(events.data()) == "hello"
         assert text_of(client.call("b_echo", text="hello")) == "hello"
-        assert text_of(post_modern(gateway.port, modern_request("tools/call", call)).message) == "hello"
+        assert (
+            text_of(post_modern(gateway.port, modern_request("tools/call", call)).message)
+            == "hello"
+        )
 
 
 def test_the_client_of_a_pipe_keeps_its_conversation_over_a_reload() -> None:
@@ -524,7 +594,8 @@ def test_the_client_of_a_pipe_keeps_its_conversation_over_a_reload() -> None:
 
 
 def test_settings_a_living_server_can_take_up_do_not_restart_it() -> None:
-    """CFG-5, NAM-1: another prefix renames, at once and for everybody; timeouts count from the next call on."""
+    """CFG-5, NAM-1: another prefix renames, at once and for everybody; timeouts count from the next
+    call on."""
     with Gateway(config(raw_server("a"))) as gateway:
         client = Session(gateway.port)
         pid = pid_of(client, "a")
@@ -534,7 +605,10 @@ def test_settings_a_living_server_can_take_up_do_not_restart_it() -> None:
             assert plan == "1 updated (a)"
             assert "1.5" in client.call("a_sleep", seconds=30)["error"]["message"]
             assert pid_of(client, "a") == pid
-            assert change(gateway, config(raw_server("a", prefix="z", call_timeout=30))) == "1 updated (a)"
+            assert (
+                change(gateway, config(raw_server("a", prefix="z", call_timeout=30)))
+                == "1 updated (a)"
+            )
             ear.wait(TOOLS, 1)
             assert [name for name in client.tools() if name.endswith("_echo")] == ["z_echo"]
             assert pid_of(client, "z") == pid
@@ -579,12 +653,17 @@ def test_switching_a_server_off_ends_its_processes_and_switching_it_on_brings_it
         kept = pid_of(client, "a")
         pid, grandchild = pid_of(client, "hard"), int(text_of(client.call("hard_grandchild")))
         with ProcessWatch([pid, grandchild]) as watch:
-            plan = change(gateway, config(raw_server("a"), raw_server("hard", *hard, enabled=False)))
+            plan = change(
+                gateway, config(raw_server("a"), raw_server("hard", *hard, enabled=False))
+            )
             assert plan == "1 stopped (hard), 1 kept"
             assert not any(name.startswith("hard_") for name in client.tools())
             assert watch.left(WAIT_SECONDS) == []
         assert wait_until_settled(gateway.port)["hard"]["status"] == "disabled"
-        assert change(gateway, config(raw_server("a"), raw_server("hard", *hard))) == "1 started (hard), 1 kept"
+        assert (
+            change(gateway, config(raw_server("a"), raw_server("hard", *hard)))
+            == "1 started (hard), 1 kept"
+        )
         assert pid_of(client, "hard") != pid
         assert pid_of(client, "a") == kept
 
@@ -594,18 +673,31 @@ def test_settings_of_the_gateway_are_taken_up_or_said_to_need_a_restart() -> Non
     with GatewayProcess(config(raw_server("a"))) as gateway:
         client = Session(gateway.port, path="/mcp/direct")
         pid = pid_of(client, "a")
-        more: Json = {"mode": "search", "server": {"port": 1234}, "global": {"log_level": "DEBUG", "menu_budget": 5}}
-        said = after(gateway, "reloaded: ", lambda: renamed(gateway.file, json.dumps(config(raw_server("a"), **more))))
+        more: Json = {
+            "mode": "search",
+            "server": {"port": 1234},
+            "global": {"log_level": "DEBUG", "menu_budget": 5},
+        }
+        said = after(
+            gateway,
+            "reloaded: ",
+            lambda: renamed(gateway.file, json.dumps(config(raw_server("a"), **more))),
+        )
         assert "needs a restart: server.port" in said
         assert "settings: mode, global.log_level, global.menu_budget" in said
         assert "mcp_search_tools" in Session(gateway.port).tools()
         assert pid_of(client, "a") == pid
-        quiet = config(raw_server("a"), **{**more, "global": {"log_level": "ERROR", "menu_budget": 5}})
+        quiet = config(
+            raw_server("a"), **{**more, "global": {"log_level": "ERROR", "menu_budget": 5}}
+        )
         renamed(gateway.file, json.dumps(quiet))
         wait_until(lambda: mcpx(gateway, "reload").stdout == "nothing changed\n")
         begun = len(gateway.stderr())
         renamed(
-            gateway.file, json.dumps(config(raw_server("a"), raw_server("b"), **{"global": {"log_level": "ERROR"}}))
+            gateway.file,
+            json.dumps(
+                config(raw_server("a"), raw_server("b"), **{"global": {"log_level": "ERROR"}})
+            ),
         )
         wait_until(lambda: "b_echo" in client.tools())
         assert " INFO " not in gateway.stderr()[begun:]
@@ -629,7 +721,9 @@ def test_files_that_a_config_refers_to_are_watched() -> None:
         (gateway.folder / "secret").chmod(0o600)
         (gateway.folder / ".env").write_text("FROM_ENV=first\n")
         (gateway.folder / ".env").chmod(0o600)
-        b = raw_server("b", connection={"env": {"SECRET": "${file:secret}", "OTHER": "${FROM_ENV}"}})
+        b = raw_server(
+            "b", connection={"env": {"SECRET": "${file:secret}", "OTHER": "${FROM_ENV}"}}
+        )
         change(gateway, config(raw_server("a"), b))
         client = Session(gateway.port)
         pid = pid_of(client, "a")
@@ -642,7 +736,9 @@ def test_files_that_a_config_refers_to_are_watched() -> None:
         said = after(gateway, "reloaded: ", lambda: (gateway.folder / "secret").write_text("two"))
         assert "1 restarted (b), 1 kept" in said
         assert seen() == ("two", "first")
-        after(gateway, "reloaded: ", lambda: (gateway.folder / ".env").write_text("FROM_ENV=second\n"))
+        after(
+            gateway, "reloaded: ", lambda: (gateway.folder / ".env").write_text("FROM_ENV=second\n")
+        )
         assert seen() == ("two", "second")
         assert pid_of(client, "a") == pid
         assert "two" not in gateway.stderr()
@@ -688,9 +784,13 @@ def test_a_folder_is_watched_for_files_that_come_and_go(tmp_path: Path) -> None:
         client = Session(port)
         pid = pid_of(client, "a")
         put(folder / "2.json", {"mcp_servers": [raw_server("b")]})
-        assert child.stderr.wait_for(r"reloaded: 1 started \(b\), 1 kept", WAIT_SECONDS), child.stderr.text
+        assert child.stderr.wait_for(r"reloaded: 1 started \(b\), 1 kept", WAIT_SECONDS), (
+            child.stderr.text
+        )
         (folder / "2.json").unlink()
-        assert child.stderr.wait_for(r"reloaded: 1 stopped \(b\), 1 kept", WAIT_SECONDS), child.stderr.text
+        assert child.stderr.wait_for(r"reloaded: 1 stopped \(b\), 1 kept", WAIT_SECONDS), (
+            child.stderr.text
+        )
         assert pid_of(client, "a") == pid
 
 
@@ -705,7 +805,10 @@ def test_an_end_in_the_middle_of_a_reload_is_clean() -> None:
         slow = raw_server("slow", "--start-delay", "30")
         renamed(gateway.file, json.dumps(config(slow, **{"global": STILL})))
         reload = subprocess.Popen(
-            [*MCPX, "reload", str(gateway.file)], env=gateway.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [*MCPX, "reload", str(gateway.file)],
+            env=gateway.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         try:
             wait_until(lambda: len(raw_servers(gateway.process.pid)) == 2)

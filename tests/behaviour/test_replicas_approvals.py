@@ -1,4 +1,5 @@
-"""SEC-7 and SCA-1 through real replicas: a call is approved at one, made at another, and passes once over all."""
+"""SEC-7 and SCA-1 through real replicas: a call is approved at one, made at another, and passes
+once over all."""
 
 import json
 import sys
@@ -35,8 +36,12 @@ class ApprovingReplicas:
     def calls(self, text: str) -> int:
         """How often a server was called with this text, whichever replica's it is."""
         lines = self._record.read_bytes().splitlines()
-        messages = [message for message in map(json.loads, lines) if message.get("method") == "tools/call"]
-        return sum(message["params"].get("arguments", {}).get("text") == text for message in messages)
+        messages = [
+            message for message in map(json.loads, lines) if message.get("method") == "tools/call"
+        ]
+        return sum(
+            message["params"].get("arguments", {}).get("text") == text for message in messages
+        )
 
     def call(self, number: int, text: str, era: str = "older") -> Json:
         visitor = Visitor(self.replicas[number].port, "", era)
@@ -55,7 +60,9 @@ class ApprovingReplicas:
         return done.returncode, done.stdout + done.stderr
 
     def figure(self, number: int) -> int:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.replicas[number].port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{self.replicas[number].port}/metrics", timeout=10
+        ) as answer:
             lines = answer.read().decode().splitlines()
         [line] = [line for line in lines if line.startswith("mcpx_approvals_pending ")]
         return int(float(line.split()[-1]))
@@ -67,7 +74,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApprovingRepli
     script = str(Path(__file__).with_name("asking_server.py"))
     files = stdio_server("files", [sys.executable, "-I", "-S", script, str(record)])
     settings = config(files, policy={"rules": [RULE]}, server={"metrics": True})
-    with RedisServer() as store, Replicas(store, settings, 3, admin=True, balanced=False) as replicas:
+    with (
+        RedisServer() as store,
+        Replicas(store, settings, 3, admin=True, balanced=False) as replicas,
+    ):
         yield ApprovingReplicas(store, replicas, record)
         for replica in replicas:
             assert "Traceback" not in replica.stderr(), replica.stderr()
@@ -77,13 +87,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApprovingRepli
 def test_a_call_waits_at_one_replica_is_approved_at_another_and_made_at_a_third_once(
     cluster: ApprovingReplicas, era: str
 ) -> None:
-    """SEC-7, SCA-1: by `mcpx approve` at any replica; of many at once, over all of them, exactly one passes."""
+    """SEC-7, SCA-1: by `mcpx approve` at any replica; of many at once, over all of them, exactly
+    one passes."""
     text = f"approved elsewhere {era}"
     id = cluster.waits(0, text, era)
     assert cluster.waits(2, text, era) == id
     code, told = cluster.approve(1, id)
     assert code == 6 and "files.echo" in told and text in told
-    assert cluster.approve(1, id, "--yes") == (0, f"{told.partition('nothing was')[0]}{id}: may be made once\n")
+    assert cluster.approve(1, id, "--yes") == (
+        0,
+        f"{told.partition('nothing was')[0]}{id}: may be made once\n",
+    )
     assert cluster.calls(text) == 0
     with ThreadPoolExecutor(12) as pool:
         answers = list(pool.map(lambda number: cluster.call(number % 3, text, era), range(2, 26)))
@@ -99,7 +113,8 @@ def test_a_call_waits_at_one_replica_is_approved_at_another_and_made_at_a_third_
 
 
 def test_the_admin_api_of_every_replica_tells_of_it_and_decides(cluster: ApprovingReplicas) -> None:
-    """SEC-7, SCA-1, ADM-2: events and figures of each move, and what one has decided no other decides."""
+    """SEC-7, SCA-1, ADM-2: events and figures of each move, and what one has decided no other
+    decides."""
     apis = [AdminApi(replica) for replica in cluster.replicas]
     with AdminEvents(cluster.replicas[2]) as events:
         events.wait_for("hello", lambda _: True)
@@ -108,11 +123,20 @@ def test_the_admin_api_of_every_replica_tells_of_it_and_decides(cluster: Approvi
         events.wait_for("approvals", lambda data: data["pending"] == before + 2)
         for api in apis:
             told = {call["id"]: call for call in api.get("/api/approvals")["calls"]}
-            assert "one more" in told[first]["arguments"] and "and another" in told[second]["arguments"]
+            assert (
+                "one more" in told[first]["arguments"]
+                and "and another" in told[second]["arguments"]
+            )
         for number in range(3):
-            wait_until(lambda number=number: cluster.figure(number) == before + 2, what="its figure has moved")
+            wait_until(
+                lambda number=number: cluster.figure(number) == before + 2,
+                what="its figure has moved",
+            )
         assert apis[2].post(f"/api/approvals/calls/{first}", {"allow": True})["ok"]
-        assert apis[0].refused("POST", f"/api/approvals/calls/{first}", {"allow": True}) == (404, "not_found")
+        assert apis[0].refused("POST", f"/api/approvals/calls/{first}", {"allow": True}) == (
+            404,
+            "not_found",
+        )
         assert apis[1].post(f"/api/approvals/calls/{second}", {"allow": False})["ok"]
         events.wait_for("approvals", lambda data: data["pending"] == before)
     assert "result" in cluster.call(1, "one more")
@@ -120,8 +144,11 @@ def test_the_admin_api_of_every_replica_tells_of_it_and_decides(cluster: Approvi
     assert (cluster.calls("one more"), cluster.calls("and another")) == (1, 0)
 
 
-def test_a_modern_clients_question_is_answered_through_another_replica_once(cluster: ApprovingReplicas) -> None:
-    """SEC-7, SCA-1: the state that one replica gave out is taken by whichever gets it, once over all."""
+def test_a_modern_clients_question_is_answered_through_another_replica_once(
+    cluster: ApprovingReplicas,
+) -> None:
+    """SEC-7, SCA-1: the state that one replica gave out is taken by whichever gets it, once over
+    all."""
 
     def call(number: int, text: str, **more: Any) -> Json:
         params = {"name": "files_echo", "arguments": {"text": text}, **more}
@@ -135,19 +162,32 @@ def test_a_modern_clients_question_is_answered_through_another_replica_once(clus
     yes = {key: {"action": "accept", "content": {"approve": True}}}
     state = asked["requestState"]
     for text, given in (("sealed", state[:-4] + "AAAA"), ("other", state)):
-        assert call(1, text, requestState=given, inputResponses=yes)["resultType"] == "input_required"
+        assert (
+            call(1, text, requestState=given, inputResponses=yes)["resultType"] == "input_required"
+        )
     with ThreadPoolExecutor(12) as pool:
         answers = list(
-            pool.map(lambda number: call(number % 3, "sealed", requestState=state, inputResponses=yes), range(1, 25))
+            pool.map(
+                lambda number: call(number % 3, "sealed", requestState=state, inputResponses=yes),
+                range(1, 25),
+            )
         )
-    assert sum(answer["resultType"] == "complete" for answer in answers) == 1 == cluster.calls("sealed")
+    assert (
+        sum(answer["resultType"] == "complete" for answer in answers)
+        == 1
+        == cluster.calls("sealed")
+    )
     assert cluster.calls("other") == 0
 
 
-def test_a_replica_that_ends_leaves_what_waits_to_the_others(cluster: ApprovingReplicas, tmp_path: Path) -> None:
+def test_a_replica_that_ends_leaves_what_waits_to_the_others(
+    cluster: ApprovingReplicas, tmp_path: Path
+) -> None:
     """SEC-7, SCA-1: whoever asked may be gone when it is decided."""
     with Replicas(cluster.store, cluster.replicas[0].config, 1, balanced=False) as short:
-        answer = Visitor(short[0].port).ask("tools/call", {"name": "files_echo", "arguments": {"text": "left behind"}})
+        answer = Visitor(short[0].port).ask(
+            "tools/call", {"name": "files_echo", "arguments": {"text": "left behind"}}
+        )
         id = answer["error"]["data"]["approval"]
         short[0].process.kill()
         short[0].process.wait()
@@ -166,23 +206,37 @@ def test_the_store_dies_and_comes_back_empty(cluster: ApprovingReplicas) -> None
     assert cluster.approve(1, used, "--yes")[0] == cluster.approve(1, approved, "--yes")[0] == 0
     assert "result" in cluster.call(2, "used up")
     for number in range(3):
-        wait_until(lambda number=number: {approved, used}.isdisjoint(listed(cluster.replicas[number])), what="all know")
+        wait_until(
+            lambda number=number: {approved, used}.isdisjoint(listed(cluster.replicas[number])),
+            what="all know",
+        )
     cluster.store.kill()
     try:
         for number in range(3):
             away = cluster.call(number, "approved")["error"]
-            assert away["code"] == OVERLOADED and "store" in away["message"] and away["data"]["retry_after"]
+            assert (
+                away["code"] == OVERLOADED
+                and "store" in away["message"]
+                and away["data"]["retry_after"]
+            )
             assert cluster.waits(number, "waits") == waits
             code, said = cluster.approve(number, waits, "--yes")
             assert code == 1 and "store" in said
-            refused = AdminApi(cluster.replicas[number]).ask("POST", f"/api/approvals/calls/{waits}", {"allow": True})
+            refused = AdminApi(cluster.replicas[number]).ask(
+                "POST", f"/api/approvals/calls/{waits}", {"allow": True}
+            )
             assert refused.status == 503 and refused.code == "unavailable"
     finally:
         cluster.store.start()
     for replica in cluster.replicas:
-        wait_until(lambda replica=replica: {waits, approved} <= listed(replica), what="all have written what they know")
+        wait_until(
+            lambda replica=replica: {waits, approved} <= listed(replica),
+            what="all have written what they know",
+        )
     assert cluster.waits(2, "waits") == waits
-    assert cluster.waits(1, "approved") == approved, "it is approved again: nobody knows whether it was used"
+    assert cluster.waits(1, "approved") == approved, (
+        "it is approved again: nobody knows whether it was used"
+    )
     wait_until(lambda: cluster.waits(0, "used up") != used, what="what was used is not there")
     for id, text in ((waits, "waits"), (approved, "approved")):
         assert cluster.approve(0, id, "--yes")[0] == 0

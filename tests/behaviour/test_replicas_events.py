@@ -1,4 +1,5 @@
-"""ADM-4 over several replicas: what happens at any of them is heard at each, in one order and under the same ids."""
+"""ADM-4 over several replicas: what happens at any of them is heard at each, in one order and under
+the same ids."""
 
 import time
 from collections.abc import Iterator
@@ -42,7 +43,8 @@ def name_of(replica: Gateway) -> str:
 
 
 def heard(events: AdminEvents, replica: Gateway, name: str) -> int:
-    """Calls at a replica until one is told: others begin to tell a moment after somebody begins to listen."""
+    """Calls at a replica until one is told: others begin to tell a moment after somebody begins to
+    listen."""
     calls = 0
 
     def one() -> bool:
@@ -64,14 +66,17 @@ def test_a_call_at_one_replica_is_told_at_another_within_a_second(two: Replicas)
         began = time.monotonic()
         assert called(two[1], "y")
         call = events.wait_for("call", lambda data: data["replica"] == names[1], before)
-        assert call.at - began < 3 and call.data["public_name"] == "raw_echo"  # a second, on a machine that is not busy
+        assert (
+            call.at - began < 3 and call.data["public_name"] == "raw_echo"
+        )  # a second, on a machine that is not busy
         before = len(events.all)
         assert called(two[0], "z")
         events.wait_for("call", lambda data: data["replica"] == names[0], before)
 
 
 def test_a_listener_goes_on_at_another_replica(two: Replicas) -> None:
-    """ADM-4, SCA-1: `Last-Event-ID` of one replica is good at the other: what was missed comes, nothing twice."""
+    """ADM-4, SCA-1: `Last-Event-ID` of one replica is good at the other: what was missed comes,
+    nothing twice."""
     names = [name_of(replica) for replica in two]
     with AdminEvents(two[0]) as events:
         events.wait_for("hello")
@@ -92,8 +97,11 @@ def test_a_listener_goes_on_at_another_replica(two: Replicas) -> None:
         lost.wait_for("reset")
 
 
-def test_without_the_store_own_events_are_told_and_then_it_begins_anew(store: RedisServer, two: Replicas) -> None:
-    """ADM-4, SCA-2: a listener hears of its own replica; when the store is back it is told to read everything again."""
+def test_without_the_store_own_events_are_told_and_then_it_begins_anew(
+    store: RedisServer, two: Replicas
+) -> None:
+    """ADM-4, SCA-2: a listener hears of its own replica; when the store is back it is told to read
+    everything again."""
     names = [name_of(replica) for replica in two]
     with AdminEvents(two[0]) as events:
         events.wait_for("hello")
@@ -101,7 +109,9 @@ def test_without_the_store_own_events_are_told_and_then_it_begins_anew(store: Re
         store.kill()
         before = len(events.all)
         wait_until(
-            lambda: called(two[0], "alone") and any(each.name == "call" for each in events.all[before:]),
+            lambda: (
+                called(two[0], "alone") and any(each.name == "call" for each in events.all[before:])
+            ),
             what="own calls are told",
             seconds=20,
         )

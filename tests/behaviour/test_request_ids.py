@@ -21,7 +21,9 @@ def lines(text: str) -> list[Json]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_errors_of_our_own_tell_the_id_of_their_request_and_those_of_servers_are_left_alone() -> None:
+def test_errors_of_our_own_tell_the_id_of_their_request_and_those_of_servers_are_left_alone() -> (
+    None
+):
     """OBS-1, PRO-6: over HTTP, in both eras; also in a header."""
     with Gateway({"mcp_servers": [raw_server("raw")]}) as gateway:
         session = Session(gateway.port)
@@ -49,7 +51,11 @@ def test_errors_on_stdio_tell_the_id_of_their_request() -> None:
     ):
         pipe.greet()
         pipe.send(b"no json\n")
-        errors = [pipe.reply(None)["error"], pipe.call("nothing")["error"], pipe.request("no/method")["error"]]
+        errors = [
+            pipe.reply(None)["error"],
+            pipe.call("nothing")["error"],
+            pipe.request("no/method")["error"],
+        ]
         foreign = pipe.call("raw_fail")["error"]
     ids = {error["data"]["request_id"] for error in errors}
     assert len(ids) == 3 and all(map(ID.fullmatch, ids))
@@ -58,7 +64,9 @@ def test_errors_on_stdio_tell_the_id_of_their_request() -> None:
 
 def test_a_clients_own_id_is_taken_over_if_it_is_short_and_clean() -> None:
     """OBS-1: `x-request-id`, as proxies and clients send it."""
-    with GatewayProcess({"mcp_servers": [raw_server("raw")], "global": {"log_format": "json"}}) as gateway:
+    with GatewayProcess(
+        {"mcp_servers": [raw_server("raw")], "global": {"log_format": "json"}}
+    ) as gateway:
         replies = [
             Session(gateway.port, headers={"x-request-id": wanted}).post(request("tools/list"))
             for wanted in ("Mine-1.2_3", "two words", "x" * 65, 'a"b')
@@ -70,8 +78,12 @@ def test_a_clients_own_id_is_taken_over_if_it_is_short_and_clean() -> None:
 
 
 def test_the_id_of_a_request_is_in_the_lines_about_it_and_in_its_answer(tmp_path: Path) -> None:
-    """OBS-1: with JSON logs, every request has one from its first moment; a line about nobody's request has none."""
-    config = {"mcp_servers": [odd_server("odd", tmp_path / "record")], "global": {"log_format": "json"}}
+    """OBS-1: with JSON logs, every request has one from its first moment; a line about nobody's
+    request has none."""
+    config = {
+        "mcp_servers": [odd_server("odd", tmp_path / "record")],
+        "global": {"log_format": "json"},
+    }
     with GatewayProcess(config, "--log-level", "DEBUG") as gateway:
         session = Session(gateway.port)
         trace = "0af7651916cd43dd8448eb211c80319c"

@@ -1,6 +1,7 @@
 """SEC-1: every route of the running program, with every method and every kind of visitor.
 
-The table in `front.routes` is what is served: a route that is added there is judged here without being named.
+The table in `front.routes` is what is served: a route that is added there is judged here without
+being named.
 """
 
 import json
@@ -30,13 +31,28 @@ TOKENS: list[Json] = [
     {"name": "past", "token": "over", "expires": "2020-01-31"},
 ]
 UNKNOWN = (
-    *("/", "/mcp/no-such", "/no-such/mcp", "/search/mcp/", "/mcp/mcp", "/mcp/", "/MCP", "//mcp", "/mcp%2f", "/admin"),
+    *(
+        "/",
+        "/mcp/no-such",
+        "/no-such/mcp",
+        "/search/mcp/",
+        "/mcp/mcp",
+        "/mcp/",
+        "/MCP",
+        "//mcp",
+        "/mcp%2f",
+        "/admin",
+    ),
     *("/p/mine", "/p/mine/health", "/p//mcp"),
 )
 
 
 def paths(route: Route) -> list[str]:
-    found = [route.path.replace(MODE, mode) for mode in SURFACES] if MODE in route.path else [route.path]
+    found = (
+        [route.path.replace(MODE, mode) for mode in SURFACES]
+        if MODE in route.path
+        else [route.path]
+    )
     return [*found, *(f"/p/mine{path}" for path in found)] if route.profiles else found
 
 
@@ -80,9 +96,14 @@ STRANGERS: dict[str, list[tuple[str, str]]] = {
 def test_an_address_that_ends_in_mcp_shows_the_same_as_the_mode_behind_it(mode: str) -> None:
     """SUR-6: some clients cut off what follows `/mcp`. Also below a profile."""
     command = {"name": "hello", "type": "http", "http": {"url": "http://127.0.0.1:9/"}}
-    with Gateway({"mode": "inspect", "commands": [command], "profiles": [{"name": "mine"}]}) as gateway:
+    with Gateway(
+        {"mode": "inspect", "commands": [command], "profiles": [{"name": "mine"}]}
+    ) as gateway:
         paths = (f"/mcp/{mode}", f"/{mode}/mcp", f"/p/mine/mcp/{mode}", f"/p/mine/{mode}/mcp")
-        listed = [Session(gateway.port, path=path).request("tools/list")["result"]["tools"] for path in paths]
+        listed = [
+            Session(gateway.port, path=path).request("tools/list")["result"]["tools"]
+            for path in paths
+        ]
     shown = [[tool["name"] for tool in tools] for tools in listed]
     assert shown == [shown[0]] * 4
     assert ("mcp_search_tools" in shown[0]) == (mode == "search")
@@ -96,7 +117,10 @@ def test_no_route_lets_a_stranger_in(port: int, who: str) -> None:
         for method in METHODS:
             expected = 401 if not route.open else 200 if method in route.methods else 405
             assert status(port, method, path, shown) == expected, (method, path)
-            assert status(port, method, f"{path}?access_token=right", shown) == expected, (method, path)
+            assert status(port, method, f"{path}?access_token=right", shown) == expected, (
+                method,
+                path,
+            )
         assert status(port, "GET", path, shown, upgrade=True) == (200 if route.open else 401), path
     for path in UNKNOWN:
         assert status(port, "GET", path, shown) == 401, path
@@ -128,7 +152,11 @@ def test_a_foreign_profile_reads_as_one_that_does_not_exist(port: int) -> None:
         for method in route.methods:
             usual = [("Content-Type", "application/json"), ("Accept", ACCEPT_BOTH)]
             body = json.dumps(initialize_request()).encode() if method == "POST" else b""
-            for token, foreign in (("foreign", "/p/mine"), ("right", "/p/club"), ("foreign", "/p/club")):
+            for token, foreign in (
+                ("foreign", "/p/mine"),
+                ("right", "/p/club"),
+                ("foreign", "/p/club"),
+            ):
                 headers = [*usual, *bearer(token)]
                 there = fetch(port, path.replace("/p/mine", foreign), method, headers, body)
                 nowhere = fetch(port, path.replace("/p/mine", "/p/nowhere"), method, headers, body)
@@ -151,14 +179,21 @@ def test_a_foreign_profile_reads_as_one_that_does_not_exist(port: int) -> None:
         (403, [("Origin", "{own}"), ("Origin", "http://evil.example")]),
     ],
 )
-def test_no_route_answers_a_forged_host_or_origin(port: int, expected: int, headers: list[tuple[str, str]]) -> None:
+def test_no_route_answers_a_forged_host_or_origin(
+    port: int, expected: int, headers: list[tuple[str, str]]
+) -> None:
     """SEC-1: with the right token too, and for the upgrade to a WebSocket."""
     own = f"http://127.0.0.1:{port}"
     forged = [(name, value.replace("{own}", own)) for name, value in headers]
     for _, path in EVERY:
         for method in METHODS:
-            assert status(port, method, path, [*bearer("right"), *forged]) == expected, (method, path)
-        assert status(port, "GET", path, [*bearer("right"), *forged], upgrade=True) == expected, path
+            assert status(port, method, path, [*bearer("right"), *forged]) == expected, (
+                method,
+                path,
+            )
+        assert status(port, "GET", path, [*bearer("right"), *forged], upgrade=True) == expected, (
+            path
+        )
     assert status(port, "GET", RESOURCE, forged) == expected
     assert status(port, "GET", "/ws", [*bearer("right"), ("Origin", own)], upgrade=True) == 101
 
@@ -178,14 +213,20 @@ def test_with_bearer_tokens_there_is_no_metadata_of_oauth(port: int, token: str 
         "/p/mine/.well-known/oauth-protected-resource",
     ):
         for method in ("GET", "HEAD", "POST"):
-            assert status(port, method, path, [] if token is None else bearer(token)) == 404, (method, path)
+            assert status(port, method, path, [] if token is None else bearer(token)) == 404, (
+                method,
+                path,
+            )
 
 
 def test_without_auth_there_is_no_metadata_and_every_profile_that_names_nobody() -> None:
     with Gateway({"profiles": PROFILES, "mcp_servers": []}) as gateway:
         assert status(gateway.port, "GET", f"{RESOURCE}/mcp") == 404
         assert status(gateway.port, "GET", "/.well-known/openid-configuration") == 404
-        found = {name: status(gateway.port, "POST", f"/p/{name}/mcp") for name in ("mine", "theirs", "club", "none")}
+        found = {
+            name: status(gateway.port, "POST", f"/p/{name}/mcp")
+            for name in ("mine", "theirs", "club", "none")
+        }
         assert found == {"mine": 200, "theirs": 200, "club": 404, "none": 404}
 
 
@@ -193,7 +234,9 @@ def test_no_route_lets_in_what_an_issuer_did_not_sign_for_us() -> None:
     """SEC-1: the same table with signed tokens."""
     with (
         TokenIssuer() as issuer,
-        Gateway({"server": {"auth": {"type": "jwt", "issuer": issuer.url}}, "profiles": PROFILES}) as gateway,
+        Gateway(
+            {"server": {"auth": {"type": "jwt", "issuer": issuer.url}}, "profiles": PROFILES}
+        ) as gateway,
     ):
         origin = f"http://127.0.0.1:{gateway.port}"
         bad = [[], bearer("right"), bearer(issuer.token(audience="http://evil.example"))]
@@ -203,8 +246,13 @@ def test_no_route_lets_in_what_an_issuer_did_not_sign_for_us() -> None:
         for route, path in EVERY:
             for method in route.methods:
                 expected = 200 if route.open else 401
-                assert [status(gateway.port, method, path, shown) for shown in bad] == [expected] * 4, (method, path)
-                assert status(gateway.port, method, path, right) not in (401, 403, 500), (method, path)
+                assert [status(gateway.port, method, path, shown) for shown in bad] == [
+                    expected
+                ] * 4, (method, path)
+                assert status(gateway.port, method, path, right) not in (401, 403, 500), (
+                    method,
+                    path,
+                )
         foreign = bearer(issuer.token(audience=origin, scope="profile:theirs"))
         assert status(gateway.port, "POST", "/p/mine/mcp", foreign) == 404
         assert status(gateway.port, "POST", "/p/theirs/mcp", foreign) == 200

@@ -55,24 +55,49 @@ print("finished")
 
 
 def command(name: str, script: Json, *parameters: Json, **keys: Any) -> Json:
-    return {"name": name, "description": f"Runs {name}", "type": "script", "script": script, **keys} | (
-        {"parameters": list(parameters)} if parameters else {}
-    )
+    return {
+        "name": name,
+        "description": f"Runs {name}",
+        "type": "script",
+        "script": script,
+        **keys,
+    } | ({"parameters": list(parameters)} if parameters else {})
 
 
 def commands() -> list[Json]:
     python = sys.executable
-    text, times = {"name": "text", "required": True}, {"name": "times", "type": "array", "items": {"type": "integer"}}
+    text, times = (
+        {"name": "text", "required": True},
+        {"name": "times", "type": "array", "items": {"type": "integer"}},
+    )
     return [
-        command("steps", {"interpreter": python, "path": "steps.py", "args": ["{text}", "{times}"]}, text, times),
-        command("family", {"interpreter": "bash", "path": "family.sh", "args": ["{file}"]}, {"name": "file"}),
-        command("waits", {"interpreter": python, "path": "waits.py", "args": ["{file}"]}, {"name": "file"}),
+        command(
+            "steps",
+            {"interpreter": python, "path": "steps.py", "args": ["{text}", "{times}"]},
+            text,
+            times,
+        ),
+        command(
+            "family",
+            {"interpreter": "bash", "path": "family.sh", "args": ["{file}"]},
+            {"name": "file"},
+        ),
+        command(
+            "waits",
+            {"interpreter": python, "path": "waits.py", "args": ["{file}"]},
+            {"name": "file"},
+        ),
         command("fails", {"interpreter": "bash", "path": "fails.sh"}),
     ]
 
 
 def write_scripts(folder: Path) -> None:
-    scripts = {"steps.py": STEPS, "family.sh": FAMILY, "waits.py": WAITS, "fails.sh": "echo no >&2; exit 7"}
+    scripts = {
+        "steps.py": STEPS,
+        "family.sh": FAMILY,
+        "waits.py": WAITS,
+        "fails.sh": "echo no >&2; exit 7",
+    }
     for name, code in scripts.items():
         (folder / name).write_text(code)
 
@@ -98,7 +123,8 @@ def alone(transport: Any = "http") -> Iterator[Gateway]:
 @pytest.mark.parametrize("front", ["http", "stdio"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_script_is_a_tool_like_any_other(gateway: Gateway, kind: Kind, front: str) -> None:
-    """SRC-4, SRC-5, SRC-6: listed with its schema, called, its progress told, failures as tool errors; both eras."""
+    """SRC-4, SRC-5, SRC-6: listed with its schema, called, its progress told, failures as tool
+    errors; both eras."""
 
     async def visit(door: Door) -> None:
         steps: list[Json] = []
@@ -107,14 +133,19 @@ def test_a_script_is_a_tool_like_any_other(gateway: Gateway, kind: Kind, front: 
                 tools = {tool["name"]: tool for tool in await client.listed("tools/list")}
                 assert tools["steps"]["inputSchema"]["required"] == ["text"]
                 assert tools["steps"]["inputSchema"]["properties"]["times"]["type"] == "array"
-                result = await client.call("steps", {"text": "; $(x) '\n", "times": [1, -2]}, steps.append)
+                result = await client.call(
+                    "steps", {"text": "; $(x) '\n", "times": [1, -2]}, steps.append
+                )
                 assert result["structuredContent"] == {"said": "; $(x) '\n", "times": ["1", "-2"]}
                 failed = await client.call("fails")
                 wrong = await client.call("steps", {"text": "x", "times": "many"})
                 missing = await client.call("steps", {})
         told = [(step["progress"], step["total"], step["message"]) for step in steps]
         assert told == [(1, 3, "step 1"), (2, 3, "step 2"), (3, 3, "step 3")]
-        assert failed["isError"] and failed["content"][0]["text"] == "fails: exited with code 7\nstderr: no"
+        assert (
+            failed["isError"]
+            and failed["content"][0]["text"] == "fails: exited with code 7\nstderr: no"
+        )
         assert wrong["isError"] and "times" in wrong["content"][0]["text"]
         assert missing["isError"] and "text" in missing["content"][0]["text"]
 
@@ -122,7 +153,9 @@ def test_a_script_is_a_tool_like_any_other(gateway: Gateway, kind: Kind, front: 
         anyio.run(visit, Door("http", gateway.url))
         return
     with alone("stdio") as own:
-        door = Door("stdio", command=own.stdio_command, env=own.env, stderr=own.folder / "stderr.txt")
+        door = Door(
+            "stdio", command=own.stdio_command, env=own.env, stderr=own.folder / "stderr.txt"
+        )
         anyio.run(visit, door)
 
 
@@ -140,12 +173,19 @@ def test_a_cancelled_call_ends_the_whole_tree(gateway: Gateway, era: str) -> Non
         stream = session.start_call("family", id="long", file=str(file))
     else:
         body = modern_request("tools/call", {"name": "family", "arguments": {"file": str(file)}})
-        headers = {"Content-Type": "application/json", "Accept": ACCEPT_BOTH, **modern_headers(body)}
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": ACCEPT_BOTH,
+            **modern_headers(body),
+        }
         stream = Stream(gateway.port, "POST", "/mcp", headers.items(), json.dumps(body).encode())
     with stream, ProcessWatch(pids(file)) as watch:
         assert len(watch) == 2
         if era == "older":
-            assert session.post(notification("notifications/cancelled", {"requestId": "long"})).status == 202
+            assert (
+                session.post(notification("notifications/cancelled", {"requestId": "long"})).status
+                == 202
+            )
         else:
             stream.cut()
         assert watch.left(WAIT_SECONDS) == []
@@ -160,7 +200,9 @@ def test_the_time_that_is_up_ends_the_whole_tree() -> None:
         body = modern_request("tools/call", {"name": "family", "arguments": {"file": str(file)}})
         result = post_modern(gateway.port, body).message["result"]
         assert result["isError"]
-        assert result["content"][0]["text"].startswith("family: took longer than 1 s ('timeout') and was ended")
+        assert result["content"][0]["text"].startswith(
+            "family: took longer than 1 s ('timeout') and was ended"
+        )
         with ProcessWatch(pids(file)) as watch:
             assert watch.left(WAIT_SECONDS) == []
 
@@ -198,9 +240,13 @@ def test_a_reload_lets_what_runs_finish_and_takes_up_what_changed() -> None:
 
 
 def test_the_script_example_runs_as_it_is_written() -> None:
-    """SRC-4: the example config of the source document, its script from the examples of this repository."""
+    """SRC-4: the example config of the source document, its script from the examples of this
+    repository."""
     written = yaml.safe_load((HERE.parent / "config" / "files" / "s4-mymcp.yaml").read_text())
-    config = {"commands": [one for one in written["commands"] if one["type"] == "script"], "global": written["global"]}
+    config = {
+        "commands": [one for one in written["commands"] if one["type"] == "script"],
+        "global": written["global"],
+    }
     with Gateway(config) as gateway:
         shutil.copytree(EXAMPLES / "scripts", gateway.folder / "scripts")
         result = Session(gateway.port).call("word_count", text="one two  three")["result"]
@@ -210,12 +256,20 @@ def test_the_script_example_runs_as_it_is_written() -> None:
 
 def test_mistakes_in_a_script_command_are_told_with_their_place() -> None:
     """SRC-4, SRC-5: by `mcpx check`."""
-    bad = command("bad", {"interpreter": "python3", "path": "{x}.py", "args": ["{y}", "-n", "{x}"]}, {"name": "x"})
+    bad = command(
+        "bad",
+        {"interpreter": "python3", "path": "{x}.py", "args": ["{y}", "-n", "{x}"]},
+        {"name": "x"},
+    )
     with GatewayProcess({"commands": [bad]}, transport="stdio") as gateway:
         run = [sys.executable, "-m", "mcpx", "check", str(gateway.file)]
         done = subprocess.run(run, capture_output=True, text=True, env=gateway.env, timeout=60)
     said = done.stdout + done.stderr
     assert done.returncode != 0
-    for words in ("no placeholder may stand here", "no parameter named 'y'", "'-n' would stand alone"):
+    for words in (
+        "no placeholder may stand here",
+        "no parameter named 'y'",
+        "'-n' would stand alone",
+    ):
         assert words in said
     assert "commands[0].script.args[0]" in said

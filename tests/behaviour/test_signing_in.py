@@ -1,7 +1,7 @@
 """Section 6: a server that wants a sign-in is one click away, and stays signed in.
 
-The authorization server and the MCP server behind it are real (`auth.authserver`), the gateway is the program; for a
-browser stands whoever follows redirects.
+The authorization server and the MCP server behind it are real (`auth.authserver`), the gateway is
+the program; for a browser stands whoever follows redirects.
 """
 
 import contextlib
@@ -31,7 +31,11 @@ def entry(site: AuthServer, name: str = "guarded", **keys: Any) -> Json:
 
 
 def config(*servers: Json, **more: Any) -> Json:
-    return {"mcp_servers": list(servers), "global": {"hot_reload_interval": 0.1, "log_level": "DEBUG"}, **more}
+    return {
+        "mcp_servers": list(servers),
+        "global": {"hot_reload_interval": 0.1, "log_level": "DEBUG"},
+        **more,
+    }
 
 
 def told(gateway: Gateway, name: str = "guarded") -> Json:
@@ -40,7 +44,12 @@ def told(gateway: Gateway, name: str = "guarded") -> Json:
 
 def where(gateway: Gateway, name: str = "guarded") -> str:
     """Where to sign in, as soon as the gateway says so."""
-    wait_until(lambda: (server := told(gateway, name))["status"] == "needs_auth" and server["auth_url"] is not None)
+    wait_until(
+        lambda: (
+            (server := told(gateway, name))["status"] == "needs_auth"
+            and server["auth_url"] is not None
+        )
+    )
     return told(gateway, name)["auth_url"]
 
 
@@ -84,7 +93,11 @@ def test_opening_where_a_server_wants_a_sign_in_connects_it_without_a_restart() 
         assert client.tools() == ["guarded_whoami"]
         assert text_of(client.call("guarded_whoami")) == "signed in"
         server = told(gateway)
-        assert (server["status"], server["auth_url"], server["last_error"]) == ("connected", None, None)
+        assert (server["status"], server["auth_url"], server["last_error"]) == (
+            "connected",
+            None,
+            None,
+        )
         assert open_as_browser(url)[0] == 400  # a sign-in is answered once
         said = gateway.stderr()
         assert not [secret for secret in secrets_of(site) if secret in said]
@@ -99,7 +112,10 @@ def test_a_call_meanwhile_fails_at_once_and_says_how_to_sign_in() -> None:
         client = Session(gateway.port)
         for _ in range(20):
             error = client.call("guarded_whoami")["error"]
-            assert error["message"].startswith("guarded: ") and "mcpx auth login guarded" in error["message"]
+            assert (
+                error["message"].startswith("guarded: ")
+                and "mcpx auth login guarded" in error["message"]
+            )
             assert error["data"].pop("request_id")
             assert error["data"] == {"server": "guarded", "auth_url": url}
         assert len(site.asked("/mcp")) == before
@@ -108,7 +124,8 @@ def test_a_call_meanwhile_fails_at_once_and_says_how_to_sign_in() -> None:
 
 
 def test_what_is_known_of_a_server_says_nothing_to_strangers() -> None:
-    """Who opens an `auth_url` signs this gateway in, as whoever they are: `/health` does not tell it."""
+    """Who opens an `auth_url` signs this gateway in, as whoever they are: `/health` does not tell
+    it."""
     with AuthServer() as site, Gateway(config(entry(site))) as gateway:
         where(gateway)
         assert "auth_url" not in str(health(gateway.port))
@@ -116,7 +133,9 @@ def test_what_is_known_of_a_server_says_nothing_to_strangers() -> None:
 
 
 @pytest.mark.parametrize("key", [None, KEY], ids=["plain", "encrypted"])
-def test_a_restart_keeps_the_sign_in_in_files_of_the_users_own(tmp_path: Path, key: str | None) -> None:
+def test_a_restart_keeps_the_sign_in_in_files_of_the_users_own(
+    tmp_path: Path, key: str | None
+) -> None:
     """Section 6: 0600, and encrypted with `MCPX_KEY`."""
     env = {"MCPX_STATE_DIR": str(tmp_path / "state"), **({} if key is None else {"MCPX_KEY": key})}
     with AuthServer() as site:
@@ -126,7 +145,9 @@ def test_a_restart_keeps_the_sign_in_in_files_of_the_users_own(tmp_path: Path, k
         folder = tmp_path / "state" / "auth"
         assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        found = [secret for secret in secrets_of(site) if secret.encode() in kept(tmp_path / "state")]
+        found = [
+            secret for secret in secrets_of(site) if secret.encode() in kept(tmp_path / "state")
+        ]
         assert bool(found) == (key is None)
         signed_in = len(site.asked("/authorize"))
         with Gateway(config(entry(site)), env=env) as gateway:
@@ -201,11 +222,18 @@ def test_a_tool_that_needs_more_asks_for_more_while_others_go_on() -> None:
         wait_until(lambda: told(gateway)["auth_url"] is not None)
         server = told(gateway)
         assert server["status"] == "needs_auth"
-        assert set(parse_qs(urlsplit(server["auth_url"]).query)["scope"][0].split()) == {"read", "write"}
-        assert client.request("tools/list")["result"]["tools"]  # and nothing else has come to a stop
+        assert set(parse_qs(urlsplit(server["auth_url"]).query)["scope"][0].split()) == {
+            "read",
+            "write",
+        }
+        assert client.request("tools/list")["result"][
+            "tools"
+        ]  # and nothing else has come to a stop
         assert len(site.asked("/token")) == 1
         assert open_as_browser(server["auth_url"])[0] == 200
-        wait_until(lambda: told(gateway)["auth_url"] is None and told(gateway)["status"] == "connected")
+        wait_until(
+            lambda: told(gateway)["auth_url"] is None and told(gateway)["status"] == "connected"
+        )
         assert text_of(client.call("guarded_whoami")).split() == ["read", "write"]
 
 
@@ -217,7 +245,9 @@ def test_a_tool_that_needs_more_asks_for_more_while_others_go_on() -> None:
     ],
     ids=["auth", "header"],
 )
-def test_what_the_config_says_and_the_server_does_not_take_is_told_and_nobody_is_asked(keys: Json) -> None:
+def test_what_the_config_says_and_the_server_does_not_take_is_told_and_nobody_is_asked(
+    keys: Json,
+) -> None:
     """LIF-3: the way to sign in was chosen by the user."""
     with AuthServer() as site:
         server = entry(site)
@@ -228,7 +258,9 @@ def test_what_the_config_says_and_the_server_does_not_take_is_told_and_nobody_is
             found = told(gateway)
             assert found["auth_url"] is None and "is not taken" in found["last_error"]
             assert "canary-1234" not in str(gateway.control("status")) + gateway.stderr()
-            assert "is not taken" in Session(gateway.port).call("guarded_whoami")["error"]["message"]
+            assert (
+                "is not taken" in Session(gateway.port).call("guarded_whoami")["error"]["message"]
+            )
             assert not site.asked(f"{PRM}/mcp") and not site.asked("/register")
 
 
@@ -286,7 +318,9 @@ def test_other_credentials_are_another_sign_in() -> None:
     """CFG-5: a changed `auth` starts the server anew, as somebody else."""
     with AuthServer(known_clients={"by-hand": ""}) as site, Gateway(config(entry(site))) as gateway:
         sign_in(gateway)
-        auths = [{"name": "mine", "type": "oauth", "oauth": {"client_id": "by-hand", "scope": "read"}}]
+        auths = [
+            {"name": "mine", "type": "oauth", "oauth": {"client_id": "by-hand", "scope": "read"}}
+        ]
         replace(gateway, config(entry(site, auth={"ref": "mine"}), auth_configs=auths))
         wait_until(lambda: gateway.control("status")["revision"] == 2)
         sign_in(gateway)
@@ -305,7 +339,9 @@ def test_two_gateways_on_one_state_folder_share_a_sign_in(tmp_path: Path) -> Non
             before = len(site.asked("/token"))
             with site.lock:
                 site.tokens.clear()
-            assert [text_of(client.call("guarded_whoami")) for client in clients] == ["signed in"] * 2
+            assert [text_of(client.call("guarded_whoami")) for client in clients] == [
+                "signed in"
+            ] * 2
             assert len(site.asked("/token")) == before + 1
 
 
@@ -357,7 +393,10 @@ def test_a_server_that_nobody_can_sign_in_to_says_why(trouble: str) -> None:
             wait_until(lambda: "nobody can sign in: " in (told(gateway)["last_error"] or ""))
             server = told(gateway)
             assert (server["status"], server["auth_url"]) == ("needs_auth", None)
-            assert "nobody can sign in" in Session(gateway.port).call("guarded_whoami")["error"]["message"]
+            assert (
+                "nobody can sign in"
+                in Session(gateway.port).call("guarded_whoami")["error"]["message"]
+            )
 
 
 def test_a_refused_sign_in_is_said_and_can_be_tried_again() -> None:
@@ -384,7 +423,9 @@ class Insatiable(AuthServer):
         return super()._mcp(one)
 
 
-def test_a_server_that_always_wants_other_rights_does_not_have_everybody_asked_without_end() -> None:
+def test_a_server_that_always_wants_other_rights_does_not_have_everybody_asked_without_end() -> (
+    None
+):
     """Each asking is a registration, and ends the page that somebody may have open."""
     with Insatiable() as site, Gateway(config(entry(site))) as gateway:
         sign_in(gateway)
@@ -414,7 +455,11 @@ class Hall(AuthServer):
     free = ("initialize", "notifications/initialized")
 
     def _mcp(self, one: Seen) -> Reply:
-        if one.method != "POST" or one.json.get("method") not in self.free or "authorization" in one.headers:
+        if (
+            one.method != "POST"
+            or one.json.get("method") not in self.free
+            or "authorization" in one.headers
+        ):
             return super()._mcp(one)
         self.tokens[""] = ""  # for this one request
         try:
@@ -424,7 +469,9 @@ class Hall(AuthServer):
 
 
 @pytest.mark.parametrize("free", [(), ("ping",)])
-def test_a_server_that_greets_everybody_and_lists_nothing_needs_a_sign_in(free: tuple[str, ...]) -> None:
+def test_a_server_that_greets_everybody_and_lists_nothing_needs_a_sign_in(
+    free: tuple[str, ...],
+) -> None:
     """LIF-3: it is not down, and not tried again and again."""
     with Hall() as site:
         site.free = (*Hall.free, *free)
@@ -433,7 +480,16 @@ def test_a_server_that_greets_everybody_and_lists_nothing_needs_a_sign_in(free: 
             server = told(gateway)
             assert server["last_error"].endswith("; sign in: mcpx auth login guarded")
             assert server["restarts"] == 0
-            assert len([one for one in site.asked("/mcp", "POST") if one.json["method"] == "tools/list"]) == 1
+            assert (
+                len(
+                    [
+                        one
+                        for one in site.asked("/mcp", "POST")
+                        if one.json["method"] == "tools/list"
+                    ]
+                )
+                == 1
+            )
             assert open_as_browser(url)[0] == 200
             wait_until(is_connected(gateway))
             assert Session(gateway.port).tools() == ["guarded_whoami"]
@@ -454,7 +510,10 @@ def test_a_model_that_asks_for_the_tools_of_a_server_is_told_how_to_sign_in(
     mode: str, tool: str, arguments: Json
 ) -> None:
     """SUR-9: whichever way it asks, the whole command is there to be passed on."""
-    with AuthServer() as site, Gateway(config(entry(site, description="Issues"), mode=mode)) as gateway:
+    with (
+        AuthServer() as site,
+        Gateway(config(entry(site, description="Issues"), mode=mode)) as gateway,
+    ):
         where(gateway)
         said = Session(gateway.port).call(tool, **arguments)
         assert "mcpx auth login guarded" in said["result"]["content"][0]["text"], said

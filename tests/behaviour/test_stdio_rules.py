@@ -43,7 +43,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def env(home: Path) -> dict[str, str]:
-    return {**os.environ, "HOME": str(home), "XDG_CONFIG_HOME": str(home), "MCPX_STATE_DIR": str(home / "state")}
+    return {
+        **os.environ,
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home),
+        "MCPX_STATE_DIR": str(home / "state"),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +85,11 @@ def slow(record: Path) -> Iterator[StdioClient]:
 
 
 def calls(record: Path, tool: str) -> list[Json]:
-    return [message for message in recorded_messages(record, "tools/call") if message["params"]["name"] == tool]
+    return [
+        message
+        for message in recorded_messages(record, "tools/call")
+        if message["params"]["name"] == tool
+    ]
 
 
 def code(message: Json) -> int:
@@ -91,7 +100,9 @@ def code(message: Json) -> int:
 
 
 @framings
-def test_a_client_is_answered_in_its_own_framing(home: Path, env: dict[str, str], framing: str) -> None:
+def test_a_client_is_answered_in_its_own_framing(
+    home: Path, env: dict[str, str], framing: str
+) -> None:
     """PRO-1: told by the first bytes; Content-Length is the one header that goes back."""
     with StdioClient(MCPX, env, home, framing) as client:
         assert client.greet()["serverInfo"]["name"] == "mcpx"
@@ -108,14 +119,26 @@ BODY = b'{"jsonrpc":"2.0","id":"a","method":"ping"}'
     [
         [b"Content-Length: 42\r\n\r\n" + BODY],
         [b"content-length:42\r\n\r\n" + BODY],
-        [b"Content-Type: application/vscode-jsonrpc; charset=utf-8\r\nContent-Length: 42\r\n\r\n" + BODY],
+        [
+            b"Content-Type: application/vscode-jsonrpc; charset=utf-8\r\nContent-Length: 42\r\n\r\n"
+            + BODY
+        ],
         [b"Content-Length: 42\n\n" + BODY],
         [b"\r\n\r\nContent-Length: 42\r\n\r\n" + BODY],
         [b"Cont", b"ent-Len", b"gth: 4", b"2\r", b"\n\r", b"\n" + BODY[:20], BODY[20:]],
     ],
-    ids=["plain", "lower case, no blank", "two headers", "bare newlines", "blank lines first", "in pieces"],
+    ids=[
+        "plain",
+        "lower case, no blank",
+        "two headers",
+        "bare newlines",
+        "blank lines first",
+        "in pieces",
+    ],
 )
-def test_content_length_is_recognised_however_it_is_spelt(home: Path, env: dict[str, str], pieces: list[bytes]) -> None:
+def test_content_length_is_recognised_however_it_is_spelt(
+    home: Path, env: dict[str, str], pieces: list[bytes]
+) -> None:
     """PRO-1."""
     with StdioClient(MCPX, env, home, "content-length") as client:
         for piece in pieces:
@@ -157,7 +180,16 @@ def framed(body: bytes) -> bytes:
         (b"what is this?\r\n\r\n", [-32600]),
         (framed(b""), []),
     ],
-    ids=["text", "not UTF-8", "5 MiB", "a batch", "a length beyond reason", "no length", "no header", "nothing"],
+    ids=[
+        "text",
+        "not UTF-8",
+        "5 MiB",
+        "a batch",
+        "a length beyond reason",
+        "no length",
+        "no header",
+        "nothing",
+    ],
 )
 def test_a_bad_block_leaves_the_next_one_working(
     home: Path, env: dict[str, str], attack: bytes, codes: list[int]
@@ -207,7 +239,9 @@ def test_a_second_initialize_is_refused(shared: StdioClient) -> None:
         (7, "2025-11-25"),
     ],
 )
-def test_the_version_asked_for_is_answered_if_it_is_known(fresh: StdioClient, asked: Any, answered: str) -> None:
+def test_the_version_asked_for_is_answered_if_it_is_known(
+    fresh: StdioClient, asked: Any, answered: str
+) -> None:
     """SRC-2: else the newest with a handshake."""
     assert fresh.greet(asked)["protocolVersion"] == answered
 
@@ -233,21 +267,27 @@ def test_an_unknown_method_is_not_found(shared: StdioClient) -> None:
 
 def test_both_eras_are_served_on_one_pipe(shared: StdioClient) -> None:
     """SRC-2: told message by message, before and after older ones."""
-    shared.send(request("server/discover", {"_meta": modern_request("x")["params"]["_meta"]}, "discover"))
+    shared.send(
+        request("server/discover", {"_meta": modern_request("x")["params"]["_meta"]}, "discover")
+    )
     found = shared.reply("discover")["result"]
     assert found["supportedVersions"] == [MODERN] and found["resultType"] == "complete"
     assert found["_meta"][META + "serverInfo"]["name"] == "mcpx"
     shared.send(modern_request("tools/list", id="list"))
     listed = shared.reply("list")["result"]
     assert listed["cacheScope"] in ("private", "public") and listed["ttlMs"] >= 0
-    shared.send(modern_request("tools/call", {"name": "demo_echo", "arguments": {"text": "new"}}, "call"))
+    shared.send(
+        modern_request("tools/call", {"name": "demo_echo", "arguments": {"text": "new"}}, "call")
+    )
     assert shared.reply("call")["result"]["resultType"] == "complete"
     assert "resultType" not in shared.call("demo_echo", text="old")["result"]
 
 
 def test_a_modern_client_needs_no_handshake(fresh: StdioClient) -> None:
     """SRC-2."""
-    fresh.send(modern_request("tools/call", {"name": "demo_echo", "arguments": {"text": "new"}}, "call"))
+    fresh.send(
+        modern_request("tools/call", {"name": "demo_echo", "arguments": {"text": "new"}}, "call")
+    )
     assert text_of(fresh.reply("call")) == "new"
     assert fresh.finish() == 0
 
@@ -268,7 +308,9 @@ def test_a_modern_client_needs_no_handshake(fresh: StdioClient) -> None:
     ],
     ids=lambda value: value["method"] if isinstance(value, dict) else str(value),
 )
-def test_the_modern_ladder_holds_without_headers(shared: StdioClient, message: Json, expected: int) -> None:
+def test_the_modern_ladder_holds_without_headers(
+    shared: StdioClient, message: Json, expected: int
+) -> None:
     """SRC-2: envelope, version, removed methods."""
     shared.send({**message, "id": "rung"})
     error = shared.reply("rung")["error"]
@@ -279,7 +321,9 @@ def test_the_modern_ladder_holds_without_headers(shared: StdioClient, message: J
 
 def test_a_modern_listener_is_acknowledged_under_its_own_id(shared: StdioClient) -> None:
     """PRO-4: and cancelling it is answered by nothing."""
-    shared.send(modern_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear"))
+    shared.send(
+        modern_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear")
+    )
     heard = shared.message()
     assert heard["method"] == "notifications/subscriptions/acknowledged"
     assert heard["params"]["_meta"][META + "subscriptionId"] == "ear"
@@ -292,8 +336,11 @@ def test_a_modern_listener_is_acknowledged_under_its_own_id(shared: StdioClient)
 # ---- ids and cancelling
 
 
-def test_an_id_in_flight_cannot_be_used_again_until_it_is_answered(slow: StdioClient, record: Path) -> None:
-    """PRO-1: the second is refused and never sent; the first is answered as if nothing had happened."""
+def test_an_id_in_flight_cannot_be_used_again_until_it_is_answered(
+    slow: StdioClient, record: Path
+) -> None:
+    """PRO-1: the second is refused and never sent; the first is answered as if nothing had
+    happened."""
     call = {"name": "odd_sleep", "arguments": {"seconds": 0.5}}
     slow.send(request("tools/call", call, "same"))
     slow.send(request("tools/call", call, "same"))
@@ -307,7 +354,9 @@ def test_an_id_in_flight_cannot_be_used_again_until_it_is_answered(slow: StdioCl
 def test_ids_differ_by_type(slow: StdioClient) -> None:
     """PRO-1: 1 and "1" are two requests, and each answer has the id as it was sent."""
     for number in (7, "7", -7, "", 2**53 + 1, "x" * 1000):
-        slow.send(request("tools/call", {"name": "odd_sleep", "arguments": {"seconds": 0.1}}, number))
+        slow.send(
+            request("tools/call", {"name": "odd_sleep", "arguments": {"seconds": 0.1}}, number)
+        )
     for number in (7, "7", -7, "", 2**53 + 1, "x" * 1000):
         assert text_of(slow.reply(number)) == "slept"
 
@@ -316,7 +365,11 @@ def test_ids_differ_by_type(slow: StdioClient) -> None:
 def test_a_cancelled_request_is_never_answered(slow: StdioClient, record: Path, era: str) -> None:
     """PRO-2, LIF-6: it is cancelled at its server, under the id the server knows."""
     params = {"name": "odd_sleep", "arguments": {"seconds": 30}}
-    slow.send(request("tools/call", params, "c") if era == "older" else modern_request("tools/call", params, "c"))
+    slow.send(
+        request("tools/call", params, "c")
+        if era == "older"
+        else modern_request("tools/call", params, "c")
+    )
     sent = wait_until(lambda: calls(record, "sleep"))[0]["id"]
     slow.send(notification("notifications/cancelled", {"requestId": "c", "reason": "enough"}))
     cancelled = wait_until(lambda: recorded_messages(record, "notifications/cancelled"))
@@ -342,7 +395,9 @@ def test_cancelling_what_is_over_does_nothing(slow: StdioClient, record: Path) -
 
 def test_a_modern_listener_does_not_hold_up_the_end(fresh: StdioClient) -> None:
     """LIF-8, PRO-4: it is told that it is over, by a result with its mark."""
-    fresh.send(modern_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear"))
+    fresh.send(
+        modern_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear")
+    )
     assert fresh.message()["method"] == "notifications/subscriptions/acknowledged"
     fresh.end_input()
     assert fresh.wait(GRACE - 0.1) == 0
@@ -354,7 +409,9 @@ def test_a_modern_listener_does_not_hold_up_the_end(fresh: StdioClient) -> None:
 def unread(home: Path, env: dict[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
     """mcpx with a standard output that nobody reads unless the test does."""
     pipe = subprocess.PIPE
-    with subprocess.Popen(MCPX, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, env=env, cwd=home) as process:
+    with subprocess.Popen(
+        MCPX, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, env=env, cwd=home
+    ) as process:
         try:
             yield process
         finally:
@@ -369,7 +426,9 @@ def test_shutdown_is_answered_and_ends_it(fresh: StdioClient) -> None:
 
 
 @pytest.mark.parametrize("ending", ["shutdown", "end of input"])
-def test_calls_in_flight_finish_before_the_end(slow: StdioClient, record: Path, ending: str) -> None:
+def test_calls_in_flight_finish_before_the_end(
+    slow: StdioClient, record: Path, ending: str
+) -> None:
     """LIF-8: the answers still arrive, then it exits with 0."""
     running = slow.start_call("odd_sleep", seconds=0.6)
     wait_until(lambda: calls(record, "sleep"))
@@ -385,7 +444,9 @@ def test_calls_sent_with_the_last_bytes_are_answered(slow: StdioClient) -> None:
     """LIF-8: requests and EOF in one go."""
     numbers = [slow.start_call("odd_echo", text=str(number)) for number in range(50)]
     slow.end_input()
-    assert [text_of(slow.reply(number)) for number in numbers] == [str(number) for number in range(50)]
+    assert [text_of(slow.reply(number)) for number in numbers] == [
+        str(number) for number in range(50)
+    ]
     assert slow.wait() == 0
 
 
@@ -410,13 +471,17 @@ def test_a_large_answer_at_the_end_arrives_whole(fresh: StdioClient, ending: str
     assert fresh.wait() == 0
 
 
-def test_a_client_that_does_not_read_cannot_keep_it_from_ending(home: Path, env: dict[str, str]) -> None:
+def test_a_client_that_does_not_read_cannot_keep_it_from_ending(
+    home: Path, env: dict[str, str]
+) -> None:
     """LIF-8: SIGTERM ends it, though three megabytes wait for a reader."""
     with unread(home, env) as process:
         assert process.stdin and process.stdout
         text = "x" * 3_000_000
         greeting = json.dumps(initialize_request()).encode()
-        call = json.dumps(request("tools/call", {"name": "demo_echo", "arguments": {"text": text}})).encode()
+        call = json.dumps(
+            request("tools/call", {"name": "demo_echo", "arguments": {"text": text}})
+        ).encode()
         process.stdin.write(greeting + b"\n" + call + b"\n")
         process.stdin.flush()
         assert process.stdout.read(1) == b"{"
@@ -444,10 +509,14 @@ def test_nothing_but_messages_is_on_standard_output() -> None:
         raw_server("noisy", "--garbage"),
         raw_server("flood", "--stderr-flood"),
         raw_server("crashing", "--crash-on-start"),
-        raw_server("framed", "--framing", "content-length", connection={"framing": "content-length"}),
+        raw_server(
+            "framed", "--framing", "content-length", connection={"framing": "content-length"}
+        ),
     ]
     with (
-        GatewayProcess({"mcp_servers": servers}, "--log-level", "DEBUG", transport="stdio") as gateway,
+        GatewayProcess(
+            {"mcp_servers": servers}, "--log-level", "DEBUG", transport="stdio"
+        ) as gateway,
         StdioClient(gateway.stdio_command, gateway.env) as client,
     ):
         client.greet()

@@ -1,4 +1,5 @@
-"""Client credentials (`type: oauth2`) without `token_url`: where mcpx sends the secret, and where not."""
+"""Client credentials (`type: oauth2`) without `token_url`: where mcpx sends the secret, and where
+not."""
 
 import base64
 from typing import Any
@@ -16,7 +17,13 @@ def config(site: AuthServer, **fields: Any) -> Json:
     return {
         "global": {"startup_wait": 5, "first_start_wait": 5},
         "auth_configs": [{"name": "machine", "type": "oauth2", "oauth2": oauth2}],
-        "mcp_servers": [{"name": "site", "connection": {"type": "http", "url": site.url}, "auth": {"ref": "machine"}}],
+        "mcp_servers": [
+            {
+                "name": "site",
+                "connection": {"type": "http", "url": site.url},
+                "auth": {"ref": "machine"},
+            }
+        ],
     }
 
 
@@ -41,11 +48,16 @@ def problem_of(gateway: Gateway) -> str:
 
 
 def test_the_token_address_is_discovered_at_the_server() -> None:
-    """PRO-7: from the metadata of the issuer that the server names. The token is for that server (RFC 8707)."""
-    with AuthServer(known_clients={CLIENT: SECRET}, prefix="/tenant", asm_path=f"{ASM}/tenant") as site:
+    """PRO-7: from the metadata of the issuer that the server names. The token is for that server
+    (RFC 8707)."""
+    with AuthServer(
+        known_clients={CLIENT: SECRET}, prefix="/tenant", asm_path=f"{ASM}/tenant"
+    ) as site:
         with Gateway(config(site, scope="read")) as gateway:
             assert tools_of(gateway) == ["whoami"]
-        assert token_forms(site) == [{"grant_type": "client_credentials", "scope": "read", "resource": site.url}]
+        assert token_forms(site) == [
+            {"grant_type": "client_credentials", "scope": "read", "resource": site.url}
+        ]
 
 
 def test_a_server_cannot_direct_the_secret_to_another_host() -> None:
@@ -60,7 +72,10 @@ def test_a_server_cannot_direct_the_secret_to_another_host() -> None:
         assert "set 'issuer' to it in the auth config" in problem
         assert_has_no_secret(other)
 
-        site.authorization_servers, site.extra_metadata = None, {"token_endpoint": f"{other.issuer}/token"}
+        site.authorization_servers, site.extra_metadata = (
+            None,
+            {"token_endpoint": f"{other.issuer}/token"},
+        )
         with Gateway(config(site)) as gateway:
             assert tools_of(gateway) == []
             assert f"the server names the token address {other.issuer}/token" in problem_of(gateway)
@@ -69,7 +84,8 @@ def test_a_server_cannot_direct_the_secret_to_another_host() -> None:
 
 
 def test_an_issuer_in_the_configuration_counts_whatever_the_server_names() -> None:
-    """SEC-7: the server names another one, which gets nothing. The issuer needs no address for sign-ins by people."""
+    """SEC-7: the server names another one, which gets nothing. The issuer needs no address for
+    sign-ins by people."""
     with AuthServer("localhost", known_clients={CLIENT: SECRET}) as issuer, AuthServer() as site:
         issuer.extra_metadata = {"authorization_endpoint": None}
         site.tokens = issuer.tokens
@@ -81,8 +97,12 @@ def test_an_issuer_in_the_configuration_counts_whatever_the_server_names() -> No
 
 def test_metadata_of_another_issuer_are_refused() -> None:
     """RFC 8414, section 3.3."""
-    with AuthServer(known_clients={CLIENT: SECRET}, metadata_issuer="https://login.example.com") as site:
+    with AuthServer(
+        known_clients={CLIENT: SECRET}, metadata_issuer="https://login.example.com"
+    ) as site:
         with Gateway(config(site)) as gateway:
             assert tools_of(gateway) == []
-            assert "publishes metadata of another issuer: https://login.example.com" in problem_of(gateway)
+            assert "publishes metadata of another issuer: https://login.example.com" in problem_of(
+                gateway
+            )
         assert_has_no_secret(site)

@@ -1,4 +1,5 @@
-"""OBS-1: traces of calls, from the client through mcpx to its servers, as an OTLP receiver gets them."""
+"""OBS-1: traces of calls, from the client through mcpx to its servers, as an OTLP receiver gets
+them."""
 
 import json
 import socket
@@ -24,7 +25,9 @@ UNSAMPLED = f"00-{TRACE}-00f067aa0ba902b7-00"
 STATE = "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"
 
 
-def config(collector: Collector, *servers: Json, commands: tuple[Json, ...] = (), **traces: Any) -> Json:
+def config(
+    collector: Collector, *servers: Json, commands: tuple[Json, ...] = (), **traces: Any
+) -> Json:
     settings = {"traces": {"endpoint": collector.url, **traces}}
     return {"mcp_servers": list(servers), "commands": list(commands), "global": settings}
 
@@ -35,7 +38,9 @@ def call(tool: str, meta: Json | None = None, **arguments: Any) -> Json:
 
 def heard(record: Path) -> list[Json]:
     """`_meta` of the calls that the server got."""
-    return [message["params"].get("_meta", {}) for message in recorded_messages(record, "tools/call")]
+    return [
+        message["params"].get("_meta", {}) for message in recorded_messages(record, "tools/call")
+    ]
 
 
 def mcp_server(api: HttpApi) -> Json:
@@ -65,13 +70,19 @@ def mcp_server(api: HttpApi) -> Json:
 
 
 def test_one_trace_goes_from_the_client_through_mcpx_to_the_server(tmp_path: Path) -> None:
-    """OBS-1: by `_meta` of a request (SEP-414): the same trace, each span the child of the one before it."""
+    """OBS-1: by `_meta` of a request (SEP-414): the same trace, each span the child of the one
+    before it."""
     record = tmp_path / "record"
     with Collector() as collector:
         with Gateway(config(collector, odd_server("odd", record))) as gateway:
             session = Session(gateway.port)
             reply = session.request(
-                "tools/call", call("odd_echo", {"traceparent": PARENT, "tracestate": STATE, "baggage": "a=b"}, text="x")
+                "tools/call",
+                call(
+                    "odd_echo",
+                    {"traceparent": PARENT, "tracestate": STATE, "baggage": "a=b"},
+                    text="x",
+                ),
             )
             assert text_of(reply) == "x"
         of_client = collector.one("server", "tools/call odd_echo")
@@ -80,7 +91,11 @@ def test_one_trace_goes_from_the_client_through_mcpx_to_the_server(tmp_path: Pat
     assert (of_server.trace_id, of_server.parent) == (TRACE, of_client.id)
     assert of_client.raw.trace_state == of_server.raw.trace_state == STATE
     (meta,) = heard(record)
-    assert meta == {"traceparent": f"00-{TRACE}-{of_server.id}-01", "tracestate": STATE, "baggage": "a=b"}
+    assert meta == {
+        "traceparent": f"00-{TRACE}-{of_server.id}-01",
+        "tracestate": STATE,
+        "baggage": "a=b",
+    }
     told = of_client.attributes
     assert {key: told[key] for key in told if key != "mcpx.request_id"} == {
         "mcp.method.name": "tools/call",
@@ -106,16 +121,22 @@ def test_one_trace_goes_from_the_client_through_mcpx_to_the_server(tmp_path: Pat
     assert not of_client.failed and not of_server.failed
 
 
-def test_what_http_headers_say_of_a_trace_counts_where_the_message_says_nothing(tmp_path: Path) -> None:
+def test_what_http_headers_say_of_a_trace_counts_where_the_message_says_nothing(
+    tmp_path: Path,
+) -> None:
     """OBS-1: `traceparent` as a header of a client, both eras; `_meta` comes first."""
     record = tmp_path / "record"
     other = PARENT.replace("0af7", "1bf7")
     with Collector() as collector:
         with Gateway(config(collector, odd_server("odd", record))) as gateway:
-            Session(gateway.port, headers={"traceparent": PARENT, "tracestate": STATE}).call("odd_echo", text="x")
+            Session(gateway.port, headers={"traceparent": PARENT, "tracestate": STATE}).call(
+                "odd_echo", text="x"
+            )
             message = modern_request("tools/call", call("odd_echo", text="x"))
             assert post_modern(gateway.port, message, traceparent=PARENT).status == 200
-            message = modern_request("tools/call", call("odd_echo", {"traceparent": other}, text="x"))
+            message = modern_request(
+                "tools/call", call("odd_echo", {"traceparent": other}, text="x")
+            )
             assert post_modern(gateway.port, message, traceparent=PARENT).status == 200
         traces = [span.trace_id for span in collector.of("client", "tools/call echo")]
     assert traces == [TRACE, TRACE, other[3:35]]
@@ -124,7 +145,14 @@ def test_what_http_headers_say_of_a_trace_counts_where_the_message_says_nothing(
 
 
 MALFORMED: tuple[Any, ...] = (
-    *("", "00-0-0-01", PARENT.upper(), PARENT + "-more", "ff" + PARENT[2:], f"00-{'0' * 32}-00f067aa0ba902b7-01"),
+    *(
+        "",
+        "00-0-0-01",
+        PARENT.upper(),
+        PARENT + "-more",
+        "ff" + PARENT[2:],
+        f"00-{'0' * 32}-00f067aa0ba902b7-01",
+    ),
     *(5, {}, None, [PARENT]),
 )
 
@@ -134,23 +162,35 @@ def test_a_malformed_trace_context_is_as_if_it_were_not_there(tmp_path: Path) ->
     record = tmp_path / "record"
     with Collector() as collector:
         with (
-            GatewayProcess(config(collector, odd_server("odd", record)), transport="stdio") as gateway,
+            GatewayProcess(
+                config(collector, odd_server("odd", record)), transport="stdio"
+            ) as gateway,
             StdioClient(gateway.stdio_command, gateway.env) as pipe,
         ):
             pipe.greet()
             for parent in MALFORMED:
-                pipe.request("tools/call", call("odd_echo", {"traceparent": parent, "tracestate": STATE}, text="x"))
+                pipe.request(
+                    "tools/call",
+                    call("odd_echo", {"traceparent": parent, "tracestate": STATE}, text="x"),
+                )
         spans = collector.of("server", "tools/call odd_echo")
     assert len(spans) == len({span.trace_id for span in spans}) == len(MALFORMED)
-    assert {span.parent for span in spans} == {""} and TRACE not in {span.trace_id for span in spans}
-    assert [meta["traceparent"][3:35] for meta in heard(record)] == [span.trace_id for span in spans]
+    assert {span.parent for span in spans} == {""} and TRACE not in {
+        span.trace_id for span in spans
+    }
+    assert [meta["traceparent"][3:35] for meta in heard(record)] == [
+        span.trace_id for span in spans
+    ]
     assert not any("tracestate" in meta for meta in heard(record))
     assert {span.attributes["network.transport"] for span in spans} == {"pipe"}
 
 
 def test_without_traces_a_trace_context_passes_through_as_it_came(tmp_path: Path) -> None:
     """OBS-1: nothing is added, nothing is taken away."""
-    record, meta = tmp_path / "record", {"traceparent": PARENT, "tracestate": "any thing", "baggage": "a=b"}
+    record, meta = (
+        tmp_path / "record",
+        {"traceparent": PARENT, "tracestate": "any thing", "baggage": "a=b"},
+    )
     with Gateway({"mcp_servers": [odd_server("odd", record)]}) as gateway:
         session = Session(gateway.port, headers={"traceparent": UNSAMPLED})
         session.request("tools/call", call("odd_echo", meta, text="x"))
@@ -158,10 +198,15 @@ def test_without_traces_a_trace_context_passes_through_as_it_came(tmp_path: Path
     assert heard(record) == [meta, {}]
 
 
-def test_whether_a_trace_is_recorded_is_the_clients_decision_then_that_of_sample(tmp_path: Path) -> None:
+def test_whether_a_trace_is_recorded_is_the_clients_decision_then_that_of_sample(
+    tmp_path: Path,
+) -> None:
     """OBS-1: one that is not recorded is still told to servers, as not recorded."""
     record = tmp_path / "record"
-    with Collector() as collector, Gateway(config(collector, odd_server("odd", record), sample=0)) as gateway:
+    with (
+        Collector() as collector,
+        Gateway(config(collector, odd_server("odd", record), sample=0)) as gateway,
+    ):
         session = Session(gateway.port)
         for meta in ({"traceparent": PARENT}, {"traceparent": UNSAMPLED}, None):
             session.request("tools/call", call("odd_echo", meta, text="x"))
@@ -200,8 +245,13 @@ def test_a_failed_call_is_a_failed_span_with_its_code_and_none_of_its_words(tmp_
             session = Session(gateway.port)
             session.call("raw_fail", text="canary-argument")
             session.call("nothing")
-            session.request("resources/read", {"uri": "file://ann:canary-secret@host/path?key=canary-key"})
-        failed = collector.one("server", "tools/call raw_fail"), collector.one("client", "tools/call fail")
+            session.request(
+                "resources/read", {"uri": "file://ann:canary-secret@host/path?key=canary-key"}
+            )
+        failed = (
+            collector.one("server", "tools/call raw_fail"),
+            collector.one("client", "tools/call fail"),
+        )
         unknown = collector.one("server", "tools/call nothing")
         read = collector.one("server", "resources/read")
         raw = b"".join(asked.body for asked in collector.seen)
@@ -250,7 +300,9 @@ def test_a_collector_that_is_down_stops_nobody_and_is_told_of_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         endpoint = f"http://127.0.0.1:{nobody.getsockname()[1]}"
     settings = {"traces": {"endpoint": endpoint, "headers": {"x-key": "canary-key"}}}
-    with GatewayProcess({"mcp_servers": [raw_server("raw")], "global": settings}, "--log-level", "DEBUG") as gateway:
+    with GatewayProcess(
+        {"mcp_servers": [raw_server("raw")], "global": settings}, "--log-level", "DEBUG"
+    ) as gateway:
         session = Session(gateway.port)
         assert [text_of(session.call("raw_echo", text="x")) for _ in range(3)] == ["x"] * 3
         wait_until(lambda: "traces do not reach the collector" in gateway.stderr())
@@ -269,7 +321,10 @@ def test_traces_can_be_switched_on_while_it_runs(tmp_path: Path) -> None:
             session.call("raw_echo", text="x")
             changed = {
                 **settings,
-                "global": {**settings["global"], "traces": {"endpoint": collector.url + "/v1/traces"}},
+                "global": {
+                    **settings["global"],
+                    "traces": {"endpoint": collector.url + "/v1/traces"},
+                },
             }
             gateway.file.write_text(json.dumps(changed))
             wait_until(lambda: "reloaded" in gateway.stderr())

@@ -1,5 +1,5 @@
-"""SEC-2 through the real program: whoever sees a server but not all of it cannot tell what is hidden from what is not
-there, nor hear what the server said about somebody else's call."""
+"""SEC-2 through the real program: whoever sees a server but not all of it cannot tell what is
+hidden from what is not there, nor hear what the server said about somebody else's call."""
 
 import json
 import subprocess
@@ -11,7 +11,17 @@ from typing import Any
 import anyio
 import pytest
 
-from behaviour.clients import BOUND, AnsweringUser, Client, Door, Front, Json, Kind, RefusedError, connected
+from behaviour.clients import (
+    BOUND,
+    AnsweringUser,
+    Client,
+    Door,
+    Front,
+    Json,
+    Kind,
+    RefusedError,
+    connected,
+)
 from behaviour.compact import Visitor, config
 from kit.client import ACCEPT_BOTH, Session, Stream, health, wait_until_settled
 from kit.command import MCPX
@@ -33,7 +43,9 @@ RELOADS: Json = {"hot_reload_interval": 0.1}
 
 
 def serving(record: Path, *words: str, **more: Any) -> Json:
-    return config(stdio_server("box", [sys.executable, "-I", "-S", str(PROGRAM), str(record), *words]), **more)
+    return config(
+        stdio_server("box", [sys.executable, "-I", "-S", str(PROGRAM), str(record), *words]), **more
+    )
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +83,10 @@ def forwarded(record: Path, methods: list[str]) -> list[str]:
 
 def asked(method: str, uri: str) -> Json:
     if method == "completion/complete":
-        return {"ref": {"type": "ref/resource", "uri": uri}, "argument": {"name": "id", "value": ""}}
+        return {
+            "ref": {"type": "ref/resource", "uri": uri},
+            "argument": {"name": "id", "value": ""},
+        }
     return {"uri": uri}
 
 
@@ -80,7 +95,8 @@ def asked(method: str, uri: str) -> Json:
 def test_a_hidden_uri_reads_as_one_that_nobody_lists(
     gateway: Gateway, record: Path, tmp_path: Path, front: Front, kind: Kind
 ) -> None:
-    """By a list or by a template, in whichever form: the server is asked for neither, and the answers are the same."""
+    """By a list or by a template, in whichever form: the server is asked for neither, and the
+    answers are the same."""
     pairs = [
         ("box://shut/a", "box://none/a"),
         ("box://shut/zz", "box://none/zz"),
@@ -97,8 +113,12 @@ def test_a_hidden_uri_reads_as_one_that_nobody_lists(
 
     async def main() -> None:
         with anyio.fail_after(BOUND):
-            async with connected(kind, door(front, gateway, "narrow", tmp_path), AnsweringUser("bob")) as client:
-                assert [entry["name"] for entry in await client.listed("resources/list")] == ["open"]
+            async with connected(
+                kind, door(front, gateway, "narrow", tmp_path), AnsweringUser("bob")
+            ) as client:
+                assert [entry["name"] for entry in await client.listed("resources/list")] == [
+                    "open"
+                ]
                 before = forwarded(record, methods)
                 for method in methods:
                     for hidden, unlisted in pairs:
@@ -108,7 +128,12 @@ def test_a_hidden_uri_reads_as_one_that_nobody_lists(
                             assert told.replace(form(hidden), form(unlisted)) == unknown
                             assert "Unknown" in unknown
                 assert forwarded(record, methods) == before
-                for uri in ("box://open/a", wrap_uri("box", "box://open/a"), "note://open/7", "note://open/a%2Fb"):
+                for uri in (
+                    "box://open/a",
+                    wrap_uri("box", "box://open/a"),
+                    "note://open/7",
+                    "note://open/a%2Fb",
+                ):
                     assert "text of" in await answer(client, "resources/read", {"uri": uri})
                 assert "completed" in await answer(
                     client, "completion/complete", asked("completion/complete", "note://open/{id}")
@@ -125,18 +150,32 @@ def test_whoever_sees_all_resources_of_a_server_may_ask_it_for_any(
 
     async def main() -> None:
         with anyio.fail_after(BOUND):
-            async with connected(kind, door("http", gateway, "whole", tmp_path), AnsweringUser("bob")) as client:
+            async with connected(
+                kind, door("http", gateway, "whole", tmp_path), AnsweringUser("bob")
+            ) as client:
                 uri = wrap_uri("box", "box://none/a")
-                assert "text of box://none/a" in await answer(client, "resources/read", {"uri": uri})
+                assert "text of box://none/a" in await answer(
+                    client, "resources/read", {"uri": uri}
+                )
 
     anyio.run(main)
 
 
-def test_a_modern_client_is_not_told_which_uris_are_hidden_when_it_listens(gateway: Gateway) -> None:
+def test_a_modern_client_is_not_told_which_uris_are_hidden_when_it_listens(
+    gateway: Gateway,
+) -> None:
     seen, *others = (wrap_uri("box", f"box://{name}/a") for name in ("open", "shut", "none"))
-    message = modern_request("subscriptions/listen", {"notifications": {"resourceSubscriptions": [seen, *others]}})
-    headers = [("Content-Type", "application/json"), ("Accept", ACCEPT_BOTH), *modern_headers(message).items()]
-    with Stream(gateway.port, "POST", "/p/narrow/mcp", headers, json.dumps(message).encode()) as stream:
+    message = modern_request(
+        "subscriptions/listen", {"notifications": {"resourceSubscriptions": [seen, *others]}}
+    )
+    headers = [
+        ("Content-Type", "application/json"),
+        ("Accept", ACCEPT_BOTH),
+        *modern_headers(message).items(),
+    ]
+    with Stream(
+        gateway.port, "POST", "/p/narrow/mcp", headers, json.dumps(message).encode()
+    ) as stream:
         assert stream.data()["params"]["notifications"] == {"resourceSubscriptions": [seen]}
 
 
@@ -177,24 +216,35 @@ def test_a_server_has_its_uris_for_whoever_does_not_see_the_one_that_has_them_to
         assert len(visitor.ask("resources/list")["result"]["resources"]) == 2
         for uri in ("note://open/7", "box://open/a"):
             assert f"text of {uri}" in json.dumps(visitor.ask("resources/read", {"uri": uri}))
-        completed = visitor.ask("completion/complete", asked("completion/complete", "note://open/{id}"))
+        completed = visitor.ask(
+            "completion/complete", asked("completion/complete", "note://open/{id}")
+        )
         assert completed["result"]["completion"]["values"] == ["completed"]
         assert forwarded(tmp_path / "hidden", ["resources/read", "completion/complete"]) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_hidden_prompt_is_completed_like_one_that_is_not_there(gateway: Gateway, tmp_path: Path, kind: Kind) -> None:
+def test_a_hidden_prompt_is_completed_like_one_that_is_not_there(
+    gateway: Gateway, tmp_path: Path, kind: Kind
+) -> None:
     async def main() -> None:
         with anyio.fail_after(BOUND):
-            async with connected(kind, door("http", gateway, "narrow", tmp_path), AnsweringUser("bob")) as client:
+            async with connected(
+                kind, door("http", gateway, "narrow", tmp_path), AnsweringUser("bob")
+            ) as client:
 
                 def about(name: str) -> Json:
-                    return {"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "about", "value": ""}}
+                    return {
+                        "ref": {"type": "ref/prompt", "name": name},
+                        "argument": {"name": "about", "value": ""},
+                    }
 
                 assert "completed" in await answer(client, "completion/complete", about("box_open"))
                 for name in ("box_shut", "shut"):
                     told = await answer(client, "completion/complete", about(name))
-                    unknown = await answer(client, "completion/complete", about(name.replace("shut", "none")))
+                    unknown = await answer(
+                        client, "completion/complete", about(name.replace("shut", "none"))
+                    )
                     assert told.replace("shut", "none") == unknown
 
     anyio.run(main)
@@ -211,14 +261,21 @@ APART: dict[str, Json] = {
 
 def owner_is_told(running: Gateway) -> str:
     done = subprocess.run(
-        [*MCPX, "servers", str(running.file)], capture_output=True, text=True, timeout=60, env=running.env
+        [*MCPX, "servers", str(running.file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=running.env,
     )
     return done.stdout
 
 
 @pytest.mark.parametrize("how", ["alone", *APART])
-def test_what_a_server_says_as_it_dies_is_its_owner_s_where_clients_are_told_apart(tmp_path: Path, how: str) -> None:
-    """LIF-7, SEC-2: who has a call there learns that it ended and how; in whose words stands in the log."""
+def test_what_a_server_says_as_it_dies_is_its_owner_s_where_clients_are_told_apart(
+    tmp_path: Path, how: str
+) -> None:
+    """LIF-7, SEC-2: who has a call there learns that it ended and how; in whose words stands in the
+    log."""
     token = {"Authorization": "Bearer aaa"} if how == "auth" else {}
     still: Json = {"retry_delay": 60, "max_retries": 1}
     settings = serving(tmp_path / "record", **APART.get(how, {}))
@@ -240,7 +297,8 @@ def test_what_a_server_says_as_it_dies_is_its_owner_s_where_clients_are_told_apa
 
 @pytest.mark.parametrize("mode", ["direct", "inspect", "describe", "search"])
 def test_a_server_that_does_not_start_tells_only_its_owner_why(tmp_path: Path, mode: str) -> None:
-    """Not in an error, a menu, a list of services or the health page; in `mcpx servers` and the log."""
+    """Not in an error, a menu, a list of services or the health page; in `mcpx servers` and the
+    log."""
     with Gateway(serving(tmp_path / "record", WORDS, profiles=[WHOLE], mode=mode)) as running:
         wait_until(lambda: health(running.port)["servers"]["box"]["last_error"])
         session = Session(running.port, path="/p/whole/mcp")
@@ -248,7 +306,10 @@ def test_a_server_that_does_not_start_tells_only_its_owner_why(tmp_path: Path, m
         said += [session.call("box_work"), session.request("prompts/get", {"name": "box_open"})]
         said += [session.call("exec", server_name="box", tool_name="work", arguments={})]
         said += [session.call("inspect", server_name="box"), session.call("mcp_list_services")]
-        said += [session.call("call", method="box.work", arguments={}), session.call("describe", method="box")]
+        said += [
+            session.call("call", method="box.work", arguments={}),
+            session.call("describe", method="box"),
+        ]
         said += [session.call("mcp_execute_tool", tool_name="box_work", arguments={})]
         text = json.dumps(said)
         assert "exited with code 9" in text
@@ -275,9 +336,11 @@ ASKING = Path(__file__).with_name("asking_server.py")
 
 
 @pytest.mark.parametrize("how", ["profile", "token"])
-def test_what_one_call_makes_a_server_say_is_not_told_to_another_client(tmp_path: Path, how: str) -> None:
-    """SEC-2, PRO-4: also on a connection that all share, and by a tool that the other does not see. What is said while
-    several have calls there, or nobody has, is the log's."""
+def test_what_one_call_makes_a_server_say_is_not_told_to_another_client(
+    tmp_path: Path, how: str
+) -> None:
+    """SEC-2, PRO-4: also on a connection that all share, and by a tool that the other does not see.
+    What is said while several have calls there, or nobody has, is the log's."""
     record, go = tmp_path / "record", tmp_path / "go"
     server = stdio_server("asking", [sys.executable, "-I", "-S", str(ASKING), str(record)])
     tokens = [{"name": name, "token": name} for name in ("ann", "bob")]
@@ -285,7 +348,9 @@ def test_what_one_call_makes_a_server_say_is_not_told_to_another_client(tmp_path
     if how == "token":
         apart = {"server": {"auth": {"type": "bearer", "tokens": tokens}}}
     with Gateway(config(server, **apart)) as running:
-        ann = Session(running.port, headers={"Authorization": "Bearer ann"} if how == "token" else {})
+        ann = Session(
+            running.port, headers={"Authorization": "Bearer ann"} if how == "token" else {}
+        )
         bob = Session(
             running.port,
             headers={"Authorization": "Bearer bob"} if how == "token" else {},
@@ -294,7 +359,10 @@ def test_what_one_call_makes_a_server_say_is_not_told_to_another_client(tmp_path
         for session in (ann, bob):
             session.request("logging/setLevel", {"level": "info"})
         assert "asking_log" in ann.tools() and "asking_echo" in bob.tools()
-        for session in (ann, bob):  # Without a level, no message of a shared connection is sent to a session.
+        for session in (
+            ann,
+            bob,
+        ):  # Without a level, no message of a shared connection is sent to a session.
             session.request("logging/setLevel", {"level": "debug"})
         with ann.listen() as hers, bob.listen() as his:
             ann.call("asking_log", text="for ann alone")
@@ -313,14 +381,18 @@ def test_what_one_call_makes_a_server_say_is_not_told_to_another_client(tmp_path
             assert his.events() == []
 
 
-def test_the_health_page_tells_whoever_does_not_see_everything_only_how_servers_are(tmp_path: Path) -> None:
+def test_the_health_page_tells_whoever_does_not_see_everything_only_how_servers_are(
+    tmp_path: Path,
+) -> None:
     """Neither how much was left out of lists nor what others do there."""
     tokens = [{"name": "ann", "token": "aaa"}, {"name": "bob", "token": "bbb", "profile": "narrow"}]
     auth: Json = {"auth": {"type": "bearer", "tokens": tokens}}
     with Gateway(serving(tmp_path / "record", profiles=[NARROW], server=auth)) as running:
 
         def told(token: str) -> Json:
-            return fetch(running.port, "/health", "GET", [("Authorization", f"Bearer {token}")]).json["servers"]["box"]
+            return fetch(
+                running.port, "/health", "GET", [("Authorization", f"Bearer {token}")]
+            ).json["servers"]["box"]
 
         wait_until(lambda: told("aaa")["status"] == "connected")
         assert {"links", "notes", "restarts"} < set(told("aaa"))
@@ -328,14 +400,28 @@ def test_the_health_page_tells_whoever_does_not_see_everything_only_how_servers_
 
 
 def test_why_one_call_was_refused_for_want_of_a_sign_in_is_told_to_its_client_alone() -> None:
-    """SEC-2: that the server wants a sign-in concerns everybody, what it said of the call does not."""
+    """SEC-2: that the server wants a sign-in concerns everybody, what it said of the call does
+    not."""
     with ProtectedServer(admits=lambda headers, query: True) as guarded:
-        server = {"name": "far", "prefix": "far", "connection": {"type": "http", "url": guarded.url("http")}}
-        with Gateway(config(server, profiles=[{**WHOLE, "servers": ["far"]}], mode="search")) as running:
+        server = {
+            "name": "far",
+            "prefix": "far",
+            "connection": {"type": "http", "url": guarded.url("http")},
+        }
+        with Gateway(
+            config(server, profiles=[{**WHOLE, "servers": ["far"]}], mode="search")
+        ) as running:
             wait_until_settled(running.port)
-            ann, bob = Session(running.port, path="/mcp/direct"), Session(running.port, path="/p/whole/mcp")
+            ann, bob = (
+                Session(running.port, path="/mcp/direct"),
+                Session(running.port, path="/p/whole/mcp"),
+            )
             tool = ann.tools()[0]
-            guarded.refusal = (401, [("WWW-Authenticate", "Bearer")], json.dumps({"message": WORDS}).encode())
+            guarded.refusal = (
+                401,
+                [("WWW-Authenticate", "Bearer")],
+                json.dumps({"message": WORDS}).encode(),
+            )
             guarded.admits = lambda headers, query: False
             assert WORDS in json.dumps(ann.call(tool, text="x"))
             page = health(running.port)["servers"]["far"]

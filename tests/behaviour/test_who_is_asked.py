@@ -1,5 +1,5 @@
-"""PRO-5 through the real program: a question reaches the client whose call caused it, in the way of that client's era,
-and its answer reaches the server that asked, in the way of the server's."""
+"""PRO-5 through the real program: a question reaches the client whose call caused it, in the way of
+that client's era, and its answer reaches the server that asked, in the way of the server's."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,17 @@ from typing import Any
 import anyio
 import pytest
 
-from behaviour.clients import BOUND, AnsweringUser, Client, Door, Front, Json, Kind, Question, connected
+from behaviour.clients import (
+    BOUND,
+    AnsweringUser,
+    Client,
+    Door,
+    Front,
+    Json,
+    Kind,
+    Question,
+    connected,
+)
 from kit.gateway import Gateway, GatewayProcess
 from kit.process import running_server
 from kit.servers import everything_server
@@ -19,7 +29,11 @@ from kit.until import wait_until
 SERVERS = ("http_older", "http_modern", "stdio_older", "stdio_modern")
 KINDS: tuple[Kind, ...] = ("raw-older", "raw-modern")
 FRONTS: tuple[Front, ...] = ("http", "websocket", "bridge")
-METHODS = {"elicit": "elicitation/create", "sample": "sampling/createMessage", "roots": "roots/list"}
+METHODS = {
+    "elicit": "elicitation/create",
+    "sample": "sampling/createMessage",
+    "roots": "roots/list",
+}
 
 
 @contextmanager
@@ -32,8 +46,12 @@ def entries() -> Iterator[list[Json]]:
             if transport == "stdio":
                 entries.append(everything_server(name, "--era", era))
                 continue
-            url = stack.enter_context(running_server("everything_server.py", "--transport", transport, "--era", era))
-            entries.append({"name": name, "prefix": name, "connection": {"type": transport, "url": url}})
+            url = stack.enter_context(
+                running_server("everything_server.py", "--transport", transport, "--era", era)
+            )
+            entries.append(
+                {"name": name, "prefix": name, "connection": {"type": transport, "url": url}}
+            )
         yield entries
 
 
@@ -72,7 +90,11 @@ def answer_of(name: str, tool: str) -> Any:
 
 async def cause(client: Client, server: str, tool: str) -> None:
     name = client.user.name
-    arguments = {"elicit": {"message": words(name, tool)}, "sample": {"prompt": words(name, tool)}, "roots": {}}[tool]
+    arguments = {
+        "elicit": {"message": words(name, tool)},
+        "sample": {"prompt": words(name, tool)},
+        "roots": {},
+    }[tool]
     result = await client.call(f"{server}_{tool}", arguments)
     assert result.get("structuredContent") == answer_of(name, tool), result
 
@@ -83,7 +105,8 @@ async def cause(client: Client, server: str, tool: str) -> None:
 def test_the_client_that_caused_a_question_is_asked_and_nobody_else(
     gateway: Gateway, kind: Kind, server: str, front: Front
 ) -> None:
-    """PRO-5, PRO-3: in all four pairs of eras; of three clients two cause questions at once, one none at all."""
+    """PRO-5, PRO-3: in all four pairs of eras; of three clients two cause questions at once, one
+    none at all."""
 
     async def check() -> None:
         urls = {"http": gateway.url, "websocket": f"ws://127.0.0.1:{gateway.port}/ws"}
@@ -93,7 +116,9 @@ def test_the_client_that_caused_a_question_is_asked_and_nobody_else(
             stderr = gateway.folder / "stderr.txt"
             bridge = Door(front, command=gateway.stdio_command, env=env, stderr=stderr)
             door = bridge if front == "bridge" else Door(front, urls[front])
-            clients = [await stack.enter_async_context(connected(kind, door, user)) for user in people]
+            clients = [
+                await stack.enter_async_context(connected(kind, door, user)) for user in people
+            ]
             for tool in METHODS:
                 async with anyio.create_task_group() as group:
                     for client in clients[:2]:
@@ -104,10 +129,15 @@ def test_the_client_that_caused_a_question_is_asked_and_nobody_else(
                 words(user.name, "elicit"),
                 words(user.name, "sample"),
             ]
-            if kind == "raw-older":  # a modern client is asked by a result, which has the id of its own request
-                assert all(re.fullmatch(rf"{server}:\d+", str(question.id)) for question in user.asked)
+            if (
+                kind == "raw-older"
+            ):  # a modern client is asked by a result, which has the id of its own request
+                assert all(
+                    re.fullmatch(rf"{server}:\d+", str(question.id)) for question in user.asked
+                )
         assert people[2].asked == []
-        # Among what they complain of: a modern client that is sent a request, an older one with `resultType`.
+        # Among what they complain of: a modern client that is sent a request, an older one with
+        # `resultType`.
         assert [user.complaints for user in people] == [[], [], []]
 
     async def bounded() -> None:
@@ -119,8 +149,11 @@ def test_the_client_that_caused_a_question_is_asked_and_nobody_else(
 
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_client_that_can_be_asked_nothing_is_asked_nothing(gateway: Gateway, kind: Kind, server: str) -> None:
-    """PRO-5, PRO-3: nor is anybody in its place; the server is told so and says it in its own words."""
+def test_a_client_that_can_be_asked_nothing_is_asked_nothing(
+    gateway: Gateway, kind: Kind, server: str
+) -> None:
+    """PRO-5, PRO-3: nor is anybody in its place; the server is told so and says it in its own
+    words."""
 
     async def check() -> None:
         quiet, askable = AnsweringUser("quinn", quiet=True), AnsweringUser("ada")
@@ -143,8 +176,11 @@ def test_a_client_that_can_be_asked_nothing_is_asked_nothing(gateway: Gateway, k
     anyio.run(bounded)
 
 
-def test_the_first_modern_client_of_a_server_that_is_known_to_be_older_is_asked(tmp_path: Path) -> None:
-    """PRO-5: the gateway knows it from an earlier run, and has not tried the other era in this one."""
+def test_the_first_modern_client_of_a_server_that_is_known_to_be_older_is_asked(
+    tmp_path: Path,
+) -> None:
+    """PRO-5: the gateway knows it from an earlier run, and has not tried the other era in this
+    one."""
     state = {"MCPX_STATE_DIR": str(tmp_path / "state")}
 
     async def check() -> None:
@@ -157,6 +193,10 @@ def test_the_first_modern_client_of_a_server_that_is_known_to_be_older_is_asked(
     with running_server("everything_server.py", "--transport", "http", "--era", "older") as url:
         entry: Json = {"name": "s", "prefix": "s", "connection": {"type": "http", "url": url}}
         with Gateway(config([entry]), env=state):
-            wait_until(lambda: any("older" in file.read_text() for file in tmp_path.glob("state/snapshots/*.json")))
+            wait_until(
+                lambda: any(
+                    "older" in file.read_text() for file in tmp_path.glob("state/snapshots/*.json")
+                )
+            )
         with Gateway(config([entry]), env=state) as gateway:
             anyio.run(check)

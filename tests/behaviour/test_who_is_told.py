@@ -1,5 +1,5 @@
-"""PRO-4 through the real program: what a server says goes to those it concerns, marked with its name, and to nobody
-else; what a client says goes to the servers it concerns."""
+"""PRO-4 through the real program: what a server says goes to those it concerns, marked with its
+name, and to nobody else; what a client says goes to the servers it concerns."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterator
@@ -9,7 +9,18 @@ from pathlib import Path
 import anyio
 import pytest
 
-from behaviour.clients import BOUND, MESSAGE, TOOLS_CHANGED, UPDATED, AnsweringUser, Client, Door, Json, Kind, connected
+from behaviour.clients import (
+    BOUND,
+    MESSAGE,
+    TOOLS_CHANGED,
+    UPDATED,
+    AnsweringUser,
+    Client,
+    Door,
+    Json,
+    Kind,
+    connected,
+)
 from fixtures.everything import STATIC
 from kit.client import Session, Stream
 from kit.gateway import Gateway
@@ -28,11 +39,14 @@ def gateway() -> Iterator[Gateway]:
     """One server of each era, and one that says nothing by itself."""
     with ExitStack() as stack:
         urls = {
-            era: stack.enter_context(running_server("everything_server.py", "--transport", "http", "--era", era))
+            era: stack.enter_context(
+                running_server("everything_server.py", "--transport", "http", "--era", era)
+            )
             for era in SERVERS
         }
         entries: list[Json] = [
-            {"name": era, "prefix": era, "connection": {"type": "http", "url": url}} for era, url in urls.items()
+            {"name": era, "prefix": era, "connection": {"type": "http", "url": url}}
+            for era, url in urls.items()
         ]
         config = {
             "global": {"startup_wait": 15, "first_start_wait": 15},
@@ -41,7 +55,9 @@ def gateway() -> Iterator[Gateway]:
         yield stack.enter_context(Gateway(config))
 
 
-def with_two(gateway: Gateway, kind: Kind, check: Callable[[Client, Client], Awaitable[None]]) -> None:
+def with_two(
+    gateway: Gateway, kind: Kind, check: Callable[[Client, Client], Awaitable[None]]
+) -> None:
     """Two clients of a kind: what concerns the first must not reach the second."""
 
     async def run() -> None:
@@ -68,7 +84,9 @@ def server_of(params: Json) -> str:
 
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_progress_goes_to_the_caller_marked_with_the_server(gateway: Gateway, kind: Kind, server: str) -> None:
+def test_progress_goes_to_the_caller_marked_with_the_server(
+    gateway: Gateway, kind: Kind, server: str
+) -> None:
     """PRO-4: two calls at once under the same token of two clients; each hears its own steps."""
 
     async def check(one: Client, other: Client) -> None:
@@ -85,8 +103,11 @@ def test_progress_goes_to_the_caller_marked_with_the_server(gateway: Gateway, ki
 
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_log_line_goes_to_the_caller_marked_with_the_server(gateway: Gateway, kind: Kind, server: str) -> None:
-    """PRO-4: `message`, said in a call, for that call's client only, although both want to hear everything."""
+def test_a_log_line_goes_to_the_caller_marked_with_the_server(
+    gateway: Gateway, kind: Kind, server: str
+) -> None:
+    """PRO-4: `message`, said in a call, for that call's client only, although both want to hear
+    everything."""
 
     async def check(one: Client, other: Client) -> None:
         for client in (one, other):
@@ -105,14 +126,18 @@ def test_a_log_line_goes_to_the_caller_marked_with_the_server(gateway: Gateway, 
 
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_update_goes_to_who_subscribed_marked_with_the_server(gateway: Gateway, kind: Kind, server: str) -> None:
+def test_an_update_goes_to_who_subscribed_marked_with_the_server(
+    gateway: Gateway, kind: Kind, server: str
+) -> None:
     """PRO-4: `resources/updated`, once, for that resource, not to one who watches another."""
     text, blob = STATIC
     other_server = SERVERS[1 - SERVERS.index(server)]
 
     async def check(one: Client, other: Client) -> None:
         async with (
-            connected(kind, Door("http", gateway.url), AnsweringUser("quinn", quiet=True)) as toucher,
+            connected(
+                kind, Door("http", gateway.url), AnsweringUser("quinn", quiet=True)
+            ) as toucher,
             one.watching(wrap_uri(server, text)),
             other.watching(wrap_uri(server, blob)),
         ):
@@ -123,7 +148,9 @@ def test_an_update_goes_to_who_subscribed_marked_with_the_server(gateway: Gatewa
             for client, uri in ((one, text), (other, blob)):
                 await client.user.next_after(0, UPDATED)
                 await client.call(f"{server}_echo", {"text": "and nothing after it"})
-                assert [update["uri"] for update in heard(client, UPDATED)] == [wrap_uri(server, uri)]
+                assert [update["uri"] for update in heard(client, UPDATED)] == [
+                    wrap_uri(server, uri)
+                ]
                 assert server_of(heard(client, UPDATED)[0]) == server
 
     with_two(gateway, kind, check)
@@ -145,17 +172,23 @@ def test_a_modern_listener_that_calls_hears_an_update_once(gateway: Gateway) -> 
 
 def marks(client: Client) -> set[str | None]:
     """The servers that notices of changed tools name."""
-    return {params.get("_meta", {}).get("proxy", {}).get("server") for params in heard(client, TOOLS_CHANGED)}
+    return {
+        params.get("_meta", {}).get("proxy", {}).get("server")
+        for params in heard(client, TOOLS_CHANGED)
+    }
 
 
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_changed_tools_are_told_to_all_marked_with_the_server(gateway: Gateway, kind: Kind, server: str) -> None:
+def test_changed_tools_are_told_to_all_marked_with_the_server(
+    gateway: Gateway, kind: Kind, server: str
+) -> None:
     """PRO-4: `list_changed` concerns everybody who listens."""
 
     async def check(one: Client, other: Client) -> None:
         async with one.watching(), other.watching():
-            # A notice that tells of several servers at once (they have just started) names none: then once more.
+            # A notice that tells of several servers at once (they have just started) names none:
+            # then once more.
             while not all(server in marks(client) for client in (one, other)):
                 since = [len(client.user.heard) for client in (one, other)]
                 await one.call(f"{server}_toggle_tool")
@@ -169,14 +202,23 @@ def test_changed_tools_are_told_to_all_marked_with_the_server(gateway: Gateway, 
 def test_a_cancellation_reaches_the_server_of_its_call_and_no_other(tmp_path: Path) -> None:
     """PRO-4, LIF-6: under the id that this server knows the call by."""
     records = {name: tmp_path / name for name in ("one", "two")}
-    with Gateway({"mcp_servers": [odd_server(name, record) for name, record in records.items()]}) as gateway:
+    with Gateway(
+        {"mcp_servers": [odd_server(name, record) for name, record in records.items()]}
+    ) as gateway:
         client = Session(gateway.port)
         for name in records:
             assert "result" in client.call(f"{name}_echo", text="up")
         with client.start_call("one_hang", id="mine") as call:
-            hanging = wait_until(lambda: [m for m in calls_of(records["one"]) if m["params"]["name"] == "hang"])[0]
-            assert client.post(notification("notifications/cancelled", {"requestId": "mine"})).status == 202
-            (cancelled,) = wait_until(lambda: recorded_messages(records["one"], "notifications/cancelled"))
+            hanging = wait_until(
+                lambda: [m for m in calls_of(records["one"]) if m["params"]["name"] == "hang"]
+            )[0]
+            assert (
+                client.post(notification("notifications/cancelled", {"requestId": "mine"})).status
+                == 202
+            )
+            (cancelled,) = wait_until(
+                lambda: recorded_messages(records["one"], "notifications/cancelled")
+            )
             assert cancelled["params"]["requestId"] == hanging["id"]
             assert call.events() == [] or call.status == 200
         assert "result" in client.call("two_echo", text="nothing before this")
@@ -191,9 +233,12 @@ CHANGED = "notifications/roots/list_changed"
 
 
 def test_changed_roots_are_told_to_the_servers_that_asked_for_them(tmp_path: Path) -> None:
-    """PRO-4, PRO-5: once each, on the connection that this client's roots went over; other clients' are left alone."""
+    """PRO-4, PRO-5: once each, on the connection that this client's roots went over; other clients'
+    are left alone."""
     records = {name: tmp_path / name for name in ("one", "two")}
-    with Gateway({"mcp_servers": [odd_server(name, record) for name, record in records.items()]}) as gateway:
+    with Gateway(
+        {"mcp_servers": [odd_server(name, record) for name, record in records.items()]}
+    ) as gateway:
         able = {"roots": {"listChanged": True}}
         clients = {name: Session(gateway.port, capabilities=able) for name in ("ada", "bob")}
         for name, client in clients.items():

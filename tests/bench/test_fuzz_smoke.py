@@ -1,4 +1,5 @@
-"""A very short run of the fuzzer: the tool itself works, reaches both edges, and leaves nothing behind."""
+"""A very short run of the fuzzer: the tool itself works, reaches both edges, and leaves nothing
+behind."""
 
 import subprocess
 import sys
@@ -13,12 +14,34 @@ REPOSITORY = Path(__file__).parents[2]
 def test_a_short_run_reaches_both_edges_and_finds_nothing(tmp_path: Path) -> None:
     """SRC-8, PRO-6: a few seconds of it; what is rare is for a long run."""
     keep = str(tmp_path / "kept")
-    command = [sys.executable, "-m", "bench.fuzz", "--minutes", "0.1", "--seed", "7", "--rest", "0.5", "--keep", keep]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.fuzz",
+        "--minutes",
+        "0.1",
+        "--seed",
+        "7",
+        "--rest",
+        "0.5",
+        "--keep",
+        keep,
+    ]
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
-    done = subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(
+        command, cwd=REPOSITORY, env=env, capture_output=True, text=True, timeout=110
+    )
     said = done.stdout + done.stderr
     assert "FOUND" not in done.stdout and done.returncode == 0, said
-    for kind in ("http", "websocket", "sse", "stdio-0", "server: http right", "server: ws right", "server: sse right"):
+    for kind in (
+        "http",
+        "websocket",
+        "sse",
+        "stdio-0",
+        "server: http right",
+        "server: ws right",
+        "server: sse right",
+    ):
         assert f"| {kind} " in done.stdout, said
     assert "Traceback" not in done.stderr and "never retrieved" not in done.stderr, said
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("mcpx-fuzz-")] == []
@@ -37,7 +60,9 @@ def test_the_same_seed_makes_the_same_inputs(monkeypatch: pytest.MonkeyPatch) ->
 
     def made() -> list[bytes]:
         rng = Random("7")
-        return [http(rng, 1, ["a"], "s") + frames(rng, message(rng, ["a"]), True) for _ in range(200)]
+        return [
+            http(rng, 1, ["a"], "s") + frames(rng, message(rng, ["a"]), True) for _ in range(200)
+        ]
 
     assert made() == made()
 

@@ -1,4 +1,5 @@
-"""docs/performance.md is made from numbers, all of them or some. `numbers.json` is a tiny run, cut down."""
+"""docs/performance.md is made from numbers, all of them or some. `numbers.json` is a tiny run, cut
+down."""
 
 import json
 from collections.abc import Callable
@@ -41,20 +42,32 @@ def test_every_section_has_its_tables(document: Callable[[Json], str], numbers: 
     text = document(numbers)
 
     for title in ("Calls", "Start", "Lists", "Memory and sessions", "Growth", "A server is killed"):
-        assert "mcpx" in {row["system"] for row in table_under(text.replace("### stdio ← stdio\n", ""), f"## {title}")}
+        assert "mcpx" in {
+            row["system"]
+            for row in table_under(text.replace("### stdio ← stdio\n", ""), f"## {title}")
+        }
     commands = {row["by"] for row in table_under(text, "## Local commands")}
     assert {"mcpx, stdio front", "mcpx, http front", "create_subprocess_exec"} < commands
     assert {row["gateway"] for row in table_under(text, "## The guard")} == {"plain", "guarded"}
-    assert {row["a call"] for row in table_under(text, "## Replicas")} == {"no store", "owner", "foreign"}
+    assert {row["a call"] for row in table_under(text, "## Replicas")} == {
+        "no store",
+        "owner",
+        "foreign",
+    }
     for title in ("In short", "Method", "The machine", "Limits"):
         assert f"\n## {title}\n" in text
     assert "Not measured" not in text
 
 
-def test_a_ratio_is_the_median_of_the_ratios_of_each_round(document: Callable[[Json], str], numbers: Json) -> None:
+def test_a_ratio_is_the_median_of_the_ratios_of_each_round(
+    document: Callable[[Json], str], numbers: Json
+) -> None:
     rows = {row["name"]: row for row in numbers["sections"]["hot"]["rows"] if row["era"] == "older"}
     turn = rows["mcpx"]["small"]["16"][0]
-    for name, seconds in (("floor", (1.0, 2.0, 4.0)), ("mcpx", (2.0, 6.0, 40.0))):  # ratios 2, 3 and 10
+    for name, seconds in (
+        ("floor", (1.0, 2.0, 4.0)),
+        ("mcpx", (2.0, 6.0, 40.0)),
+    ):  # ratios 2, 3 and 10
         rows[name]["small"]["16"] = [{**turn, "calls": 1000, "cpu_seconds": one} for one in seconds]
 
     (shown,) = [

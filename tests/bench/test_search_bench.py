@@ -1,4 +1,5 @@
-"""The search benchmark runs on the sample in the repository and measures what it says. No test looks at a time."""
+"""The search benchmark runs on the sample in the repository and measures what it says. No test
+looks at a time."""
 
 import json
 import subprocess
@@ -23,8 +24,13 @@ def test_it_prints_tables_and_writes_numbers(tmp_path: Path) -> None:
     assert results["glossary"]["whole_queries"] == 0
     assert [row["tools"] for row in results["speed"]] == [results["tools"], 100]
     for name in ("sample_en", "sample_zh"):
-        assert results["quality"]["mcpx"][name]["R@5"] > results["quality"]["plain BM25F"][name]["R@5"]
-        assert results["misspelt"]["mcpx"][name]["R@5"] >= results["misspelt"]["plain BM25F"][name]["R@5"]
+        assert (
+            results["quality"]["mcpx"][name]["R@5"] > results["quality"]["plain BM25F"][name]["R@5"]
+        )
+        assert (
+            results["misspelt"]["mcpx"][name]["R@5"]
+            >= results["misspelt"]["plain BM25F"][name]["R@5"]
+        )
         assert f"| {name} | mcpx |" in done.stdout
     assert ("FastMCP BM25" in results["quality"]) != ("FastMCP BM25" in results["left_out"])
 
@@ -32,7 +38,11 @@ def test_it_prints_tables_and_writes_numbers(tmp_path: Path) -> None:
 def test_a_folder_without_data_is_refused(tmp_path: Path) -> None:
     """FMT-3"""
     done = subprocess.run(
-        [sys.executable, "-m", "bench.search", tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=100
+        [sys.executable, "-m", "bench.search", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
     assert done.returncode == 2
     assert "tools.jsonl" in done.stderr
@@ -41,10 +51,16 @@ def test_a_folder_without_data_is_refused(tmp_path: Path) -> None:
 def test_the_constants_can_be_chosen_without_the_queries_they_are_measured_with() -> None:
     """FMT-3: each query is left out once; what is shipped stays as it is."""
     done = subprocess.run(
-        [sys.executable, "-m", "bench.search_folds", SAMPLE], cwd=ROOT, capture_output=True, text=True, timeout=100
+        [sys.executable, "-m", "bench.search_folds", SAMPLE],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
     assert done.returncode == 0, done.stderr
-    rows = {line.split(" | ")[0]: line for line in done.stdout.splitlines() if line.startswith("| ")}
+    rows = {
+        line.split(" | ")[0]: line for line in done.stdout.splitlines() if line.startswith("| ")
+    }
     assert {"| usual", "| left_out", "| shipped", "| without 100% of the synonyms"} <= set(rows)
     assert "SYNONYM: shipped 0.5, chosen [" in done.stdout
 
@@ -62,7 +78,9 @@ def test_a_server_is_either_looked_at_or_left_out(monkeypatch: pytest.MonkeyPatc
     assert sum(map(len, servers)) == len(set[str]().union(*servers))
 
 
-def test_own_queries_are_only_for_the_tools_they_were_written_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_queries_are_only_for_the_tools_they_were_written_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """FMT-3: elsewhere nobody knows whether nothing fits."""
     monkeypatch.syspath_prepend(str(ROOT))
     from bench.search import read
@@ -75,16 +93,22 @@ def test_own_queries_are_only_for_the_tools_they_were_written_for(monkeypatch: p
     rows = [json.loads(line) for line in QUERIES.read_text(encoding="utf-8").splitlines()]
     assert {row["part"] for row in rows} == {"tuning", "test"}
     wanted = {
-        (one["server"], one["tool"]) for row in rows for e in row["relevant"] for one in (e, *e.get("alternatives", ()))
+        (one["server"], one["tool"])
+        for row in rows
+        for e in row["relevant"]
+        for one in (e, *e.get("alternatives", ()))
     }
     theirs = [Document(name, name, server, "", name, ()) for server, name in sorted(wanted)]
     own = measured(SAMPLE, theirs)
-    assert sum(row["queries"] for row in own) == sum(1 for row in rows if not row["set"].startswith("own_live"))
+    assert sum(row["queries"] for row in own) == sum(
+        1 for row in rows if not row["set"].startswith("own_live")
+    )
     assert "| own_none | test |" in table(own)
 
 
 def test_recall_and_rank_are_counted_as_documented(monkeypatch: pytest.MonkeyPatch) -> None:
-    """FMT-3: an entry is found when the tool or one of its alternatives is; recall is the share of entries."""
+    """FMT-3: an entry is found when the tool or one of its alternatives is; recall is the share of
+    entries."""
     monkeypatch.syspath_prepend(str(ROOT))
     from bench.search import Query, found, quality, reciprocal_rank
 

@@ -1,4 +1,5 @@
-"""A very short soak: the tool itself works, finds nothing wrong with single calls, and leaves nothing behind."""
+"""A very short soak: the tool itself works, finds nothing wrong with single calls, and leaves
+nothing behind."""
 
 import subprocess
 import sys
@@ -20,10 +21,25 @@ NEVER = (
 
 
 def test_a_short_soak_answers_every_call_once_and_ends_what_it_started(tmp_path: Path) -> None:
-    """PRO-6, SRC-8: in a few seconds, with few clients; what takes long to show is for a long run."""
-    command = [sys.executable, "-m", "bench.soak", "--minutes", "0.1", "--clients", "6", "--seed", "7", "--rest", "0"]
+    """PRO-6, SRC-8: in a few seconds, with few clients; what takes long to show is for a long
+    run."""
+    command = [
+        sys.executable,
+        "-m",
+        "bench.soak",
+        "--minutes",
+        "0.1",
+        "--clients",
+        "6",
+        "--seed",
+        "7",
+        "--rest",
+        "0",
+    ]
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
-    done = subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(
+        command, cwd=REPOSITORY, env=env, capture_output=True, text=True, timeout=110
+    )
     said = done.stdout + done.stderr
     assert done.returncode in (0, 1), said
     assert "last minute" in done.stdout and " calls of " in done.stdout, said
@@ -33,7 +49,12 @@ def test_a_short_soak_answers_every_call_once_and_ends_what_it_started(tmp_path:
 
 
 def test_what_is_out_of_bounds_is_refused() -> None:
-    for arguments in (["--minutes", "0"], ["--minutes", "100000"], ["--clients", "0"], ["--clients", "100000"]):
+    for arguments in (
+        ["--minutes", "0"],
+        ["--minutes", "100000"],
+        ["--clients", "0"],
+        ["--clients", "100000"],
+    ):
         command = [sys.executable, "-m", "bench.soak", *arguments]
         done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
         assert done.returncode == 2 and arguments[0] in done.stderr, done.stderr

@@ -10,9 +10,17 @@ from mcpx.bridge.link import Link
 
 @pytest.mark.parametrize(
     ("method", "repeated"),
-    [("tools/call", False), ("shutdown", False), ("tools/list", True), ("resources/read", True), ("ping", True)],
+    [
+        ("tools/call", False),
+        ("shutdown", False),
+        ("tools/list", True),
+        ("resources/read", True),
+        ("ping", True),
+    ],
 )
-def test_a_request_that_may_have_had_an_effect_is_not_sent_again(method: str, repeated: bool) -> None:
+def test_a_request_that_may_have_had_an_effect_is_not_sent_again(
+    method: str, repeated: bool
+) -> None:
     """SCA-1: a call that was not sent has had no effect, so the next gateway gets it."""
     ours, theirs = socket.socketpair()
     with ours, theirs:

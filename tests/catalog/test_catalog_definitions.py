@@ -1,4 +1,5 @@
-"""What clients are shown of a definition: the server's own, with our two fields put in and junk left out."""
+"""What clients are shown of a definition: the server's own, with our two fields put in and junk
+left out."""
 
 import copy
 from typing import Any
@@ -39,13 +40,19 @@ def test_a_tool_keeps_every_field_and_says_where_it_comes_from() -> None:
 def test_a_meta_that_is_no_object_is_replaced(meta: Any) -> None:
     """NAM-3"""
     source = Source("s", None, {"prompts": [{"name": "x", "_meta": meta}]})
-    assert only(Catalog.build([source], Naming()), "prompts")["_meta"] == {"proxy": {"server": "s", "name": "x"}}
+    assert only(Catalog.build([source], Naming()), "prompts")["_meta"] == {
+        "proxy": {"server": "s", "name": "x"}
+    }
 
 
 def test_a_local_command_carries_no_origin() -> None:
     """NAM-3, SRC-6"""
-    source = Source("local", None, {"tools": [{"name": "x", "_meta": {"a": 1}}, {"name": "y"}]}, local=True)
-    first, second = (offer.definition for offer in Catalog.build([source], Naming()).offers["tools"])
+    source = Source(
+        "local", None, {"tools": [{"name": "x", "_meta": {"a": 1}}, {"name": "y"}]}, local=True
+    )
+    first, second = (
+        offer.definition for offer in Catalog.build([source], Naming()).offers["tools"]
+    )
     assert first == {"name": "x", "_meta": {"a": 1}}
     assert second == {"name": "y"}
 
@@ -87,7 +94,9 @@ def test_junk_is_dropped_alone_and_counted(kind: Kind) -> None:
 def test_an_overlong_name_is_kept_and_an_overlong_uri_is_not() -> None:
     """NAM-5"""
     long = "x" * 100_000
-    catalog = Catalog.build([Source("s", None, {"tools": [{"name": long}], "resources": [{"uri": long}]})], Naming())
+    catalog = Catalog.build(
+        [Source("s", None, {"tools": [{"name": long}], "resources": [{"uri": long}]})], Naming()
+    )
     assert len(only(catalog, "tools")["name"]) == 64
     assert catalog.offers["tools"][0].name == long
     assert catalog.offers["resources"] == ()
@@ -113,7 +122,9 @@ def test_warnings_are_fit_for_a_log_whatever_a_server_calls_its_things() -> None
 def test_counts_are_per_server_and_kind() -> None:
     """LIF-4: counts tell the truth"""
     junk: Any = None
-    a = Source("a", None, {"tools": [{"name": "x"}, {"name": "y"}, junk], "resources": [{"uri": "r"}]})
+    a = Source(
+        "a", None, {"tools": [{"name": "x"}, {"name": "y"}, junk], "resources": [{"uri": "r"}]}
+    )
     catalog = Catalog.build([a, Source("b", None, {})], Naming())
     assert [catalog.count("a", kind) for kind in KINDS] == [2, 0, 1, 0]
     assert catalog.count("b", "tools") == catalog.count("nobody", "tools") == 0

@@ -30,9 +30,12 @@ def shown(catalog: Catalog, kind: Kind = "tools") -> list[tuple[str, str, str]]:
 
 # Few letters, so that servers, prefixes and names run into each other all the time.
 WORDS = st.one_of(st.text("ab_ :", min_size=1, max_size=4), st.text(min_size=1, max_size=80))
-JUNK = st.one_of(st.none(), st.integers(), st.just({}), st.just({"name": ""}), st.just({"name": 3, "uri": []}))
+JUNK = st.one_of(
+    st.none(), st.integers(), st.just({}), st.just({"name": ""}), st.just({"name": 3, "uri": []})
+)
 ENTRIES = st.lists(
-    st.one_of(WORDS.map(lambda word: {"name": word, "uri": word, "uriTemplate": word}), JUNK), max_size=6
+    st.one_of(WORDS.map(lambda word: {"name": word, "uri": word, "uriTemplate": word}), JUNK),
+    max_size=6,
 )
 SOURCES = st.lists(
     st.builds(
@@ -59,7 +62,10 @@ ALWAYS = Naming(prefix="always")
 
 def test_a_name_with_and_without_its_servers_leads_to_two_tools() -> None:
     """NAM-2: in whatever order they are listed."""
-    for names in (("status", "git_status", "git_git_status"), ("git_git_status", "git_status", "status")):
+    for names in (
+        ("status", "git_status", "git_git_status"),
+        ("git_git_status", "git_status", "status"),
+    ):
         catalog = Catalog.build([tools("git", *names)], ALWAYS)
         found = {native: public for _, native, public in shown(catalog)}
         assert found == {
@@ -90,11 +96,16 @@ SELF_NAMED = st.lists(st.text("a_-", min_size=1, max_size=7), unique=True, max_s
 def test_names_that_repeat_their_server_stay_apart_lead_back_and_do_not_depend_on_the_order(
     ours: list[str], theirs: list[str], chance: Any
 ) -> None:
-    """NAM-1, NAM-2: of one server no two want the same name, so the order it lists them in does not matter."""
-    alone = {native: public for _, native, public in shown(Catalog.build([tools("a", *ours)], ALWAYS))}
+    """NAM-1, NAM-2: of one server no two want the same name, so the order it lists them in does not
+    matter."""
+    alone = {
+        native: public for _, native, public in shown(Catalog.build([tools("a", *ours)], ALWAYS))
+    }
     mixed = list(ours)
     chance.shuffle(mixed)
-    assert {native: public for _, native, public in shown(Catalog.build([tools("a", *mixed)], ALWAYS))} == alone
+    assert {
+        native: public for _, native, public in shown(Catalog.build([tools("a", *mixed)], ALWAYS))
+    } == alone
     assert all(public.startswith("a") for public in alone.values())
     catalog = Catalog.build([tools("a", *ours), tools("a_a", *theirs)], ALWAYS)
     assert {native: public for server, native, public in shown(catalog) if server == "a"} == alone
@@ -186,7 +197,9 @@ def test_a_tool_and_a_prompt_may_share_a_name() -> None:
 
 @calmly
 @given(SOURCES, NAMINGS)
-def test_names_and_offers_are_one_to_one_whatever_servers_send(sources: list[Source], naming: Naming) -> None:
+def test_names_and_offers_are_one_to_one_whatever_servers_send(
+    sources: list[Source], naming: Naming
+) -> None:
     """NAM-1, NAM-5, threats: names"""
     catalog = Catalog.build(sources, naming)
     for kind in KINDS:
@@ -210,7 +223,9 @@ def test_names_and_offers_are_one_to_one_whatever_servers_send(sources: list[Sou
 
 @calmly
 @given(SOURCES, NAMINGS)
-def test_the_order_is_the_configs_and_then_the_servers_own(sources: list[Source], naming: Naming) -> None:
+def test_the_order_is_the_configs_and_then_the_servers_own(
+    sources: list[Source], naming: Naming
+) -> None:
     """NAM-6"""
     catalog = Catalog.build(sources, naming)
     servers = [source.server for source in sources]
@@ -218,7 +233,11 @@ def test_the_order_is_the_configs_and_then_the_servers_own(sources: list[Source]
         places = [servers.index(offer.server) for offer in catalog.offers[kind]]
         assert places == sorted(places)
     for source in sources:
-        sent = [entry.get("name") for entry in source.definitions.get("tools", ()) if isinstance(entry, dict)]
+        sent = [
+            entry.get("name")
+            for entry in source.definitions.get("tools", ())
+            if isinstance(entry, dict)
+        ]
         listed = [offer.name for offer in catalog.offers["tools"] if offer.server == source.server]
         assert [sent.index(name) for name in listed] == sorted(sent.index(name) for name in listed)
 
@@ -264,14 +283,19 @@ def test_merging_is_linear_up_to_ten_thousand_tools(collide: bool) -> None:
     """NAM-1: whether or not servers take each other's names."""
 
     def sources(each: int) -> list[Source]:
-        names = [[f"{'' if collide else number}tool_{index}" for index in range(each)] for number in range(10)]
+        names = [
+            [f"{'' if collide else number}tool_{index}" for index in range(each)]
+            for number in range(10)
+        ]
         return [tools(f"server{number}", *found) for number, found in enumerate(names)]
 
     few, many = sources(100), sources(1_000)
     once = count_steps(lambda: Catalog.build(few, Naming()))
     assert count_steps(lambda: Catalog.build(many, Naming()), 11 * once) > 5 * once
     times = cost_ratio(lambda: Catalog.build(few, Naming()), lambda: Catalog.build(many, Naming()))
-    assert times < 4 * 10, "ten times the tools; names looked for in a list would take some seventy times as long"
+    assert times < 4 * 10, (
+        "ten times the tools; names looked for in a list would take some seventy times as long"
+    )
     catalog = Catalog.build(many, Naming())
     assert len({offer.public for offer in catalog.offers["tools"]}) == 10_000
     assert len(catalog.warnings) <= 10

@@ -32,7 +32,9 @@ def serving(server: str, *uris: str, templates: tuple[str, ...] = ()) -> Source:
 @both_modes
 def test_a_read_takes_the_wrapped_form_the_plain_one_and_an_expansion(uris: Any) -> None:
     """NAM-4"""
-    catalog = Catalog.build([serving("a", "file:///1", templates=("user://{id}",)), serving("b")], Naming(uris=uris))
+    catalog = Catalog.build(
+        [serving("a", "file:///1", templates=("user://{id}",)), serving("b")], Naming(uris=uris)
+    )
     assert catalog.resolve_uri("file:///1") == ("a", "file:///1")
     assert catalog.resolve_uri(wrap_uri("a", "file:///1")) == ("a", "file:///1")
     assert catalog.resolve_uri(wrap_uri("b", "not://listed")) == ("b", "not://listed")
@@ -73,7 +75,9 @@ def test_what_two_servers_offer_is_answered_by_the_first_in_the_config(uris: Any
 @both_modes
 def test_a_listed_resource_goes_before_the_template_of_an_earlier_server(uris: Any) -> None:
     """NAM-4"""
-    catalog = Catalog.build([serving("a", templates=("{+all}",)), serving("b", "file:///1")], Naming(uris=uris))
+    catalog = Catalog.build(
+        [serving("a", templates=("{+all}",)), serving("b", "file:///1")], Naming(uris=uris)
+    )
     assert catalog.resolve_uri("file:///1") == ("b", "file:///1")
 
 
@@ -108,7 +112,9 @@ def test_a_public_uri_is_in_the_form_that_is_listed() -> None:
 )
 def test_what_is_listed_resolves_to_who_listed_it(uris: list[list[str]], mode: Any) -> None:
     """NAM-4"""
-    catalog = Catalog.build([serving(f"s{n}", *found) for n, found in enumerate(uris)], Naming(uris=mode))
+    catalog = Catalog.build(
+        [serving(f"s{n}", *found) for n, found in enumerate(uris)], Naming(uris=mode)
+    )
     for offer in catalog.offers["resources"]:
         assert catalog.resolve_uri(offer.public) == (offer.server, offer.name)
         assert catalog.resolve_uri(wrap_uri(offer.server, offer.name)) == (offer.server, offer.name)
@@ -119,11 +125,15 @@ def test_a_flood_of_hostile_templates_does_not_slow_a_lookup_down() -> None:
 
     def flooded(count: int) -> Catalog:
         flood = tuple(f"{{+x}}{'a' * 1_000}{n}" for n in range(count))
-        return Catalog.build([serving("bad", templates=flood), serving("good", templates=("{+x}a",))], Naming())
+        return Catalog.build(
+            [serving("bad", templates=flood), serving("good", templates=("{+x}a",))], Naming()
+        )
 
     some, catalog = flooded(100), flooded(5_000)
     assert catalog.resolve_uri("a" * 8_192) == ("good", "a" * 8_192)
-    enough = count_steps(lambda: some.resolve_uri("a" * 8_192))  # a hundred are more than are matched already
+    enough = count_steps(
+        lambda: some.resolve_uri("a" * 8_192)
+    )  # a hundred are more than are matched already
     assert count_steps(lambda: catalog.resolve_uri("a" * 8_192), 2 * enough) <= enough
     assert catalog.resolve_uri("a" * 8_193) is None
     assert catalog.count("bad", "templates") == 5_000

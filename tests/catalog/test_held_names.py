@@ -1,4 +1,5 @@
-"""NAM-1: a public name stays with the tool that clients know by it, also while its server is not up."""
+"""NAM-1: a public name stays with the tool that clients know by it, also while its server is not
+up."""
 
 from catalog.test_catalog_names import shown, tools
 from mcpx.catalog.catalog import Catalog

@@ -17,7 +17,9 @@ calmly = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def listing(number: int) -> Catalog:
-    return Catalog.build([Source("s", None, {"tools": [{"name": f"t{n}"} for n in range(number)]})], Naming())
+    return Catalog.build(
+        [Source("s", None, {"tools": [{"name": f"t{n}"} for n in range(number)]})], Naming()
+    )
 
 
 def cursor(fields: Any) -> str:
@@ -68,7 +70,10 @@ def test_a_cursor_past_the_end_of_a_list_that_got_shorter_gives_an_empty_last_pa
     "bad",
     [
         *("", "x", "!", "é", "\ud800", 0, 5, True, [], {}, "A" * 10_000),
-        *map(cursor, ({}, [], None, {"offset": -1}, {"offset": "1"}, {"offset": True}, {"offset": 1.0})),
+        *map(
+            cursor,
+            ({}, [], None, {"offset": -1}, {"offset": "1"}, {"offset": True}, {"offset": 1.0}),
+        ),
     ],
     ids=repr,
 )

@@ -88,7 +88,12 @@ def test_a_prefix_that_the_user_wrote_is_always_put_in_front() -> None:
 
 
 @calmly
-@given(st.text("git_-:", max_size=6), st.text("git_-:", max_size=9), st.sampled_from([None, "", "g"]), NAMINGS)
+@given(
+    st.text("git_-:", max_size=6),
+    st.text("git_-:", max_size=9),
+    st.sampled_from([None, "", "g"]),
+    NAMINGS,
+)
 def test_a_server_is_known_by_the_names_it_would_give(
     server: str, native: str, prefix: str | None, naming: Naming
 ) -> None:
@@ -163,7 +168,8 @@ def test_a_wrapped_uri_is_base64url_of_compact_json_without_padding() -> None:
 @example("s", "\ud800")
 @example("", "")
 def test_wrapping_and_unwrapping_gives_back_what_went_in(server: str, uri: str) -> None:
-    """NAM-4. Lone surrogates survive; two that make a pair become the one character they are in any JSON."""
+    """NAM-4. Lone surrogates survive; two that make a pair become the one character they are in any
+    JSON."""
     server, uri = (json.loads(json.dumps(text)) for text in (server, uri))
     assert unwrap_uri(wrap_uri(server, uri)) == (server, uri)
 

@@ -87,7 +87,22 @@ def test_what_is_no_expansion_does_not_match(template: str, uri: str) -> None:
 
 @pytest.mark.parametrize(
     "template",
-    ["{", "}", "a{", "{}", "{x", "x}", "{{x}}", "{=x}", "{!x}", "{|x}", "{ x }", "{x,}", "{.}", "{x*y}"],
+    [
+        "{",
+        "}",
+        "a{",
+        "{}",
+        "{x",
+        "x}",
+        "{{x}}",
+        "{=x}",
+        "{!x}",
+        "{|x}",
+        "{ x }",
+        "{x,}",
+        "{.}",
+        "{x*y}",
+    ],
 )
 def test_a_malformed_template_matches_nothing(template: str) -> None:
     """NAM-4"""
@@ -114,7 +129,9 @@ def reference(template: str) -> re.Pattern[str]:
     parts = re.split(r"(\{[^}]*\})", template)
     return re.compile(
         "".join(
-            re.sub(r"\{([+#./;?&]?)([^}]*)\}", expression, part) if part.startswith("{") else re.escape(part)
+            re.sub(r"\{([+#./;?&]?)([^}]*)\}", expression, part)
+            if part.startswith("{")
+            else re.escape(part)
             for part in parts
         ),
         re.DOTALL,
@@ -127,19 +144,26 @@ EXPRESSIONS = st.builds(
     st.lists(st.sampled_from(["a", "b", "ab"]), min_size=1, max_size=2),
     st.sampled_from(["", "", "*"]),
 )
-TEMPLATES = st.lists(st.one_of(EXPRESSIONS, st.text("ab/?&=#.", min_size=1, max_size=2)), max_size=5).map("".join)
+TEMPLATES = st.lists(
+    st.one_of(EXPRESSIONS, st.text("ab/?&=#.", min_size=1, max_size=2)), max_size=5
+).map("".join)
 
 
 @calmly
 @given(TEMPLATES, st.text("ab/?&=#.;,", max_size=14))
 def test_the_matcher_agrees_with_a_naive_reference(template: str, uri: str) -> None:
     """NAM-4"""
-    assert template_matches(template, uri) == bool(reference(template).fullmatch(uri)), (template, uri)
+    assert template_matches(template, uri) == bool(reference(template).fullmatch(uri)), (
+        template,
+        uri,
+    )
 
 
 @calmly
 @given(TEMPLATES, st.data())
-def test_the_matcher_agrees_with_a_naive_reference_on_what_matches(template: str, data: st.DataObject) -> None:
+def test_the_matcher_agrees_with_a_naive_reference_on_what_matches(
+    template: str, data: st.DataObject
+) -> None:
     """NAM-4"""
     pattern = reference(template)
     uri = data.draw(st.from_regex(pattern, fullmatch=True, alphabet="ab/?&=#.;,"))
@@ -169,7 +193,8 @@ def test_no_text_makes_the_matcher_raise(template: str, uri: str) -> None:
 )
 @pytest.mark.parametrize("text", ["a", "?a", "/a", "&aa", "?aaa=a&"], ids=range(5))
 def test_nothing_a_server_and_a_client_make_up_together_is_slow(template: str, text: str) -> None:
-    """NAM-4: a few steps for each character of either; a backtracking matcher would not come back at all."""
+    """NAM-4: a few steps for each character of either; a backtracking matcher would not come back
+    at all."""
     uri = (text * LONGEST_EXPANSION)[:LONGEST_EXPANSION]
     assert not template_matches(template, uri)
     assert count_steps(lambda: template_matches(template, uri), 10 * (len(template) + len(uri)))

@@ -1,4 +1,5 @@
-"""A config with a server that has one of each, with and without a gateway that runs: commands answer alike."""
+"""A config with a server that has one of each, with and without a gateway that runs: commands
+answer alike."""
 
 import json
 import os
@@ -20,7 +21,11 @@ Json = dict[str, Any]
 
 def using(name: str, *args: str, **keys: Any) -> Json:
     command, *words = stdio_command("using_server.py", *args)
-    return {"name": name, "connection": {"type": "stdio", "command": command, "args": ["-I", "-S", *words]}, **keys}
+    return {
+        "name": name,
+        "connection": {"type": "stdio", "command": command, "args": ["-I", "-S", *words]},
+        **keys,
+    }
 
 
 @dataclass
@@ -33,10 +38,19 @@ class Home:
 
     def __post_init__(self) -> None:
         self.file = self.folder / "config.json"
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("MCPX_", "XDG_"))}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("MCPX_", "XDG_"))
+        }
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
-        self.environ = {**kept, "HOME": str(home), "MCPX_STATE_DIR": str(self.folder / "state"), "NO_COLOR": ""}
+        self.environ = {
+            **kept,
+            "HOME": str(home),
+            "MCPX_STATE_DIR": str(self.folder / "state"),
+            "NO_COLOR": "",
+        }
 
     def write(self, *servers: Json, **keys: Any) -> None:
         self.file.write_text(json.dumps({"mcp_servers": list(servers), **keys}), encoding="utf-8")
@@ -50,7 +64,9 @@ class Home:
     def run_process(
         self, *words: str, stdin: str = "", environ: Mapping[str, str] | None = None
     ) -> "subprocess.CompletedProcess[str]":
-        return run_process(words, self.folder, {**self.environ, **(environ or {})}, stdin, before=measured())
+        return run_process(
+            words, self.folder, {**self.environ, **(environ or {})}, stdin, before=measured()
+        )
 
     def json(self, *words: str) -> Any:
         return json.loads(self.run(*words, "--json").stdout)

@@ -1,4 +1,5 @@
-"""SEC-5, SEC-7: `mcpx approve` and `mcpx pins`, as they are typed; with a gateway that runs, and without one."""
+"""SEC-5, SEC-7: `mcpx approve` and `mcpx pins`, as they are typed; with a gateway that runs, and
+without one."""
 
 import asyncio
 import json
@@ -30,7 +31,9 @@ def tool(name: str, description: str = "Does it", **more: Any) -> Json:
 class Place:
     """A folder with a config, and what a gateway left there that saw `before` and then `after`."""
 
-    def __init__(self, folder: Path, before: list[Json], after: list[Json], trust: str = "pin") -> None:
+    def __init__(
+        self, folder: Path, before: list[Json], after: list[Json], trust: str = "pin"
+    ) -> None:
         self.folder, self.state = folder, folder / "state"
         self.file = folder / "config.json"
         entry = {"name": "box", "connection": {"type": "stdio", "command": "true"}, "trust": trust}
@@ -67,7 +70,12 @@ def answering(place: Place, calls: list[Json], decided: list[Json]) -> Iterator[
 
     async def waiting(request: Json) -> Json:
         known = request.get("server") in (None, "box")
-        unknown = {"ok": False, "unknown": True, "error": "no server is called that", "names": ["box"]}
+        unknown = {
+            "ok": False,
+            "unknown": True,
+            "error": "no server is called that",
+            "names": ["box"],
+        }
         return {"ok": True, "servers": []} if known else unknown
 
     async def status(request: Json) -> Json:
@@ -95,7 +103,9 @@ def answering(place: Place, calls: list[Json], decided: list[Json]) -> Iterator[
         loop.close()
 
 
-def test_without_words_everything_that_waits_is_listed_and_the_exit_code_tells(tmp_path: Path) -> None:
+def test_without_words_everything_that_waits_is_listed_and_the_exit_code_tells(
+    tmp_path: Path,
+) -> None:
     place = Place(tmp_path, [tool("read")], [tool("read", "Other"), tool("new")])
     code, out, _ = place.run("approve")
     assert code == 6 and "box: 2 definitions held back" in out
@@ -116,7 +126,9 @@ def test_on_a_terminal_it_asks(tmp_path: Path, said: str, held: int) -> None:
     place = Place(tmp_path, [tool("read")], [tool("read", "Other")])
     ours, theirs = pty.openpty()
     words = [sys.executable, "-m", "mcpx", "approve", "box"]
-    with subprocess.Popen(words, env=place.env, cwd=place.folder, stdin=theirs, stdout=theirs, stderr=theirs) as typed:
+    with subprocess.Popen(
+        words, env=place.env, cwd=place.folder, stdin=theirs, stdout=theirs, stderr=theirs
+    ) as typed:
         os.close(theirs)
         shown = b""
         while b"[y/N]" not in shown:
@@ -140,7 +152,11 @@ def test_nothing_a_server_says_reaches_the_terminal_as_it_is(tmp_path: Path) -> 
 
 
 def test_pins_tells_what_is_approved_and_held_and_since_when(tmp_path: Path) -> None:
-    place = Place(tmp_path, [tool("read"), tool("write", "<IMPORTANT>")], [tool("read", "Other"), tool("write")])
+    place = Place(
+        tmp_path,
+        [tool("read"), tool("write", "<IMPORTANT>")],
+        [tool("read", "Other"), tool("write")],
+    )
     code, out, _ = place.run("pins")
     assert code == 6 and "box: pinned · 2 approved since 20" in out and "2 held back" in out
     assert "held      tool read, changed, since 20" in out
@@ -148,7 +164,8 @@ def test_pins_tells_what_is_approved_and_held_and_since_when(tmp_path: Path) -> 
     assert "by first sight" in out and "! has the form of an order to the model" in out
     told = json.loads(place.run("pins", "box", "--json")[1])["servers"][0]
     assert told["state"] == "pinned" and {one["name"] for one in told["held"]} == {"read", "write"}
-    assert place.run("pins", "plain")[:2] == (0, "plain is trusted as it comes; `trust: pin` of a server, or of"
+    assert place.run("pins", "plain")[:2] == (0, "plain is trusted as it comes; `trust: pin` of a "
+                                                 "server, or of"
                                                  " `global`, pins it\n")  # fmt: skip
 
 
@@ -170,7 +187,10 @@ def test_a_name_that_nobody_has_is_told_with_the_one_that_was_meant(tmp_path: Pa
     assert place.run("approve", "box.nothing")[:2] == (0, "box.nothing: nothing waits\n")
     assert place.run("approve", "--deny")[0] == 2
     assert place.run("approve", "box", "--deny")[0] == 2
-    assert place.run("approve", "plain")[:2] == (0, "plain is trusted as it comes: nothing of it is held back\n")
+    assert place.run("approve", "plain")[:2] == (
+        0,
+        "plain is trusted as it comes: nothing of it is held back\n",
+    )
 
 
 def test_a_call_that_waits_is_shown_and_decided_by_its_id(tmp_path: Path) -> None:
@@ -212,13 +232,29 @@ def test_nothing_of_a_call_is_hidden_behind_padding(tmp_path: Path) -> None:
     """SEC-7: what the gateway shows of the arguments is shown to its end."""
     place = Place(tmp_path, [tool("read")], [tool("read")])
     arguments = f'{{"note": "{"x" * 3_900}", "command": "rm -rf /"}}\n\x1b[2J'
-    call = {"id": "k3x9", "server": "box", "tool": "run", "principal": "ada", "arguments": arguments}
+    call = {
+        "id": "k3x9",
+        "server": "box",
+        "tool": "run",
+        "principal": "ada",
+        "arguments": arguments,
+    }
     with answering(place, [call], []):
         out = place.run("approve", "k3x9")[1]
     assert '"command": "rm -rf /"}<U+000A><U+001B' in out and "\x1b" not in out
 
 
-def test_the_arguments_of_a_call_are_shown_as_the_gateway_has_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_arguments_of_a_call_are_shown_as_the_gateway_has_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """SEC-7: one line of JSON, not quoted once more."""
-    _print_call({"id": "0f3383ab", "server": "s", "tool": "t", "principal": "bob", "arguments": '{"a": "b"}'})
+    _print_call(
+        {
+            "id": "0f3383ab",
+            "server": "s",
+            "tool": "t",
+            "principal": "bob",
+            "arguments": '{"a": "b"}',
+        }
+    )
     assert '\n  {"a": "b"}\n' in capsys.readouterr().out

@@ -25,7 +25,14 @@ def options(*words: str) -> argparse.Namespace:
 
 
 def row(number: int, **more: object) -> Json:
-    base = {"event": "call", "principal": "alice", "server": "mail", "name": "send", "outcome": "ok", "ms": 1.5}
+    base = {
+        "event": "call",
+        "principal": "alice",
+        "server": "mail",
+        "name": "send",
+        "outcome": "ok",
+        "ms": 1.5,
+    }
     return {"time": f"2026-01-{number:02d}T00:00:00.000Z", "method": "tools/call", **base, **more}
 
 
@@ -42,7 +49,9 @@ def days(config: Config, capsys: pytest.CaptureFixture[str], *words: str) -> lis
     return [int(json.loads(line)["time"][8:10]) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_the_latest_come_last_through_all_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_latest_come_last_through_all_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = written(tmp_path, [row(1), row(2)], [row(3), row(4)], [row(5)])
     assert days(config, capsys) == [1, 2, 3, 4, 5]
     assert days(config, capsys, "--limit", "2") == [4, 5]
@@ -79,7 +88,12 @@ def test_rows_are_chosen(
 ) -> None:
     config = written(
         tmp_path,
-        [row(1), row(2, server="web", name="get"), row(3, name="get", principal="bob", outcome="denied"), row(4)],
+        [
+            row(1),
+            row(2, server="web", name="get"),
+            row(3, name="get", principal="bob", outcome="denied"),
+            row(4),
+        ],
     )
     assert days(config, capsys, *words) == found
 
@@ -87,7 +101,9 @@ def test_rows_are_chosen(
 def test_what_is_no_row_is_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = written(tmp_path, [row(1), row(2)])
     file = tmp_path / "trail.jsonl"
-    file.write_bytes(b'\n{"half":\n[]\nnull\n\xff\xfe\n' + file.read_bytes() + b'{"time":"being wri')
+    file.write_bytes(
+        b'\n{"half":\n[]\nnull\n\xff\xfe\n' + file.read_bytes() + b'{"time":"being wri'
+    )
     assert days(config, capsys) == [1, 2]
 
 
@@ -96,7 +112,13 @@ def test_people_get_a_table_without_commands_to_their_terminal(
 ) -> None:
     events = [
         row(1, name="\x1b[31mred\nline", rule="policy.rules[0]", code=-33008, outcome="denied"),
-        {"time": "2026-01-02T00:00:00.000Z", "event": "refused", "reason": "token", "address": "::1", "count": 7},
+        {
+            "time": "2026-01-02T00:00:00.000Z",
+            "event": "refused",
+            "reason": "token",
+            "address": "::1",
+            "count": 7,
+        },
         row(3, method="resources/read", name="file:///x"),
     ]
     config = written(tmp_path, events)
@@ -104,18 +126,24 @@ def test_people_get_a_table_without_commands_to_their_terminal(
     out = capsys.readouterr().out
     head, first, second, third = out.splitlines()
     assert head.split()[:3] == ["TIME", "(UTC)", "WHO"] and "\x1b" not in out
-    assert "policy.rules[0]" in first and "code -33008" in first and "2026-01-01 00:00:00.000" in first
+    assert (
+        "policy.rules[0]" in first and "code -33008" in first and "2026-01-01 00:00:00.000" in first
+    )
     assert "refused" in second and "count=7" in second
     assert "resources/read file:///x" in third
 
 
-def test_without_a_trail_it_says_what_to_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_trail_it_says_what_to_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert audit(Config(path=tmp_path / "mcpx.yaml"), tmp_path, None, options()) == 1
     told = capsys.readouterr()
     assert told.out == "" and "audit: {}" in told.err
 
 
-def test_a_trail_with_nothing_in_it_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trail_with_nothing_in_it_is_no_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = Config(path=tmp_path / "mcpx.yaml", global_=Global(audit=Audit(file="trail.jsonl")))
     assert audit(config, tmp_path, None, options()) == 0
     assert "nothing was written yet" in capsys.readouterr().err
@@ -151,7 +179,10 @@ def test_rows_of_short_names_fit_a_terminal_and_long_ones_are_not_cut(
     config = written(tmp_path, [row(1), row(2, name="list_directory", outcome="tool_error")])
     assert audit(config, tmp_path, None, options()) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= 80 and [line.index("mail") for line in lines[1:]] == [lines[0].index("SERVER")] * 2
+    assert (
+        max(map(len, lines)) <= 80
+        and [line.index("mail") for line in lines[1:]] == [lines[0].index("SERVER")] * 2
+    )
     config = written(tmp_path, [row(1, name="x" * 100)])
     assert audit(config, tmp_path, None, options()) == 0
     assert "x" * 100 in capsys.readouterr().out
@@ -163,7 +194,9 @@ def test_an_outcome_that_no_call_has_is_a_mistake(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("turned", [0, 1, 3])
-def test_whoever_follows_slowly_misses_nothing_of_files_that_were_turned_over(tmp_path: Path, turned: int) -> None:
+def test_whoever_follows_slowly_misses_nothing_of_files_that_were_turned_over(
+    tmp_path: Path, turned: int
+) -> None:
     written(tmp_path, [row(1), row(2)])
     file = tmp_path / "trail.jsonl"
     _, behind = module._latest(file, lambda _: True, 1)  # pyright: ignore[reportPrivateUsage]
@@ -182,7 +215,11 @@ def test_whoever_follows_slowly_misses_nothing_of_files_that_were_turned_over(tm
 
     for turn in [True] * turned + [False]:
         write(turn=turn)
-    assert [next(following)["time"] for _ in range(3, day)] == [row(each)["time"] for each in range(3, day)]
+    assert [next(following)["time"] for _ in range(3, day)] == [
+        row(each)["time"] for each in range(3, day)
+    ]
     write(turn=True)
     write(turn=False)
-    assert [next(following)["time"] for _ in range(4)] == [row(each)["time"] for each in range(day - 4, day)]
+    assert [next(following)["time"] for _ in range(4)] == [
+        row(each)["time"] for each in range(day - 4, day)
+    ]

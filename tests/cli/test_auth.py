@@ -1,4 +1,5 @@
-"""Section 6: `mcpx auth`, as it is typed; with a gateway that runs on the config, and without one."""
+"""Section 6: `mcpx auth`, as it is typed; with a gateway that runs on the config, and without
+one."""
 
 import json
 import os
@@ -31,7 +32,9 @@ urlopen(sys.argv[1], timeout=20).read()
 class Typed:
     """One command line, and what it says while it runs."""
 
-    def __init__(self, where: "Place", *words: str, stdin: Any = subprocess.DEVNULL, **env: str) -> None:
+    def __init__(
+        self, where: "Place", *words: str, stdin: Any = subprocess.DEVNULL, **env: str
+    ) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "mcpx", *words],
             env={**where.env, **env},
@@ -87,7 +90,11 @@ def site() -> Iterator[AuthServer]:
 
 @pytest.fixture
 def place(tmp_path: Path, site: AuthServer) -> Place:
-    program = {"name": "program", "timeout": 1, "connection": {"type": "stdio", "command": "not-to-be-started"}}
+    program = {
+        "name": "program",
+        "timeout": 1,
+        "connection": {"type": "stdio", "command": "not-to-be-started"},
+    }
     return Place(tmp_path, site, program)
 
 
@@ -106,7 +113,9 @@ def location(url: str) -> str:
     raise AssertionError("no redirect")
 
 
-def test_a_sign_in_without_a_gateway_is_kept_for_the_next_start(place: Place, site: AuthServer) -> None:
+def test_a_sign_in_without_a_gateway_is_kept_for_the_next_start(
+    place: Place, site: AuthServer
+) -> None:
     """Login, status, servers and logout; the browser is the one that `BROWSER` names."""
     browser = place.folder / "browser.py"
     browser.write_text(BROWSER)
@@ -124,7 +133,10 @@ def test_a_sign_in_without_a_gateway_is_kept_for_the_next_start(place: Place, si
     server = json.loads(out)["servers"][0]
     assert (server["status"], server["tools"], server["auth_url"]) == ("connected", 1, None)
     assert place.run("auth", "login", "guarded")[:2] == (0, "guarded: signed in, 1 tool\n")
-    assert place.run("auth", "logout", "guarded", "--config", str(place.file))[:2] == (0, "guarded: signed out\n")
+    assert place.run("auth", "logout", "guarded", "--config", str(place.file))[:2] == (
+        0,
+        "guarded: signed out\n",
+    )
     assert not site.tokens and not site.refresh_tokens
     assert place.run("auth", "status")[0] == 5
     assert place.run("auth", "logout", "guarded")[:2] == (0, "guarded: nobody was signed in\n")
@@ -149,7 +161,9 @@ def test_with_a_running_gateway_that_one_is_signed_in(site: AuthServer) -> None:
         assert "sign in at http://" in place.run("servers", file)[1]
 
 
-def test_the_address_can_be_pasted_where_the_browser_is_on_another_machine(place: Place, site: AuthServer) -> None:
+def test_the_address_can_be_pasted_where_the_browser_is_on_another_machine(
+    place: Place, site: AuthServer
+) -> None:
     ours, theirs = pty.openpty()
     try:
         with Typed(place, "auth", "login", "--no-browser", "guarded", stdin=theirs) as login:
@@ -194,7 +208,9 @@ def test_a_server_that_nobody_can_sign_in_to_is_exit_code_5(place: Place, site: 
         (("lgin",), 2, "invalid choice"),
     ],
 )
-def test_what_cannot_be_done_says_why(place: Place, words: tuple[str, ...], code: int, said: str) -> None:
+def test_what_cannot_be_done_says_why(
+    place: Place, words: tuple[str, ...], code: int, said: str
+) -> None:
     found, out, err = place.run("auth", *words)
     assert (found, said in out + err, "Traceback" in err) == (code, True, False), out + err
 

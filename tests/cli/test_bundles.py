@@ -69,14 +69,20 @@ def test_a_bundle_is_unpacked_tried_added_and_taken_away_again(user: User) -> No
     assert folder.parent == user.state / "bundles" and (folder / "manifest.json").is_file()
     assert made["trust"] == "pin" and stat.S_IMODE(folder.stat().st_mode) == 0o700
     done = user.run("remove", "shop")
-    assert done.returncode == 0 and f"--purge removes them): {folder}" in done.stdout and folder.exists()
+    assert (
+        done.returncode == 0
+        and f"--purge removes them): {folder}" in done.stdout
+        and folder.exists()
+    )
     assert user.run("config", "rollback", "1").returncode == 0
     done = user.run("remove", "shop", "--purge")
     assert done.returncode == 0 and "its files are gone" in done.stdout and not folder.exists()
 
 
 def test_the_name_of_a_bundle_refers_to_nothing(user: User) -> None:
-    done = user.run("add", str(packed(user.folder / "a.mcpb", manifest(name="shop${HOME}"))), "--yes")
+    done = user.run(
+        "add", str(packed(user.folder / "a.mcpb", manifest(name="shop${HOME}"))), "--yes"
+    )
     assert done.returncode == 0, done.stderr
     assert entry(user.user_config)["name"] == "shop{HOME}"
 
@@ -104,14 +110,22 @@ def settings_manifest() -> dict[str, Any]:
     )
     told["server"]["mcp_config"] = {
         "command": sys.executable,
-        "args": ["${__dirname}/server/main.py", "${user_config.folders}", "--l=${user_config.level}", "$HOME ${other}"],
+        "args": [
+            "${__dirname}/server/main.py",
+            "${user_config.folders}",
+            "--l=${user_config.level}",
+            "$HOME ${other}",
+        ],
         "env": {
             "KEY": "${user_config.api_key}",
             "H": "${HOME}${/}x",
             "U": "${user_config.unsaid}",
             "L": "${user_config.loud}",
         },
-        "platform_overrides": {sys.platform: {"env": {"ON": sys.platform, "KEY": "${user_config.api_key}"}}, "x": {}},
+        "platform_overrides": {
+            sys.platform: {"env": {"ON": sys.platform, "KEY": "${user_config.api_key}"}},
+            "x": {},
+        },
     }
     return told
 
@@ -120,13 +134,26 @@ def test_settings_are_asked_for_or_given_and_secrets_stay_out_of_the_file(user: 
     packed(user.folder / "shop.mcpb", settings_manifest())
     done = user.run("add", "shop.mcpb", "--no-test")
     assert (
-        done.returncode == 2 and "--set 'api_key=${VARIABLE}'" in done.stderr and "--set folders=VALUE" in done.stderr
+        done.returncode == 2
+        and "--set 'api_key=${VARIABLE}'" in done.stderr
+        and "--set folders=VALUE" in done.stderr
     )
-    words = ["--set", "folders=/a", "--set", "folders=/b b", "--set", f"api_key={SECRET}", "--no-test"]
+    words = [
+        "--set",
+        "folders=/a",
+        "--set",
+        "folders=/b b",
+        "--set",
+        f"api_key={SECRET}",
+        "--no-test",
+    ]
     assert "true or false" in user.run("add", "shop.mcpb", *words, "--set", "loud=maybe").stderr
     assert "there is api_key" in user.run("add", "shop.mcpb", *words, "--set", "typo=1").stderr
     done = user.run("add", "shop.mcpb", *words)
-    assert done.returncode == 0 and SECRET not in done.stdout + done.stderr + user.user_config.read_text(), done
+    assert (
+        done.returncode == 0
+        and SECRET not in done.stdout + done.stderr + user.user_config.read_text()
+    ), done
     connection = entry(user.user_config)["connection"]
     assert connection["args"][1:] == ["/a", "/b b", "--l=2", "$$HOME $${other}"]
     assert connection["env"] == {"ON": sys.platform, "KEY": "${SHOP_API_KEY}"}
@@ -157,16 +184,25 @@ def test_somebody_is_asked_for_settings_unseen_where_they_are_secret(user: User)
         ("uv", "uv", ["run", "--directory", "F", "F/a.js"]),
     ],
 )
-def test_each_type_has_its_usual_start(tmp_path: Path, kind: str, command: str, args: list[str] | None) -> None:
-    path = packed(tmp_path / "a.mcpb", manifest(server={"type": kind, "entry_point": "a.js"}), **{"a.js": b"x"})
+def test_each_type_has_its_usual_start(
+    tmp_path: Path, kind: str, command: str, args: list[str] | None
+) -> None:
+    path = packed(
+        tmp_path / "a.mcpb",
+        manifest(server={"type": kind, "entry_point": "a.js"}),
+        **{"a.js": b"x"},
+    )
     found = read_bundle(path)
-    made, _ = entry_of(found, Path("F"), answers(inputs(found, {}), {}, "a"), {"PATH": "/nonexistent"})
+    made, _ = entry_of(
+        found, Path("F"), answers(inputs(found, {}), {}, "a"), {"PATH": "/nonexistent"}
+    )
     assert made["connection"]["command"] == command and made["connection"].get("args") == args
     assert unpack(found, tmp_path / "F") and not unpack(found, tmp_path / "F")
     assert bool((tmp_path / "F" / "a.js").stat().st_mode & 0o100) is (kind == "binary")
 
 
-# Attacks --------------------------------------------------------------------------------------------------------------
+# Attacks
+# --------------------------------------------------------------------------------------------------
 
 
 def zipped(*members: tuple[zipfile.ZipInfo | str, bytes]) -> bytes:
@@ -207,7 +243,11 @@ def test_a_hostile_bundle_is_refused_before_anything_is_unpacked(user: User, nam
     (user.folder / "bad.mcpb").write_bytes(data)
     done = user.run("add", "bad.mcpb", "--yes")
     assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr, done
-    assert "\x1b" not in done.stderr and not user.user_config.exists() and not (user.state / "bundles").exists()
+    assert (
+        "\x1b" not in done.stderr
+        and not user.user_config.exists()
+        and not (user.state / "bundles").exists()
+    )
     assert list(user.folder.parent.rglob("*evil*")) == []
 
 
@@ -240,9 +280,13 @@ def test_a_manifest_that_says_too_little_is_told(user: User, told: Any, problem:
 
 def test_a_manifest_steers_neither_terminal_nor_references(user: User) -> None:
     evil = "\x1b]0;owned\x07${HOME}\u202e"
-    packed(user.folder / "a.mcpb", manifest(display_name=evil, description=evil, author={"name": evil}))
+    packed(
+        user.folder / "a.mcpb", manifest(display_name=evil, description=evil, author={"name": evil})
+    )
     done = user.run("add", "a.mcpb", "--no-test")
-    assert done.returncode == 0 and all(c.isprintable() or c == "\n" for c in done.stdout + done.stderr), done
+    assert done.returncode == 0 and all(
+        c.isprintable() or c == "\n" for c in done.stdout + done.stderr
+    ), done
     assert entry(user.user_config)["description"] == "]0;owned$${HOME}"
 
 

@@ -1,4 +1,5 @@
-"""RUN-4: completion in the shells themselves, and what they are told; no server is started for it."""
+"""RUN-4: completion in the shells themselves, and what they are told; no server is started for
+it."""
 
 import shutil
 import subprocess
@@ -83,7 +84,9 @@ def test_a_changed_config_is_looked_at_again(known: Home) -> None:
     assert told(known, "mcpx tools o") == ["other", ":"]
 
 
-def test_bash_is_told_the_rest_of_a_word_that_it_breaks_and_nothing_it_would_read_otherwise(known: Home) -> None:
+def test_bash_is_told_the_rest_of_a_word_that_it_breaks_and_nothing_it_would_read_otherwise(
+    known: Home,
+) -> None:
     """A name with a space is quoted, and what stands before a colon or `=` is not said twice."""
     assert told(known, "mcpx call one.pick colour=r", "bash") == ["red", ":"]
     assert told(known, "mcpx read using://t", "bash") == ["//text", ":"]
@@ -95,10 +98,16 @@ def test_bash_is_told_the_rest_of_a_word_that_it_breaks_and_nothing_it_would_rea
 
 def test_a_line_is_split_as_shells_do_and_what_is_unfinished_is_no_mistake() -> None:
     assert split("mcpx call 'a b'\\ c \"d") == (["mcpx", "call", "a b c"], "d", '"')
-    assert split("mcpx ") == (["mcpx"], "", "") and split("") == ([], "", "") and split("a\\") == ([], "a\\", "")
+    assert (
+        split("mcpx ") == (["mcpx"], "", "")
+        and split("") == ([], "", "")
+        and split("a\\") == ([], "a\\", "")
+    )
 
 
-@pytest.mark.parametrize("line", ["mcpx call x.y z=", "mcpx nothing at all ", "mcpx --config /nowhere ", "", "mcpx 'x"])
+@pytest.mark.parametrize(
+    "line", ["mcpx call x.y z=", "mcpx nothing at all ", "mcpx --config /nowhere ", "", "mcpx 'x"]
+)
 def test_whatever_is_typed_gives_no_error(home: Home, line: str) -> None:
     (home.folder / "config.json").write_text("{")
     ended = home.run("__complete", "bash", line)
@@ -109,11 +118,20 @@ def test_completing_loads_none_of_the_gateways_rooms(known: Home) -> None:
     """RUN-4: it is asked at every key."""
     told(known, "mcpx call one.")
     code = (
-        "import sys; sys.argv[1:] = ['__complete', 'zsh', 'mcpx call one.']; from mcpx.cli.main import main; main()\n"
+        "import sys; sys.argv[1:] = ['__complete', 'zsh', 'mcpx call one.']; from "
+        "mcpx.cli.main import main; main()\n"
     )
-    code += "sys.stderr.write(str([m for m in ('asyncio', 'mcpx.config', 'yaml', 'orjson') if m in sys.modules]))"
+    code += (
+        "sys.stderr.write(str([m for m in ('asyncio', 'mcpx.config', 'yaml', 'orjson') if m "
+        "in sys.modules]))"
+    )
     ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=known.folder, env=known.environ, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code],
+        cwd=known.folder,
+        env=known.environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert "one.add" in ended.stdout and ended.stderr == "[]"
 
@@ -126,11 +144,16 @@ def bash(screen: Terminal) -> None:
 
 
 def zsh(screen: Terminal) -> None:
-    screen.type('PS1="ok> "; autoload -Uz compinit; compinit -u -D; eval "$(mcpx completion zsh)"; echo s""et\n')
+    screen.type(
+        'PS1="ok> "; autoload -Uz compinit; compinit -u -D; eval "$(mcpx completion zsh)"; echo '
+        's""et\n'
+    )
 
 
 def fish(screen: Terminal) -> None:
-    screen.type("function fish_prompt; echo -n 'ok> '; end; mcpx completion fish | source; echo s''et\n")
+    screen.type(
+        "function fish_prompt; echo -n 'ok> '; end; mcpx completion fish | source; echo s''et\n"
+    )
 
 
 SHELLS: dict[str, tuple[list[str], Callable[[Terminal], None]]] = {
@@ -155,7 +178,9 @@ def test_a_tool_is_completed_and_called_in_the_shell_itself(known: Home, shell: 
         screen.wait_for("4321")
         screen.type("exit\n")
         screen.end()
-    assert [line for line in known.record() if line.startswith("called")] == ['called add {"a": 4000, "b": 321}']
+    assert [line for line in known.record() if line.startswith("called")] == [
+        'called add {"a": 4000, "b": 321}'
+    ]
 
 
 def test_the_scripts_are_what_they_were() -> None:
@@ -165,6 +190,8 @@ def test_the_scripts_are_what_they_were() -> None:
 
 
 def test_on_a_terminal_it_is_said_where_the_script_goes(home: Home) -> None:
-    with Terminal([sys.executable, "-m", "mcpx", "completion", "fish"], home.folder, home.environ) as screen:
+    with Terminal(
+        [sys.executable, "-m", "mcpx", "completion", "fish"], home.folder, home.environ
+    ) as screen:
         assert screen.end() == 0
     assert "mcpx completion fish > ~/.config/fish/completions/mcpx.fish" in screen.text

@@ -1,4 +1,5 @@
-"""RUN-4: `mcpx doctor`: each finding has a real cause here, and says where it is and how to mend it."""
+"""RUN-4: `mcpx doctor`: each finding has a real cause here, and says where it is and how to mend
+it."""
 
 import json
 import os
@@ -95,7 +96,11 @@ def npx(*args: str) -> dict[str, object]:
 def test_where_nothing_is_wrong_nothing_is_broken(patient: Patient) -> None:
     patient.servers(shop=SHOP)
     ended = patient.run()
-    assert ended.returncode == 0 and ended.stdout.endswith("nothing is wrong\n") and "✗" not in ended.stdout
+    assert (
+        ended.returncode == 0
+        and ended.stdout.endswith("nothing is wrong\n")
+        and "✗" not in ended.stdout
+    )
 
 
 def test_without_a_config_it_says_how_to_get_one(patient: Patient) -> None:
@@ -125,7 +130,10 @@ def test_a_program_that_the_desktop_does_not_find_is_a_warning(patient: Patient)
     patient.program("node", "echo v22.1.0")
     patient.servers(files=npx())
     each = patient.only("program", "warning", XDG_RUNTIME_DIR=str(patient.folder))
-    assert "started from the desktop (/usr/none:/sbin/none)" in each["what"] and str(there) in each["fix"]
+    assert (
+        "started from the desktop (/usr/none:/sbin/none)" in each["what"]
+        and str(there) in each["fix"]
+    )
 
 
 def test_a_shell_that_hangs_holds_nobody(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +144,9 @@ def test_a_shell_that_hangs_holds_nobody(patient: Patient, monkeypatch: pytest.M
     assert programs.login_path({"SHELL": "/bin/sh", "HOME": str(patient.folder)}) is None
 
 
-@pytest.mark.parametrize(("version", "level"), [("v16.20.2", "error"), ("v18.19.0", "warning"), ("v22.3.0", "ok")])
+@pytest.mark.parametrize(
+    ("version", "level"), [("v16.20.2", "error"), ("v18.19.0", "warning"), ("v22.3.0", "ok")]
+)
 def test_a_node_that_is_too_old_is_told(version: str, level: str, patient: Patient) -> None:
     patient.program("npx", "exit 0")
     patient.program("node", f"echo {version}")
@@ -148,12 +158,15 @@ def test_a_node_that_is_too_old_is_told(version: str, level: str, patient: Patie
 
 @pytest.mark.parametrize("script", ["exec sleep 60", "while :; do echo v22.0.0 no end of it; done"])
 def test_a_node_that_never_ends_is_ended_and_told(script: str, patient: Patient) -> None:
-    """However much it prints, and however many there are: nobody is waited for until the end, and nobody is left."""
+    """However much it prints, and however many there are: nobody is waited for until the end, and
+    nobody is left."""
     folders = [patient.folder / f"node{at}" for at in range(5)]
     for folder in folders:
         patient.program("npx", "exit 0", folder)
         patient.program("node", f"echo $$ >>{patient.folder / 'started'}\n{script}", folder)
-    patient.servers(**{f"s{at}": {"type": "stdio", "command": str(f / "npx")} for at, f in enumerate(folders)})
+    patient.servers(
+        **{f"s{at}": {"type": "stdio", "command": str(f / "npx")} for at, f in enumerate(folders)}
+    )
     told = patient.found("node")
     assert [each["level"] for each in told] == ["warning"] * 5
     assert all("does not say its version" in each["what"] for each in told)
@@ -174,10 +187,16 @@ def test_a_working_folder_that_is_not_there_is_told(patient: Patient) -> None:
     assert patient.only("program", "error")["fix"] == "mkdir -p /no/such/folder"
 
 
-def test_every_mistake_of_the_config_is_told_with_its_place_and_the_rest_is_looked_at(patient: Patient) -> None:
+def test_every_mistake_of_the_config_is_told_with_its_place_and_the_rest_is_looked_at(
+    patient: Patient,
+) -> None:
     patient.write("mcp_servers:\n  - name: a\n    conection: {}\n")
     each = patient.found("config")[-1]
-    assert each["level"] == "error" and each["where"].endswith("mcpx.yaml:3:5") and "connection" in each["fix"]
+    assert (
+        each["level"] == "error"
+        and each["where"].endswith("mcpx.yaml:3:5")
+        and "connection" in each["fix"]
+    )
     assert patient.found("state") and patient.found("client")
 
 
@@ -185,7 +204,10 @@ def test_a_variable_that_is_not_set_is_a_warning_with_where_to_set_it(patient: P
     """CFG-3: as for `check`, which counts it as an error only with --strict."""
     patient.servers(a={**SHOP, "env": {"KEY": "${SHOP_KEY}"}})
     each = patient.only("config", "warning")
-    assert "SHOP_KEY is not set" in each["what"] and f"set SHOP_KEY in {patient.config.parent}/.env" in each["fix"]
+    assert (
+        "SHOP_KEY is not set" in each["what"]
+        and f"set SHOP_KEY in {patient.config.parent}/.env" in each["fix"]
+    )
     assert each["where"] == "server a"
     assert patient.only("config", "error", MCPX_STRICT="true")
     (patient.config.parent / ".env").write_text("SHOP_KEY=x\n")
@@ -195,16 +217,23 @@ def test_a_variable_that_is_not_set_is_a_warning_with_where_to_set_it(patient: P
 
 def test_a_file_that_is_not_there_is_told_with_its_name(patient: Patient) -> None:
     patient.servers(a={**SHOP, "env": {"KEY": "${file:no-such-file}"}})
-    assert patient.only("config", "warning")["fix"] == "create the file no-such-file, or correct its path"
+    assert (
+        patient.only("config", "warning")["fix"]
+        == "create the file no-such-file, or correct its path"
+    )
 
 
 def test_the_gateway_in_its_own_file_is_told_as_by_check(patient: Patient) -> None:
     """CFG-3: `doctor` has the warnings of `check`."""
     patient.servers(me={"type": "http", "url": "http://localhost:8765/mcp"})
-    assert "it is this gateway itself" in patient.only("config", "warning", MCPX_PORT="8765")["what"]
+    assert (
+        "it is this gateway itself" in patient.only("config", "warning", MCPX_PORT="8765")["what"]
+    )
 
 
-def test_a_secret_that_others_may_read_is_told_with_the_command_that_ends_it(patient: Patient) -> None:
+def test_a_secret_that_others_may_read_is_told_with_the_command_that_ends_it(
+    patient: Patient,
+) -> None:
     """CFG-9."""
     patient.servers(a={**SHOP, "env": {"API_TOKEN": "sekret-1234567"}})
     (patient.config.parent / ".env").write_text("OTHER_KEY=sekret-7654321\n")
@@ -231,14 +260,20 @@ def test_a_port_that_is_taken_is_told_with_who_has_it(patient: Patient) -> None:
     patient.servers(shop=SHOP)
     with listening() as port:
         each = patient.only("port", "error", MCPX_PORT=str(port))
-    assert f"process {os.getpid()}" in each["what"] and "--port 0" in each["fix"] and each["where"].endswith(str(port))
+    assert (
+        f"process {os.getpid()}" in each["what"]
+        and "--port 0" in each["fix"]
+        and each["where"].endswith(str(port))
+    )
     assert patient.only("port", "ok", MCPX_PORT=str(port))["what"] == "it is free"
 
 
 def test_a_port_that_another_mcpx_has_is_told_so(patient: Patient) -> None:
     patient.servers(shop=SHOP)
     with Gateway({"mcp_servers": []}) as gateway:
-        assert "by another mcpx" in patient.only("port", "error", MCPX_PORT=str(gateway.port))["what"]
+        assert (
+            "by another mcpx" in patient.only("port", "error", MCPX_PORT=str(gateway.port))["what"]
+        )
 
 
 def test_the_port_line_recognizes_the_gateway_on_this_config(patient: Patient) -> None:
@@ -264,22 +299,42 @@ def test_the_port_line_names_the_config_of_another_gateway(patient: Patient) -> 
 def test_a_taken_port_is_no_problem_for_the_demo(patient: Patient) -> None:
     """RUN-3: the demo takes another port."""
     with listening() as port:
-        case = Case(None, None, patient.environ | {"MCPX_PORT": ""}, patient.folder / "state", None, None, port=port)
+        case = Case(
+            None,
+            None,
+            patient.environ | {"MCPX_PORT": ""},
+            patient.folder / "state",
+            None,
+            None,
+            port=port,
+        )
         (each,) = gateway_look.port(case)
     assert (each.level, each.what) == ("ok", "it is taken; the demo takes another")
 
 
 def test_each_problem_is_counted_once(patient: Patient) -> None:
-    """RUN-4: a missing program, also while a gateway runs; a client's file, also in the home folder."""
-    missing = {"name": "gone", "connection": {"type": "stdio", "command": "no-such-npx"}, "max_retries": 0}
+    """RUN-4: a missing program, also while a gateway runs; a client's file, also in the home
+    folder."""
+    missing = {
+        "name": "gone",
+        "connection": {"type": "stdio", "command": "no-such-npx"},
+        "max_retries": 0,
+    }
     patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": {"command": "/gone/bin/mcpx"}}})
     with Gateway({"mcp_servers": [missing]}) as gateway:
         wait_until(lambda: gateway.control("status")["servers"][0]["status"] == "disconnected")
         environ = {**patient.environ, "MCPX_STATE_DIR": str(gateway.folder / "state")}
-        ended = run_command(["doctor", "--config", str(gateway.file), "--json"], patient.folder, environ)
+        ended = run_command(
+            ["doctor", "--config", str(gateway.file), "--json"], patient.folder, environ
+        )
     told = json.loads(ended.stdout)
-    broken = [(each["check"], each["where"]) for each in told["findings"] if each["level"] == "error"]
-    assert broken == [("program", "server gone"), ("client", str(patient.folder / ".cursor" / "mcp.json"))]
+    broken = [
+        (each["check"], each["where"]) for each in told["findings"] if each["level"] == "error"
+    ]
+    assert broken == [
+        ("program", "server gone"),
+        ("client", str(patient.folder / ".cursor" / "mcp.json")),
+    ]
     assert told["broken"] == 2
 
 
@@ -295,7 +350,8 @@ def test_a_config_that_a_running_gateway_refused_is_counted_once(patient: Patien
 
 @pytest.mark.parametrize("in_project", [False, True])
 def test_the_fix_of_a_clients_entry_mends_it(patient: Patient, in_project: bool) -> None:
-    """RUN-4: the command changes the file that the finding names, whether it is the user's or the project's."""
+    """RUN-4: the command changes the file that the finding names, whether it is the user's or the
+    project's."""
     patient.servers(shop=SHOP)
     folder = patient.config.parent if in_project else patient.folder
     file = folder / ".cursor" / "mcp.json"
@@ -303,7 +359,9 @@ def test_the_fix_of_a_clients_entry_mends_it(patient: Patient, in_project: bool)
     file.write_text(json.dumps({"mcpServers": {"mcpx": {"command": "/gone/bin/mcpx"}}}))
     words = shlex.split(patient.only("client", "error")["fix"])
     fixed = run_command([*words[1:], "--yes"], patient.config.parent, patient.environ)
-    assert fixed.returncode == 0 and not [each for each in patient.found("client") if each["level"] == "error"]
+    assert fixed.returncode == 0 and not [
+        each for each in patient.found("client") if each["level"] == "error"
+    ]
 
 
 def test_a_fix_names_the_config_that_the_user_named(patient: Patient) -> None:
@@ -311,7 +369,10 @@ def test_a_fix_names_the_config_that_the_user_named(patient: Patient) -> None:
     patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": {"command": "/gone/bin/mcpx"}}})
     other = patient.folder / "other.yaml"
     other.write_text("mcp_servers: []\n")
-    assert patient.only("client", "error", "--config", str(other))["fix"] == f"mcpx connect cursor --config {other}"
+    assert (
+        patient.only("client", "error", "--config", str(other))["fix"]
+        == f"mcpx connect cursor --config {other}"
+    )
 
 
 def test_a_dead_address_of_a_client_is_started_again_at_its_port(patient: Patient) -> None:
@@ -319,14 +380,18 @@ def test_a_dead_address_of_a_client_is_started_again_at_its_port(patient: Patien
     patient.servers(shop=SHOP)
     with listening() as port:
         pass
-    patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": {"url": f"http://127.0.0.1:{port}/mcp"}}})
+    patient.client(
+        ".cursor/mcp.json", {"mcpServers": {"mcpx": {"url": f"http://127.0.0.1:{port}/mcp"}}}
+    )
     fix = patient.only("client", "error", MCPX_PORT="8765")["fix"]
     assert fix == f"mcpx {patient.config} --port {port}, or mcpx connect cursor"
 
 
 def test_an_entry_under_another_name_is_to_be_removed_first(patient: Patient) -> None:
     """RUN-4: `connect` writes the entry under its own name, and leaves others."""
-    file = patient.client(".cursor/mcp.json", {"mcpServers": {"tools": {"command": "/gone/bin/mcpx"}}})
+    file = patient.client(
+        ".cursor/mcp.json", {"mcpServers": {"tools": {"command": "/gone/bin/mcpx"}}}
+    )
     fix = patient.only("client", "error")["fix"]
     assert fix == f"remove the entry 'tools' from {file}, then mcpx connect cursor"
 
@@ -350,7 +415,9 @@ def test_a_state_folder_that_cannot_be_written_is_told(patient: Patient) -> None
     assert "cannot be written" in patient.only("state", "error")["what"]
 
 
-def test_a_socket_that_a_dead_gateway_left_is_told(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_socket_that_a_dead_gateway_left_is_told(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     patient.servers(shop=SHOP)
     file = socket_path(patient.folder / "state", patient.config, None)
     file.parent.mkdir(parents=True, mode=0o700)
@@ -373,26 +440,46 @@ def test_a_running_gateway_says_what_of_it_does_not_work(patient: Patient) -> No
     patient.program("false", "exit 1")
     with Gateway(config) as gateway:
         state = str(gateway.folder / "state")
-        wait_until(lambda: [each for each in gateway.control("status")["servers"] if each["status"] == "disconnected"])
+        wait_until(
+            lambda: [
+                each
+                for each in gateway.control("status")["servers"]
+                if each["status"] == "disconnected"
+            ]
+        )
         found = patient.found("server", "--config", str(gateway.file), MCPX_STATE_DIR=state)
         (each,) = found
-        assert each["where"] == "server gone" and "mcpx doctor gone" in each["fix"] and each["level"] == "error"
+        assert (
+            each["where"] == "server gone"
+            and "mcpx doctor gone" in each["fix"]
+            and each["level"] == "error"
+        )
         assert (
             "runs on this config"
-            in patient.found("gateway", "--config", str(gateway.file), MCPX_STATE_DIR=state)[0]["what"]
+            in patient.found("gateway", "--config", str(gateway.file), MCPX_STATE_DIR=state)[0][
+                "what"
+            ]
         )
         gateway.file.write_text("{")
         told = patient.found("gateway", "--config", str(gateway.file), MCPX_STATE_DIR=state)
-        assert told and patient.only("config", "error", "--config", str(gateway.file), MCPX_STATE_DIR=state)
+        assert told and patient.only(
+            "config", "error", "--config", str(gateway.file), MCPX_STATE_DIR=state
+        )
 
 
 # Client programs
 
 
 def test_a_client_that_starts_an_mcpx_that_is_gone_is_told(patient: Patient) -> None:
-    file = patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": {"command": "/gone/bin/mcpx"}}})
+    file = patient.client(
+        ".cursor/mcp.json", {"mcpServers": {"mcpx": {"command": "/gone/bin/mcpx"}}}
+    )
     each = patient.only("client", "error")
-    assert each["where"] == str(file) and each["fix"] == "mcpx connect cursor" and "/gone/bin/mcpx" in each["what"]
+    assert (
+        each["where"] == str(file)
+        and each["fix"] == "mcpx connect cursor"
+        and "/gone/bin/mcpx" in each["what"]
+    )
     there = patient.program("mcpx", "exit 0")
     entry = {"command": str(there), "args": ["serve", "--config", "/gone/mcpx.yaml"]}
     patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": entry}})
@@ -405,7 +492,9 @@ def test_a_client_whose_address_nobody_answers_at_is_told(patient: Patient) -> N
     patient.servers(shop=SHOP)
     with listening() as port:
         pass
-    patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": {"url": f"http://127.0.0.1:{port}/mcp"}}})
+    patient.client(
+        ".cursor/mcp.json", {"mcpServers": {"mcpx": {"url": f"http://127.0.0.1:{port}/mcp"}}}
+    )
     assert "nobody answers" in patient.only("client", "error")["what"]
     with Gateway({"mcp_servers": []}) as gateway:
         patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": {"url": gateway.url}}})
@@ -413,7 +502,9 @@ def test_a_client_whose_address_nobody_answers_at_is_told(patient: Patient) -> N
 
 
 def test_an_entry_that_is_nonsense_costs_no_other_finding(patient: Patient) -> None:
-    patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": {"command": 5, "args": True}, "b": {"url": 7}}})
+    patient.client(
+        ".cursor/mcp.json", {"mcpServers": {"mcpx": {"command": 5, "args": True}, "b": {"url": 7}}}
+    )
     patient.client(".gemini/settings.json", {"mcpServers": {"mcpx": {"url": "http://[/mcp"}}})
     patient.client(".codeium/windsurf/mcp_config.json", {"mcpServers": {"a": {"command": "a"}}})
     told = patient.found("client")
@@ -428,7 +519,10 @@ def test_a_secret_in_the_address_of_a_clients_entry_is_not_told(patient: Patient
     url = f"http://ada:hidden-1@127.0.0.1:{port}/mcp?key=hidden-2"
     patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": {"url": url}}})
     ended = patient.run()
-    assert f"at http://127.0.0.1:{port}/mcp, and nobody answers" in ended.stdout and "hidden" not in ended.stdout
+    assert (
+        f"at http://127.0.0.1:{port}/mcp, and nobody answers" in ended.stdout
+        and "hidden" not in ended.stdout
+    )
 
 
 def test_a_client_with_servers_of_its_own_is_told_how_to_move_them(patient: Patient) -> None:
@@ -438,7 +532,8 @@ def test_a_client_with_servers_of_its_own_is_told_how_to_move_them(patient: Pati
 
 
 @pytest.mark.parametrize(
-    ("name", "command", "fix"), [("a", "x", ""), ("b", "a", ""), ("b", "x", "mcpx import cursor, then ")]
+    ("name", "command", "fix"),
+    [("a", "x", ""), ("b", "a", ""), ("b", "x", "mcpx import cursor, then ")],
 )
 def test_servers_that_are_in_the_config_are_not_to_be_imported_again(
     name: str, command: str, fix: str, patient: Patient
@@ -450,7 +545,9 @@ def test_servers_that_are_in_the_config_are_not_to_be_imported_again(
     assert patient.only("client", "ok")["fix"] == f"{fix}mcpx connect cursor"
 
 
-def test_servers_that_a_client_has_twice_are_reported_with_the_command_that_ends_it(patient: Patient) -> None:
+def test_servers_that_a_client_has_twice_are_reported_with_the_command_that_ends_it(
+    patient: Patient,
+) -> None:
     """RUN-4, RUN-5: the fix does what it announces."""
     patient.program("mcpx", "exit 0")
     own = {"a": {"command": "a", "args": ["1"]}, "mine": {"command": "b"}, "off": {"command": "c"}}
@@ -458,7 +555,12 @@ def test_servers_that_a_client_has_twice_are_reported_with_the_command_that_ends
     patient.client(".cursor/mcp.json", {"mcpServers": entries})
     stdio = {"name": "here", "connection": {"type": "stdio", "command": "a", "args": ["1"]}}
     patient.write(
-        {"mcp_servers": [stdio, {"name": "off", "connection": {"type": "stdio", "command": "c"}, "enabled": False}]}
+        {
+            "mcp_servers": [
+                stdio,
+                {"name": "off", "connection": {"type": "stdio", "command": "c"}, "enabled": False},
+            ]
+        }
     )
     twice = patient.only("client", "warning")
     assert twice["what"] == "Cursor has 1 server twice, by itself and through mcpx: a"
@@ -493,7 +595,10 @@ def test_names_and_numbers_of_tools_over_a_clients_limit_are_told(patient: Patie
         "mode": "direct",
         "naming": {"prefix": "always"},
         "mcp_servers": [
-            {"name": "a-server-with-a-rather-long-name-that-people-really-choose", "connection": connection}
+            {
+                "name": "a-server-with-a-rather-long-name-that-people-really-choose",
+                "connection": connection,
+            }
         ],
     }
     with Gateway(config) as gateway:
@@ -513,7 +618,9 @@ def test_names_and_numbers_of_tools_over_a_clients_limit_are_told(patient: Patie
         ("https://openrouter.ai/api", "warning", "because ANTHROPIC_BASE_URL names openrouter.ai"),
     ],
 )
-def test_claude_code_with_another_provider_is_reported(patient: Patient, url: str, level: str, words: str) -> None:
+def test_claude_code_with_another_provider_is_reported(
+    patient: Patient, url: str, level: str, words: str
+) -> None:
     """SUR-5: it then loads all tools, which `auto` shows it because it usually defers them."""
     server = FIXTURES.parent / "behaviour" / "many_tools_server.py"
     patient.program("mcpx", "exit 0")
@@ -541,15 +648,24 @@ def test_claude_code_with_another_provider_is_reported(patient: Patient, url: st
 def test_a_server_that_works_is_told_with_its_phases(patient: Patient) -> None:
     patient.servers(shop=SHOP)
     told = [each["what"] for each in patient.found("server", "shop")]
-    assert told[0] == f"its program is {sys.executable}" and "MCP 2025-06-18" in told[1] and "6 tools" in told[2]
+    assert (
+        told[0] == f"its program is {sys.executable}"
+        and "MCP 2025-06-18" in told[1]
+        and "6 tools" in told[2]
+    )
 
 
 def test_a_server_that_fails_is_told_with_what_it_said_why_and_what_to_do(patient: Patient) -> None:
-    broken = patient.program("broken", "echo starting >&2; echo \"Error: Cannot find module 'left-pad'\" >&2; exit 3")
+    broken = patient.program(
+        "broken", "echo starting >&2; echo \"Error: Cannot find module 'left-pad'\" >&2; exit 3"
+    )
     patient.servers(broken={"type": "stdio", "command": str(broken)})
     ended = patient.run("broken", PATH=os.environ["PATH"])
     assert ended.returncode == 1 and "✗ server:" in ended.stdout
-    assert "| Error: Cannot find module 'left-pad'" in ended.stdout and "It lacks a module: left-pad" in ended.stdout
+    assert (
+        "| Error: Cannot find module 'left-pad'" in ended.stdout
+        and "It lacks a module: left-pad" in ended.stdout
+    )
     assert "    fix: install what it needs" in ended.stdout
 
 

@@ -9,7 +9,14 @@ import pytest
 from kit.command import mcpx
 
 CONFIG = {
-    "server": {"auth": {"tokens": [{"name": "ann", "token": "t", "profile": "team"}, {"name": "bob", "token": "u"}]}},
+    "server": {
+        "auth": {
+            "tokens": [
+                {"name": "ann", "token": "t", "profile": "team"},
+                {"name": "bob", "token": "u"},
+            ]
+        }
+    },
     "profiles": [{"name": "team", "tokens": []}, {"name": "all"}],
     "commands": [{"name": "look", "type": "http", "http": {"url": "https://api.example/"}}],
 }
@@ -31,7 +38,9 @@ def explain(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
         ("all", "zoe", "there is no token 'zoe'"),
     ],
 )
-def test_who_never_comes_to_a_profile_is_told_so(tmp_path: Path, profile: str, principal: str, why: str) -> None:
+def test_who_never_comes_to_a_profile_is_told_so(
+    tmp_path: Path, profile: str, principal: str, why: str
+) -> None:
     told = explain(tmp_path, profile, "look", "--principal", principal)
     assert told.returncode == 6 and why in told.stdout, told.stderr
 

@@ -1,4 +1,5 @@
-"""RUN-4: what all commands have in common: help at once, mistakes with what was meant, JSON for programs."""
+"""RUN-4: what all commands have in common: help at once, mistakes with what was meant, JSON for
+programs."""
 
 import io
 import json
@@ -22,14 +23,18 @@ def test_help_waits_for_nothing_that_the_command_itself_needs(command: str) -> N
     code = f"import sys; sys.argv[1:] = ['{command}', '--help']\nimport atexit\n"
     code += f"atexit.register(lambda: print('HEAVY', [m for m in {HEAVY} if m in sys.modules]))\n"
     code += "from mcpx.cli.main import main; main()"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
     assert f"usage: mcpx {command}" in told.stdout and told.stdout.endswith("HEAVY []\n"), told
 
 
 def test_the_help_lists_every_command_with_what_it_takes(tmp_path: Path) -> None:
     text = mcpx(tmp_path, "help").stdout
     for command in COMMANDS.values():
-        assert f"mcpx {command.name} {command.arguments}".rstrip() in text and command.summary in text
+        assert (
+            f"mcpx {command.name} {command.arguments}".rstrip() in text and command.summary in text
+        )
     assert [title for title in GROUPS if f"\n{title}:\n" not in text] == []
 
 
@@ -40,7 +45,9 @@ def test_an_unknown_option_is_told_with_the_one_that_was_meant(tmp_path: Path) -
 
 def test_only_what_is_needed_is_told_to_be_lacking(tmp_path: Path) -> None:
     ended = mcpx(tmp_path, "auth")
-    assert ended.returncode == 2 and ended.stderr.startswith("error: the following arguments are required: action\n")
+    assert ended.returncode == 2 and ended.stderr.startswith(
+        "error: the following arguments are required: action\n"
+    )
 
 
 def test_a_word_that_stands_elsewhere_is_told_with_where(tmp_path: Path) -> None:
@@ -74,15 +81,22 @@ def test_options_may_stand_before_the_command(typed: str, read: str) -> None:
 def test_a_config_named_before_the_command_is_the_one_that_is_read(tmp_path: Path) -> None:
     """RUN-4: also for shells that complete the line."""
     (tmp_path / "other.yaml").write_text("mcp_servers: []\n")
-    assert mcpx(tmp_path, "--config", "other.yaml", "check").stdout.startswith(f"{tmp_path / 'other.yaml'}: good")
+    assert mcpx(tmp_path, "--config", "other.yaml", "check").stdout.startswith(
+        f"{tmp_path / 'other.yaml'}: good"
+    )
     ended = mcpx(tmp_path, "--log-level", "DEBUG", "check", "other.yaml")
     assert ended.returncode == 2 and "unknown option --log-level" in ended.stderr
-    assert "--strict" in mcpx(tmp_path, "__complete", "zsh", "mcpx --config other.yaml check --").stdout
+    assert (
+        "--strict"
+        in mcpx(tmp_path, "__complete", "zsh", "mcpx --config other.yaml check --").stdout
+    )
 
 
 def test_an_unknown_letter_is_told_as_that(tmp_path: Path) -> None:
     ended = mcpx(tmp_path, "servers", "-z", "b.yaml", "c.yaml")
-    assert ended.returncode == 2 and ended.stderr.startswith("error: unknown option -z\n"), ended.stderr
+    assert ended.returncode == 2 and ended.stderr.startswith("error: unknown option -z\n"), (
+        ended.stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +112,11 @@ def test_an_unknown_letter_is_told_as_that(tmp_path: Path) -> None:
 def test_behind_two_dashes_there_are_words_only(typed: list[str], words: list[str]) -> None:
     """By whatever Python: its argparse took them for options up to 3.13."""
     read = COMMANDS["auth"].parser().read(typed)
-    assert (read.action, read.words, read.json) == ("login", words, "--json" in typed and "--json" not in words)
+    assert (read.action, read.words, read.json) == (
+        "login",
+        words,
+        "--json" in typed and "--json" not in words,
+    )
     assert (read.config, read.env) == (None, None)
 
 
@@ -110,13 +128,17 @@ def test_behind_two_dashes_there_are_words_only(typed: list[str], words: list[st
         (["check", "--config", "--", "a"], "error: argument --config: expected one argument\n"),
     ],
 )
-def test_what_is_wrong_behind_two_dashes_is_told_as_it_was_typed(tmp_path: Path, typed: list[str], told: str) -> None:
+def test_what_is_wrong_behind_two_dashes_is_told_as_it_was_typed(
+    tmp_path: Path, typed: list[str], told: str
+) -> None:
     ended = mcpx(tmp_path, *typed)
     assert ended.returncode == 2 and ended.stderr.startswith(told), ended.stderr
 
 
 @pytest.mark.parametrize("word", ["a" * 300, "a" * 300 + ".yaml"])
-def test_a_word_that_can_be_no_files_name_is_a_mistake_like_others(tmp_path: Path, word: str) -> None:
+def test_a_word_that_can_be_no_files_name_is_a_mistake_like_others(
+    tmp_path: Path, word: str
+) -> None:
     for command in ([word], ["check", word], ["servers", word], ["pins", word]):
         ended = mcpx(tmp_path, *command)
         assert ended.returncode == 2 and ended.stderr.startswith("error: "), ended.stderr
@@ -130,7 +152,11 @@ def test_mistakes_are_json_for_whoever_reads_json(tmp_path: Path) -> None:
     (tmp_path / "mcpx.yaml").write_text("mcp_servers: []\n")
     for command in ("admin", "audit", "reload"):
         ended = mcpx(tmp_path, command, "mcpx.yaml", "--json")
-        assert ended.returncode in (1, 3) and ended.stdout == "" and json.loads(ended.stderr)["error"]["message"]
+        assert (
+            ended.returncode in (1, 3)
+            and ended.stdout == ""
+            and json.loads(ended.stderr)["error"]["message"]
+        )
 
 
 def test_piped_tables_are_whole_and_have_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,7 +166,12 @@ def test_piped_tables_are_whole_and_have_no_colours(capsys: pytest.CaptureFixtur
     table.note("below")
     table.print()
     first, second, third, below = capsys.readouterr().out.splitlines()
-    assert first == "A     B" and second == "中文  " + "x" * 500 and third == "four  y" and below == "  below"
+    assert (
+        first == "A     B"
+        and second == "中文  " + "x" * 500
+        and third == "four  y"
+        and below == "  below"
+    )
 
 
 class Screen(io.StringIO):
@@ -148,7 +179,9 @@ class Screen(io.StringIO):
         return True
 
 
-def test_on_a_terminal_a_row_is_one_line_and_colours_show_unless_unwanted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_a_row_is_one_line_and_colours_show_unless_unwanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """RUN-4: `NO_COLOR`."""
     monkeypatch.setattr(sys, "stdout", Screen())
     monkeypatch.setenv("COLUMNS", "40")
@@ -172,7 +205,11 @@ def test_on_a_narrow_terminal_the_last_column_stands_below_and_no_line_is_folded
     table.add("one", "y" * 60, "说明" * 60)
     table.add("two", "", "")
     lines = table.text().splitlines()
-    assert lines[0].split() == ["NAME", "ARGUMENTS"] and lines[3].startswith("  说明说明") and lines[4] == "two"
+    assert (
+        lines[0].split() == ["NAME", "ARGUMENTS"]
+        and lines[3].startswith("  说明说明")
+        and lines[4] == "two"
+    )
     assert max(map(width_of, lines)) <= 40 and len(lines) == 5
 
 

@@ -54,7 +54,9 @@ def test_the_operations_are_listed_and_nothing_is_written(folder: Path) -> None:
     assert done.returncode == 0 and done.stdout.endswith("3 operations\n")
     assert "listPets  GET     /pets  read  All pets [31m" in done.stdout
     assert "(deprecated)" in done.stdout
-    told = json.loads(mcpx(folder, "import", "openapi", "pets.yaml", "--list", "--json", "--method", "get").stdout)
+    told = json.loads(
+        mcpx(folder, "import", "openapi", "pets.yaml", "--list", "--json", "--method", "get").stdout
+    )
     assert [each["name"] for each in told["operations"]] == ["listPets"]
 
 
@@ -84,7 +86,12 @@ def test_everything_is_told_as_json(folder: Path) -> None:
 def test_a_mistake_is_told_in_words(folder: Path, args: list[str], said: str) -> None:
     """SRC-7, RUN-2."""
     done = mcpx(folder, "import", *args)
-    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr and done.stdout == ""
+    assert (
+        done.returncode == 2
+        and said in done.stderr
+        and "Traceback" not in done.stderr
+        and done.stdout == ""
+    )
 
 
 def test_a_curl_line_comes_as_a_text_as_words_or_on_standard_input(folder: Path) -> None:

@@ -1,4 +1,5 @@
-"""RUN-5: `mcpx import`: found, told apart, shown, written; secrets go where they belong, and nothing is lost."""
+"""RUN-5: `mcpx import`: found, told apart, shown, written; secrets go where they belong, and
+nothing is lost."""
 
 import json
 import subprocess
@@ -35,7 +36,9 @@ class ImportingUser(User):
     def claude(self, **servers: object) -> Path:
         return self.put(".config/Claude/claude_desktop_config.json", {"mcpServers": servers})
 
-    def run(self, *words: str, stdin: str = "", **environ: str) -> "subprocess.CompletedProcess[str]":
+    def run(
+        self, *words: str, stdin: str = "", **environ: str
+    ) -> "subprocess.CompletedProcess[str]":
         return super().run("import", *words, stdin=stdin, **environ)
 
     def told(self, *words: str, **environ: str) -> dict[str, Any]:
@@ -43,7 +46,10 @@ class ImportingUser(User):
 
     @property
     def servers(self) -> dict[str, dict[str, Any]]:
-        return {each["name"]: each for each in yaml.safe_load(self.user_config.read_text())["mcp_servers"]}
+        return {
+            each["name"]: each
+            for each in yaml.safe_load(self.user_config.read_text())["mcp_servers"]
+        }
 
 
 @pytest.fixture
@@ -59,8 +65,13 @@ def test_the_servers_of_all_clients_are_one_config(user: ImportingUser) -> None:
     assert ended.returncode == 0
     assert "Claude Desktop 2, Cursor 2: 4 servers, 3 different" in ended.stderr
     lines = {line.split()[0]: line for line in ended.stdout.splitlines()}
-    assert "Claude Desktop, Cursor" in lines["github"] and "called 'GitHub' there" in lines["github"]
-    assert f"3 servers written into {user.user_config}" in ended.stdout and "mcpx connect" in ended.stdout
+    assert (
+        "Claude Desktop, Cursor" in lines["github"] and "called 'GitHub' there" in lines["github"]
+    )
+    assert (
+        f"3 servers written into {user.user_config}" in ended.stdout
+        and "mcpx connect" in ended.stdout
+    )
     assert list(user.servers) == ["github", "files", "web"]
     assert user.user_config.stat().st_mode & 0o777 == 0o600
 
@@ -71,8 +82,13 @@ def test_importing_again_changes_nothing(user: ImportingUser) -> None:
     user.told("--yes")
     before = user.user_config.read_bytes(), (user.user_config.parent / ".env").read_bytes()
     told = user.told("--yes")
-    assert [each["state"] for each in told["servers"]] == ["there", "there"] and told["written"] is False
-    assert (user.user_config.read_bytes(), (user.user_config.parent / ".env").read_bytes()) == before
+    assert [each["state"] for each in told["servers"]] == ["there", "there"] and told[
+        "written"
+    ] is False
+    assert (
+        user.user_config.read_bytes(),
+        (user.user_config.parent / ".env").read_bytes(),
+    ) == before
 
 
 def test_two_that_share_a_name_are_both_taken(user: ImportingUser) -> None:
@@ -82,14 +98,17 @@ def test_two_that_share_a_name_are_both_taken(user: ImportingUser) -> None:
     assert list(user.servers) == ["github", "github-cursor"]
     lines = (user.user_config.parent / ".env").read_text().splitlines()[1:]
     assert lines == [f"GITHUB_TOKEN={TOKEN}", f"GITHUB_TOKEN_2={OTHER}"]
-    assert user.servers["github-cursor"]["connection"]["env"] == {"GITHUB_TOKEN": "${GITHUB_TOKEN_2}"}
+    assert user.servers["github-cursor"]["connection"]["env"] == {
+        "GITHUB_TOKEN": "${GITHUB_TOKEN_2}"
+    }
 
 
 def test_one_address_with_and_without_its_token_is_one_server(user: ImportingUser) -> None:
     user.claude(other={"command": "x"})
     user.cursor(web=WEB)
     user.put(
-        ".codex/config.toml", '[mcp_servers.web]\nurl = "https://web.example.com/mcp/"\nbearer_token_env_var = "T"\n'
+        ".codex/config.toml",
+        '[mcp_servers.web]\nurl = "https://web.example.com/mcp/"\nbearer_token_env_var = "T"\n',
     )
     user.told("--yes", T="t")
     assert user.servers["web"]["connection"]["headers"] == {"Authorization": "Bearer ${T}"}
@@ -100,24 +119,36 @@ def test_what_is_off_in_one_client_and_on_in_another_is_on(user: ImportingUser) 
     user.cursor(a={"command": "a", "disabled": True}, b={"command": "b", "disabled": True})
     user.claude(a={"command": "a"})
     user.told("--yes")
-    assert {name: server.get("enabled") for name, server in user.servers.items()} == {"a": None, "b": False}
+    assert {name: server.get("enabled") for name, server in user.servers.items()} == {
+        "a": None,
+        "b": False,
+    }
 
 
 def test_a_config_there_is_keeps_its_comments_and_order(user: ImportingUser) -> None:
     """CFG-6: the new entries come behind the others, in the manner of the file."""
-    text = "# mine\nmcp_servers:\n- name: old   # keep it\n  connection: {type: stdio, command: old}\n\nmode: search\n"
+    text = (
+        "# mine\nmcp_servers:\n- name: old   # keep it\n  connection: {type: stdio, command: "
+        "old}\n\nmode: search\n"
+    )
     (user.folder / "mcpx.yaml").write_text(text)
     user.cursor(web=WEB)
     assert user.told("--yes")["config"] == str(user.folder / "mcpx.yaml")
     written = (user.folder / "mcpx.yaml").read_text()
-    assert written.startswith("# mine\nmcp_servers:\n- name: old   # keep it\n") and "mode: search" in written
+    assert (
+        written.startswith("# mine\nmcp_servers:\n- name: old   # keep it\n")
+        and "mode: search" in written
+    )
     assert [each["name"] for each in yaml.safe_load(written)["mcp_servers"]] == ["old", "web"]
     assert not user.user_config.exists()
 
 
-def test_a_name_that_the_config_has_for_another_is_not_touched_unless_asked(user: ImportingUser) -> None:
+def test_a_name_that_the_config_has_for_another_is_not_touched_unless_asked(
+    user: ImportingUser,
+) -> None:
     user.put(
-        ".config/mcpx/config.yaml", "mcp_servers:\n  - {name: web, connection: {type: http, url: 'https://old'}}\n"
+        ".config/mcpx/config.yaml",
+        "mcp_servers:\n  - {name: web, connection: {type: http, url: 'https://old'}}\n",
     )
     user.cursor(web=WEB)
     user.told("--yes")
@@ -135,14 +166,20 @@ def test_a_broken_file_is_told_with_its_place_and_the_others_are_taken(user: Imp
     user.put(".cursor/mcp.json", '{\n  "mcpServers": {\n    "a": }\n}')
     user.claude(github=GITHUB)
     ended = user.run("--yes")
-    assert ended.returncode == 1 and ".cursor/mcp.json:3:10" in ended.stderr and "Traceback" not in ended.stderr
+    assert (
+        ended.returncode == 1
+        and ".cursor/mcp.json:3:10" in ended.stderr
+        and "Traceback" not in ended.stderr
+    )
     assert list(user.servers) == ["github"]
 
 
 def test_an_entry_that_is_no_server_is_told_with_its_place(user: ImportingUser) -> None:
     user.put(".cursor/mcp.json", '{"mcpServers": {\n "a": {"comand": "x"}\n}}')
     ended = user.run("--yes")
-    assert ended.returncode == 1 and "mcp.json:2:" in ended.stderr and "did you mean" in ended.stderr
+    assert (
+        ended.returncode == 1 and "mcp.json:2:" in ended.stderr and "did you mean" in ended.stderr
+    )
 
 
 def test_mcpx_itself_is_left_out_and_told(user: ImportingUser) -> None:
@@ -158,7 +195,9 @@ def test_mcpx_itself_is_left_out_and_told(user: ImportingUser) -> None:
 def test_without_a_yes_nothing_is_written(user: ImportingUser) -> None:
     user.cursor(github=GITHUB)
     ended = user.run()
-    assert ended.returncode == 2 and "--yes" in ended.stderr and not user.user_config.parent.exists()
+    assert (
+        ended.returncode == 2 and "--yes" in ended.stderr and not user.user_config.parent.exists()
+    )
 
 
 def test_a_dry_run_shows_the_change_and_writes_nothing(user: ImportingUser) -> None:
@@ -172,9 +211,9 @@ def test_a_dry_run_shows_the_change_and_writes_nothing(user: ImportingUser) -> N
 def test_only_and_skip_choose_by_name(user: ImportingUser) -> None:
     user.cursor(**{"a-1": {"command": "a"}, "a-2": {"command": "b"}, "c": {"command": "c"}})
     told = user.told("--yes", "--only", "a-*", "--skip", "*-2")
-    assert [each["state"] for each in told["servers"]] == ["new", "skipped", "skipped"] and list(user.servers) == [
-        "a-1"
-    ]
+    assert [each["state"] for each in told["servers"]] == ["new", "skipped", "skipped"] and list(
+        user.servers
+    ) == ["a-1"]
     ended = user.run("--yes", "--only", "nobody")
     assert ended.returncode == 2 and "a-1, a-2, c" in ended.stderr
 
@@ -183,14 +222,20 @@ def test_the_tools_that_a_client_hides_are_hidden_here_too(user: ImportingUser) 
     """RUN-5: as a rule of the policy, shown before it is written; other rules stay."""
     shop = {"command": sys.executable, "args": [str(FIXTURES / "shop_server.py")]}
     user.put(".gemini/settings.json", {"mcpServers": {"shop": {**shop, "includeTools": ["slow"]}}})
-    user.put(".codeium/windsurf/mcp_config.json", {"mcpServers": {"off": {"command": "x", "disabledTools": ["y"]}}})
+    user.put(
+        ".codeium/windsurf/mcp_config.json",
+        {"mcpServers": {"off": {"command": "x", "disabledTools": ["y"]}}},
+    )
     rule = {"effect": "deny", "tools": ["other"]}
     user.user_config.parent.mkdir(parents=True)
     user.user_config.write_text(json.dumps({"policy": {"rules": [rule]}}))
     ended = user.run("--dry-run")
     assert "tools: only slow" in ended.stdout and "tools: without y" in ended.stdout, ended
     told = user.told("--yes")
-    assert {each["name"]: each["hidden_tools"] for each in told["servers"]} == {"shop": ["*", "!slow"], "off": ["y"]}
+    assert {each["name"]: each["hidden_tools"] for each in told["servers"]} == {
+        "shop": ["*", "!slow"],
+        "off": ["y"],
+    }
     config = yaml.safe_load(user.user_config.read_text())
     hidden = [{"effect": "deny", "tools": tools} for tools in (["shop.*", "!shop.slow"], ["off.y"])]
     assert config["policy"]["rules"] == [rule, *hidden]
@@ -200,10 +245,15 @@ def test_the_tools_that_a_client_hides_are_hidden_here_too(user: ImportingUser) 
 
 
 def test_a_filter_of_one_client_hides_nothing_from_another(user: ImportingUser) -> None:
-    user.put(".gemini/settings.json", {"mcpServers": {"a": {"command": "a", "excludeTools": ["x"]}}})
+    user.put(
+        ".gemini/settings.json", {"mcpServers": {"a": {"command": "a", "excludeTools": ["x"]}}}
+    )
     user.cursor(a={"command": "a"})
     told = user.told("--yes")
-    assert told["servers"][0]["hidden_tools"] == [] and "hide different ones" in told["servers"][0]["why"]
+    assert (
+        told["servers"][0]["hidden_tools"] == []
+        and "hide different ones" in told["servers"][0]["why"]
+    )
     assert "policy" not in yaml.safe_load(user.user_config.read_text())
 
 
@@ -224,8 +274,12 @@ def test_words_that_are_no_client_are_told_with_what_was_meant(user: ImportingUs
 
 def test_a_config_in_a_clients_shape_is_written_in_that_shape(user: ImportingUser) -> None:
     """CFG-6: it is the user's own, and stays as it is written."""
-    file = user.put("own.json", '{\n  // mine\n  "mcpServers": {\n    "x": {"command": "x"}\n  }\n}\n')
-    user.cursor(web={**WEB, "disabled": True}, here={"command": "a", "args": ["${workspaceFolder}"]})
+    file = user.put(
+        "own.json", '{\n  // mine\n  "mcpServers": {\n    "x": {"command": "x"}\n  }\n}\n'
+    )
+    user.cursor(
+        web={**WEB, "disabled": True}, here={"command": "a", "args": ["${workspaceFolder}"]}
+    )
     user.told("--yes", "--into", str(file))
     text = file.read_text()
     assert text.startswith('{\n  // mine\n  "mcpServers": {\n    "x": {"command": "x"},\n')
@@ -239,16 +293,29 @@ def test_a_config_in_a_clients_shape_is_written_in_that_shape(user: ImportingUse
 
 def test_a_file_of_any_shape_is_taken(user: ImportingUser) -> None:
     native = {
-        "auth_configs": [{"name": "key", "type": "bearer_token", "bearer_token": {"token": "${KEY}"}}],
-        "mcp_servers": [{"name": "a", "auth": {"ref": "key"}, "connection": {"type": "http", "url": "https://a"}}],
-        "commands": [{"name": "now", "type": "http", "http": {"method": "GET", "url": "https://t.example"}}],
+        "auth_configs": [
+            {"name": "key", "type": "bearer_token", "bearer_token": {"token": "${KEY}"}}
+        ],
+        "mcp_servers": [
+            {
+                "name": "a",
+                "auth": {"ref": "key"},
+                "connection": {"type": "http", "url": "https://a"},
+            }
+        ],
+        "commands": [
+            {"name": "now", "type": "http", "http": {"method": "GET", "url": "https://t.example"}}
+        ],
     }
     user.put("native.json", native)
     told = user.told(str(user.home / "native.json"), "--yes", KEY="k")
     sections = [each["section"] for each in told["servers"]]
     assert sections == ["auth_configs", "mcp_servers", "commands"]
     written = yaml.safe_load(user.user_config.read_text())
-    assert written["mcp_servers"][0]["auth"] == {"ref": "key"} and written["commands"][0]["name"] == "now"
+    assert (
+        written["mcp_servers"][0]["auth"] == {"ref": "key"}
+        and written["commands"][0]["name"] == "now"
+    )
 
 
 @pytest.mark.parametrize(
@@ -290,7 +357,9 @@ def test_a_projects_servers_run_in_its_folder(user: ImportingUser) -> None:
     }
 
 
-def test_claude_codes_servers_of_this_project_come_too_however_large_its_file_is(user: ImportingUser) -> None:
+def test_claude_codes_servers_of_this_project_come_too_however_large_its_file_is(
+    user: ImportingUser,
+) -> None:
     projects = {
         str(user.folder): {"mcpServers": {"own": {"command": "own"}}, "history": ["x" * 2_000_000]},
         "/other": {"mcpServers": {"no": {"command": "no"}}},
@@ -327,7 +396,11 @@ def test_an_env_file_with_a_quote_that_has_no_end_is_told_and_left(user: Importi
     env = user.put(".config/mcpx/.env", "KEPT=1\nOPEN='it\n")
     user.cursor(github={**GITHUB, "env": {"GITHUB_TOKEN": f"it's {TOKEN}"}})
     ended = user.run("--yes")
-    assert ended.returncode == 2 and f"{env}:2 cannot be read" in ended.stderr and TOKEN not in ended.stderr
+    assert (
+        ended.returncode == 2
+        and f"{env}:2 cannot be read" in ended.stderr
+        and TOKEN not in ended.stderr
+    )
     assert env.read_text() == "KEPT=1\nOPEN='it\n" and not user.user_config.exists()
 
 
@@ -336,7 +409,9 @@ def test_an_env_file_keeps_its_bom_and_its_line_ends(user: ImportingUser) -> Non
     user.put(".config/mcpx/.env", "").write_bytes(before)
     user.cursor(github=GITHUB)
     user.told("--yes")
-    assert (user.user_config.parent / ".env").read_bytes() == before + f"\r\nGITHUB_TOKEN={TOKEN}\r\n".encode()
+    assert (
+        user.user_config.parent / ".env"
+    ).read_bytes() == before + f"\r\nGITHUB_TOKEN={TOKEN}\r\n".encode()
 
 
 def test_a_variable_that_is_set_to_something_else_is_not_taken_for_it(user: ImportingUser) -> None:
@@ -346,11 +421,20 @@ def test_a_variable_that_is_set_to_something_else_is_not_taken_for_it(user: Impo
 
 
 def test_the_default_of_a_variable_that_is_a_secret_is_not_lost(user: ImportingUser) -> None:
-    user.put(".claude.json", {"mcpServers": {"a": {"command": "a", "env": {"A_TOKEN": f"${{A_TOKEN:-{TOKEN}}}"}}}})
+    user.put(
+        ".claude.json",
+        {"mcpServers": {"a": {"command": "a", "env": {"A_TOKEN": f"${{A_TOKEN:-{TOKEN}}}"}}}},
+    )
     user.told("--yes")
-    values = dict(line.split("=", 1) for line in (user.user_config.parent / ".env").read_text().splitlines()[1:])
+    values = dict(
+        line.split("=", 1)
+        for line in (user.user_config.parent / ".env").read_text().splitlines()[1:]
+    )
     (name,) = values
-    assert values[name] == TOKEN and user.servers["a"]["connection"]["env"]["A_TOKEN"] == f"${{A_TOKEN:-${{{name}}}}}"
+    assert (
+        values[name] == TOKEN
+        and user.servers["a"]["connection"]["env"]["A_TOKEN"] == f"${{A_TOKEN:-${{{name}}}}}"
+    )
 
 
 def test_secrets_may_stay_in_the_config(user: ImportingUser) -> None:
@@ -358,7 +442,10 @@ def test_secrets_may_stay_in_the_config(user: ImportingUser) -> None:
     ended = user.run("--yes", "--secrets", "config")
     assert ended.returncode == 0 and TOKEN not in ended.stdout + ended.stderr
     assert user.servers["github"]["connection"]["env"] == {"GITHUB_TOKEN": TOKEN}
-    assert user.user_config.stat().st_mode & 0o777 == 0o600 and not (user.user_config.parent / ".env").exists()
+    assert (
+        user.user_config.stat().st_mode & 0o777 == 0o600
+        and not (user.user_config.parent / ".env").exists()
+    )
 
 
 def in_ring(user: ImportingUser, *words: str) -> "subprocess.CompletedProcess[str]":
@@ -366,7 +453,13 @@ def in_ring(user: ImportingUser, *words: str) -> "subprocess.CompletedProcess[st
     more = {"PYTHONPATH": str(FIXTURES / "rings"), "KEYRING_FILE": str(user.home / "ring.json")}
     line = [sys.executable, "-m", "mcpx", *words]
     return subprocess.run(
-        line, cwd=user.folder, env={**user.environ, **more}, capture_output=True, text=True, timeout=60, check=False
+        line,
+        cwd=user.folder,
+        env={**user.environ, **more},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -375,20 +468,30 @@ def test_secrets_go_to_the_keyring_where_that_is_wished(user: ImportingUser) -> 
     user.cursor(github=GITHUB)
     ended = in_ring(user, "import", "--yes", "--secrets", "keyring")
     assert ended.returncode == 0 and TOKEN not in ended.stdout + ended.stderr, ended.stderr
-    assert user.servers["github"]["connection"]["env"] == {"GITHUB_TOKEN": "${keyring:GITHUB_TOKEN}"}
-    assert TOKEN in (user.home / "ring.json").read_text() and not (user.user_config.parent / ".env").exists()
+    assert user.servers["github"]["connection"]["env"] == {
+        "GITHUB_TOKEN": "${keyring:GITHUB_TOKEN}"
+    }
+    assert (
+        TOKEN in (user.home / "ring.json").read_text()
+        and not (user.user_config.parent / ".env").exists()
+    )
     checked = in_ring(user, "check", str(user.user_config))
     assert checked.returncode == 0 and "switched off" not in checked.stderr
     user.cursor(again={**GITHUB, "env": {"GITHUB_TOKEN": OTHER}})
     refused = in_ring(user, "import", "--yes", "--secrets", "keyring")
     assert refused.returncode == 2 and "has another secret named GITHUB_TOKEN" in refused.stderr
-    assert "again" not in user.user_config.read_text() and OTHER not in (user.home / "ring.json").read_text()
+    assert (
+        "again" not in user.user_config.read_text()
+        and OTHER not in (user.home / "ring.json").read_text()
+    )
 
 
 def test_without_a_keyring_nothing_is_written(user: ImportingUser) -> None:
     user.cursor(github=GITHUB)
     ended = user.run("--yes", "--secrets", "keyring")
-    assert ended.returncode == 2 and "--secrets env" in ended.stderr and not user.user_config.exists()
+    assert (
+        ended.returncode == 2 and "--secrets env" in ended.stderr and not user.user_config.exists()
+    )
 
 
 # With a gateway that runs

@@ -1,4 +1,5 @@
-"""CFG-2: a start over HTTP leaves out the entry at the address it was told to listen on, also after a reload."""
+"""CFG-2: a start over HTTP leaves out the entry at the address it was told to listen on, also after
+a reload."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""CFG-8: `mcpx migrate` turns any dialect into the native shape without changing what it means; `mcpx export` lets no
-secret out."""
+"""CFG-8: `mcpx migrate` turns any dialect into the native shape without changing what it means;
+`mcpx export` lets no secret out."""
 
 import json
 import shutil
@@ -17,7 +17,8 @@ FILES = sorted(
     path
     for folder in (ROOT / "tests" / "config" / "files", ROOT / "examples")
     for path in folder.rglob("*")
-    if path.suffix in (".json", ".yaml", ".toml") and not {"observability", "plugin", "deploy"} & {*path.parts}
+    if path.suffix in (".json", ".yaml", ".toml")
+    and not {"observability", "plugin", "deploy"} & {*path.parts}
 )
 SECRET = "sk-test-4f9a8b7c6d5e4f3a2b1c"
 
@@ -30,10 +31,16 @@ def user(tmp_path: Path) -> User:
 def meaning(path: Path, environ: dict[str, str]) -> Config:
     config = load(path, environ)
     scripts = config.global_.script_paths if config.commands else ()
-    servers = tuple(replace(each, switched_off=each.switched_off and "off") for each in config.mcp_servers)
-    commands = tuple(replace(each, switched_off=each.switched_off and "off") for each in config.commands)
+    servers = tuple(
+        replace(each, switched_off=each.switched_off and "off") for each in config.mcp_servers
+    )
+    commands = tuple(
+        replace(each, switched_off=each.switched_off and "off") for each in config.commands
+    )
     config = replace(config, mcp_servers=servers, commands=commands)  # which says where in the file
-    return replace(config, path=None, dialect="native", global_=replace(config.global_, script_paths=scripts))
+    return replace(
+        config, path=None, dialect="native", global_=replace(config.global_, script_paths=scripts)
+    )
 
 
 @pytest.mark.parametrize("example", FILES, ids=[str(path.relative_to(ROOT)) for path in FILES])
@@ -68,17 +75,27 @@ def test_comments_stay_where_the_text_allows_and_the_rest_is_told(user: User) ->
     assert ("# why x" in text) or ("# why x" in done.stderr)
     assert meaning(path, user.environ) == before
     backup = next(user.folder.glob("old.yaml.*.bak"))
-    assert "health_check_interval: 10\n" in backup.read_text() and backup.stat().st_mode & 0o777 == 0o600
-    json_file = user.write_config('{\n  // lost\n  "mcpServers": {"a": {"command": "x"}}\n}\n', "a.json")
+    assert (
+        "health_check_interval: 10\n" in backup.read_text()
+        and backup.stat().st_mode & 0o777 == 0o600
+    )
+    json_file = user.write_config(
+        '{\n  // lost\n  "mcpServers": {"a": {"command": "x"}}\n}\n', "a.json"
+    )
     done = user.run("migrate", "a.json", "-o", "b.yaml")
-    assert "1 comment could not be kept" in done.stderr and "// lost" in done.stderr and json_file.exists()
+    assert (
+        "1 comment could not be kept" in done.stderr
+        and "// lost" in done.stderr
+        and json_file.exists()
+    )
 
 
 def test_words_of_a_client_program_are_said_in_full(user: User) -> None:
     """CFG-2: nobody else knows `${workspaceFolder}`."""
     (user.folder / ".vscode").mkdir()
     path = user.write_config(
-        '{"servers": {"a": {"command": "x", "args": ["${workspaceFolder}/y", "${HOME_X:-z}"], "cwd": "sub"}}}',
+        '{"servers": {"a": {"command": "x", "args": ["${workspaceFolder}/y", "${HOME_X:-z}"], '
+        '"cwd": "sub"}}}',
         ".vscode/mcp.json",
     )
     before = meaning(path, user.environ)
@@ -90,18 +107,26 @@ def test_words_of_a_client_program_are_said_in_full(user: User) -> None:
 
 def test_what_would_mean_something_else_elsewhere_is_refused(user: User) -> None:
     """A `.env` file beside the old one, a relative path."""
-    user.write_config('{"mcpServers": {"a": {"command": "x", "env": {"K": "${ONLY_HERE}"}}}}', "a.json")
+    user.write_config(
+        '{"mcpServers": {"a": {"command": "x", "env": {"K": "${ONLY_HERE}"}}}}', "a.json"
+    )
     (user.folder / ".env").write_text("ONLY_HERE=1\n")
     (user.folder / "other").mkdir()
     done = user.run("migrate", "a.json", "-o", "other/b.yaml")
-    assert done.returncode == 2 and "would not mean the same" in done.stderr and "mcp_servers[0]" in done.stderr
+    assert (
+        done.returncode == 2
+        and "would not mean the same" in done.stderr
+        and "mcp_servers[0]" in done.stderr
+    )
     assert list((user.folder / "other").iterdir()) == []
     done = user.run("migrate", "a.json", "-o", "a.json")
     assert done.returncode == 2 and "--force" in done.stderr
 
 
 def test_nothing_is_written_without_being_asked_and_secrets_stay_theirs(user: User) -> None:
-    path = user.write_config(json.dumps({"mcpServers": {"a": {"command": "x", "env": {"API_KEY": SECRET}}}}), "a.json")
+    path = user.write_config(
+        json.dumps({"mcpServers": {"a": {"command": "x", "env": {"API_KEY": SECRET}}}}), "a.json"
+    )
     before = path.read_text()
     assert SECRET in user.run("migrate", "a.json").stdout  # what a file would hold
     shown = user.run("migrate", "a.json", "--in-place", "--dry-run").stdout
@@ -112,9 +137,15 @@ def test_nothing_is_written_without_being_asked_and_secrets_stay_theirs(user: Us
 
 @pytest.mark.parametrize("form", ["yaml", "json", "mcpServers"])
 def test_an_export_holds_no_secret_and_names_what_must_be_set(user: User, form: str) -> None:
-    user.write_config(json.dumps({"mcpServers": {"a": {"command": "x", "env": {"API_KEY": SECRET}}}}), "a.json")
+    user.write_config(
+        json.dumps({"mcpServers": {"a": {"command": "x", "env": {"API_KEY": SECRET}}}}), "a.json"
+    )
     done = user.run("export", "a.json", "--format", form)
-    assert done.returncode == 0 and SECRET not in done.stdout + done.stderr and "${API_KEY}" in done.stdout
+    assert (
+        done.returncode == 0
+        and SECRET not in done.stdout + done.stderr
+        and "${API_KEY}" in done.stdout
+    )
     assert "to be set: API_KEY, for mcp_servers[0].connection.env.API_KEY" in done.stderr
     assert ("mcpServers" in yaml.safe_load(done.stdout)) is (form == "mcpServers")
     file = user.folder / "out"

@@ -1,4 +1,5 @@
-"""A tool that exists and is not offered: the administrator learns why, and MCP clients do not (RUN-4, SEC-2, SEC-5)."""
+"""A tool that exists and is not offered: the administrator learns why, and MCP clients do not
+(RUN-4, SEC-2, SEC-5)."""
 
 import json
 import shlex
@@ -101,7 +102,10 @@ def test_the_command_line_and_the_admin_api_report_the_reason(gateway: Gateway, 
 def test_a_profile_that_hides_a_tool_is_named(gateway: Gateway) -> None:
     reason, message, hint = PROFILE
     ended = mcpx(gateway, "call", "shop.read", "--profile", "reader")
-    assert (ended.returncode, ended.stderr) == (2, f"error: {message}\n  {hint}{target(gateway.file)}\n")
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        f"error: {message}\n  {hint}{target(gateway.file)}\n",
+    )
     answer = AdminApi(gateway).ask("GET", "/api/tools/shop_read?profile=reader")
     assert (answer.code, answer.error["message"]) == (f"tool_{reason}", message)
     assert mcpx(gateway, "call", "shop.read", "text=x").returncode == 0
@@ -116,7 +120,8 @@ def test_a_list_reports_what_is_missing(gateway: Gateway) -> None:
     about = target(gateway.file)
     ended = mcpx(gateway, "tools")
     assert ended.stderr.splitlines() == [
-        f"2 definitions of box are withheld: new or changed; look and approve: mcpx approve box{about}",
+        "2 definitions of box are withheld: new or changed; look and approve: mcpx approve "
+        f"box{about}",
         f"cell is in quarantine: approve its tools with: mcpx approve cell{about}",
     ]
     told = json.loads(mcpx(gateway, "tools", "--json").stdout)
@@ -125,7 +130,9 @@ def test_a_list_reports_what_is_missing(gateway: Gateway) -> None:
         {"name": "cell", "held": 1, "quarantined": True},
     ]
     assert "cell is in quarantine" in mcpx(gateway, "tools", "cell").stderr
-    assert f"server 'off' is disabled; mcpx enable off{about}" in mcpx(gateway, "tools", "off").stderr
+    assert (
+        f"server 'off' is disabled; mcpx enable off{about}" in mcpx(gateway, "tools", "off").stderr
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "fresh"])
@@ -135,9 +142,15 @@ def test_an_mcp_client_gets_no_sign_of_it(gateway: Gateway, name: str) -> None:
 
     shown = client.tools()
     for spelled in (name, name.replace(".", "_")):
-        error = client.post(request("tools/call", {"name": spelled, "arguments": {}})).message["error"]
+        error = client.post(request("tools/call", {"name": spelled, "arguments": {}})).message[
+            "error"
+        ]
         told, _, suggested = error["message"].partition(". Did you mean ")
-        assert (error["code"], told, set(error["data"])) == (-32602, f"Unknown tool: {spelled}", {"request_id"})
+        assert (error["code"], told, set(error["data"])) == (
+            -32602,
+            f"Unknown tool: {spelled}",
+            {"request_id"},
+        )
         assert not suggested or suggested.strip('"?') in shown
 
 
@@ -148,11 +161,15 @@ def test_without_a_gateway_the_same_is_reported(gateway: Gateway, tmp_path: Path
     for name in ("box.read", "cell.read", "shop.ruled", "off.read"):
         _, message, hint = CASES[name]
         ended = run_command(["call", name, "--config", str(copy)], tmp_path, gateway.env)
-        assert (ended.returncode, ended.stderr) == (2, f"error: {message}\n  {hint}{target(copy)}\n")
+        assert (ended.returncode, ended.stderr) == (
+            2,
+            f"error: {message}\n  {hint}{target(copy)}\n",
+        )
 
 
 def test_a_call_waits_for_a_server_that_is_starting_and_shows_for_how_long(home: Home) -> None:
-    """LIF-1 bounds the wait of clients; the command line waits until the server has started or failed."""
+    """LIF-1 bounds the wait of clients; the command line waits until the server has started or
+    failed."""
     hangs = home.folder / "hangs"
     hangs.touch()
     quick = {"global": {"first_start_wait": 0.1, "startup_wait": 0.1}}

@@ -1,4 +1,5 @@
-"""`mcpx add io.github.owner/name`: servers of a registry, from a real HTTP server that answers as the official one."""
+"""`mcpx add io.github.owner/name`: servers of a registry, from a real HTTP server that answers as
+the official one."""
 
 import hashlib
 import json
@@ -62,9 +63,16 @@ def test_a_name_becomes_a_server_in_a_fixed_version(user: User) -> None:
         api.on("GET", at(), lambda _: answer(document(packages=[npm()])))
         done = user.run("add", NAME, "--no-test", MCPX_REGISTRY=f"{api.url}/")
     assert done.returncode == 0, done.stderr
-    assert f"{NAME} 1.4.2" in done.stdout and "publisher io.github.example, from 127.0.0.1" in done.stdout
+    assert (
+        f"{NAME} 1.4.2" in done.stdout
+        and "publisher io.github.example, from 127.0.0.1" in done.stdout
+    )
     assert "published " in done.stdout and " days ago" in done.stdout
-    assert connection(user) == {"type": "stdio", "command": "npx", "args": ["-y", "@example/weather-mcp@1.4.2"]}
+    assert connection(user) == {
+        "type": "stdio",
+        "command": "npx",
+        "args": ["-y", "@example/weather-mcp@1.4.2"],
+    }
     entry = yaml.safe_load(user.user_config.read_text())["mcp_servers"][0]
     assert (entry["name"], entry["trust"], entry["description"]) == ("weather", "pin", "Weather")
 
@@ -72,7 +80,9 @@ def test_a_name_becomes_a_server_in_a_fixed_version(user: User) -> None:
 def test_a_version_is_asked_for_by_its_number_and_registries_in_their_order(user: User) -> None:
     with HttpApi() as first, HttpApi() as second:
         second.on("GET", at("1.0.0"), lambda _: answer(document(packages=[npm(version="1.0.0")])))
-        done = user.run("add", f"{NAME}@1.0.0", "--no-test", MCPX_REGISTRY=f"{first.url},{second.url}")
+        done = user.run(
+            "add", f"{NAME}@1.0.0", "--no-test", MCPX_REGISTRY=f"{first.url},{second.url}"
+        )
         assert done.returncode == 0 and len(first.seen) == 1, done.stderr
     assert connection(user)["args"][-1] == "@example/weather-mcp@1.0.0"
 
@@ -81,7 +91,11 @@ def test_a_registry_that_cannot_be_reached_is_said_with_what_else_there_is(user:
     with HttpApi() as api:
         gone = api.url
     done = user.run("add", NAME, MCPX_REGISTRY=gone)
-    assert done.returncode == 2 and "cannot be reached" in done.stderr and "mcpx add npx -y PACKAGE" in done.stderr
+    assert (
+        done.returncode == 2
+        and "cannot be reached" in done.stderr
+        and "mcpx add npx -y PACKAGE" in done.stderr
+    )
     assert "Traceback" not in done.stderr and not user.user_config.exists()
     with HttpApi() as api:
         done = user.run("add", NAME, MCPX_REGISTRY=api.url)
@@ -95,19 +109,42 @@ HOSTILE: dict[str, tuple[Any, str]] = {
     "no JSON": (ApiResponse(b"<html>"), "not valid JSON"),
     "deep": (ApiResponse(b"[" * 100_000), "not valid JSON"),
     "nothing in it": ({}, "no server.json"),
-    "another": (answer({**document(packages=[npm()]), "name": "io.github.evil/weather-mcp"}), "another server"),
+    "another": (
+        answer({**document(packages=[npm()]), "name": "io.github.evil/weather-mcp"}),
+        "another server",
+    ),
     "deleted": (answer(document(packages=[npm()]), "deleted"), "taken back"),
-    "an option": (answer(document(packages=[npm(identifier="--eval=evil")])), "not a possible name"),
-    "a git address": (answer(document(packages=[npm(identifier="git+https://evil/x")])), "not a possible name"),
+    "an option": (
+        answer(document(packages=[npm(identifier="--eval=evil")])),
+        "not a possible name",
+    ),
+    "a git address": (
+        answer(document(packages=[npm(identifier="git+https://evil/x")])),
+        "not a possible name",
+    ),
     "no version": (answer(document(packages=[npm(version="latest")])), "not a fixed version"),
-    "an option as version": (answer(document(packages=[npm(version="1 --x")])), "not a fixed version"),
-    "unknown kind": (answer(document(packages=[npm(registryType="cargo")])), "not a kind of package"),
-    "over http": (answer(document(packages=[npm(transport={"type": "sse"})])), "only stdio is started"),
+    "an option as version": (
+        answer(document(packages=[npm(version="1 --x")])),
+        "not a fixed version",
+    ),
+    "unknown kind": (
+        answer(document(packages=[npm(registryType="cargo")])),
+        "not a kind of package",
+    ),
+    "over http": (
+        answer(document(packages=[npm(transport={"type": "sse"})])),
+        "only stdio is started",
+    ),
     "a bundle of no hash": (
-        answer(document(packages=[npm(registryType="mcpb", identifier="https://h.example/x.mcpb")])),
+        answer(
+            document(packages=[npm(registryType="mcpb", identifier="https://h.example/x.mcpb")])
+        ),
         "no sha256",
     ),
-    "a file": (answer(document(remotes=[{"type": "streamable-http", "url": "file:///etc/passwd"}])), "not an address"),
+    "a file": (
+        answer(document(remotes=[{"type": "streamable-http", "url": "file:///etc/passwd"}])),
+        "not an address",
+    ),
 }
 
 
@@ -131,17 +168,24 @@ def test_a_registry_may_be_at_home_but_not_send_us_to_somebody_elses(user: User)
         done = user.run("add", NAME, "--no-test", "--allow-private", MCPX_REGISTRY=api.url)
         assert done.returncode == 0 and len(inside.seen) == 1, done
         api.on("GET", at(), lambda _: ApiResponse(b"", 302, {"Location": at()}))
-        assert "redirects" in user.run("add", NAME, "--no-test", "--replace", MCPX_REGISTRY=api.url).stderr
+        assert (
+            "redirects"
+            in user.run("add", NAME, "--no-test", "--replace", MCPX_REGISTRY=api.url).stderr
+        )
 
 
 def test_texts_of_a_registry_steer_neither_terminal_nor_references(user: User) -> None:
     evil = "\x1b]0;owned\x07${HOME}"
     arguments = [{"type": "positional", "value": "${file:/etc/passwd}"}]
     variables = [{"name": "K", "description": evil, "value": "$HOME ${HOME}"}]
-    told = document(packages=[npm(packageArguments=arguments, environmentVariables=variables)]) | {"description": evil}
+    told = document(packages=[npm(packageArguments=arguments, environmentVariables=variables)]) | {
+        "description": evil
+    }
     (user.folder / "server.json").write_text(json.dumps(told))
     done = user.run("add", "./server.json", "--no-test")
-    assert done.returncode == 0 and all(c.isprintable() or c == "\n" for c in done.stdout + done.stderr), done
+    assert done.returncode == 0 and all(
+        c.isprintable() or c == "\n" for c in done.stdout + done.stderr
+    ), done
     assert connection(user)["args"][-1] == "$${file:/etc/passwd}"
     assert connection(user)["env"] == {"K": "$$HOME $${HOME}"}
 
@@ -155,11 +199,20 @@ def test_what_is_required_is_asked_for_and_secrets_are_kept_elsewhere(user: User
     told = document(packages=[npm(environmentVariables=variables)])
     (user.folder / "server.json").write_text(json.dumps(told))
     done = user.run("add", "server.json", "--no-test")
-    assert done.returncode == 2 and "--set 'WEATHER_KEY=${VARIABLE}'" in done.stderr and "Your key" in done.stderr
-    done = user.run("add", "server.json", "--no-test", "--set", "WEATHER_KEY=x", "--set", "UNITS=odd")
+    assert (
+        done.returncode == 2
+        and "--set 'WEATHER_KEY=${VARIABLE}'" in done.stderr
+        and "Your key" in done.stderr
+    )
+    done = user.run(
+        "add", "server.json", "--no-test", "--set", "WEATHER_KEY=x", "--set", "UNITS=odd"
+    )
     assert "one of metric, imperial" in done.stderr
     done = user.run("add", "server.json", "--no-test", "--set", f"WEATHER_KEY={SECRET}")
-    assert done.returncode == 0 and SECRET not in done.stdout + done.stderr + user.user_config.read_text(), done
+    assert (
+        done.returncode == 0
+        and SECRET not in done.stdout + done.stderr + user.user_config.read_text()
+    ), done
     assert connection(user)["env"] == {"WEATHER_KEY": "${WEATHER_KEY}", "UNITS": "metric"}
     assert f"WEATHER_KEY={SECRET}" in (user.user_config.parent / ".env").read_text()
 
@@ -178,7 +231,12 @@ def made(found: Listed, kind: str | None = None, **given: str) -> dict[str, Any]
 def test_each_kind_of_package_has_its_program() -> None:
     arguments = {
         "runtimeArguments": [
-            {"type": "named", "name": "--mount", "value": "type=bind,src={from}", "variables": {"from": {}}}
+            {
+                "type": "named",
+                "name": "--mount",
+                "value": "type=bind,src={from}",
+                "variables": {"from": {}},
+            }
         ],
         "packageArguments": [
             {"type": "positional", "value": "serve"},
@@ -187,9 +245,23 @@ def test_each_kind_of_package_has_its_program() -> None:
         "environmentVariables": [{"name": "K", "value": "v"}],
     }
     pypi = npm(registryType="pypi", identifier="weather-mcp")
-    assert made(listed(packages=[pypi])) == {"type": "stdio", "command": "uvx", "args": ["weather-mcp@1.4.2"]}
-    nuget = npm(registryType="nuget", identifier="Weather.Mcp", packageArguments=arguments["packageArguments"])
-    assert made(listed(packages=[nuget]))["args"] == ["Weather.Mcp@1.4.2", "--yes", "--", "serve", "--port=9"]
+    assert made(listed(packages=[pypi])) == {
+        "type": "stdio",
+        "command": "uvx",
+        "args": ["weather-mcp@1.4.2"],
+    }
+    nuget = npm(
+        registryType="nuget",
+        identifier="Weather.Mcp",
+        packageArguments=arguments["packageArguments"],
+    )
+    assert made(listed(packages=[nuget]))["args"] == [
+        "Weather.Mcp@1.4.2",
+        "--yes",
+        "--",
+        "serve",
+        "--port=9",
+    ]
     oci = npm(registryType="oci", identifier="docker.io/example/weather", **arguments)
     docker = made(listed(packages=[oci]), **{"from": "/data"})
     assert docker["command"] == "docker" and docker["env"] == {"K": "v"}
@@ -198,7 +270,10 @@ def test_each_kind_of_package_has_its_program() -> None:
         *("docker.io/example/weather:1.4.2", "serve", "--port=9"),
     ]
     tagged = npm(registryType="oci", identifier="docker.io/example/weather:2")
-    assert made(listed(packages=[{**tagged, "version": None}]))["args"][-1] == "docker.io/example/weather:2"
+    assert (
+        made(listed(packages=[{**tagged, "version": None}]))["args"][-1]
+        == "docker.io/example/weather:2"
+    )
 
 
 def test_an_address_comes_before_packages_and_another_way_can_be_chosen() -> None:
@@ -211,7 +286,9 @@ def test_an_address_comes_before_packages_and_another_way_can_be_chosen() -> Non
     ]
     remote = {"type": "streamable-http", "url": "https://{host}.example/mcp", "headers": headers}
     remote["variables"] = {"host": {"default": "api"}}
-    both = listed(packages=[npm()], remotes=[{"type": "sse", "url": "https://h.example/sse"}, remote])
+    both = listed(
+        packages=[npm()], remotes=[{"type": "sse", "url": "https://h.example/sse"}, remote]
+    )
     assert [way.kind for way in ways(both)[0]] == ["remote", "remote", "npm"]
     assert made(both, token=SECRET) == {
         "type": "http",
@@ -226,7 +303,10 @@ def test_a_bundle_of_a_registry_is_known_by_its_hash_and_really_started(user: Us
     config = {"command": sys.executable, "args": ["${__dirname}/main.py"]}
     server = {"type": "python", "entry_point": "main.py", "mcp_config": config}
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("manifest.json", json.dumps({"manifest_version": "0.3", "name": "weather", "server": server}))
+        archive.writestr(
+            "manifest.json",
+            json.dumps({"manifest_version": "0.3", "name": "weather", "server": server}),
+        )
         archive.write(SHOP_SERVER, "main.py")
     data = path.read_bytes()
     path.unlink()

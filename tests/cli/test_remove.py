@@ -1,4 +1,5 @@
-"""RUN-4: `mcpx remove`, `enable`, `disable`: entries by their names, and the rest of the file as it was (CFG-6)."""
+"""RUN-4: `mcpx remove`, `enable`, `disable`: entries by their names, and the rest of the file as it
+was (CFG-6)."""
 
 import json
 from pathlib import Path
@@ -42,14 +43,16 @@ def text(user: User) -> str:
 
 def test_a_server_is_switched_off_and_on_where_it_stands(user: User) -> None:
     assert user.run("disable", "github").returncode == 0
-    assert text(user).startswith("# mine\nmcp_servers:\n  - name: github   # the one\n") and "# about files" in text(
-        user
-    )
+    assert text(user).startswith(
+        "# mine\nmcp_servers:\n  - name: github   # the one\n"
+    ) and "# about files" in text(user)
     assert "    enabled: false\n" in text(user)
     again = user.run("disable", "github")
     assert again.returncode == 0 and "already" in again.stdout
     told = json.loads(user.run("enable", "github", "files", "--json").stdout)
-    assert told["enabled"] == [{"section": "mcp_servers", "name": "github"}] and told["revision"] == 3
+    assert (
+        told["enabled"] == [{"section": "mcp_servers", "name": "github"}] and told["revision"] == 3
+    )
     assert "enabled: false" not in text(user)
 
 
@@ -74,13 +77,19 @@ def test_what_others_refer_to_stays_unless_somebody_insists(user: User) -> None:
     assert done.returncode == 2 and "mcp_servers[1].auth refers to auth config 'key'" in done.stderr
     assert text(user) == TEXT
     assert user.run("remove", "files", "key", "--force").returncode == 0
-    assert "auth: {ref" not in text(user) and "bearer_token" not in text(user) and "# mine" in text(user)
+    assert (
+        "auth: {ref" not in text(user)
+        and "bearer_token" not in text(user)
+        and "# mine" in text(user)
+    )
 
 
 def test_a_dry_run_shows_the_difference_and_writes_nothing(user: User) -> None:
     done = user.run("remove", "both", "--kind", "server", "--dry-run")
     assert (
-        done.returncode == 0 and "-  - {name: both, connection" in done.stdout and "nothing was written" in done.stdout
+        done.returncode == 0
+        and "-  - {name: both, connection" in done.stdout
+        and "nothing was written" in done.stdout
     )
     told = json.loads(user.run("disable", "github", "--dry-run", "--json").stdout)
     assert "+    enabled: false" in told["files"][0]["diff"] and text(user) == TEXT
@@ -101,7 +110,9 @@ def test_revisions_are_listed_and_gone_back_to(user: User) -> None:
     assert user.run("remove", "both", "--kind", "server").returncode == 0
     listed = user.run("config", "history").stdout
     assert "remove server 'both'" in listed and "command line (cli)" in listed
-    assert "+  - {name: both" in user.run("config", "rollback", "1", "--dry-run", "--json").stdout.replace("\\n", "\n")
+    assert "+  - {name: both" in user.run(
+        "config", "rollback", "1", "--dry-run", "--json"
+    ).stdout.replace("\\n", "\n")
     assert user.run("config", "rollback", "1").returncode == 0 and text(user) == TEXT
     done = user.run("config", "rollback", "77")
     assert done.returncode == 2 and "is not kept" in done.stderr

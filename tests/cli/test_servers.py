@@ -40,7 +40,9 @@ def test_state_has_its_place_on_each_platform(
     assert state_folder(environ) == Path(place)
 
 
-def test_a_relative_state_folder_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_state_folder_is_made_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """RUN-6."""
     monkeypatch.chdir(tmp_path)
     assert state_folder({"MCPX_STATE_DIR": "state"}) == tmp_path / "state"
@@ -58,7 +60,9 @@ def written(folder: Path, *names: str) -> Path:
     return file
 
 
-def test_servers_connects_and_prints_one_row_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_servers_connects_and_prints_one_row_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """RUN-2: columns line up; a server that is switched off is no failure."""
     file = written(tmp_path, "a", "much-longer-name")
     environ = {"MCPX_STATE_DIR": str(tmp_path / "state")}
@@ -69,7 +73,9 @@ def test_servers_connects_and_prints_one_row_each(tmp_path: Path, capsys: pytest
     assert not (tmp_path / "state").exists()
 
 
-def test_servers_of_an_empty_config_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_servers_of_an_empty_config_are_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """RUN-2."""
     environ = {"MCPX_STATE_DIR": str(tmp_path)}
     assert servers(tmp_path / "x.json", Config, environ, None, True) == 0
@@ -90,11 +96,16 @@ class Down:
         raise OSError("never mind")
 
 
-def test_a_server_that_is_down_gives_exit_code_4(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_is_down_gives_exit_code_4(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """RUN-2: and what it says is plain text."""
     server = Server(name="down", connection=Down(), description="\x1b[31m")  # type: ignore[arg-type]
     config = Config(mcp_servers=(server,))
-    assert servers(tmp_path / "x.json", lambda: config, {"MCPX_STATE_DIR": str(tmp_path)}, None, False) == 4
+    assert (
+        servers(tmp_path / "x.json", lambda: config, {"MCPX_STATE_DIR": str(tmp_path)}, None, False)
+        == 4
+    )
     out = capsys.readouterr().out
     assert "disconnected" in out and "\x1b" not in out
     head, row, last = out.splitlines()
@@ -106,8 +117,13 @@ def test_servers_without_a_config_shows_the_demo(tmp_path: Path) -> None:
     """RUN-4: as `mcpx tools` does. Nothing is written."""
     environ = private_environ(tmp_path, HOME=str(tmp_path), XDG_CONFIG_HOME=str(tmp_path / "none"))
     ended = run_command(["servers"], tmp_path, environ)
-    assert ended.returncode == 0 and ended.stdout.splitlines()[1].split()[:2] == ["demo", "connected"]
-    assert json.loads(run_command(["servers", "--json"], tmp_path, environ).stdout)["config"] is None
+    assert ended.returncode == 0 and ended.stdout.splitlines()[1].split()[:2] == [
+        "demo",
+        "connected",
+    ]
+    assert (
+        json.loads(run_command(["servers", "--json"], tmp_path, environ).stdout)["config"] is None
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -119,7 +135,9 @@ def test_a_bad_config_is_told_when_nobody_runs_on_it(tmp_path: Path) -> None:
         servers(file, lambda: load(file, {}), {"MCPX_STATE_DIR": str(tmp_path)}, None, False)
 
 
-def test_reload_without_a_gateway_is_exit_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reload_without_a_gateway_is_exit_code_3(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """RUN-2."""
     assert reload(tmp_path / "x.json", tmp_path, None) == 3
     assert "no gateway runs on" in capsys.readouterr().err
@@ -143,13 +161,17 @@ def test_servers_says_where_clients_find_the_gateway(watched: Gateway) -> None:
     assert last == f"1 server · mode direct · {watched.url} · running on {watched.file}"
 
 
-def test_reload_tells_once_of_a_change_that_was_taken_up_before_it_was_asked(watched: Gateway) -> None:
+def test_reload_tells_once_of_a_change_that_was_taken_up_before_it_was_asked(
+    watched: Gateway,
+) -> None:
     """CFG-5: who edits and asks at once is not told that nothing changed and left to wonder."""
     assert asked(watched, "reload") == "nothing changed\n"
     watched.file.write_text(json.dumps({**watched.config, "mcp_servers": [entry("a"), entry("b")]}))
     wait_until(lambda: "reloaded: 1 started (b), 1 kept" in watched.stderr())
     told = asked(watched, "reload")
-    assert re.fullmatch(r"nothing changed \(taken up already at \d\d:\d\d:\d\d: 1 started \(b\), 1 kept\)\n", told)
+    assert re.fullmatch(
+        r"nothing changed \(taken up already at \d\d:\d\d:\d\d: 1 started \(b\), 1 kept\)\n", told
+    )
     assert asked(watched, "reload") == "nothing changed\n"
 
 
@@ -157,7 +179,11 @@ def test_reload_tells_once_of_a_change_that_was_taken_up_before_it_was_asked(wat
 
 
 def shell(name: str, script: str, **keys: object) -> Json:
-    return {"name": name, "connection": {"type": "stdio", "command": "/bin/sh", "args": ["-c", script]}, **keys}
+    return {
+        "name": name,
+        "connection": {"type": "stdio", "command": "/bin/sh", "args": ["-c", script]},
+        **keys,
+    }
 
 
 def looked_at(folder: Path, capsys: pytest.CaptureFixture[str], *entries: Json) -> dict[str, str]:
@@ -170,8 +196,11 @@ def looked_at(folder: Path, capsys: pytest.CaptureFixture[str], *entries: Json) 
     return {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
 
 
-def test_servers_tells_why_a_server_died_in_its_own_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """LIF-7: since when, the code, and the last line it printed; in one row, also if the line paints."""
+def test_servers_tells_why_a_server_died_in_its_own_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """LIF-7: since when, the code, and the last line it printed; in one row, also if the line
+    paints."""
     rows = looked_at(
         tmp_path,
         capsys,
@@ -198,9 +227,16 @@ def test_servers_shows_the_first_line_of_what_is_no_mcp_server(
         shell("web", "echo 'Listening on port 3000'; exec sleep 60", timeout=2),
         shell("stuck", "echo 'waiting for a sign' >&2; exec sleep 60", timeout=2),
     )
-    assert "code 0; it is no MCP server" in rows["usage"] and rows["usage"].endswith("'Usage: thing [--port N]'")
-    assert "handshake within 2 s; it is no MCP server" in rows["web"] and "'Listening on port 3000'" in rows["web"]
-    assert rows["stuck"].endswith("did not complete the handshake within 2 s; the last it said: waiting for a sign")
+    assert "code 0; it is no MCP server" in rows["usage"] and rows["usage"].endswith(
+        "'Usage: thing [--port N]'"
+    )
+    assert (
+        "handshake within 2 s; it is no MCP server" in rows["web"]
+        and "'Listening on port 3000'" in rows["web"]
+    )
+    assert rows["stuck"].endswith(
+        "did not complete the handshake within 2 s; the last it said: waiting for a sign"
+    )
 
 
 def test_a_secret_of_the_config_does_not_come_out_by_what_a_server_prints(
@@ -212,8 +248,11 @@ def test_a_secret_of_the_config_does_not_come_out_by_what_a_server_prints(
     assert looked_at(tmp_path, capsys, entry)["key"].endswith("invalid key *** in production")
 
 
-def test_a_look_without_a_gateway_tries_each_server_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """RUN-2: in both eras, however long the slowest takes; the table shows an outcome, not an attempt."""
+def test_a_look_without_a_gateway_tries_each_server_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """RUN-2: in both eras, however long the slowest takes; the table shows an outcome, not an
+    attempt."""
     slow = shell("slow", "exec sleep 60", timeout=2.5)
     quick = shell("quick", f"echo x >> {tmp_path}/tries; exit 1", retry_delay=0.1)
     rows = looked_at(tmp_path, capsys, slow, quick)
@@ -221,20 +260,38 @@ def test_a_look_without_a_gateway_tries_each_server_once(tmp_path: Path, capsys:
     assert (tmp_path / "tries").read_text().count("x") <= 2
 
 
-ROW = {"status": "connected", "tools": 2, "latency_ms": None, "restarts": 0, "last_error": None, "description": "d"}
+ROW = {
+    "status": "connected",
+    "tools": 2,
+    "latency_ms": None,
+    "restarts": 0,
+    "last_error": None,
+    "description": "d",
+}
 LINKS = [
     {"use": "shared", "why": "for everybody", "calls": 3, "idle_s": 12.4},
     {"use": "session", "why": "it asked\x1b[2J for roots", "calls": 1, "idle_s": 0},
 ]
 
 
-def test_processes_and_links_are_shown_where_the_gateway_tells_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_processes_and_links_are_shown_where_the_gateway_tells_of_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """LIF-2: a count each; why there are so many in a view of its own."""
     rows = [{"name": "a", **ROW, "processes": 2, "links": LINKS}, {"name": "b", **ROW}]
     answer: Json = {"running": True, "config": "x", "servers": rows}
     print_table(answer, False)
     head, first, second, _ = capsys.readouterr().out.splitlines()
-    assert head.split() == ["SERVER", "STATE", "TOOLS", "PROCESSES", "LINKS", "LATENCY", "RESTARTS", "DETAIL"]
+    assert head.split() == [
+        "SERVER",
+        "STATE",
+        "TOOLS",
+        "PROCESSES",
+        "LINKS",
+        "LATENCY",
+        "RESTARTS",
+        "DETAIL",
+    ]
     assert first.split() == ["a", "connected", "2", "2", "2", "-", "0", "d"]
     assert second.split() == ["b", "connected", "2", "-", "-", "-", "0", "d"]
     print_table(answer, True)
@@ -245,7 +302,9 @@ def test_processes_and_links_are_shown_where_the_gateway_tells_of_them(capsys: p
     assert "LINKS" not in capsys.readouterr().out
 
 
-def test_a_server_that_was_switched_off_says_why_and_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_was_switched_off_says_why_and_is_no_failure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """CFG-3"""
     row = {
         "name": "a",
@@ -258,9 +317,14 @@ def test_a_server_that_was_switched_off_says_why_and_is_no_failure(capsys: pytes
     assert capsys.readouterr().out.splitlines()[1].endswith("0         TOKEN is not set")
 
 
-def test_commands_are_counted_and_one_that_was_switched_off_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_are_counted_and_one_that_was_switched_off_says_why(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """CFG-3"""
-    commands = [{"name": "a", "last_error": None}, {"name": "b", "last_error": "variable TOKEN is not set"}]
+    commands = [
+        {"name": "a", "last_error": None},
+        {"name": "b", "last_error": "variable TOKEN is not set"},
+    ]
     print_table({"running": True, "config": "x", "servers": [], "commands": commands}, False)
     _, facts, off = capsys.readouterr().out.splitlines()
     assert facts.startswith("0 servers · 2 commands · ")
@@ -270,11 +334,16 @@ def test_commands_are_counted_and_one_that_was_switched_off_says_why(capsys: pyt
 
 
 def test_servers_tells_that_the_file_on_disk_was_refused_and_why(watched: Gateway) -> None:
-    """CFG-5: who looks at a gateway that does not do what the file says is told so, until the file is mended."""
+    """CFG-5: who looks at a gateway that does not do what the file says is told so, until the file
+    is mended."""
     watched.file.write_text('{"mcp_servers": [], "mode": "loud"}')
     wait_until(lambda: "nothing was changed" in watched.stderr())
     told = asked(watched, "servers")
-    assert re.search(r"^The config on disk was refused at \d\d:\d\d:\d\d; the last good one runs on:$", told, re.M)
+    assert re.search(
+        r"^The config on disk was refused at \d\d:\d\d:\d\d; the last good one runs on:$",
+        told,
+        re.M,
+    )
     assert "config.json:1:" in told and "loud" in told
     watched.file.write_text(json.dumps(watched.config))
     wait_until(lambda: "refused" not in asked(watched, "servers"))
@@ -286,12 +355,16 @@ def test_how_long_a_server_fails_counts_from_its_first_failure() -> None:
     def status() -> Json:
         return json.loads(asked(gateway, "servers", "--json"))["servers"][0]
 
-    with Gateway({"mcp_servers": [shell("key", "echo boom >&2; exit 3", retry_delay=1.1)]}) as gateway:
+    with Gateway(
+        {"mcp_servers": [shell("key", "echo boom >&2; exit 3", retry_delay=1.1)]}
+    ) as gateway:
         wait_until(lambda: status()["last_error"])
         first = status()
         wait_until(lambda: status()["restarts"] > first["restarts"])
         later = status()
-        assert later["since"] == first["since"] and later["last_error"].endswith("exited with code 3: boom")
+        assert later["since"] == first["since"] and later["last_error"].endswith(
+            "exited with code 3: boom"
+        )
 
 
 def test_nothing_a_server_says_begins_a_line_of_the_log() -> None:

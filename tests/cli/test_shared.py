@@ -32,9 +32,15 @@ def store() -> Iterator[RedisServer]:
     ],
 )
 def test_the_first_file_is_found_whatever_it_is_called(
-    store: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, found: str
+    store: RedisServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    text: str,
+    found: str,
 ) -> None:
-    """SCA-1, CFG-7: what replicas lay down is a folder; a later file takes its place there, whatever it is called."""
+    """SCA-1, CFG-7: what replicas lay down is a folder; a later file takes its place there,
+    whatever it is called."""
     environ = {"MCPX_STORE": store.url, "MCPX_STATE_DIR": str(tmp_path / "state")}
     for variable, value in environ.items():
         monkeypatch.setenv(variable, value)

@@ -1,5 +1,5 @@
-"""RUN-4: a server that nobody should trust, used from a terminal and a shell: nothing of it steers the one or is run by
-the other, and nothing it says makes a command fall over."""
+"""RUN-4: a server that nobody should trust, used from a terminal and a shell: nothing of it steers
+the one or is run by the other, and nothing it says makes a command fall over."""
 
 import shutil
 import sys
@@ -24,12 +24,14 @@ def strange(tmp_path: Path) -> Home:
 
 
 def test_a_character_outside_the_first_plane_is_itself_in_json(strange: Home) -> None:
-    """What steers a terminal is spelled out; an invisible letter must not become two others by it."""
+    """What steers a terminal is spelled out; an invisible letter must not become two others by
+    it."""
     assert strange.json("call", "s.tags")["structuredContent"] == {"text": "x\U000e0041y"}
 
 
 @pytest.mark.parametrize(
-    "words", [("call", "s.alone"), ("call", "s.alone", "--jmespath", "content[0].text"), ("read", "x://y")]
+    "words",
+    [("call", "s.alone"), ("call", "s.alone", "--jmespath", "content[0].text"), ("read", "x://y")],
 )
 def test_half_a_pair_of_surrogates_is_spelled_out(strange: Home, words: tuple[str, ...]) -> None:
     ended = strange.run(*words)
@@ -43,11 +45,19 @@ def test_half_a_pair_of_surrogates_goes_into_a_file(strange: Home) -> None:
 
 def test_what_an_encoding_has_no_letters_for_is_spelled_out(strange: Home) -> None:
     ended = strange.run_process("servers", environ={"PYTHONIOENCODING": "ascii"})
-    assert ended.returncode == 0 and ended.stderr == "" and "1 server \\xb7 mode direct" in ended.stdout
+    assert (
+        ended.returncode == 0
+        and ended.stderr == ""
+        and "1 server \\xb7 mode direct" in ended.stdout
+    )
 
 
-@pytest.mark.parametrize("words", [("read",), ("call", "s.image", "-o", "image.png"), ("call", "s.ask")])
-def test_the_type_of_a_strangers_content_does_not_steer_the_terminal(strange: Home, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "words", [("read",), ("call", "s.image", "-o", "image.png"), ("call", "s.ask")]
+)
+def test_the_type_of_a_strangers_content_does_not_steer_the_terminal(
+    strange: Home, words: tuple[str, ...]
+) -> None:
     with mcpx_on(strange.folder, strange.environ, *words) as screen:
         screen.wait_for("text/plain|image/png|email")
         screen.type("\x04")
@@ -55,7 +65,9 @@ def test_the_type_of_a_strangers_content_does_not_steer_the_terminal(strange: Ho
     assert "title" in screen.raw and "\x1b]" not in screen.raw and "\x1b[2J" not in screen.raw
 
 
-def test_what_a_stranger_says_of_a_tool_neither_steers_a_shell_nor_ends_its_completion(strange: Home) -> None:
+def test_what_a_stranger_says_of_a_tool_neither_steers_a_shell_nor_ends_its_completion(
+    strange: Home,
+) -> None:
     strange.run("tools")
     told = strange.run("__complete", "zsh", "mcpx call s.t").stdout
     assert [line.partition("\t")[0] for line in told.splitlines()] == ["s.tags", "s.told", ""]
@@ -64,7 +76,9 @@ def test_what_a_stranger_says_of_a_tool_neither_steers_a_shell_nor_ends_its_comp
 
 @pytest.mark.parametrize("quote", ["", "'", '"'])
 @pytest.mark.parametrize("shell", SHELLS)
-def test_no_name_that_is_completed_is_run_by_the_shell(strange: Home, shell: str, quote: str) -> None:
+def test_no_name_that_is_completed_is_run_by_the_shell(
+    strange: Home, shell: str, quote: str
+) -> None:
     """RUN-4: what is called is the tool of that name, also where the name was begun in quotes."""
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed here")

@@ -53,7 +53,10 @@ def test_a_token_is_made_listed_and_revoked(folder: Path) -> None:
         (["new", "a", "mcpx.yaml", "more"], "say: mcpx token new NAME [CONFIG]"),
         (["list", "a"], "say: mcpx token list"),
         (["new", "fixed"], "names a token 'fixed' already"),
-        (["new", "a", "--profile", "developers"], "no profile named 'developers'; did you mean 'developer'?"),
+        (
+            ["new", "a", "--profile", "developers"],
+            "no profile named 'developers'; did you mean 'developer'?",
+        ),
         (["new", "a", "--expires", "tomorrow"], "is not understood"),
         (["new", "a", "--expires", "2020-01-31"], "is over already"),
         (["new", "a", "--expires", "9999999999d"], "is not understood"),

@@ -1,4 +1,5 @@
-"""RUN-4: tools, search, call, read and prompt through the real program, with and without a gateway that runs."""
+"""RUN-4: tools, search, call, read and prompt through the real program, with and without a gateway
+that runs."""
 
 import json
 import re
@@ -21,17 +22,28 @@ def test_tools_are_listed_by_server_and_tool_and_who_is_down_is_told(either: Hom
     assert head.split() == ["TOOL", "ARGUMENTS", "DESCRIPTION"]
     assert first.split() == ["one.add", "a,", "b", "Add", "two", "numbers"]
     assert ended.stdout.endswith("16 tools of 2 servers\n")
-    assert ended.returncode == 4 and "down is down: " in ended.stderr and "no API key" in ended.stderr
+    assert (
+        ended.returncode == 4 and "down is down: " in ended.stderr and "no API key" in ended.stderr
+    )
 
 
 @pytest.mark.parametrize(
     ("servers", "commands", "told"),
-    [(2, 2, "16 tools of 2 servers, 2 commands"), (1, 1, "8 tools of 1 server, 1 command"), (0, 2, "2 commands")],
+    [
+        (2, 2, "16 tools of 2 servers, 2 commands"),
+        (1, 1, "8 tools of 1 server, 1 command"),
+        (0, 2, "2 commands"),
+    ],
 )
-def test_commands_are_not_counted_as_a_server(servers: int, commands: int, told: str, tmp_path: Path) -> None:
+def test_commands_are_not_counted_as_a_server(
+    servers: int, commands: int, told: str, tmp_path: Path
+) -> None:
     """RUN-4."""
     home = Home(tmp_path)
-    made = [{"name": f"c{at}", "type": "http", "http": {"url": "http://127.0.0.1:9/"}} for at in range(commands)]
+    made = [
+        {"name": f"c{at}", "type": "http", "http": {"url": "http://127.0.0.1:9/"}}
+        for at in range(commands)
+    ]
     home.write(*(using(f"s{at}") for at in range(servers)), commands=made)
     assert home.run("tools").stdout.splitlines()[-1] == told
 
@@ -44,13 +56,19 @@ def test_tools_of_one_server_start_only_that_one(home: Home) -> None:
 
 def test_a_call_starts_only_the_server_that_is_called(home: Home) -> None:
     assert home.run("call", "two.add", "a=1", "b=2").stdout == "3\n"
-    assert home.record() == [] and home.record("other") == ["started", 'called add {"a": 1, "b": 2}']
+    assert home.record() == [] and home.record("other") == [
+        "started",
+        'called add {"a": 1, "b": 2}',
+    ]
 
 
 def test_tools_with_schema_are_functions_in_typescript(either: Home) -> None:
     told = either.run("tools", "one", "--schema").stdout
     assert told.startswith("// one\n/** Add two numbers */\n")
-    assert "function add(args: {a: number /* The first; integer */, b: number}): {sum?: number};\n" in told
+    assert (
+        "function add(args: {a: number /* The first; integer */, b: number}): {sum?: number};\n"
+        in told
+    )
     assert 'function pick(args: {colour: "red" | "green", tags?: number[]' in told
     assert "function picture(): unknown;\n" in told
 
@@ -59,9 +77,17 @@ def test_tools_for_programs_are_the_same_with_and_without_a_gateway(either: Home
     answer = either.json("tools", "--schema")
     assert [tool["name"] for tool in answer["tools"][:2]] == ["one.add", "one.pick"]
     first = answer["tools"][0]
-    assert first["public"] == "add" and first["read_only"] is True and first["inputSchema"]["required"] == ["a", "b"]
-    assert next(tool for tool in answer["tools"] if tool["name"] == "two.add")["public"] == "two_add"
-    assert [(server["name"], server["status"]) for server in answer["down"]] == [("down", "disconnected")]
+    assert (
+        first["public"] == "add"
+        and first["read_only"] is True
+        and first["inputSchema"]["required"] == ["a", "b"]
+    )
+    assert (
+        next(tool for tool in answer["tools"] if tool["name"] == "two.add")["public"] == "two_add"
+    )
+    assert [(server["name"], server["status"]) for server in answer["down"]] == [
+        ("down", "disconnected")
+    ]
 
 
 @pytest.mark.parametrize("words", [("delete everything",), ("删除",)])
@@ -74,7 +100,9 @@ def test_search_finds_by_words_of_either_language(either: Home, words: tuple[str
 
 def test_a_search_that_finds_nothing_says_so(either: Home) -> None:
     ended = either.run("search", "xyzzy")
-    assert ended.returncode == 1 and ended.stdout == "" and "no tool matches 'xyzzy'" in ended.stderr
+    assert (
+        ended.returncode == 1 and ended.stdout == "" and "no tool matches 'xyzzy'" in ended.stderr
+    )
 
 
 # ---- arguments
@@ -117,7 +145,10 @@ def test_wrong_arguments_are_told_as_models_are_told_and_nothing_is_called(eithe
     ended = either.run("call", "one.add", "a=x", "c=1")
     assert ended.returncode == 2 and ended.stdout == ""
     first, *_, last = ended.stderr.splitlines()
-    assert first.startswith("error: ") and last == "  one.add({a: number /* The first; integer */, b: number})"
+    assert (
+        first.startswith("error: ")
+        and last == "  one.add({a: number /* The first; integer */, b: number})"
+    )
     assert "b: missing" in ended.stderr or "b: " in ended.stderr
     ended = either.run("call", "one.add", "a=1", "b=x")
     assert "b: expected" in ended.stderr and "a: expected" not in ended.stderr  # which is right
@@ -149,7 +180,10 @@ def test_a_misspelt_tool_or_server_is_told_with_what_was_meant(either: Home) -> 
         ended = either.run("call", name)
         assert (ended.returncode, ended.stderr) == (2, f"error: {told}\n")
     ended = either.run("tools", "tow")
-    assert (ended.returncode, ended.stderr) == (2, "error: no server is named 'tow'; did you mean two?\n")
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        "error: no server is named 'tow'; did you mean two?\n",
+    )
 
 
 def test_the_public_name_of_a_tool_calls_it(either: Home) -> None:
@@ -157,10 +191,14 @@ def test_the_public_name_of_a_tool_calls_it(either: Home) -> None:
 
 
 def test_an_unqualified_call_starts_only_the_server_that_had_the_tool_before(home: Home) -> None:
-    """RUN-4: it looks at the tools of earlier runs first, and reports that it starts all servers."""
+    """RUN-4: it looks at the tools of earlier runs first, and reports that it starts all
+    servers."""
     assert home.run("call", "two_add", "a=1", "b=1").stdout == "2\n"
     first = home.run("call", "one_off", "a=1")
-    assert "'one_off' names no server and is not known from an earlier run; starting 3 servers" in first.stderr
+    assert (
+        "'one_off' names no server and is not known from an earlier run; starting 3 servers"
+        in first.stderr
+    )
     home.forget()
     ended = home.run("call", "two_add", "a=1", "b=1")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "2\n", "")
@@ -247,7 +285,12 @@ def test_a_rule_that_refuses_is_exit_code_6(home: Home) -> None:
         ended = home.run("call", "one.add", "a=1", "b=1", "--json")
         error = json.loads(ended.stderr)["error"]
         assert ended.returncode == 6 and error["code"] == "needs_approval"
-        assert home.run("approve", error["rpc"]["data"]["approval"], "--config", "config.json", "--yes").returncode == 0
+        assert (
+            home.run(
+                "approve", error["rpc"]["data"]["approval"], "--config", "config.json", "--yes"
+            ).returncode
+            == 0
+        )
         assert home.run("call", "one.add", "a=1", "b=1").stdout == "2\n"
     finally:
         child.end()
@@ -283,7 +326,11 @@ def test_prompts_are_listed_and_got(either: Home) -> None:
     assert "one.greet  who" in either.run("prompt").stdout
     assert either.run("prompt", "one.greet", "who=Ada").stdout == "Hello Ada!\n"
     ended = either.run("prompt", "one.greet", "whom=Ada")
-    assert ended.returncode == 2 and "who: missing" in ended.stderr and "did you mean who?" in ended.stderr
+    assert (
+        ended.returncode == 2
+        and "who: missing" in ended.stderr
+        and "did you mean who?" in ended.stderr
+    )
     assert either.run("prompt", "one.gret").returncode == 2
 
 
@@ -291,18 +338,37 @@ def test_without_a_config_the_demo_is_used_and_nothing_is_written(tmp_path: Path
     """RUN-3"""
     home = Home(tmp_path)
     assert home.run("call", "demo.calculate", "expression=6*7").stdout == "42\n"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["home"] and not any((tmp_path / "home").iterdir())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home"] and not any(
+        (tmp_path / "home").iterdir()
+    )
 
 
 # ---- what is imported
 
 
 def loaded(home: Home, *words: str) -> list[str]:
-    heavy = ("fastapi", "pydantic", "uvicorn", "mcpx.core", "mcpx.upstreams", "mcpx.config", "mcpx.surfaces", "yaml")
-    code = f"import sys, atexit; atexit.register(lambda: sys.stderr.write('HEAVY' + repr([m for m in {heavy} if m in "
+    heavy = (
+        "fastapi",
+        "pydantic",
+        "uvicorn",
+        "mcpx.core",
+        "mcpx.upstreams",
+        "mcpx.config",
+        "mcpx.surfaces",
+        "yaml",
+    )
+    code = (
+        "import sys, atexit; atexit.register(lambda: sys.stderr.write('HEAVY' + repr([m for m "
+        f"in {heavy} if m in "
+    )
     code += f"sys.modules]))); sys.argv[1:] = {list(words)}; from mcpx.cli.main import main; main()"
     ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=home.folder, env=home.environ, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code],
+        cwd=home.folder,
+        env=home.environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     return eval(ended.stderr.rpartition("HEAVY")[2])
 
@@ -314,7 +380,9 @@ def test_tools_import_no_web_framework_and_with_a_gateway_none_of_its_rooms(
     found = loaded(either, "tools", "--json")
     assert not {"fastapi", "pydantic", "uvicorn"} & set(found)
     if "running" in request.node.name:
-        assert found == [] and loaded(either, "status") == [] and loaded(either, "search", "add") == []
+        assert (
+            found == [] and loaded(either, "status") == [] and loaded(either, "search", "add") == []
+        )
 
 
 # ---- on a terminal
@@ -344,14 +412,19 @@ def test_a_list_of_all_does_not_wait_for_one_that_hangs_and_names_it(home: Home)
         ended = home.run(*words)
         assert "quick.add" in ended.stdout and "late." not in ended.stdout
         assert ended.stderr == "still starting, and not listed yet (mcpx tools NAME waits): late\n"
-    assert home.json("tools")["down"] == [{"name": "late", "status": "connecting", "last_error": None}]
+    assert home.json("tools")["down"] == [
+        {"name": "late", "status": "connecting", "last_error": None}
+    ]
     hangs = home.folder / "hangs"
     late = using("late", "--delay-while", str(hangs))
     home.write(using("quick"), late, **wait)
     assert "late.add" in home.run("tools").stdout
     hangs.touch()
     ended = home.run("tools")
-    assert (ended.returncode, ended.stderr) == (4, "still starting, and listed as last time: late\n")
+    assert (ended.returncode, ended.stderr) == (
+        4,
+        "still starting, and listed as last time: late\n",
+    )
     assert "late.add" in ended.stdout
 
 
@@ -388,7 +461,10 @@ def test_a_form_is_filled_in_on_the_terminal(either: Home) -> None:
         screen.type("y\n")
         assert screen.end() == 0
     answer = json.loads(screen.text[screen.text.rindex('{\n  "action"') :])
-    assert answer == {"action": "accept", "content": {"name": "Ada", "age": 36, "colour": "red", "sure": True}}
+    assert answer == {
+        "action": "accept",
+        "content": {"name": "Ada", "age": 36, "colour": "red", "sure": True},
+    }
 
 
 def test_ctrl_d_declines_and_ctrl_c_interrupts_a_question(either: Home) -> None:

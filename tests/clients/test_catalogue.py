@@ -9,13 +9,19 @@ from mcpx.admin.sentences import recognised
 from mcpx.clients.catalogue import SYSTEMS, System, client, clients
 from mcpx.clients.launcher import launcher
 
-HOMES: dict[System, str] = {"macos": "/Users/ada", "linux": "/home/ada", "windows": "C:\\Users\\ada"}
+HOMES: dict[System, str] = {
+    "macos": "/Users/ada",
+    "linux": "/home/ada",
+    "windows": "C:\\Users\\ada",
+}
 
 
 def files(name: str, system: System, scope: str = "user", **environ: str) -> list[str]:
     known = client(name)
     assert known is not None
-    places = known.places(system, environ, HOMES[system], "D:\\work" if system == "windows" else "/work")
+    places = known.places(
+        system, environ, HOMES[system], "D:\\work" if system == "windows" else "/work"
+    )
     return [str(place.path) for place in places if place.scope == scope]
 
 
@@ -52,19 +58,41 @@ def files(name: str, system: System, scope: str = "user", **environ: str) -> lis
             "/home/ada/.codex/config.toml",
             "C:\\Users\\ada\\.codex\\config.toml",
         ),
-        ("claude-code", "/Users/ada/.claude.json", "/home/ada/.claude.json", "C:\\Users\\ada\\.claude.json"),
+        (
+            "claude-code",
+            "/Users/ada/.claude.json",
+            "/home/ada/.claude.json",
+            "C:\\Users\\ada\\.claude.json",
+        ),
     ],
 )
-def test_files_are_where_the_client_has_them(name: str, macos: str, linux: str, windows: str) -> None:
+def test_files_are_where_the_client_has_them(
+    name: str, macos: str, linux: str, windows: str
+) -> None:
     assert [files(name, system)[0] for system in SYSTEMS] == [macos, linux, windows]
 
 
 @pytest.mark.parametrize(
     ("name", "system", "environ", "wanted"),
     [
-        ("claude-desktop", "linux", {"XDG_CONFIG_HOME": "/x"}, "/x/Claude/claude_desktop_config.json"),
-        ("claude-desktop", "linux", {"XDG_CONFIG_HOME": "x"}, "/home/ada/.config/Claude/claude_desktop_config.json"),
-        ("claude-desktop", "linux", {"XDG_CONFIG_HOME": ""}, "/home/ada/.config/Claude/claude_desktop_config.json"),
+        (
+            "claude-desktop",
+            "linux",
+            {"XDG_CONFIG_HOME": "/x"},
+            "/x/Claude/claude_desktop_config.json",
+        ),
+        (
+            "claude-desktop",
+            "linux",
+            {"XDG_CONFIG_HOME": "x"},
+            "/home/ada/.config/Claude/claude_desktop_config.json",
+        ),
+        (
+            "claude-desktop",
+            "linux",
+            {"XDG_CONFIG_HOME": ""},
+            "/home/ada/.config/Claude/claude_desktop_config.json",
+        ),
         ("codex", "macos", {"CODEX_HOME": "/c"}, "/c/config.toml"),
         ("copilot-cli", "linux", {"COPILOT_HOME": "/c"}, "/c/mcp-config.json"),
         ("vscode", "windows", {"APPDATA": "E:\\Data"}, "E:\\Data\\Code\\User\\mcp.json"),
@@ -93,22 +121,50 @@ def test_the_data_is_whole() -> None:
         assert each.http or each.why
         for spec in each.specs:
             assert set(spec.paths) == set(SYSTEMS)
-            ends = {"json": (".json",), "jsonc": (".json", ".jsonc"), "toml": (".toml",), "yaml": (".yaml", ".yml")}
-            assert spec.scope == "gui" or all(path.endswith(ends[spec.format]) for path in spec.paths["linux"])
+            ends = {
+                "json": (".json",),
+                "jsonc": (".json", ".jsonc"),
+                "toml": (".toml",),
+                "yaml": (".yaml", ".yml"),
+            }
+            assert spec.scope == "gui" or all(
+                path.endswith(ends[spec.format]) for path in spec.paths["linux"]
+            )
         for system in SYSTEMS:
             kind = PureWindowsPath if system == "windows" else PurePosixPath
-            for place in each.places(system, {}, HOMES[system], "C:\\p" if system == "windows" else "/p"):
-                assert isinstance(place.path, kind) and place.path.is_absolute() and "$" not in str(place.path)
+            for place in each.places(
+                system, {}, HOMES[system], "C:\\p" if system == "windows" else "/p"
+            ):
+                assert (
+                    isinstance(place.path, kind)
+                    and place.path.is_absolute()
+                    and "$" not in str(place.path)
+                )
 
 
 def test_every_note_of_the_page_for_connecting_can_be_said_in_another_language() -> None:
-    notes = {note for each in clients() for note in (*each.http_notes, *each.stdio_notes, each.token_note) if note}
+    notes = {
+        note
+        for each in clients()
+        for note in (*each.http_notes, *each.stdio_notes, each.token_note)
+        if note
+    }
     assert notes and [note for note in notes if recognised(note) is None] == []
 
 
 def test_a_client_is_known_by_its_name_however_it_is_spelled() -> None:
-    found = [client(word) for word in ("VS Code", "vs-code", "VSCODE", "Claude Code", "claudecode", "nobody")]
-    assert [each and each.id for each in found] == ["vscode", "vscode", "vscode", "claude-code", "claude-code", None]
+    found = [
+        client(word)
+        for word in ("VS Code", "vs-code", "VSCODE", "Claude Code", "claudecode", "nobody")
+    ]
+    assert [each and each.id for each in found] == [
+        "vscode",
+        "vscode",
+        "vscode",
+        "claude-code",
+        "claude-code",
+        None,
+    ]
 
 
 def test_files_that_a_pattern_stands_for_are_found(tmp_path: Path) -> None:
@@ -119,10 +175,15 @@ def test_files_that_a_pattern_stands_for_are_found(tmp_path: Path) -> None:
     known = client("continue")
     assert known is not None
     places = [p for p in known.places("linux", {}, tmp_path, tmp_path) if "*" in str(p.path)]
-    assert [file.name for place in places for file in place.there()] == ["a.yaml", "b.yaml", "c.json"]
+    assert [file.name for place in places for file in place.there()] == [
+        "a.yaml",
+        "b.yaml",
+        "c.json",
+    ]
 
 
-# What starts it -------------------------------------------------------------------------------------------------------
+# What starts it
+# --------------------------------------------------------------------------------------------------
 
 
 def test_an_installation_that_is_kept_is_started_by_its_own_program(
@@ -141,11 +202,15 @@ def test_an_installation_that_is_kept_is_started_by_its_own_program(
     assert launcher(str(tmp_path), python).words == (str(tmp_path / "bin" / "mcpx"),)
 
 
-def test_one_that_lives_in_a_cache_is_started_by_what_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_lives_in_a_cache_is_started_by_what_made_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "uvx").write_text("#!/bin/sh\n")
     (tmp_path / "uvx").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    words = launcher("/home/ada/.cache/uv/archive-v0/Ab3", "/home/ada/.cache/uv/archive-v0/Ab3/bin/python").words
+    words = launcher(
+        "/home/ada/.cache/uv/archive-v0/Ab3", "/home/ada/.cache/uv/archive-v0/Ab3/bin/python"
+    ).words
     assert words[0] == str(tmp_path / "uvx") and words[1] == "--from" and words[3] == "mcpx"
     assert Path(words[2]).is_dir() or words[2].startswith("mcpx-gateway==")
     assert launcher("/home/ada/.cache/pipx/ab", "/x/python").words[1:3] == ("run", "--spec")

@@ -10,7 +10,9 @@ from mcpx.clients.ledger import Ledger
 TARGET = Target(None, ["/opt/mcpx", "c.yaml"], False)
 
 
-def test_who_finds_the_entry_written_already_leaves_nothing_before_what_can_be_taken_back(tmp_path: Path) -> None:
+def test_who_finds_the_entry_written_already_leaves_nothing_before_what_can_be_taken_back(
+    tmp_path: Path,
+) -> None:
     """Another one wrote it between our first look at the file and our plan."""
     ledger, file = Ledger(tmp_path / "state"), tmp_path / "home" / ".cursor" / "mcp.json"
     cursor = client("cursor")

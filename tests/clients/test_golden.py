@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
-from mcpx.clients.catalogue import Client, Place, Transport, client, clients, home_folder, places_here
+from mcpx.clients.catalogue import (
+    Client,
+    Place,
+    Transport,
+    client,
+    clients,
+    home_folder,
+    places_here,
+)
 from mcpx.clients.changes import Change, make, to_connect, to_disconnect, to_undo
 from mcpx.clients.entry import Target
 from mcpx.clients.ledger import Ledger
@@ -109,7 +117,11 @@ def test_what_was_written_is_what_a_reader_of_that_format_finds(case: str, tmp_p
 
 
 def test_there_is_a_case_for_every_client_that_has_a_file() -> None:
-    able = {each.id for each in clients() if not each.imports_only and any(s.scope != "gui" for s in each.specs)}
+    able = {
+        each.id
+        for each in clients()
+        if not each.imports_only and any(s.scope != "gui" for s in each.specs)
+    }
     assert able == {case.partition("/")[0] for case in CASES}
 
 
@@ -121,10 +133,16 @@ def test_disconnect_leaves_what_was_there(case: str, tmp_path: Path) -> None:
     gone = to_disconnect(change.client, change.place, change.file, Ledger(tmp_path / "state"))
     assert gone is not None and gone.after is not None
     make(gone, Ledger(tmp_path / "state"), "run", tmp_path)
-    assert to_disconnect(change.client, change.place, change.file, Ledger(tmp_path / "state")) is None
+    assert (
+        to_disconnect(change.client, change.place, change.file, Ledger(tmp_path / "state")) is None
+    )
     before = (GOLDEN / case / "before").read_bytes()
     rest = read(gone.after.decode("utf-8-sig"), change.place.format) or {}
     was = read(before.decode("utf-8-sig"), change.place.format) or {} if before.strip() else {}
-    if all(key in was for key in rest):  # else a table or list that holds nothing any more is left, or a line end
+    if all(
+        key in was for key in rest
+    ):  # else a table or list that holds nothing any more is left, or a line end
         assert gone.after == before or "old-entry" in case or "null" in case or b"\n" not in before
-    assert {key: value for key, value in was.items() if key not in change.place.roots[0]}.items() <= rest.items()
+    assert {
+        key: value for key, value in was.items() if key not in change.place.roots[0]
+    }.items() <= rest.items()

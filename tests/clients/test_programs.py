@@ -1,4 +1,5 @@
-"""What is pasted into client programs is what they read: well formed, under the right keys, without a secret."""
+"""What is pasted into client programs is what they read: well formed, under the right keys, without
+a secret."""
 
 import base64
 import json
@@ -42,7 +43,9 @@ def test_every_snippet_is_well_formed_and_names_the_gateway(url: str | None, tok
             if snippet.language == "shell":
                 assert shlex.split(snippet.text)
             elif snippet.language != "url":
-                read = {"json": json.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}[snippet.language]
+                read = {"json": json.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}[
+                    snippet.language
+                ]
                 assert "mcpx" in json.dumps(read(snippet.text)) and snippet.path
             assert (URL if program.transport == "http" else COMMAND[0]) in snippet.text
 
@@ -70,23 +73,55 @@ def test_without_http_every_program_gets_a_command() -> None:
         ("jetbrains", 0, ("mcpServers", "mcpx"), {"url": URL}),
         ("junie", 0, ("mcpServers", "mcpx"), {"command": COMMAND[0], "args": COMMAND[1:]}),
         ("lm-studio", 0, ("mcpServers", "mcpx"), {"url": URL}),
-        ("goose", 0, ("extensions", "mcpx"), {"type": "streamable_http", "name": "mcpx", "uri": URL, "enabled": True}),
+        (
+            "goose",
+            0,
+            ("extensions", "mcpx"),
+            {"type": "streamable_http", "name": "mcpx", "uri": URL, "enabled": True},
+        ),
     ],
 )
-def test_the_entry_has_the_shape_that_the_program_reads(id: str, at: int, keys: tuple[str, ...], wanted: Any) -> None:
+def test_the_entry_has_the_shape_that_the_program_reads(
+    id: str, at: int, keys: tuple[str, ...], wanted: Any
+) -> None:
     assert entry(made()[id], *keys, at=at) == wanted
 
 
 @pytest.mark.parametrize(
     ("id", "at", "keys", "wanted"),
     [
-        ("claude-code", 1, ("mcpServers", "mcpx", "headers", "Authorization"), "Bearer ${MCPX_TOKEN}"),
-        ("cursor", 0, ("mcpServers", "mcpx", "headers", "Authorization"), "Bearer ${env:MCPX_TOKEN}"),
-        ("vscode", 0, ("servers", "mcpx", "headers", "Authorization"), "Bearer ${input:mcpx-token}"),
+        (
+            "claude-code",
+            1,
+            ("mcpServers", "mcpx", "headers", "Authorization"),
+            "Bearer ${MCPX_TOKEN}",
+        ),
+        (
+            "cursor",
+            0,
+            ("mcpServers", "mcpx", "headers", "Authorization"),
+            "Bearer ${env:MCPX_TOKEN}",
+        ),
+        (
+            "vscode",
+            0,
+            ("servers", "mcpx", "headers", "Authorization"),
+            "Bearer ${input:mcpx-token}",
+        ),
         ("vscode", 0, ("inputs", 0, "id"), "mcpx-token"),
         ("codex", 1, ("mcp_servers", "mcpx", "bearer_token_env_var"), "MCPX_TOKEN"),
-        ("opencode", 0, ("mcp", "servers", "mcpx", "headers", "Authorization"), "Bearer {env:MCPX_TOKEN}"),
-        ("zed", 0, ("context_servers", "mcpx", "headers", "Authorization"), f"Bearer {PLACEHOLDER}"),
+        (
+            "opencode",
+            0,
+            ("mcp", "servers", "mcpx", "headers", "Authorization"),
+            "Bearer {env:MCPX_TOKEN}",
+        ),
+        (
+            "zed",
+            0,
+            ("context_servers", "mcpx", "headers", "Authorization"),
+            f"Bearer {PLACEHOLDER}",
+        ),
     ],
 )
 def test_a_token_stands_as_the_variable_that_the_program_reads(
@@ -99,7 +134,14 @@ def test_a_token_stands_as_the_variable_that_the_program_reads(
 def test_commands_are_one_argument_where_they_have_blanks() -> None:
     line = made(None)["claude-code"].snippets[0].text
     assert shlex.split(line)[-len(COMMAND) :] == COMMAND
-    assert shlex.split(made()["codex"].snippets[0].text) == ["codex", "mcp", "add", "mcpx", "--url", URL]
+    assert shlex.split(made()["codex"].snippets[0].text) == [
+        "codex",
+        "mcp",
+        "add",
+        "mcpx",
+        "--url",
+        URL,
+    ]
     told = shlex.split(made(token=True)["claude-code"].snippets[0].text)
     assert told[:3] == ["claude", "mcp", "add-json"] and json.loads(told[-1])["url"] == URL
 
@@ -108,11 +150,19 @@ def test_deeplinks_hold_the_entry() -> None:
     cursor = urlsplit(made()["cursor"].deeplink or "")
     assert json.loads(base64.b64decode(parse_qs(cursor.query)["config"][0])) == {"url": URL}
     vscode = made()["vscode"].deeplink or ""
-    assert json.loads(unquote(vscode.partition("?")[2])) == {"name": "mcpx", "type": "http", "url": URL}
+    assert json.loads(unquote(vscode.partition("?")[2])) == {
+        "name": "mcpx",
+        "type": "http",
+        "url": URL,
+    }
     assert made(token=True)["vscode"].deeplink is None
 
 
 def test_a_program_is_known_by_what_it_says_of_itself() -> None:
     found = made()
-    assert found["vscode"].is_called("Visual Studio Code - Insiders") and found["claude-code"].is_called("claude-code")
-    assert not found["claude-code"].is_called("claude-ai") and not found["other"].is_called("anything")
+    assert found["vscode"].is_called("Visual Studio Code - Insiders") and found[
+        "claude-code"
+    ].is_called("claude-code")
+    assert not found["claude-code"].is_called("claude-ai") and not found["other"].is_called(
+        "anything"
+    )

@@ -18,12 +18,19 @@ from mcpx.model.errors import ConfigError
 
 TARGET = Target("http://127.0.0.1:8000/mcp", ["/opt/mcpx", "c.yaml"], True)
 
-keys = some.text(some.characters(codec="utf-8", exclude_characters="\x7f"), min_size=1, max_size=6).filter(
-    lambda k: k != "mcpx"
+keys = some.text(
+    some.characters(codec="utf-8", exclude_characters="\x7f"), min_size=1, max_size=6
+).filter(lambda k: k != "mcpx")
+leaves = (
+    some.none()
+    | some.booleans()
+    | some.integers(-99, 99)
+    | some.text(some.characters(codec="utf-8"), max_size=8)
 )
-leaves = some.none() | some.booleans() | some.integers(-99, 99) | some.text(some.characters(codec="utf-8"), max_size=8)
 values = some.recursive(
-    leaves, lambda each: some.lists(each, max_size=3) | some.dictionaries(keys, each, max_size=3), max_leaves=8
+    leaves,
+    lambda each: some.lists(each, max_size=3) | some.dictionaries(keys, each, max_size=3),
+    max_leaves=8,
 )
 servers = some.dictionaries(keys, some.dictionaries(keys, values, max_size=3), max_size=3)
 ascii_values = some.text("abc:#{}-'\"", max_size=5) | some.integers(0, 9) | some.booleans()
@@ -46,7 +53,10 @@ def spelled(draw: some.DrawFn, value: Any) -> str:
     def told(value: Any) -> str:
         if isinstance(value, dict | list):
             parts = (
-                [f"{gap()}{json.dumps(key)}{gap()}:{gap()}{told(each)}{gap()}" for key, each in value.items()]
+                [
+                    f"{gap()}{json.dumps(key)}{gap()}:{gap()}{told(each)}{gap()}"
+                    for key, each in value.items()
+                ]
                 if isinstance(value, dict)
                 else [f"{gap()}{told(each)}{gap()}" for each in value]
             )
@@ -69,7 +79,9 @@ def client_file(draw: some.DrawFn, root: str) -> str:
 def place_of(name: str) -> tuple[Client, Place]:
     known = client(name)
     assert known is not None
-    return known, next(p for p in known.places("linux", {}, "/h", "/p") if p.scope == "user" and not p.spec.reads)
+    return known, next(
+        p for p in known.places("linux", {}, "/h", "/p") if p.scope == "user" and not p.spec.reads
+    )
 
 
 def both_ways(name: str, text: str, over_http: bool) -> tuple[Reading, str, str]:
@@ -98,9 +110,9 @@ def test_json_of_any_spelling_keeps_every_letter_but_ours(text: str, over_http: 
     kept = "".join(letter for letter in text if not letter.isspace())
     assert is_within(kept, there)
     told = read(reading.place, reading.file, back.encode()).tree
-    assert {k: v for k, v in told.items() if v != {}} == {k: v for k, v in reading.tree.items() if v != {}} or (
-        reading.tree.get("servers", 0) is None
-    )
+    assert {k: v for k, v in told.items() if v != {}} == {
+        k: v for k, v in reading.tree.items() if v != {}
+    } or (reading.tree.get("servers", 0) is None)
 
 
 @settings(max_examples=100, deadline=None)
@@ -131,7 +143,9 @@ def test_toml_keeps_every_letter_but_ours(
     below=some.sampled_from(["", "z: 1\n", "\n# end\n"]),
 )
 def test_yaml_keeps_every_letter_but_ours(own: dict[str, Any], above: str, below: str) -> None:
-    lines = "".join(f"  {json.dumps(name)}: {json.dumps(server)}  # its\n" for name, server in own.items())
+    lines = "".join(
+        f"  {json.dumps(name)}: {json.dumps(server)}  # its\n" for name, server in own.items()
+    )
     text = above + (f"extensions:\n{lines}" if own else "") + below
     if not text.strip():
         return
@@ -166,7 +180,10 @@ def test_what_cannot_be_changed_is_refused_with_the_place(name: str, text: str, 
 
 def test_text_that_is_not_utf_8_is_refused() -> None:
     _, place = place_of("cursor")
-    for data, what in ((b"\xff\xfe{\x00", "UTF-16"), (b'{\n"a": "\xe9"}', "not UTF-8 text (line 2)")):
+    for data, what in (
+        (b"\xff\xfe{\x00", "UTF-16"),
+        (b'{\n"a": "\xe9"}', "not UTF-8 text (line 2)"),
+    ):
         with pytest.raises(ConfigError) as refused:
             read(place, Path("x.json"), data)
         assert what in refused.value.problems[0]
@@ -176,7 +193,9 @@ def test_a_large_file_of_history_is_read(tmp_path: Path) -> None:
     """Claude Code keeps much besides servers in its file."""
     project = {"history": [{"display": "x", "n": [1, 2, 3]}] * 20}
     values_in_project = 2 + 20 * 6
-    history = {f"/p/{n}": project for n in range(MAX_NODES // values_in_project + 1)}  # more than a config may have
+    history = {
+        f"/p/{n}": project for n in range(MAX_NODES // values_in_project + 1)
+    }  # more than a config may have
     text = json.dumps({"projects": history}, indent=2)
     _, there, _ = both_ways("claude-code", text, False)
     assert (as_map(json.loads(there)["mcpServers"]) or {}).keys() == {"mcpx"}

@@ -28,7 +28,9 @@ def planned_undo(tmp_path: Path, before: str | None) -> tuple[Change, Ledger]:
 
 
 @pytest.mark.parametrize("before", [None, "{}"])
-def test_an_undo_leaves_a_file_alone_that_was_changed_after_it_was_planned(tmp_path: Path, before: str | None) -> None:
+def test_an_undo_leaves_a_file_alone_that_was_changed_after_it_was_planned(
+    tmp_path: Path, before: str | None
+) -> None:
     """RUN-5: neither is a file deleted that `connect` made, nor the former text restored."""
     undo, ledger = planned_undo(tmp_path, before)
     undo.file.write_text('{"mcpServers": {"other": {"command": "npx"}}}')

@@ -114,10 +114,22 @@ def test_the_usual_headers_are_sent_unless_the_command_has_its_own(api: HttpApi)
             "application/json",
             b'{"x": "\\"q\\"", "y": "\\"q\\""}',
         ),
-        ({"body": {"x": "{a}", "l": [1, 2], "gone": "{c}"}, "body_format": "form"}, "form", b"x=1%262&l=1&l=2"),
+        (
+            {"body": {"x": "{a}", "l": [1, 2], "gone": "{c}"}, "body_format": "form"},
+            "form",
+            b"x=1%262&l=1&l=2",
+        ),
         ({"body": "x={a}&y=z", "body_format": "form"}, "form", b"x=1%262&y=z"),
-        ({"body": "a text with {b} and { c }"}, "text/plain; charset=utf-8", b'a text with "q" and { c }'),
-        ({"body": "<x>{a}</x>", "headers": {"Content-Type": "text/xml"}}, "text/xml", b"<x>1&amp;2</x>"),
+        (
+            {"body": "a text with {b} and { c }"},
+            "text/plain; charset=utf-8",
+            b'a text with "q" and { c }',
+        ),
+        (
+            {"body": "<x>{a}</x>", "headers": {"Content-Type": "text/xml"}},
+            "text/xml",
+            b"<x>1&amp;2</x>",
+        ),
         ({"body": "{a}", "headers": {"Content-Type": "text/xml"}}, "text/xml", b"1&2"),
         (
             {"body": '{"x": "{b}"}', "headers": {"content-type": "application/vnd.x+json"}},
@@ -125,13 +137,18 @@ def test_the_usual_headers_are_sent_unless_the_command_has_its_own(api: HttpApi)
             b'{"x": "\\"q\\""}',
         ),
         (
-            {"body": {"x": "{a}"}, "headers": {"Content-Type": "application/x-www-form-urlencoded"}},
+            {
+                "body": {"x": "{a}"},
+                "headers": {"Content-Type": "application/x-www-form-urlencoded"},
+            },
             "form",
             b"x=1%262",
         ),
     ],
 )
-def test_a_body_is_sent_in_its_format(fields: Json, content_type: str, sent: bytes, api: HttpApi) -> None:
+def test_a_body_is_sent_in_its_format(
+    fields: Json, content_type: str, sent: bytes, api: HttpApi
+) -> None:
     """SRC-3, SEC-4."""
     call(api, {"a": "1&2", "b": '"q"'}, method="POST", **fields)
     expected = "application/x-www-form-urlencoded" if content_type == "form" else content_type
@@ -147,7 +164,9 @@ def test_a_body_that_is_one_argument_without_a_value_is_none(api: HttpApi) -> No
 def test_a_header_takes_no_line_break_and_no_odd_character(api: HttpApi) -> None:
     """SEC-4."""
     for value in ("a\r\nX-Evil: 1", "a\nb", "a\0", "\x1b"):
-        assert "argument 'a' holds a line break or a control" in failed(api, {"a": value}, headers={"X": "{a}"})
+        assert "argument 'a' holds a line break or a control" in failed(
+            api, {"a": value}, headers={"X": "{a}"}
+        )
     assert "latin-1" in failed(api, {"a": "日"}, headers={"X": "{a}"})
     call(api, {"a": "é"}, headers={"X": "{a}"})
     assert api.last.get("x") == "é" and len(api.seen) == 1
@@ -171,7 +190,10 @@ def test_json_comes_as_text_and_as_structured_content(api: HttpApi) -> None:
         (b'\xef\xbb\xbf"x"', '"x"', {"result": "x"}),
     ):
         api.otherwise(lambda asked, said=said: said)
-        assert call(api) == {"content": [{"type": "text", "text": shown}], "structuredContent": structured}
+        assert call(api) == {
+            "content": [{"type": "text", "text": shown}],
+            "structuredContent": structured,
+        }
 
 
 def test_what_is_not_json_comes_as_the_text_it_is(api: HttpApi) -> None:
@@ -191,7 +213,9 @@ def test_text_is_text_even_if_it_looks_like_json(api: HttpApi) -> None:
 
 
 def test_json_in_another_encoding_is_read(api: HttpApi) -> None:
-    said = ApiResponse('{"a":"ä"}'.encode("utf-16"), headers={"Content-Type": "application/json; charset=utf-16"})
+    said = ApiResponse(
+        '{"a":"ä"}'.encode("utf-16"), headers={"Content-Type": "application/json; charset=utf-16"}
+    )
     api.otherwise(lambda asked: said)
     assert call(api)["structuredContent"] == {"a": "ä"}
 
@@ -226,16 +250,24 @@ def test_xml_that_is_not_read_comes_as_the_text_it_is(xml: bytes, api: HttpApi) 
 
 
 @pytest.mark.parametrize("format", ["json", "xml", "text"])
-def test_pictures_sounds_and_other_bytes_are_content_of_their_kind(format: str, api: HttpApi) -> None:
+def test_pictures_sounds_and_other_bytes_are_content_of_their_kind(
+    format: str, api: HttpApi
+) -> None:
     """SRC-3."""
     data = b"\x89PNG\0\xff"
     for kind in ("image/png", "audio/wav"):
-        api.otherwise(lambda asked, kind=kind: ApiResponse(data, headers={"Content-Type": f"{kind}; x=1"}))
+        api.otherwise(
+            lambda asked, kind=kind: ApiResponse(data, headers={"Content-Type": f"{kind}; x=1"})
+        )
         (block,) = call(api, response_format=format)["content"]
         assert block == {"type": kind[:5], "data": b64encode(data).decode(), "mimeType": kind}
     api.otherwise(lambda asked: ApiResponse(data, headers={"Content-Type": "application/pdf"}))
     (block,) = call(api, path="/x/doc.pdf?key=1", response_format=format)["content"]
-    resource = {"uri": f"{api.url}/x/doc.pdf", "mimeType": "application/pdf", "blob": b64encode(data).decode()}
+    resource = {
+        "uri": f"{api.url}/x/doc.pdf",
+        "mimeType": "application/pdf",
+        "blob": b64encode(data).decode(),
+    }
     assert block == {"type": "resource", "resource": resource}
 
 
@@ -253,7 +285,11 @@ def test_an_empty_answer_is_said_to_be_one(api: HttpApi) -> None:
 def test_a_head_request_tells_the_headers(api: HttpApi) -> None:
     api.otherwise(lambda asked: ApiResponse(b"xyz", headers={"ETag": '"1"', "Set-Cookie": "s=1"}))
     told = call(api, method="HEAD")["structuredContent"]
-    assert told["status"] == 200 and told["headers"]["etag"] == '"1"' and told["headers"]["content-length"] == "3"
+    assert (
+        told["status"] == 200
+        and told["headers"]["etag"] == '"1"'
+        and told["headers"]["content-length"] == "3"
+    )
     assert "set-cookie" not in told["headers"]
     assert call(api, method="HEAD", result="headers.etag")["structuredContent"] == {"result": '"1"'}
 
@@ -272,7 +308,9 @@ def test_a_part_of_the_answer_is_selected(api: HttpApi) -> None:
     )
     assert "'result' could not be applied" in failed(api, result="abs(items)")
     api.otherwise(lambda asked: b"<html>")
-    assert "'result' selects from JSON, which the response is not; it begins: <html>" in failed(api, result="a")
+    assert "'result' selects from JSON, which the response is not; it begins: <html>" in failed(
+        api, result="a"
+    )
 
 
 def test_a_selection_from_much_is_done_too(api: HttpApi) -> None:
@@ -288,9 +326,13 @@ def test_an_answer_that_is_too_large_says_the_limit_and_the_key(api: HttpApi) ->
     assert len(api.seen) == 1
 
 
-def test_what_is_no_success_is_told_with_its_status_and_the_beginning_of_its_body(api: HttpApi) -> None:
+def test_what_is_no_success_is_told_with_its_status_and_the_beginning_of_its_body(
+    api: HttpApi,
+) -> None:
     """SRC-3."""
-    api.otherwise(lambda asked: ApiResponse(b'{"error":"no\x1b[31m such\r\ncity"}' + b"x" * 5000, 404))
+    api.otherwise(
+        lambda asked: ApiResponse(b'{"error":"no\x1b[31m such\r\ncity"}' + b"x" * 5000, 404)
+    )
     said = failed(api)
     assert said.startswith('the server answered 404 Not Found: {"error":"no [31m such city"}xxx')
     assert len(said) < 2100 and said.endswith("…")
@@ -317,18 +359,25 @@ def test_a_request_that_changes_nothing_is_tried_again(api: HttpApi) -> None:
     """SRC-3."""
     for status in (429, 502, 503, 504):
         for method in ("GET", "OPTIONS"):
-            api.otherwise(Answers(ApiResponse(b"later", status), ApiResponse(b"later", status), {"ok": 1}))
+            api.otherwise(
+                Answers(ApiResponse(b"later", status), ApiResponse(b"later", status), {"ok": 1})
+            )
             told: list[str] = []
             result = call(api, method=method, retry_delay=0.001, told=told)
             assert result["structuredContent"] == {"ok": 1} and len(told) == 2
-            assert told[0].startswith(f"the server answered {status}") and told[0].endswith("trying again in 0.001 s")
+            assert told[0].startswith(f"the server answered {status}") and told[0].endswith(
+                "trying again in 0.001 s"
+            )
 
 
 def test_a_request_that_may_change_something_is_not(api: HttpApi) -> None:
     for method in ("POST", "PUT", "PATCH", "DELETE"):
         api.seen.clear()
         api.otherwise(lambda asked: ApiResponse(b"", 503))
-        assert failed(api, method=method, retry_delay=0.001) == "the server answered 503 Service Unavailable"
+        assert (
+            failed(api, method=method, retry_delay=0.001)
+            == "the server answered 503 Service Unavailable"
+        )
         assert len(api.seen) == 1
 
 
@@ -355,10 +404,15 @@ def test_who_asks_for_more_time_than_there_is_ends_the_call_at_once(api: HttpApi
     api.otherwise(lambda asked: ApiResponse(b"busy", 429, {"Retry-After": "3600"}))
     began = time.monotonic()
     said = failed(api, timeout=5)
-    assert "429 Too Many Requests: busy" in said and "asks to wait 3,600 s, longer than what is left" in said
+    assert (
+        "429 Too Many Requests: busy" in said
+        and "asks to wait 3,600 s, longer than what is left" in said
+    )
     assert time.monotonic() - began < 3 and len(api.seen) == 1
     api.otherwise(lambda asked: ApiResponse(b"busy", 503))
-    assert "not tried again: what is left of its 5 s is too short" in failed(api, timeout=5, retry_delay=6)
+    assert "not tried again: what is left of its 5 s is too short" in failed(
+        api, timeout=5, retry_delay=6
+    )
 
 
 def test_a_server_that_is_not_there_is_tried_again_even_for_a_post(api: HttpApi) -> None:
@@ -403,14 +457,25 @@ def test_what_a_caller_gives_himself_wins_over_the_proof(api: HttpApi) -> None:
     """The weather example: an optional `api_key` beside an auth config that has one."""
     key = (("key", SECRET),)
     places: list[tuple[Json, Any]] = [
-        ({"credentials": proof(query=key), "params": {"key": "{a}"}}, lambda: api.last.query["key"]),
-        ({"credentials": proof(headers=key), "headers": {"Key": "{a}"}}, lambda: api.last.get("key")),
+        (
+            {"credentials": proof(query=key), "params": {"key": "{a}"}},
+            lambda: api.last.query["key"],
+        ),
+        (
+            {"credentials": proof(headers=key), "headers": {"Key": "{a}"}},
+            lambda: api.last.get("key"),
+        ),
         (
             {"credentials": proof(body=key), "method": "POST", "body": {"key": "{a}"}},
             lambda: api.last.json["key"],
         ),
         (
-            {"credentials": proof(body=key), "method": "POST", "body": {"key": "{a}"}, "body_format": "form"},
+            {
+                "credentials": proof(body=key),
+                "method": "POST",
+                "body": {"key": "{a}"},
+                "body_format": "form",
+            },
             lambda: dict(api.last.form)["key"],
         ),
     ]
@@ -420,9 +485,13 @@ def test_what_a_caller_gives_himself_wins_over_the_proof(api: HttpApi) -> None:
             assert sent() == expected
 
 
-@pytest.mark.parametrize("how", [{}, {"method": "POST", "body": [1]}, {"method": "POST", "body": "text"}])
+@pytest.mark.parametrize(
+    "how", [{}, {"method": "POST", "body": [1]}, {"method": "POST", "body": "text"}]
+)
 def test_a_proof_that_has_no_place_is_told(how: Json, api: HttpApi) -> None:
-    assert "its auth config puts a field into the body" in failed(api, credentials=proof(body=(("k", SECRET),)), **how)
+    assert "its auth config puts a field into the body" in failed(
+        api, credentials=proof(body=(("k", SECRET),)), **how
+    )
     assert api.seen == []
 
 
@@ -459,7 +528,10 @@ def test_a_refused_proof_is_renewed_once(method: str, status: int, api: HttpApi)
     api.otherwise(Answers(ApiResponse(b"", status, challenge), {"ok": 1}))
     credentials = Renewed()
     assert call(api, credentials=credentials, method=method)["structuredContent"] == {"ok": 1}
-    assert [asked.get("authorization") for asked in api.seen] == ["Bearer token-1", "Bearer token-2"]
+    assert [asked.get("authorization") for asked in api.seen] == [
+        "Bearer token-1",
+        "Bearer token-2",
+    ]
     assert credentials.refusals == [Refusal(status, challenge["WWW-Authenticate"])]
     api.seen.clear()
     api.otherwise(lambda asked: ApiResponse(b"", status, challenge))
@@ -492,7 +564,9 @@ def test_credentials_that_take_for_ever_end_with_the_time_out(api: HttpApi) -> N
             await asyncio.get_running_loop().create_future()
             raise AssertionError
 
-    assert "timed out after 0.05 s, waiting for its credentials" in failed(api, credentials=Slow(), timeout=0.05)
+    assert "timed out after 0.05 s, waiting for its credentials" in failed(
+        api, credentials=Slow(), timeout=0.05
+    )
 
 
 def test_a_server_that_says_our_secrets_back_does_not_have_them_told(api: HttpApi) -> None:
@@ -515,7 +589,9 @@ def test_a_server_that_says_our_secrets_back_does_not_have_them_told(api: HttpAp
 def test_the_same_holds_for_secrets_that_stand_in_the_command_itself(api: HttpApi) -> None:
     """SEC-4: under names that say so; the rest is told, or nobody could mend a command."""
     api.otherwise(
-        lambda asked: ApiResponse(f"{asked.headers} {asked.target} {asked.body.decode()} v2024".encode(), 400)
+        lambda asked: ApiResponse(
+            f"{asked.headers} {asked.target} {asked.body.decode()} v2024".encode(), 400
+        )
     )
     for fields in (
         {"headers": {"X-Api-Key": SECRET}},

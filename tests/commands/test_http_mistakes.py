@@ -1,4 +1,5 @@
-"""SRC-3, SEC-4: what is wrong with an HTTP command is told when the file is read, with its place."""
+"""SRC-3, SEC-4: what is wrong with an HTTP command is told when the file is read, with its
+place."""
 
 import json
 from pathlib import Path
@@ -11,7 +12,9 @@ from mcpx.config import load
 from mcpx.model.errors import ConfigError
 
 
-def told(parameters: list[str] | None = None, **fields: Any) -> list[tuple[str, tuple[str | int, ...], str]]:
+def told(
+    parameters: list[str] | None = None, **fields: Any
+) -> list[tuple[str, tuple[str | int, ...], str]]:
     request = HttpRequest(**{"url": "https://api.example/x", **fields})
     return [(wrong.what, wrong.path, wrong.hint) for wrong in request.mistakes(parameters)]
 
@@ -38,7 +41,10 @@ def test_a_good_address_is_taken(url: str) -> None:
         ("ftp://api.example/", "must begin with http:// or https://"),
         ("https://{city}/x", "scheme, host and port are fixed, and take no placeholder"),
         ("https://{city}.example/x", "scheme, host and port are fixed, and take no placeholder"),
-        ("https://api.example:{city}/x", "scheme, host and port are fixed, and take no placeholder"),
+        (
+            "https://api.example:{city}/x",
+            "scheme, host and port are fixed, and take no placeholder",
+        ),
         ("https://api.example{city}", "scheme, host and port are fixed, and take no placeholder"),
         ("https://{city}@api.example/", "scheme, host and port are fixed, and take no placeholder"),
         ("https://me:pw@api.example/", "a user name or password in an address"),
@@ -74,7 +80,9 @@ def test_braces_that_look_like_no_name_are_text_in_parameters_and_headers() -> N
 
 
 def test_with_a_schema_that_takes_any_argument_every_name_may_be_one() -> None:
-    assert told(None, url="https://api.example/{x}", params={"y": "{y}"}, headers={"Z": "{z}"}) == []
+    assert (
+        told(None, url="https://api.example/{x}", params={"y": "{y}"}, headers={"Z": "{z}"}) == []
+    )
 
 
 def test_in_a_body_what_names_no_parameter_is_text() -> None:
@@ -86,10 +94,22 @@ def test_in_a_body_what_names_no_parameter_is_text() -> None:
     [
         ({"body_format": "json"}, "'body_format' without a 'body'", ("body_format",)),
         ({"method": "HEAD", "body": {"a": 1}}, "a HEAD request has no body", ("body",)),
-        ({"body": {"a": 1}, "body_format": "text"}, "a body that is sent as text must be a text", ("body",)),
-        ({"body": [1], "body_format": "form"}, "a form is a mapping, or a text like a=1&b={b}", ("body",)),
+        (
+            {"body": {"a": 1}, "body_format": "text"},
+            "a body that is sent as text must be a text",
+            ("body",),
+        ),
+        (
+            {"body": [1], "body_format": "form"},
+            "a form is a mapping, or a text like a=1&b={b}",
+            ("body",),
+        ),
         ({"body": '{"a": {a}', "body_format": "json"}, "the body is no JSON text", ("body",)),
-        ({"body": "hello", "headers": {"Content-Type": "application/json"}}, "the body is no JSON text", ("body",)),
+        (
+            {"body": "hello", "headers": {"Content-Type": "application/json"}},
+            "the body is no JSON text",
+            ("body",),
+        ),
         (
             {"body": {"a": 1}, "headers": {"content-type": "Text/XML; charset=utf-8"}},
             "a mapping or a list is sent as JSON, but 'Content-Type' is text/xml",
@@ -100,12 +120,22 @@ def test_in_a_body_what_names_no_parameter_is_text() -> None:
             "a body of several parts is not made",
             ("body",),
         ),
-        ({"params": {"{a}": "1"}}, "the name of a query parameter takes no placeholder", ("params", "{a}")),
+        (
+            {"params": {"{a}": "1"}},
+            "the name of a query parameter takes no placeholder",
+            ("params", "{a}"),
+        ),
         ({"headers": {"Host": "x"}}, "the header 'Host' is set by mcpx", ("headers", "Host")),
-        ({"headers": {"X": "a\nb"}}, "holds a line break or NUL or the like, which a header cannot", ("headers", "X")),
+        (
+            {"headers": {"X": "a\nb"}},
+            "holds a line break or NUL or the like, which a header cannot",
+            ("headers", "X"),
+        ),
     ],
 )
-def test_what_does_not_fit_together_is_refused(fields: Any, what: str, path: tuple[str, ...]) -> None:
+def test_what_does_not_fit_together_is_refused(
+    fields: Any, what: str, path: tuple[str, ...]
+) -> None:
     assert [(said, at) for said, at, _ in told(["a"], **fields)] == [(what, path)]
 
 
@@ -134,14 +164,21 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(file, {})
     said = str(caught.value)
-    assert "config.yaml:6:22" in said and "no parameter named 'ctiy'" in said and "did you mean {city}?" in said
+    assert (
+        "config.yaml:6:22" in said
+        and "no parameter named 'ctiy'" in said
+        and "did you mean {city}?" in said
+    )
 
 
-def test_a_command_that_declares_no_parameters_takes_what_its_placeholders_name(tmp_path: Path) -> None:
+def test_a_command_that_declares_no_parameters_takes_what_its_placeholders_name(
+    tmp_path: Path,
+) -> None:
     """As the short examples have it."""
     file = tmp_path / "config.yaml"
     file.write_text(
-        "commands:\n  - {name: w, type: http, http: {url: 'https://api.example/{a}', params: {city: '{city}'}}}\n"
+        "commands:\n  - {name: w, type: http, http: {url: 'https://api.example/{a}', params: "
+        "{city: '{city}'}}}\n"
     )
     (command,) = load(file, {}).commands
     assert command.schema == {
@@ -155,13 +192,41 @@ def test_a_command_that_declares_no_parameters_takes_what_its_placeholders_name(
 @pytest.mark.parametrize(
     ("command", "place", "what"),
     [
-        ({"parameters": [{"name": "p", "pattern": "(("}]}, "parameters[0]", "no JSON Schema that can be checked"),
-        ({"parameters": [{"name": "p", "pattern": "^(?!x)"}]}, "parameters[0]", "no JSON Schema that can be checked"),
-        ({"parameters": [{"name": "p", "type": "array", "items": {"type": "odd"}}]}, "parameters[0]", "no JSON Schema"),
-        ({"parameters": [{"name": "p", "pattern": "^a$", "default": "b"}]}, "parameters[0].default", "the default is"),
-        ({"parameters": [{"name": "p", "type": "integer", "max": 9, "default": 10}]}, "default", "beyond 'min' or"),
-        ({"input_schema": {"properties": {"p": {"pattern": "(("}}}}, "input_schema", "no JSON Schema that can be"),
-        ({"input_schema": {"properties": {"p": {"$ref": "#/no"}}}}, "input_schema", "refers to what is not in it"),
+        (
+            {"parameters": [{"name": "p", "pattern": "(("}]},
+            "parameters[0]",
+            "no JSON Schema that can be checked",
+        ),
+        (
+            {"parameters": [{"name": "p", "pattern": "^(?!x)"}]},
+            "parameters[0]",
+            "no JSON Schema that can be checked",
+        ),
+        (
+            {"parameters": [{"name": "p", "type": "array", "items": {"type": "odd"}}]},
+            "parameters[0]",
+            "no JSON Schema",
+        ),
+        (
+            {"parameters": [{"name": "p", "pattern": "^a$", "default": "b"}]},
+            "parameters[0].default",
+            "the default is",
+        ),
+        (
+            {"parameters": [{"name": "p", "type": "integer", "max": 9, "default": 10}]},
+            "default",
+            "beyond 'min' or",
+        ),
+        (
+            {"input_schema": {"properties": {"p": {"pattern": "(("}}}},
+            "input_schema",
+            "no JSON Schema that can be",
+        ),
+        (
+            {"input_schema": {"properties": {"p": {"$ref": "#/no"}}}},
+            "input_schema",
+            "refers to what is not in it",
+        ),
         ({"input_schema": {"$ref": "#"}}, "input_schema", "goes in circles"),
     ],
 )

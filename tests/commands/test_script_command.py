@@ -34,12 +34,18 @@ ENVIRON = "import json, os; print(json.dumps(dict(os.environ)))"
 @pytest.fixture(params=["uvloop", "asyncio"])
 def run(request: pytest.FixtureRequest) -> Iterator[Run]:
     """Runs a coroutine on both loops; in the end nothing is left."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop if request.param == "uvloop" else None) as runner:
+    with asyncio.Runner(
+        loop_factory=uvloop.new_event_loop if request.param == "uvloop" else None
+    ) as runner:
         try:
             yield runner.run
         finally:
             runner.run(process.end_all())
-    assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and process.RUN.encode() in environ_of(pid)]
+    assert not [
+        pid
+        for pid in os.listdir("/proc")
+        if pid.isdigit() and process.RUN.encode() in environ_of(pid)
+    ]
 
 
 def environ_of(pid: str) -> bytes:
@@ -60,9 +66,13 @@ class Shop:
         self.count += 1
         file = self.folder / f"script{self.count}"
         file.write_text(code)
-        return Script(interpreter=interpreter, **{"path": str(file), "cwd": str(self.folder), **keys})
+        return Script(
+            interpreter=interpreter, **{"path": str(file), "cwd": str(self.folder), **keys}
+        )
 
-    def work(self, script: Script, environ: Mapping[str, str] | None = None, paths: tuple[str, ...] = ()) -> Work:
+    def work(
+        self, script: Script, environ: Mapping[str, str] | None = None, paths: tuple[str, ...] = ()
+    ) -> Work:
         bench = Bench(
             "shop",
             {},
@@ -72,7 +82,9 @@ class Shop:
         )
         return script.prepare(bench)
 
-    async def call(self, script: Script, progress: Progress | None = None, /, **values: Any) -> Json:
+    async def call(
+        self, script: Script, progress: Progress | None = None, /, **values: Any
+    ) -> Json:
         async with asyncio.timeout(PATIENCE):
             return await self.work(script).run(values, progress)
 
@@ -92,7 +104,9 @@ def refusal(run: Run, work: Coroutine[Any, Any, Any]) -> str:
 
 
 def line(args: list[str], values: Json, *, dashes: bool = False) -> list[str]:
-    return arguments.command_line([Template.parse(arg) for arg in args], arguments.with_all(values), dashes=dashes)
+    return arguments.command_line(
+        [Template.parse(arg) for arg in args], arguments.with_all(values), dashes=dashes
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,7 +127,11 @@ def line(args: list[str], values: Json, *, dashes: bool = False) -> list[str]:
         (["{x}"], {"x": -5}, ["-5"]),
         (["{x}px"], {"x": -5.5}, ["-5.5px"]),
         (["--", "{x}"], {"x": "--help"}, ["--", "--help"]),
-        (["{{x}}", "awk '{print $1}'", "{}", "{ x }"], {"x": 1}, ["{x}", "awk '{print $1}'", "{}", "{ x }"]),
+        (
+            ["{{x}}", "awk '{print $1}'", "{}", "{ x }"],
+            {"x": 1},
+            ["{x}", "awk '{print $1}'", "{}", "{ x }"],
+        ),
         (['{"a": {"b": "{x}"}}'], {"x": 1}, ['{"a": {"b": "1"}}']),
         (["{*}"], {"x": 1, "y": "z"}, ['{"x":1,"y":"z"}']),
         (["--verbose", "--", "{x}"], {}, ["--verbose", "--"]),
@@ -153,7 +171,11 @@ def test_an_option_is_not_left_without_its_value() -> None:
 
 def test_what_no_program_can_be_given_is_refused_in_words() -> None:
     """SEC-3."""
-    for text, words in (("a\0b", "NUL"), ("x" * 131_072, "131,072 bytes"), ("\ud800", "half of a character")):
+    for text, words in (
+        ("a\0b", "NUL"),
+        ("x" * 131_072, "131,072 bytes"),
+        ("\ud800", "half of a character"),
+    ):
         with pytest.raises(CommandFailed, match=words):
             arguments.require_room([text], {})
         with pytest.raises(CommandFailed, match=words if "bytes" not in words else "too long"):
@@ -180,8 +202,12 @@ def test_arguments_arrive_letter_by_letter(run: Run, shop: Shop) -> None:
     script = shop.script(ECHO, args=("{all}",))
     assert run(shop.call(script, all=hostile))["structuredContent"] == {"result": hostile}
     if shutil.which("bash"):
-        script = shop.script('for one in "$@"; do printf "%s\\0" "$one"; done', "bash", args=("{all}",))
-        assert run(shop.call(script, all=hostile))["content"][0]["text"] == "".join(f"{one}\0" for one in hostile)
+        script = shop.script(
+            'for one in "$@"; do printf "%s\\0" "$one"; done', "bash", args=("{all}",)
+        )
+        assert run(shop.call(script, all=hostile))["content"][0]["text"] == "".join(
+            f"{one}\0" for one in hostile
+        )
     assert not (shop.folder / "hacked").exists()
 
 
@@ -190,8 +216,16 @@ def test_arguments_arrive_letter_by_letter(run: Run, shop: Shop) -> None:
 
 def test_the_environment_is_the_small_one_and_what_is_declared(run: Run, shop: Shop) -> None:
     """SEC-3."""
-    own = {"PATH": os.environ["PATH"], "HOME": "/home", "SECRET": "canary", "MCPX_TOKEN": "canary", "OPENAI": "canary"}
-    script = shop.script(ENVIRON, env={"GREETING": "hello {name}", "ABSENT": "{absent}", "DATA": "{data}"})
+    own = {
+        "PATH": os.environ["PATH"],
+        "HOME": "/home",
+        "SECRET": "canary",
+        "MCPX_TOKEN": "canary",
+        "OPENAI": "canary",
+    }
+    script = shop.script(
+        ENVIRON, env={"GREETING": "hello {name}", "ABSENT": "{absent}", "DATA": "{data}"}
+    )
 
     async def call() -> Json:
         return await shop.work(script, own).run({"name": "$(x)", "data": [1]}, None)
@@ -213,8 +247,12 @@ def test_standard_input_is_a_text_all_arguments_or_empty(run: Run, shop: Shop) -
     """SRC-4."""
     read = "import sys; sys.stdout.write(repr(sys.stdin.read()))"
     text = "x" * 300_000
-    assert run(shop.call(shop.script(read, stdin="{text}"), text=text))["content"][0]["text"] == repr(text)
-    assert run(shop.call(shop.script(read, stdin="{*}"), a=1))["content"][0]["text"] == repr('{"a":1}')
+    assert run(shop.call(shop.script(read, stdin="{text}"), text=text))["content"][0][
+        "text"
+    ] == repr(text)
+    assert run(shop.call(shop.script(read, stdin="{*}"), a=1))["content"][0]["text"] == repr(
+        '{"a":1}'
+    )
     assert run(shop.call(shop.script(read, stdin="<{text}>")))["content"][0]["text"] == "'<>'"
     assert run(shop.call(shop.script(read)))["content"][0]["text"] == "''"
 
@@ -237,7 +275,9 @@ def test_it_runs_where_the_config_says(run: Run, shop: Shop) -> None:
 # ---- what runs it
 
 
-def test_an_empty_allowed_folder_allows_nothing(run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_allowed_folder_allows_nothing(
+    run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SEC-3: a variable that is empty does not mean the folder that mcpx was started in."""
     monkeypatch.chdir(shop.folder)
 
@@ -256,7 +296,9 @@ def test_a_missing_interpreter_is_named(run: Run, shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("interpreter", ["python3 -u", f"{sys.executable} -u", "./tool -x"])
-def test_an_interpreter_with_options_is_told_that_it_is_one_program(run: Run, shop: Shop, interpreter: str) -> None:
+def test_an_interpreter_with_options_is_told_that_it_is_one_program(
+    run: Run, shop: Shop, interpreter: str
+) -> None:
     """SRC-4."""
     told = refusal(run, shop.call(shop.script(ECHO, interpreter)))
     assert "one program, without options" in told
@@ -293,7 +335,9 @@ def test_a_script_without_interpreter_must_be_a_program(run: Run, shop: Shop) ->
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 def test_node_runs_under_the_limits(run: Run, shop: Shop) -> None:
     """SRC-4: it reserves more address space than any machine has, and starts a dozen threads."""
-    script = shop.script("console.log(JSON.stringify({sum: process.argv.slice(2)}))", "node", args=("{x}",))
+    script = shop.script(
+        "console.log(JSON.stringify({sum: process.argv.slice(2)}))", "node", args=("{x}",)
+    )
     assert run(shop.call(script, x="a b"))["structuredContent"] == {"sum": ["a b"]}
 
 
@@ -302,12 +346,16 @@ def test_limits_are_lowered_for_good(run: Run, shop: Shop) -> None:
     code = (
         "import json, resource as r, time\n"
         "names = ['CORE', 'FSIZE', 'DATA', 'NOFILE', 'CPU']\n"
-        # Imposed from outside a moment after the start (`processes.limits`), which may be long on a busy machine.
-        "while max(r.getrlimit(getattr(r, 'RLIMIT_' + n))[1] % 2**64 for n in names) > 2**30: time.sleep(0.001)\n"
+        # Imposed from outside a moment after the start (`processes.limits`), which may be long on a
+        # busy machine.
+        "while max(r.getrlimit(getattr(r, 'RLIMIT_' + n))[1] % 2**64 for n in names) > 2**30: "
+        "time.sleep(0.001)\n"
         "while r.getrlimit(r.RLIMIT_NOFILE)[1] > 4096: time.sleep(0.001)\n"
         "print(json.dumps({n: r.getrlimit(getattr(r, 'RLIMIT_' + n)) for n in names}))\n"
     )
-    seen = run(shop.call(shop.script(code, max_file=1000, max_memory=2**30, timeout=7)))["structuredContent"]
+    seen = run(shop.call(shop.script(code, max_file=1000, max_memory=2**30, timeout=7)))[
+        "structuredContent"
+    ]
     assert seen["CORE"] == [0, 0]
     assert seen["FSIZE"] == [1000, 1000]
     assert seen["DATA"] == [2**30, 2**30]
@@ -320,7 +368,8 @@ def test_a_file_over_the_limit_is_told(run: Run, shop: Shop) -> None:
     code = (
         "import resource, signal, time\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
-        "while resource.getrlimit(resource.RLIMIT_FSIZE)[1] != 1000: time.sleep(0.001)\n"  # as above
+        # as above
+        "while resource.getrlimit(resource.RLIMIT_FSIZE)[1] != 1000: time.sleep(0.001)\n"
         "open('large', 'wb').write(bytes(5000))\n"
     )
     assert "max_file" in refusal(run, shop.call(shop.script(code, max_file=1000)))
@@ -336,7 +385,11 @@ def test_a_file_over_the_limit_is_told(run: Run, shop: Shop) -> None:
         ("[1, 2]", "[1, 2]", {"result": [1, 2]}),
         ("42\n", "42", {"result": 42}),
         ("null", "null", {"result": None}),
-        ("12345678901234567890123\n", "12345678901234567890123", {"result": 12345678901234567890123}),
+        (
+            "12345678901234567890123\n",
+            "12345678901234567890123",
+            {"result": 12345678901234567890123},
+        ),
         ("plain\nwords\n", "plain\nwords", None),
         ("NaN", "NaN", None),
         ('{"a": 1} {"b": 2}', '{"a": 1} {"b": 2}', None),
@@ -374,12 +427,23 @@ def test_a_query_selects_of_the_output() -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["print(key)", "print(key); sys.exit(1)", "sys.exit(key)", "print('x' * 2040 + key); sys.exit(1)"]
+    "code",
+    [
+        "print(key)",
+        "print(key); sys.exit(1)",
+        "sys.exit(key)",
+        "print('x' * 2040 + key); sys.exit(1)",
+    ],
 )
-def test_no_failure_tells_a_secret_of_the_environment_nor_a_line_or_half_of_it(run: Run, shop: Shop, code: str) -> None:
-    """SEC-3: a key of several lines, one that is cut where the message ends, output that is not what it should be."""
+def test_no_failure_tells_a_secret_of_the_environment_nor_a_line_or_half_of_it(
+    run: Run, shop: Shop, code: str
+) -> None:
+    """SEC-3: a key of several lines, one that is cut where the message ends, output that is not
+    what it should be."""
     secret = "-- BEGIN --\n  c4n4ry-first-line\nc4n4ry-second-line\n"
-    script = shop.script(f"import os, sys\nkey = os.environ['API_KEY']\n{code}", env={"API_KEY": secret}, result="a")
+    script = shop.script(
+        f"import os, sys\nkey = os.environ['API_KEY']\n{code}", env={"API_KEY": secret}, result="a"
+    )
     told = refusal(run, shop.call(script))
     assert "c4n4" not in told and "***" in told
 
@@ -405,7 +469,9 @@ def test_a_failure_tells_code_and_streams_as_plain_text(run: Run, shop: Shop) ->
     assert refusal(run, shop.call(shop.script(code))) == "was ended by SIGSEGV"
 
 
-def test_the_end_of_standard_error_and_the_beginning_of_output_are_told(run: Run, shop: Shop) -> None:
+def test_the_end_of_standard_error_and_the_beginning_of_output_are_told(
+    run: Run, shop: Shop
+) -> None:
     """SRC-4: bounded."""
     code = (
         "import sys\nprint('first ' + 'o' * 50_000)\n"
@@ -442,20 +508,26 @@ class Heard:
 
 
 SAID = (
-    b"hello\n::progress 1/10 one\nworld ::progress 2/10 in a line\n::progress 30% \x1b[1mthirty\n::progress x/10\n"
-    b"::progress 3/0\n::progress 5 too little by now\n::progress\n::progressing\n::progress 31.5/60\r\n"
+    b"hello\n::progress 1/10 one\nworld ::progress 2/10 in a line\n::progress 30% "
+    b"\x1b[1mthirty\n::progress x/10\n"
+    b"::progress 3/0\n::progress 5 too little by now\n::progress\n::progressing\n::progress "
+    b"31.5/60\r\n"
     b"::progress -1\n::progress nan\n::progress 1e9\n::progress 99/100 unfinished"
 )
 REST = (
-    b"hello\nworld ::progress 2/10 in a line\n::progress x/10\n::progress 3/0\n::progress\n::progressing\n"
+    b"hello\nworld ::progress 2/10 in a line\n::progress x/10\n::progress "
+    b"3/0\n::progress\n::progressing\n"
     b"::progress -1\n::progress nan\n::progress 1e9\n"
 )
 TOLD = [(1, 10, "one"), (30, 100, "thirty"), (31.5, 60, None), (99, 100, "unfinished")]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 50, 1000])
-def test_lines_of_progress_are_told_and_taken_out(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SRC-4: in pieces of any size; what is no progress stays what it is, and progress never goes back."""
+def test_lines_of_progress_are_told_and_taken_out(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SRC-4: in pieces of any size; what is no progress stays what it is, and progress never goes
+    back."""
     monkeypatch.setattr(output, "PROGRESS_EVERY", 0.0)
     heard = Heard()
 
@@ -491,7 +563,9 @@ def test_progress_reaches_whoever_asked(run: Run, shop: Shop) -> None:
     told: list[Any] = []
     code = "import sys\nprint('::progress 1/2 half', file=sys.stderr)\nprint('done')"
     script = shop.script(code)
-    assert run(shop.call(script, lambda *report: told.append(report)))["content"][0]["text"] == "done"
+    assert (
+        run(shop.call(script, lambda *report: told.append(report)))["content"][0]["text"] == "done"
+    )
     assert told == [(1, 2, "half")]
     assert run(shop.call(script))["content"][0]["text"] == "done"
 
@@ -510,7 +584,8 @@ time.sleep(60)
 
 
 def test_there_is_no_progress_after_the_answer(run: Run, shop: Shop, tmp_path: Path) -> None:
-    """SRC-4: a script may speak on until it is gone; a client that has its answer would take it for a mistake."""
+    """SRC-4: a script may speak on until it is gone; a client that has its answer would take it for
+    a mistake."""
     told: list[Any] = []
     script = shop.script(DYING, args=("{file}",), timeout=0.5)
     file = tmp_path / "dead"
@@ -535,7 +610,8 @@ async def pid_in(file: Path) -> int:
 
 
 async def begun(work: Any, file: Path) -> int:
-    """The process of a call that has begun: it may run before the gateway has heard that it was started."""
+    """The process of a call that has begun: it may run before the gateway has heard that it was
+    started."""
     pid = await pid_in(file)
     await until(lambda: work._children)
     return pid
@@ -547,7 +623,10 @@ def is_gone(pid: int) -> bool:
 
 def test_the_time_that_is_up_ends_it(run: Run, shop: Shop) -> None:
     """SEC-3: also one that ignores SIGTERM, promptly."""
-    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+    code = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', "
+        "flush=True); time.sleep(60)"
+    )
     began = time.monotonic()
     message = refusal(run, shop.call(shop.script(code, timeout=0.5)))
     assert message.startswith("took longer than 0.5 s ('timeout') and was ended")
@@ -586,14 +665,20 @@ def test_a_command_that_is_closed_ends_what_runs(run: Run, shop: Shop) -> None:
     assert run(go()) == "was ended by SIGTERM"
 
 
-def test_who_waited_for_a_command_that_is_closed_does_not_begin(run: Run, shop: Shop, tmp_path: Path) -> None:
-    """SRC-6: else those who wait would run one after the other long after the command was taken away."""
+def test_who_waited_for_a_command_that_is_closed_does_not_begin(
+    run: Run, shop: Shop, tmp_path: Path
+) -> None:
+    """SRC-6: else those who wait would run one after the other long after the command was taken
+    away."""
     script = shop.script(SLEEPS, args=("{file}",), concurrency=1)
     first, second = tmp_path / "first", tmp_path / "second"
 
     async def scene() -> list[Any]:
         work = shop.work(script)
-        calls = [asyncio.create_task(work.run({"file": str(file)}, None)) for file in (first, second, second)]
+        calls = [
+            asyncio.create_task(work.run({"file": str(file)}, None))
+            for file in (first, second, second)
+        ]
         await begun(work, first)
         await work.close()
         return await asyncio.gather(*calls, return_exceptions=True)
@@ -674,8 +759,11 @@ def test_so_many_run_at_a_time_and_the_first_goes_first(run: Run, shop: Shop) ->
     assert max(map(int, run(go(3)))) <= 3
 
 
-def test_the_time_of_those_who_wait_counts_and_who_gives_up_leaves_his_turn(run: Run, shop: Shop) -> None:
-    """SRC-4: the one that runs ignores SIGTERM, so that its turn is not free before the time of the next is up too."""
+def test_the_time_of_those_who_wait_counts_and_who_gives_up_leaves_his_turn(
+    run: Run, shop: Shop
+) -> None:
+    """SRC-4: the one that runs ignores SIGTERM, so that its turn is not free before the time of the
+    next is up too."""
     ignores = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
     quick = f"import sys\nif sys.argv[1:]:\n    {ignores}\nprint('quick')"
 
@@ -797,7 +885,9 @@ def modes_changed(run: Run, shop: Shop) -> str:
 
 
 @pytest.mark.skipif(confine.landlock_abi() < confine.LEAST_ABI, reason="needs Landlock")
-def test_landlock_leaves_modes_outside_open_as_the_documentation_states(run: Run, shop: Shop) -> None:
+def test_landlock_leaves_modes_outside_open_as_the_documentation_states(
+    run: Run, shop: Shop
+) -> None:
     """SEC-3: see decision 0044."""
     assert modes_changed(run, shop).split() == ["inside", "outside"]
     docs = Path(__file__).parents[2] / "docs"
@@ -806,20 +896,26 @@ def test_landlock_leaves_modes_outside_open_as_the_documentation_states(run: Run
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
-def test_bubblewrap_prevents_changes_of_modes_outside(run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bubblewrap_prevents_changes_of_modes_outside(
+    run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SEC-3"""
     monkeypatch.setattr(confine, "landlock_abi", lambda: 0)
     assert modes_changed(run, shop).split() == ["inside"]
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
-def test_bubblewrap_holds_a_script_to_its_folders(run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bubblewrap_holds_a_script_to_its_folders(
+    run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SEC-3: where there is no Landlock."""
     monkeypatch.setattr(confine, "landlock_abi", lambda: 0)
     judge(run, shop)
 
 
-def test_a_script_that_cannot_be_confined_is_not_run(run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_that_cannot_be_confined_is_not_run(
+    run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SEC-3."""
     monkeypatch.setattr(confine, "landlock_abi", lambda: 2)
     script = shop.script("open('ran', 'w')", writable=())
@@ -836,7 +932,10 @@ def test_a_script_that_cannot_be_confined_is_not_run(run: Run, shop: Shop, monke
 @pytest.mark.skipif(confine.landlock_abi() < 6, reason="needs Landlock of Linux 6.12")
 def test_a_confined_script_cannot_signal_the_gateway_and_can_be_ended(run: Run, shop: Shop) -> None:
     """SEC-3, LIF-7."""
-    code = "import os\ntry:\n    os.kill(os.getppid(), 0)\nexcept PermissionError:\n    print('refused')"
+    code = (
+        "import os\ntry:\n    os.kill(os.getppid(), 0)\nexcept PermissionError:\n    "
+        "print('refused')"
+    )
     assert run(shop.call(shop.script(code, writable=())))["content"][0]["text"] == "refused"
     code = "import time; time.sleep(60)"
     assert "took longer" in refusal(run, shop.call(shop.script(code, writable=(), timeout=0.3)))
@@ -845,7 +944,9 @@ def test_a_confined_script_cannot_signal_the_gateway_and_can_be_ended(run: Run, 
 # ---- the config
 
 
-def mistakes(script: Script, parameters: Mapping[str, bool] | None) -> list[tuple[str, tuple[str | int, ...]]]:
+def mistakes(
+    script: Script, parameters: Mapping[str, bool] | None
+) -> list[tuple[str, tuple[str | int, ...]]]:
     return [(wrong.what, wrong.path) for wrong in script.mistakes(parameters)]
 
 
@@ -879,7 +980,9 @@ def test_mistakes_are_told_with_their_place() -> None:
 
 def test_what_is_right_is_no_mistake() -> None:
     """SRC-5."""
-    script = Script(path="/s", args=("--opt", "{x}", "{anything}"), env={"A": "{x}"}, result="a.b", writable=())
+    script = Script(
+        path="/s", args=("--opt", "{x}", "{anything}"), env={"A": "{x}"}, result="a.b", writable=()
+    )
     assert mistakes(script, None) == []
     assert mistakes(script, {"x": False, "anything": True}) == []
 

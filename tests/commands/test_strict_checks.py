@@ -35,14 +35,22 @@ def deep(levels: int) -> dict[str, object]:
     ],
     ids=["nothing", "text", "list", "deep", "half", "huge", "largest", "deepest", "infinite"],
 )
-def test_what_is_large_or_odd_does_not_carry_the_rest_past_the_check(beside: dict[str, object]) -> None:
+def test_what_is_large_or_odd_does_not_carry_the_rest_past_the_check(
+    beside: dict[str, object],
+) -> None:
     checker = Checker()
     for wrong in ({"name": "../etc"}, {}, {"name": "a", "other": 1}):
         assert checker.check(GUARDED, {**wrong, **beside}, mend=False).problems
 
 
 @pytest.mark.parametrize(
-    "beside", [{"text": "x" * 200_000}, {"list": list(range(50_000))}, {"tree": deep(40)}, {"text": "\ud800"}]
+    "beside",
+    [
+        {"text": "x" * 200_000},
+        {"list": list(range(50_000))},
+        {"tree": deep(40)},
+        {"text": "\ud800"},
+    ],
 )
 def test_what_is_large_or_odd_and_right_passes(beside: dict[str, object]) -> None:
     assert not Checker().check(GUARDED, {"name": "a", **beside}, mend=False).problems
@@ -56,7 +64,9 @@ def test_a_number_beyond_64_bits_is_held_against_its_bounds() -> None:
 
 
 def test_many_patterns_are_all_checked() -> None:
-    schema = schema_of([Parameter(name=f"p{at}", pattern=f"^[a-z]{{{at}}}$") for at in range(1, 40)])
+    schema = schema_of(
+        [Parameter(name=f"p{at}", pattern=f"^[a-z]{{{at}}}$") for at in range(1, 40)]
+    )
     assert Checker().check(schema, {"p39": "no"}, mend=False).problems
     assert not Checker().check(schema, {"p3": "abc"}, mend=False).problems
 
@@ -64,8 +74,18 @@ def test_many_patterns_are_all_checked() -> None:
 def test_the_names_of_a_schema_are_found_behind_its_references() -> None:
     schema = {
         "$ref": "#/$defs/a~1b",
-        "allOf": [{"properties": {"y": {}}}, {"$ref": "#"}, {"$ref": "#/$defs/none"}, {"$ref": "elsewhere"}],
+        "allOf": [
+            {"properties": {"y": {}}},
+            {"$ref": "#"},
+            {"$ref": "#/$defs/none"},
+            {"$ref": "elsewhere"},
+        ],
         "properties": {"x": {}},
-        "$defs": {"a/b": {"properties": {"z": {"properties": {"not_me": {}}}}, "anyOf": [{"$ref": "#/$defs/a~1b"}]}},
+        "$defs": {
+            "a/b": {
+                "properties": {"z": {"properties": {"not_me": {}}}},
+                "anyOf": [{"$ref": "#/$defs/a~1b"}],
+            }
+        },
     }
     assert sorted(names_in(schema)) == ["x", "y", "z"]

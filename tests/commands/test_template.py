@@ -26,7 +26,11 @@ from mcpx.commands.work import CommandFailed
 ABC = placeholders(["a", "b", "c"])
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=8,
 )
@@ -159,15 +163,20 @@ def test_a_step_to_another_path_is_refused(text: str, arguments: dict[str, str])
 
 @pytest.mark.parametrize("value", ["a\r\nb", "a\nb", "\0", "\x1b[31m", "\x7f"])
 def test_a_control_character_in_a_path_is_refused(value: str) -> None:
-    with pytest.raises(CommandFailed, match="argument 'a' holds a line break or a control character"):
+    with pytest.raises(
+        CommandFailed, match="argument 'a' holds a line break or a control character"
+    ):
         path("/{a}", a=value)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"), [({}, "has no value"), ({"a": None}, "has no value"), ({"a": ""}, "is empty")]
+    ("arguments", "says"),
+    [({}, "has no value"), ({"a": None}, "has no value"), ({"a": ""}, "is empty")],
 )
 @pytest.mark.parametrize("text", ["/users/{a}", "/users/{a}/posts"])
-def test_a_path_is_never_shorter_than_it_was_written(text: str, arguments: dict[str, Any], says: str) -> None:
+def test_a_path_is_never_shorter_than_it_was_written(
+    text: str, arguments: dict[str, Any], says: str
+) -> None:
     """`DELETE /users/{id}` without its id would be another request."""
     with pytest.raises(CommandFailed, match=f"argument 'a' {says}"):
         path(text, **arguments)
@@ -190,7 +199,11 @@ def test_a_value_in_a_query_is_one_value(one: str, two: str) -> None:
     except CommandFailed:
         assert "\0" in one + two
         return
-    assert parse_qsl(made, keep_blank_values=True) == [("x", one), ("fixed", "1"), ("y", f"<{two}>")]
+    assert parse_qsl(made, keep_blank_values=True) == [
+        ("x", one),
+        ("fixed", "1"),
+        ("y", f"<{two}>"),
+    ]
     assert re.fullmatch(r"[A-Za-z0-9_.~%&=-]+", made)
 
 
@@ -203,7 +216,9 @@ def test_what_has_no_value_drops_out_of_a_query() -> None:
 
 def test_a_list_in_a_query_repeats_its_name_and_an_object_is_json() -> None:
     """SRC-3."""
-    assert query("", {"tag": "{a}"}, a=["x", 2, None, True, [1]]) == "tag=x&tag=2&tag=true&tag=%5B1%5D"
+    assert (
+        query("", {"tag": "{a}"}, a=["x", 2, None, True, [1]]) == "tag=x&tag=2&tag=true&tag=%5B1%5D"
+    )
     assert query("", {"tag": "{a}"}, a=[]) == ""
     assert parse_qsl(query("", {"o": "{a}", "l": "l:{b}"}, a={"k": 1}, b=[1, 2])) == [
         ("o", '{"k":1}'),
@@ -226,7 +241,9 @@ def test_a_value_in_a_header_cannot_end_its_line(value: str) -> None:
         made = in_header(value, "a")
     except CommandFailed as error:
         assert "argument 'a'" in str(error)
-        assert re.search(r"[\x00-\x08\x0a-\x1f\x7f]", value) or any(ord(char) > 255 for char in value)
+        assert re.search(r"[\x00-\x08\x0a-\x1f\x7f]", value) or any(
+            ord(char) > 255 for char in value
+        )
         return
     assert made == value
     assert made.encode("latin-1").splitlines() in ([made.encode("latin-1")], []) or "\x85" in made

@@ -1,4 +1,5 @@
-"""The files of client programs load as they are: where their servers stand and what they call things (CFG-2).
+"""The files of client programs load as they are: where their servers stand and what they call
+things (CFG-2).
 
 Shapes as their programs documented them in November 2026.
 """
@@ -37,7 +38,11 @@ def test_codex_keeps_its_servers_in_toml(folder: Path) -> None:
         Server(
             name="files",
             connection=Stdio(
-                command="npx", args=FILESYSTEM, env={"LOG_LEVEL": "info"}, cwd="/tmp", inherit_env=("LOCAL_TOKEN",)
+                command="npx",
+                args=FILESYSTEM,
+                env={"LOG_LEVEL": "info"},
+                cwd="/tmp",
+                inherit_env=("LOCAL_TOKEN",),
             ),
             timeout=20.0,
             call_timeout=60.0,
@@ -53,7 +58,8 @@ def test_codex_keeps_its_servers_in_toml(folder: Path) -> None:
     )
     assert config.dialect == "codex"
     assert config.warnings == (
-        "codex.toml: keys mcpx does not know are passed over: model, approval_policy, profiles, enabled_tools",
+        "codex.toml: keys mcpx does not know are passed over: model, approval_policy, profiles, "
+        "enabled_tools",
     )
 
 
@@ -71,7 +77,10 @@ def test_a_variable_codex_names_and_nobody_set_is_told_with_its_place(folder: Pa
             "expected a list, not a number\n  --> c.toml:3:1  (mcp_servers.a.args)",
         ),
         ("[mcp_servers.a]\n\n[mcp_servers.a.env]\nA = []", "c.toml:1:2  (mcp_servers.a)"),
-        ('[mcp_servers.a]\ncommand = "x"\ncommand = "y"', "not valid TOML: cannot overwrite a value"),
+        (
+            '[mcp_servers.a]\ncommand = "x"\ncommand = "y"',
+            "not valid TOML: cannot overwrite a value",
+        ),
         ("[mcp_servers.a", "not valid TOML"),
         ("a = " + "[" * 100_000, "nested more than"),
         ("a = " + "{a = " * 10_000, "nested more than"),
@@ -92,21 +101,36 @@ def test_a_mistake_in_toml_is_told_with_its_line(text: str, message: str, refuse
 def test_opencode_has_local_and_remote_servers(folder: Path) -> None:
     config = of_file(folder, "opencode.json", **SET)
     assert config.mcp_servers == (
-        Server(name="files", connection=Stdio(command="npx", args=FILESYSTEM, env={"API_KEY": "t"}), timeout=5.0),
         Server(
-            name="remote", connection=Http(url="https://mcp.example.com/mcp", headers={"Authorization": "Bearer t"})
+            name="files",
+            connection=Stdio(command="npx", args=FILESYSTEM, env={"API_KEY": "t"}),
+            timeout=5.0,
+        ),
+        Server(
+            name="remote",
+            connection=Http(
+                url="https://mcp.example.com/mcp", headers={"Authorization": "Bearer t"}
+            ),
         ),
         Server(name="off", enabled=False, connection=Stdio(command="x", args=("${env:NOT_SET}",))),
     )
     assert config.dialect == "opencode"
-    assert config.warnings == ("opencode.json: keys mcpx does not know are passed over: model, server, mode, oauth",)
+    assert config.warnings == (
+        "opencode.json: keys mcpx does not know are passed over: model, server, mode, oauth",
+    )
 
 
 def test_opencode_may_keep_them_one_level_deeper(loaded: Loaded) -> None:
-    servers = {"a": {"type": "local", "command": ["x"]}, "b": {"type": "remote", "url": "http://h/sse"}}
+    servers = {
+        "a": {"type": "local", "command": ["x"]},
+        "b": {"type": "remote", "url": "http://h/sse"},
+    }
     config = loaded(json.dumps({"mcp": {"servers": servers}}), "opencode.jsonc")
     assert config.dialect == "opencode"
-    assert [server.connection for server in config.mcp_servers] == [Stdio(command="x"), Sse(url="http://h/sse")]
+    assert [server.connection for server in config.mcp_servers] == [
+        Stdio(command="x"),
+        Sse(url="http://h/sse"),
+    ]
     named = {"servers": {"type": "local", "command": ["x"]}}
     assert loaded(json.dumps({"mcp": named}), "opencode.json").mcp_servers[0].name == "servers"
 
@@ -114,10 +138,18 @@ def test_opencode_may_keep_them_one_level_deeper(loaded: Loaded) -> None:
 def test_zed_keeps_them_among_its_settings(folder: Path) -> None:
     config = of_file(folder, "zed-settings.json", **SET)
     assert config.mcp_servers == (
-        Server(name="files", connection=Stdio(command="npx", args=FILESYSTEM, env={"LOG_LEVEL": "info"})),
-        Server(name="older", connection=Stdio(command="uvx", args=("mcp-server-git",), env={"A": "b"})),
         Server(
-            name="remote", connection=Http(url="https://mcp.example.com/mcp", headers={"Authorization": "Bearer t"})
+            name="files",
+            connection=Stdio(command="npx", args=FILESYSTEM, env={"LOG_LEVEL": "info"}),
+        ),
+        Server(
+            name="older", connection=Stdio(command="uvx", args=("mcp-server-git",), env={"A": "b"})
+        ),
+        Server(
+            name="remote",
+            connection=Http(
+                url="https://mcp.example.com/mcp", headers={"Authorization": "Bearer t"}
+            ),
         ),
     )
     assert config.dialect == "zed"
@@ -134,15 +166,21 @@ def test_vs_code_may_keep_them_among_its_settings(folder: Path, loaded: Loaded) 
     assert files.connection == Stdio(command="npx", args=("-y", "server", str(folder)))
     assert remote.connection == Http(url="https://mcp.example.com/mcp")
     assert (asks.enabled, config.dialect) == (False, "vscode")
-    dotted = loaded('{"mcp.servers": {"a": {"command": "x"}}, "mode": {"their": "own"}}', "settings.json")
+    dotted = loaded(
+        '{"mcp.servers": {"a": {"command": "x"}}, "mode": {"their": "own"}}', "settings.json"
+    )
     assert dotted.mcp_servers == (Server(name="a", connection=Stdio(command="x")),)
 
 
 def test_copilot_calls_a_program_local(folder: Path) -> None:
     config = of_file(folder, "copilot.json")
     assert config.mcp_servers == (
-        Server(name="files", connection=Stdio(command="npx", args=("-y", "server"), env={"A": "b"})),
-        Server(name="remote", connection=Http(url="https://mcp.example.com/mcp", headers={"A": "b"})),
+        Server(
+            name="files", connection=Stdio(command="npx", args=("-y", "server"), env={"A": "b"})
+        ),
+        Server(
+            name="remote", connection=Http(url="https://mcp.example.com/mcp", headers={"A": "b"})
+        ),
         Server(name="mcpx-2", connection=Stdio(command="mcpx", args=("other.yaml",))),
     )
 
@@ -171,27 +209,42 @@ def test_a_reserved_name_is_changed_in_a_clients_file_and_told(loaded: Loaded) -
         ("mcp.json", "servers"),
     ],
 )
-def test_the_workspace_is_the_folder_above_the_clients_own(name: str, key: str, loaded: Loaded, folder: Path) -> None:
+def test_the_workspace_is_the_folder_above_the_clients_own(
+    name: str, key: str, loaded: Loaded, folder: Path
+) -> None:
     args = ["${workspaceFolder}/a", "${workspaceFolderBasename}", "${userHome}"]
     entry = {"command": "x", "args": args, "cwd": "sub"}
-    connection = loaded(json.dumps({key: {"a": entry}}), name, HOME="/home/me").mcp_servers[0].connection
-    assert connection == Stdio(command="x", args=(f"{folder}/a", folder.name, "/home/me"), cwd=f"{folder}/sub")
+    connection = (
+        loaded(json.dumps({key: {"a": entry}}), name, HOME="/home/me").mcp_servers[0].connection
+    )
+    assert connection == Stdio(
+        command="x", args=(f"{folder}/a", folder.name, "/home/me"), cwd=f"{folder}/sub"
+    )
 
 
 @pytest.mark.parametrize("env_file", ["${workspaceFolder}/secrets.env", "secrets.env"])
-def test_the_env_file_of_a_server_is_read_into_its_environment(env_file: str, loaded: Loaded, folder: Path) -> None:
-    """`env` wins over it, nothing in it is looked into again, and a change in it is noticed (CFG-5)."""
+def test_the_env_file_of_a_server_is_read_into_its_environment(
+    env_file: str, loaded: Loaded, folder: Path
+) -> None:
+    """`env` wins over it, nothing in it is looked into again, and a change in it is noticed
+    (CFG-5)."""
     (folder / "secrets.env").write_text("# mine\nA=file\nexport B='file # $X ${Y}'\n")
     entry = {"command": "x", "envFile": env_file, "env": {"A": "entry"}}
     config = loaded(json.dumps({"servers": {"a": entry}}), ".vscode/mcp.json")
-    assert config.mcp_servers[0].connection == Stdio(command="x", env={"A": "entry", "B": "file # $X ${Y}"})
+    assert config.mcp_servers[0].connection == Stdio(
+        command="x", env={"A": "entry", "B": "file # $X ${Y}"}
+    )
     assert config.warnings == ()
     assert folder / "secrets.env" in config.sources
 
 
-def test_a_server_whose_env_file_is_not_there_is_switched_off(loaded: Loaded, refused: Refused, folder: Path) -> None:
+def test_a_server_whose_env_file_is_not_there_is_switched_off(
+    loaded: Loaded, refused: Refused, folder: Path
+) -> None:
     """CFG-3: as VS Code, which does not start it either."""
-    text = json.dumps({"servers": {"a": {"command": "x", "envFile": "nope.env"}, "b": {"command": "y"}}})
+    text = json.dumps(
+        {"servers": {"a": {"command": "x", "envFile": "nope.env"}, "b": {"command": "y"}}}
+    )
     a, b = loaded(text, "mcp.json").mcp_servers
     assert a.switched_off == "envFile 'nope.env' does not exist (mcp.json:1:47)"
     assert b.enabled
@@ -225,10 +278,14 @@ def claude(projects: dict[str, Any], **beside: Any) -> str:
     return json.dumps({"numStartups": 3, "projects": projects, **beside})
 
 
-def test_claude_codes_file_gives_the_users_servers_and_those_of_the_project(loaded: Loaded, folder: Path) -> None:
+def test_claude_codes_file_gives_the_users_servers_and_those_of_the_project(
+    loaded: Loaded, folder: Path
+) -> None:
     user = {"a": {"command": "user"}, "b": {"command": "user"}}
     projects = {
-        str(folder): {"mcpServers": {"b": {"type": "stdio", "command": "mine"}, "c": {"command": "mine"}}},
+        str(folder): {
+            "mcpServers": {"b": {"type": "stdio", "command": "mine"}, "c": {"command": "mine"}}
+        },
         "/elsewhere": {"mcpServers": {"d": {"command": "other"}}},
         "/empty": {"mcpServers": {}, "history": ["${NOT_SET}"]},
     }
@@ -242,7 +299,9 @@ def test_claude_codes_file_gives_the_users_servers_and_those_of_the_project(load
     )
 
 
-def test_a_project_holds_the_folders_below_it(loaded: Loaded, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_project_holds_the_folders_below_it(
+    loaded: Loaded, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "deep" / "er").mkdir(parents=True)
     text = claude({str(folder): {"mcpServers": {"a": {"command": "x"}}}})
     (folder / ".claude.json").write_text(text)
@@ -252,9 +311,13 @@ def test_a_project_holds_the_folders_below_it(loaded: Loaded, folder: Path, monk
 
 
 def test_without_a_project_here_those_of_others_are_left_out(loaded: Loaded) -> None:
-    config = loaded(claude({"/x": {"mcpServers": {"a": {"command": "x"}}}, "/y": {}}), ".claude.json")
+    config = loaded(
+        claude({"/x": {"mcpServers": {"a": {"command": "x"}}}, "/y": {}}), ".claude.json"
+    )
     assert config.mcp_servers == ()
-    told = ".claude.json: the servers of 1 project are left out: none of them holds the working folder"
+    told = (
+        ".claude.json: the servers of 1 project are left out: none of them holds the working folder"
+    )
     assert config.warnings[0] == told
 
 
@@ -265,10 +328,14 @@ def test_gemini_takes_an_address_for_sse_and_a_dollar_for_a_variable(folder: Pat
         "b": {"url": "https://b/mcp"},
         "c": {"command": "c"},
     }
-    (folder / "gemini.json").write_text(json.dumps({"theme": "x", "mcpServers": servers, "mcp": {"excluded": ["c"]}}))
+    (folder / "gemini.json").write_text(
+        json.dumps({"theme": "x", "mcpServers": servers, "mcp": {"excluded": ["c"]}})
+    )
     config = load(folder / "gemini.json", {"A_KEY": "k"})
     a, b, c = config.mcp_servers
-    assert config.dialect == "gemini" and a.connection == Http(url="https://a/mcp", headers={"X-Key": "k"})
+    assert config.dialect == "gemini" and a.connection == Http(
+        url="https://a/mcp", headers={"X-Key": "k"}
+    )
     assert a.call_timeout == 30 and b.connection == Sse(url="https://b/mcp") and not c.enabled
 
 
@@ -284,7 +351,8 @@ def test_goose_has_words_of_its_own(folder: Path) -> None:
         "GOOSE_MODEL: x\n"
         "extensions:\n"
         "  developer: {type: builtin, name: developer, enabled: true, bundled: true}\n"
-        "  a: {type: stdio, name: A, cmd: uvx, args: [a], envs: {X: '1'}, env_keys: [A_KEY], timeout: 2000}\n"
+        "  a: {type: stdio, name: A, cmd: uvx, args: [a], envs: {X: '1'}, env_keys: [A_KEY], "
+        "timeout: 2000}\n"
         "  b: {type: streamable_http, name: b, uri: 'https://b/mcp', enabled: false}\n"
     )
     config = load(folder / "config.yaml", {"A_KEY": "k"})
@@ -294,19 +362,28 @@ def test_goose_has_words_of_its_own(folder: Path) -> None:
     assert b.connection == Http(url="https://b/mcp") and not b.enabled
     assert "extension 'developer' is left out: it is a part of Goose" in "".join(config.warnings)
     off = load(folder / "config.yaml", {}).mcp_servers[0].switched_off
-    assert off is not None and off.startswith("variable A_KEY is not set (") and "config.yaml:4:" in off
+    assert (
+        off is not None
+        and off.startswith("variable A_KEY is not set (")
+        and "config.yaml:4:" in off
+    )
 
 
 def test_continue_lists_its_servers_and_keeps_headers_among_options(folder: Path) -> None:
     (folder / "c.yaml").write_text(
         "name: x\nmcpServers:\n  - name: s\n    type: streamable-http\n    url: https://s/mcp\n"
-        "    requestOptions: {headers: {Authorization: 'Bearer ${{ secrets.S_KEY }}'}, verifySsl: true}\n"
+        "    requestOptions: {headers: {Authorization: 'Bearer ${{ secrets.S_KEY }}'}, verifySsl: "
+        "true}\n"
     )
     config = load(folder / "c.yaml", {"S_KEY": "k"})
-    assert config.mcp_servers[0].connection == Http(url="https://s/mcp", headers={"Authorization": "Bearer k"})
+    assert config.mcp_servers[0].connection == Http(
+        url="https://s/mcp", headers={"Authorization": "Bearer k"}
+    )
     assert "requestOptions" in "".join(config.warnings)
 
 
 def test_amp_has_a_dot_in_its_key(folder: Path) -> None:
-    (folder / "amp.json").write_text(json.dumps({"amp.url": "x", "amp.mcpServers": {"a": {"command": "a"}}}))
+    (folder / "amp.json").write_text(
+        json.dumps({"amp.url": "x", "amp.mcpServers": {"a": {"command": "a"}}})
+    )
     assert load(folder / "amp.json", {}).mcp_servers[0].connection == Stdio(command="a")

@@ -16,7 +16,9 @@ def described(loaded: Loaded, text: str, **environ: str) -> str:
     """What one value becomes."""
     quoted = text.replace("'", "''")
     return (
-        loaded(f"mcp_servers: [{{name: a, command: x, description: '{quoted}'}}]", **environ).mcp_servers[0].description
+        loaded(f"mcp_servers: [{{name: a, command: x, description: '{quoted}'}}]", **environ)
+        .mcp_servers[0]
+        .description
     )
 
 
@@ -63,8 +65,12 @@ def test_an_unset_variable_of_a_server_switches_that_one_off(loaded: Loaded) -> 
         "variable GONE is not set (config.yaml:6:65)",
     )
     told = [warning for warning in config.warnings if "switched off" in warning]
-    assert told[0].startswith("server 'a' is switched off: variable NOT_HERE is not set (config.yaml:3:14); neither in")
-    assert told[1].startswith("command 'c' is switched off: variable GONE is not set (config.yaml:6:65); neither in")
+    assert told[0].startswith(
+        "server 'a' is switched off: variable NOT_HERE is not set (config.yaml:3:14); neither in"
+    )
+    assert told[1].startswith(
+        "command 'c' is switched off: variable GONE is not set (config.yaml:6:65); neither in"
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,17 +80,27 @@ def test_an_unset_variable_of_a_server_switches_that_one_off(loaded: Loaded) -> 
         "connection: {type: '${NOPE}', command: x}",
         "connection: {type: '${NOPE}', url: 'http://h'}",
         "connection: {type: http, url: '${NOPE}', headers: {A: '${NOPE}'}}",
-        "connection: {type: stdio, command: x, env: {A: '${NOPE}'}, cwd: '${NOPE}', framing: '${NOPE}'}",
-        "connection: {type: stdio, command: x}, call_timeout: '${NOPE}', lazy: '${NOPE}', isolation: '${NOPE}'",
+        "connection: {type: stdio, command: x, env: {A: '${NOPE}'}, cwd: '${NOPE}', framing: "
+        "'${NOPE}'}",
+        "connection: {type: stdio, command: x}, call_timeout: '${NOPE}', lazy: '${NOPE}', "
+        "isolation: '${NOPE}'",
         "connection: {type: stdio, command: x}, description: '${NOPE}', auth: '${NOPE}'",
-        "connection: {type: stdio, command: x, args: ['${file:nope}', '${input:key}', '${keyring:a/b}']}",
+        "connection: {type: stdio, command: x, args: ['${file:nope}', '${input:key}', "
+        "'${keyring:a/b}']}",
         "connection: {type: stdio, command: x, args: [" + ", ".join(["'${NOPE}'"] * 80) + "]}",
     ],
 )
-def test_whatever_value_of_a_server_cannot_be_had_only_that_one_is_off(own: str, loaded: Loaded) -> None:
+def test_whatever_value_of_a_server_cannot_be_had_only_that_one_is_off(
+    own: str, loaded: Loaded
+) -> None:
     """CFG-3."""
-    config = loaded(f"mcp_servers: [{{name: a, {own}}}, {{name: b, connection: {{type: stdio, command: y}}}}]")
-    assert [(server.name, server.enabled) for server in config.mcp_servers] == [("a", False), ("b", True)]
+    config = loaded(
+        f"mcp_servers: [{{name: a, {own}}}, {{name: b, connection: {{type: stdio, command: y}}}}]"
+    )
+    assert [(server.name, server.enabled) for server in config.mcp_servers] == [
+        ("a", False),
+        ("b", True),
+    ]
     assert len(config.mcp_servers[0].switched_off or "") < 1000
 
 
@@ -115,20 +131,28 @@ def test_a_server_that_got_its_variable_is_on_again(loaded: Loaded, folder: Path
 
 def test_a_mistake_in_a_server_that_is_switched_off_is_still_told(refused: Refused) -> None:
     """CFG-4."""
-    assert "unknown key 'lazzy'" in refused("mcp_servers: [{name: a, command: '${NOPE}', lazzy: true}]")
+    assert "unknown key 'lazzy'" in refused(
+        "mcp_servers: [{name: a, command: '${NOPE}', lazzy: true}]"
+    )
 
 
-def test_an_unset_variable_is_an_error_that_names_it_where_that_is_asked_for(refused: Refused) -> None:
+def test_an_unset_variable_is_an_error_that_names_it_where_that_is_asked_for(
+    refused: Refused,
+) -> None:
     """CFG-3: `mcpx check` and `--strict`."""
     message = refused("mcp_servers:\n  - name: a\n    command: ${NOT_HERE}\n", strict=True)
-    assert message.startswith("error: variable NOT_HERE is not set\n  --> config.yaml:3:14  (mcp_servers[0].command)")
+    assert message.startswith(
+        "error: variable NOT_HERE is not set\n  --> config.yaml:3:14  (mcp_servers[0].command)"
+    )
     assert "neither in the environment nor in a .env file" in message
     assert "${NOT_HERE:-…}" in message
     assert message.count("error:") == 1
 
 
 def test_every_unset_variable_is_told(refused: Refused) -> None:
-    message = refused("mcp_servers: [{name: a, command: '${A}${B}', args: ['${C:-${D}}']}]", strict=True)
+    message = refused(
+        "mcp_servers: [{name: a, command: '${A}${B}', args: ['${C:-${D}}']}]", strict=True
+    )
     assert [name for name in "ABCD" if f"variable {name} is not set" in message] == ["A", "B", "D"]
 
 
@@ -141,27 +165,44 @@ def test_what_a_variable_holds_is_not_looked_into_again(loaded: Loaded) -> None:
 def test_yaml_in_a_variable_stays_text(loaded: Loaded, refused: Refused) -> None:
     config = loaded("mcp_servers: [{name: a, command: x, args: ['${A}']}]", A="b]\nmode: search")
     assert config.mode == "describe"
-    assert "expected a list, not text" in refused("mcp_servers: [{name: a, command: x, args: '${A}'}]", A="[b]")
+    assert "expected a list, not text" in refused(
+        "mcp_servers: [{name: a, command: x, args: '${A}'}]", A="[b]"
+    )
 
 
 def test_keys_are_not_expanded(loaded: Loaded) -> None:
-    connection = loaded("mcp_servers: [{name: a, command: x, env: {'${A}': '${A}'}}]", A="b").mcp_servers[0].connection
+    connection = (
+        loaded("mcp_servers: [{name: a, command: x, env: {'${A}': '${A}'}}]", A="b")
+        .mcp_servers[0]
+        .connection
+    )
     assert getattr(connection, "env") == {"${A}": "b"}  # noqa: B009
 
 
 def test_a_variable_may_be_a_number_or_a_boolean(loaded: Loaded, refused: Refused) -> None:
-    text = "server: {port: '${PORT:-8000}'}\nglobal: {hot_reload: '${RELOAD}', startup_wait: '${WAIT}'}"
+    text = (
+        "server: {port: '${PORT:-8000}'}\nglobal: {hot_reload: '${RELOAD}', startup_wait: "
+        "'${WAIT}'}"
+    )
     config = loaded(text, PORT="9", RELOAD="False", WAIT="1.5")
-    assert (config.server.port, config.global_.hot_reload, config.global_.startup_wait) == (9, False, 1.5)
+    assert (config.server.port, config.global_.hot_reload, config.global_.startup_wait) == (
+        9,
+        False,
+        1.5,
+    )
     assert loaded(text, RELOAD="true", WAIT="1").server.port == 8000
     assert "expected a number, not text" in refused(text, PORT="x", RELOAD="true", WAIT="1")
     assert "expected true or false, not text" in refused(text, RELOAD="yes", WAIT="1")
 
 
-def test_a_file_is_read_relative_to_the_config_without_its_last_newline(loaded: Loaded, folder: Path) -> None:
+def test_a_file_is_read_relative_to_the_config_without_its_last_newline(
+    loaded: Loaded, folder: Path
+) -> None:
     (folder / "secret").write_text("a\nb: ${X}\n\n")
     (folder / "sub").mkdir()
-    (folder / "sub" / "c.yaml").write_text("mcp_servers: [{name: a, command: x, description: '${file:../secret}'}]")
+    (folder / "sub" / "c.yaml").write_text(
+        "mcp_servers: [{name: a, command: x, description: '${file:../secret}'}]"
+    )
     assert load(folder / "sub" / "c.yaml", {}).mcp_servers[0].description == "a\nb: ${X}"
     assert described(loaded, "${file:${NAME}}", NAME=str(folder / "secret")) == "a\nb: ${X}"
 
@@ -187,7 +228,9 @@ def test_a_file_is_read_relative_to_the_config_without_its_last_newline(loaded: 
         ("${A:-" * 20 + "}" * 20, "defaults nested more than"),
     ],
 )
-def test_a_bad_reference_is_told(reference: str, message: str, refused: Refused, folder: Path) -> None:
+def test_a_bad_reference_is_told(
+    reference: str, message: str, refused: Refused, folder: Path
+) -> None:
     (folder / "big").write_bytes(b"x" * 100_000)
     (folder / "binary").write_bytes(b"a\xff")
     told = refused(f"mcp_servers: [{{name: a, command: '{reference}'}}]", strict=True)
@@ -198,10 +241,12 @@ def test_a_bad_reference_is_told(reference: str, message: str, refused: Refused,
 def test_a_disabled_entry_is_not_looked_up(loaded: Loaded) -> None:
     config = loaded(
         "mcp_servers:\n"
-        "  - {name: a, enabled: no, connection: {type: http, url: '${URL}', headers: {A: '${T}'}}, timeout: '${N}'}\n"
+        "  - {name: a, enabled: no, connection: {type: http, url: '${URL}', headers: {A: "
+        "'${T}'}}, timeout: '${N}'}\n"
         "  - name: b\n"
         "    enabled: ${ON:-false}\n"
-        "    connection: {type: stdio, command: '${file:/nope}', cwd: '${D}', args: ['${E}', '$$']}\n"
+        "    connection: {type: stdio, command: '${file:/nope}', cwd: '${D}', args: ['${E}', "
+        "'$$']}\n"
         "commands:\n"
         "  - {name: c, enabled: false, type: http, http: {url: '${URL}'}}\n"
         "  - {name: d, enabled: false, type: script, script: {path: '${P}'}}\n"
@@ -215,17 +260,24 @@ def test_a_disabled_entry_is_not_looked_up(loaded: Loaded) -> None:
 
 
 @pytest.mark.parametrize("reference", ["${1A}", "${}", "${A", "${vault:a}"])
-def test_a_reference_that_is_written_wrong_is_an_error_in_a_server_too(reference: str, refused: Refused) -> None:
+def test_a_reference_that_is_written_wrong_is_an_error_in_a_server_too(
+    reference: str, refused: Refused
+) -> None:
     assert "error:" in refused(f"mcp_servers: [{{name: a, command: '{reference}'}}]")
 
 
 def test_a_word_of_some_client_switches_off_its_server(loaded: Loaded) -> None:
     """CFG-2: what other programs replace is not a mistake of the file."""
-    text = '{"servers": {"a": {"command": "${config:tool.path}"}, "b": {"command": "${workspaceFolder:x}/y"}}}'
+    text = (
+        '{"servers": {"a": {"command": "${config:tool.path}"}, "b": {"command": '
+        '"${workspaceFolder:x}/y"}}}'
+    )
     assert [server.enabled for server in loaded(text, "mcp.json").mcp_servers] == [False, False]
 
 
-def test_a_disabled_server_of_a_client_file_is_not_looked_up(loaded: Loaded, refused: Refused) -> None:
+def test_a_disabled_server_of_a_client_file_is_not_looked_up(
+    loaded: Loaded, refused: Refused
+) -> None:
     text = '{"mcpServers": {"a": {"command": "x", "env": {"K": "${K}"}, "disabled": %s}}}'
     assert loaded(text % "true", "mcp.json").mcp_servers[0].enabled is False
     assert "variable K is not set" in refused(text % "false", "mcp.json", strict=True)
@@ -233,13 +285,19 @@ def test_a_disabled_server_of_a_client_file_is_not_looked_up(loaded: Loaded, ref
 
 def test_foreign_keys_and_x_keys_are_not_looked_into(loaded: Loaded) -> None:
     loaded("x-common: &c {env: {A: '${NOPE}'}}\nmode: direct")
-    config = loaded("mcp_servers: [{name: a, url: 'http://h', headers: {x-key: '${K}'}, x-note: '${NOPE}'}]", K="k")
+    config = loaded(
+        "mcp_servers: [{name: a, url: 'http://h', headers: {x-key: '${K}'}, x-note: '${NOPE}'}]",
+        K="k",
+    )
     assert getattr(config.mcp_servers[0].connection, "headers") == {"x-key": "k"}  # noqa: B009
     loaded('{"mcpServers": {}, "history": ["echo ${NOPE}"]}', "mcp.json")
 
 
 def test_client_words_are_known_in_client_files(loaded: Loaded, folder: Path) -> None:
-    args = '["${workspaceFolder}", "${workspaceFolderBasename}", "${userHome}", "a${/}b${pathSeparator}c"]'
+    args = (
+        '["${workspaceFolder}", "${workspaceFolderBasename}", "${userHome}", '
+        '"a${/}b${pathSeparator}c"]'
+    )
     for shape in (
         '{"mcpServers": {"a": {"command": "x", "args": %s}}}',
         '{"servers": {"a": {"command": "x", "args": %s}}}',
@@ -248,7 +306,9 @@ def test_client_words_are_known_in_client_files(loaded: Loaded, folder: Path) ->
         assert getattr(connection, "args") == (str(folder), folder.name, "/home/me", "a/b/c")  # noqa: B009
 
 
-def test_the_env_file_is_read_and_the_process_environment_wins(loaded: Loaded, folder: Path) -> None:
+def test_the_env_file_is_read_and_the_process_environment_wins(
+    loaded: Loaded, folder: Path
+) -> None:
     (folder / ".env").write_text("A=file\nB=file\n")
     assert described(loaded, "${A} ${B} ${C:-none}", B="process") == "file process none"
 
@@ -258,7 +318,9 @@ def test_an_env_file_that_cannot_be_read_is_a_warning(loaded: Loaded, folder: Pa
     config = loaded("mode: '${M:-direct}'")
     assert [".env is not UTF-8 text" in warning for warning in config.warnings] == [True]
     (folder / ".env").write_text("what is this\n")
-    assert [".env:1: not understood" in warning for warning in loaded("mode: '${M:-direct}'").warnings] == [True]
+    assert [
+        ".env:1: not understood" in warning for warning in loaded("mode: '${M:-direct}'").warnings
+    ] == [True]
 
 
 def test_a_folder_named_env_is_no_env_file(loaded: Loaded, folder: Path) -> None:

@@ -79,7 +79,10 @@ def test_a_file_below_the_working_folder_is_named_as_a_terminal_can_open_it(fold
 
 def test_a_mistake_in_json_is_told_as_one_in_yaml(refused: Refused) -> None:
     """Tabs, comments and escaped emoji do not shift the place."""
-    text = '{\n\t// a comment\n\t"mcp_servers": [\n\t\t{"name": "\\ud83d\\ude00", /* why */ "comand": "npx"},\n\t]\n}\n'
+    text = (
+        '{\n\t// a comment\n\t"mcp_servers": [\n\t\t{"name": "\\ud83d\\ude00", /* why */ '
+        '"comand": "npx"},\n\t]\n}\n'
+    )
     assert (
         refused(text, "config.json")
         == """\
@@ -100,7 +103,9 @@ def test_a_mistake_in_a_client_file_is_told_in_the_words_of_that_file(refused: R
 
 
 def test_a_mistake_in_a_global_word_is_told_once_where_it_stands(refused: Refused) -> None:
-    servers = ", ".join(f"{{name: s{n}, connection: {{type: stdio, command: x}}}}" for n in range(5))
+    servers = ", ".join(
+        f"{{name: s{n}, connection: {{type: stdio, command: x}}}}" for n in range(5)
+    )
     message = refused(f"global:\n  call_timeout: -1\nmcp_servers: [{servers}]")
     assert message.count("error:") == 1
     assert "--> config.yaml:2:17  (global.call_timeout)" in message
@@ -142,7 +147,10 @@ def test_a_typo_hides_the_missing_key_it_explains(refused: Refused) -> None:
 
 
 def test_a_connection_at_the_wrong_level_is_told_where_it_belongs(refused: Refused) -> None:
-    message = refused("mcp_servers:\n  - {name: a, connection: {type: stdio, command: x}}\n  - {name: b, command: x}\n")
+    message = refused(
+        "mcp_servers:\n  - {name: a, connection: {type: stdio, command: x}}\n  - {name: b, "
+        "command: x}\n"
+    )
     assert "unknown key 'command'" in message
     assert "it belongs under 'connection'" in message
     assert "missing" not in message
@@ -163,14 +171,18 @@ def test_a_missing_key_is_told_at_what_lacks_it(refused: Refused) -> None:
         ("{}", "one of http, sse, stdio, websocket"),
     ],
 )
-def test_a_connection_without_type_is_told_what_was_meant(connection: str, hint: str, refused: Refused) -> None:
+def test_a_connection_without_type_is_told_what_was_meant(
+    connection: str, hint: str, refused: Refused
+) -> None:
     message = refused(f"mcp_servers: [{{name: a, connection: {connection}}}]")
     assert "missing key 'type'" in message
     assert hint in message
 
 
 def test_a_key_of_another_connection_type_is_told_so(refused: Refused) -> None:
-    message = refused("mcp_servers: [{name: a, connection: {type: stdio, command: x, url: 'http://y'}}]")
+    message = refused(
+        "mcp_servers: [{name: a, connection: {type: stdio, command: x, url: 'http://y'}}]"
+    )
     assert "unknown key 'url'" in message
     assert "it goes with 'type: http'" in message
 
@@ -191,20 +203,26 @@ error: not valid YAML: found character that cannot start any token
 
 def test_a_syntax_error_in_json_has_its_place(refused: Refused) -> None:
     message = refused('{\n  "mode": "direct"\n  "server": {}\n}', "config.json")
-    assert message.startswith("error: not valid JSON: expecting ',' delimiter\n  --> config.json:3:3\n")
+    assert message.startswith(
+        "error: not valid JSON: expecting ',' delimiter\n  --> config.json:3:3\n"
+    )
 
 
 def test_the_value_of_a_secret_is_never_printed(refused: Refused) -> None:
-    """CFG-9: neither the wrong value itself nor one that stands on the same line or beside a syntax error."""
+    """CFG-9: neither the wrong value itself nor one that stands on the same line or beside a syntax
+    error."""
     texts = [
         "mcp_servers: [{name: a, comand: x, env: {GITHUB_TOKEN: sesame}}]",
         "mcp_servers:\n  - name: a\n    command: x\n    env:\n      FOO: [sesame]\n",
         "mcp_servers:\n  - {name: a, url: 'ftp://me:sesame@host/'}\n",
-        "mcp_servers:\n  - {name: a, url: 'http://h', headers: {Authorization: \"Bearer sesame\\nX: y\"}}\n",
+        "mcp_servers:\n  - {name: a, url: 'http://h', headers: {Authorization: \"Bearer "
+        'sesame\\nX: y"}}\n',
         "mcp_servers:\n  - {name: a, command: x, args: [--token, sesame], lazy: 3}\n",
         "server: {admin_token: {t: sesame}}",
-        "auth_configs:\n  - name: a\n    type: bearer_token\n    bearer_token:\n      tokn: sesame\n",
-        "auth_configs: [{name: a, type: basic_auth, basic_auth: {username: u, password: [sesame]}}]",
+        "auth_configs:\n  - name: a\n    type: bearer_token\n    bearer_token:\n      tokn: "
+        "sesame\n",
+        "auth_configs: [{name: a, type: basic_auth, basic_auth: {username: u, password: "
+        "[sesame]}}]",
         "mcp_servers:\n  - name: a\n    command: x\n    env:\n      FOO: 'sesame\n",
         "mcp_servers:\n  - name: a\n    env:\n      FOO: sesame: x\n",
         "mode: ${SECRET}",
@@ -245,8 +263,12 @@ def test_control_characters_of_a_file_do_not_reach_the_terminal(refused: Refused
         ("auth: [a]", "expected text, not a list"),
     ],
 )
-def test_a_wrong_value_is_told_with_what_was_expected(text: str, message: str, refused: Refused) -> None:
-    assert message in refused(f"mcp_servers:\n  - name: a\n    connection: {{type: stdio, command: x}}\n    {text}\n")
+def test_a_wrong_value_is_told_with_what_was_expected(
+    text: str, message: str, refused: Refused
+) -> None:
+    assert message in refused(
+        f"mcp_servers:\n  - name: a\n    connection: {{type: stdio, command: x}}\n    {text}\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -258,15 +280,33 @@ def test_a_wrong_value_is_told_with_what_was_expected(text: str, message: str, r
         ("profiles: [{name: p, tools: {allow: [a], deny: [b]}}]", 'write one list: ["a", "!b"]; '),
         ("profiles: [{name: p, tools: {exclude: [b]}}]", 'write one list: ["!b"]; '),
         ("profiles: [{name: p, tools: {a: b}}]", "write it in brackets: [ … ]"),
-        ("commands: [{name: a, type: http, http: {url: 'http://x', params: {q: {q}}}}]", "put it in quotes"),
+        (
+            "commands: [{name: a, type: http, http: {url: 'http://x', params: {q: {q}}}}]",
+            "put it in quotes",
+        ),
         ("commands: [{name: a, type: http, http: {ulr: 'http://x'}}]", "did you mean 'url'?"),
-        ("commands: [{name: a, type: http, http: {url: 'http://x'}, timeout: 3}]", "it belongs under 'http'"),
+        (
+            "commands: [{name: a, type: http, http: {url: 'http://x'}, timeout: 3}]",
+            "it belongs under 'http'",
+        ),
         ("mcp_servers: [text]", "expected a mapping, not text"),
         ("mcp_servers: [{name: a, connection: text}]", "expected a mapping, not text"),
-        ("mcp_servers: [{name: a, connection: {type: stdio, command: x, args: -y}}]", "write it in brackets"),
-        ("mcp_servers: [{name: a, connection: {type: stdio, command: x, env: [A]}}]", "expected a mapping, not a list"),
-        ("mcp_servers: [{name: a, connection: {type: pipe}}]", "one of http, sse, stdio, websocket"),
-        ("mcp_servers: [{name: a, connection: {type: 3}}]", "expected one of http, sse, stdio, websocket"),
+        (
+            "mcp_servers: [{name: a, connection: {type: stdio, command: x, args: -y}}]",
+            "write it in brackets",
+        ),
+        (
+            "mcp_servers: [{name: a, connection: {type: stdio, command: x, env: [A]}}]",
+            "expected a mapping, not a list",
+        ),
+        (
+            "mcp_servers: [{name: a, connection: {type: pipe}}]",
+            "one of http, sse, stdio, websocket",
+        ),
+        (
+            "mcp_servers: [{name: a, connection: {type: 3}}]",
+            "expected one of http, sse, stdio, websocket",
+        ),
         ("mcp_servers: [{name: , connection: {type: stdio, command: x}}]", "'name' has no value"),
         ("server: {port: 65536}", "must be a port, 0 to 65535"),
         ("server: {admin_token: ''}", "must not be empty"),
@@ -275,14 +315,24 @@ def test_a_wrong_value_is_told_with_what_was_expected(text: str, message: str, r
         ("policy: 3", "expected a mapping, not a number"),
     ],
 )
-def test_a_wrong_shape_is_told_with_what_was_expected(text: str, message: str, refused: Refused) -> None:
+def test_a_wrong_shape_is_told_with_what_was_expected(
+    text: str, message: str, refused: Refused
+) -> None:
     assert message in refused(text)
 
 
-def test_numbers_and_booleans_in_lists_and_maps_of_text_are_taken_as_spelled(loaded: Callable[..., Config]) -> None:
+def test_numbers_and_booleans_in_lists_and_maps_of_text_are_taken_as_spelled(
+    loaded: Callable[..., Config],
+) -> None:
     """What people mean by `env: {VERSION: 1.10, DEBUG: yes}`."""
-    yaml = "mcp_servers: [{name: a, command: x, args: [-p, 8080, 010], env: {V: 1.10, D: yes, E: 1_0, on: 2024-01-02}}]"
-    json = '{"mcp_servers": [{"name": "a", "command": ["x", 1.0], "args": [2.50, 3], "env": {"V": 1.10, "D": true}}]}'
+    yaml = (
+        "mcp_servers: [{name: a, command: x, args: [-p, 8080, 010], env: {V: 1.10, D: yes, E: "
+        "1_0, on: 2024-01-02}}]"
+    )
+    json = (
+        '{"mcp_servers": [{"name": "a", "command": ["x", 1.0], "args": [2.50, 3], "env": {"V": '
+        '1.10, "D": true}}]}'
+    )
     first = loaded(yaml).mcp_servers[0].connection
     second = loaded(json, "config.json").mcp_servers[0].connection
     assert getattr(first, "args") == ("-p", "8080", "010")  # noqa: B009
@@ -292,7 +342,10 @@ def test_numbers_and_booleans_in_lists_and_maps_of_text_are_taken_as_spelled(loa
 
 
 def test_choices_are_read_in_any_case(loaded: Callable[..., Config]) -> None:
-    config = loaded("global: {log_level: debug}\nmcp_servers: [{name: a, connection: {type: STDIO, command: x}}]")
+    config = loaded(
+        "global: {log_level: debug}\nmcp_servers: [{name: a, connection: {type: STDIO, command: "
+        "x}}]"
+    )
     assert config.global_.log_level == "DEBUG"
     assert len(config.mcp_servers) == 1
 
@@ -304,7 +357,9 @@ def test_choices_are_read_in_any_case(loaded: Callable[..., Config]) -> None:
         "auth_configs: [{name: a, type: bearer_token, bearer_tokn: {token: t}}]",
     ],
 )
-def test_a_misspelt_section_is_told_once_and_not_missed_as_well(entry: str, refused: Callable[..., str]) -> None:
+def test_a_misspelt_section_is_told_once_and_not_missed_as_well(
+    entry: str, refused: Callable[..., str]
+) -> None:
     """CFG-4."""
     told = refused(entry)
     assert "did you mean" in told and "1 error in" in told and "missing key" not in told

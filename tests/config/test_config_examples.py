@@ -90,7 +90,9 @@ def test_the_native_example_loads_as_it_is_written(examples: Path) -> None:
                 name="filesystem",
                 description="文件系统操作服务",
                 prefix="fs",
-                connection=Stdio(command="npx", args=("-y", "@modelcontextprotocol/server-filesystem", "/tmp")),
+                connection=Stdio(
+                    command="npx", args=("-y", "@modelcontextprotocol/server-filesystem", "/tmp")
+                ),
             ),
             Server(
                 name="remote",
@@ -114,11 +116,15 @@ def test_the_flat_example_loads_with_describe_as_its_mode(examples: Path) -> Non
         mcp_servers=(
             Server(
                 name="filesystem",
-                connection=Stdio(command="npx", args=("-y", "@modelcontextprotocol/server-filesystem", "/tmp")),
+                connection=Stdio(
+                    command="npx", args=("-y", "@modelcontextprotocol/server-filesystem", "/tmp")
+                ),
             ),
             Server(
                 name="http-server",
-                connection=Http(url="http://localhost:3000/mcp", headers={"Authorization": "Bearer xxx"}),
+                connection=Http(
+                    url="http://localhost:3000/mcp", headers={"Authorization": "Bearer xxx"}
+                ),
             ),
         ),
         global_=defaults(examples),
@@ -161,12 +167,16 @@ def test_the_client_example_loads_with_auto_as_its_mode(examples: Path) -> None:
         mcp_servers=(
             Server(
                 name="filesystem",
-                connection=Stdio(command="npx", args=("-y", "@modelcontextprotocol/server-filesystem", "/tmp")),
+                connection=Stdio(
+                    command="npx", args=("-y", "@modelcontextprotocol/server-filesystem", "/tmp")
+                ),
             ),
             Server(name="git", connection=Stdio(command="uvx", args=("mcp-server-git",))),
             Server(
                 name="remote",
-                connection=Http(url="http://localhost:3000/mcp", headers={"Authorization": "Bearer t"}),
+                connection=Http(
+                    url="http://localhost:3000/mcp", headers={"Authorization": "Bearer t"}
+                ),
             ),
         ),
         global_=defaults(examples),
@@ -185,7 +195,10 @@ def test_loading_twice_gives_equal_values(name: str, examples: Path) -> None:
 def test_no_secret_stands_in_the_repr(name: str, examples: Path) -> None:
     """CFG-9."""
     text = repr(
-        load(examples / name, {"REMOTE_TOKEN": "sesame", "WEATHER_API_KEY": "sesame", "CLIENT_SECRET": "sesame"})
+        load(
+            examples / name,
+            {"REMOTE_TOKEN": "sesame", "WEATHER_API_KEY": "sesame", "CLIENT_SECRET": "sesame"},
+        )
     )
     assert "sesame" not in text
     assert "Bearer" not in text

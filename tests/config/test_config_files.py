@@ -1,4 +1,5 @@
-"""Files that are hostile, broken or not there, and the search for the one to load (CFG-4, RUN-2, threats: Config)."""
+"""Files that are hostile, broken or not there, and the search for the one to load (CFG-4, RUN-2,
+threats: Config)."""
 
 import os
 import subprocess
@@ -26,21 +27,34 @@ def laughs(levels: int) -> str:
 HOSTILE = {
     "billion laughs": (laughs(10), f"more than {MAX_NODES:,} values"),
     "laughs by merging": (
-        "a: &a {" + ", ".join(f"k{n}: 1" for n in range(5000)) + "}\nb: {<<: [" + ", ".join(["*a"] * 5000) + "]}",
+        "a: &a {"
+        + ", ".join(f"k{n}: 1" for n in range(5000))
+        + "}\nb: {<<: ["
+        + ", ".join(["*a"] * 5000)
+        + "]}",
         f"more than {MAX_NODES:,} values",
     ),
-    "a million values": ("mcp_servers: [" + "a," * (MAX_BYTES // 2 - 20) + "]", f"more than {MAX_NODES:,} values"),
+    "a million values": (
+        "mcp_servers: [" + "a," * (MAX_BYTES // 2 - 20) + "]",
+        f"more than {MAX_NODES:,} values",
+    ),
     "100,000 brackets": ("a: " + "[" * 100_000, f"nested more than {MAX_DEPTH} levels"),
     "100,000 dashes": ("- " * 100_000, f"nested more than {MAX_DEPTH} levels"),
     "an anchor in itself": ("a: &a [*a]", "nothing is anchored as '&a' before this"),
     "no such anchor": ("a: *b", "nothing is anchored as '&b' before this"),
-    "a python object": ("a: !!python/object/apply:os.system [true]", "the tag '!!python/object/apply:os.system'"),
+    "a python object": (
+        "a: !!python/object/apply:os.system [true]",
+        "the tag '!!python/object/apply:os.system'",
+    ),
     "a tag of one's own": ("a: !include other.yaml", "the tag '!include' is not allowed"),
     "a tagged mapping": ("a: !thing {b: c}", "the tag '!thing' is not allowed"),
     "a tagged list": ("a: !!set {b, c}", "the tag '!!set' is not allowed"),
     "binary": ("a: !!binary aGk=", "the tag '!!binary' is not allowed"),
     "a wrong core tag": ("a: !!int b", "not a readable int"),
-    "a duplicate key": ("mode: direct\nmode: search", "duplicate key 'mode'\n  --> config.yaml:2:1  (mode)"),
+    "a duplicate key": (
+        "mode: direct\nmode: search",
+        "duplicate key 'mode'\n  --> config.yaml:2:1  (mode)",
+    ),
     "a deep duplicate key": ("server:\n  port: 1\n  host: h\n  port: 2", "(server.port)"),
     "a list as key": ("? [a]\n: b", "a key must be text"),
     "two documents": ("mode: direct\n---\nmode: search", "expected a single document"),
@@ -62,7 +76,10 @@ HOSTILE_JSON = {
     "brackets, closed": ("[" * 900 + "]" * 900, f"nested more than {MAX_DEPTH} levels"),
     "objects": ('{"a":' * 100_000, f"nested more than {MAX_DEPTH} levels"),
     "values": ('{"a": [' + "1," * 400_000 + "1]}", f"more than {MAX_NODES:,} values"),
-    "a duplicate key": ('{"mode": "direct",\n "mode": "search"}', "duplicate key 'mode'\n  --> c.json:2:2  (mode)"),
+    "a duplicate key": (
+        '{"mode": "direct",\n "mode": "search"}',
+        "duplicate key 'mode'\n  --> c.json:2:2  (mode)",
+    ),
     "many duplicate keys": ("{" + ",".join(['"a": 1'] * 100_000) + "}", "duplicate key 'a'"),
     "NaN": ('{"server": {"port": NaN}}', "NaN is not a JSON number"),
     "a number of many digits": ('{"server": {"port": 1' + "0" * 5000 + "}}", "not valid JSON"),
@@ -118,7 +135,13 @@ def test_the_slow_reader_of_pyyaml_gives_the_same(
 
     monkeypatch.setattr(compose, "_Loader", yaml.SafeLoader)
     assert loaded("mcp_servers: [{name: a, command: x, args: [1.10]}]").mcp_servers[0].name == "a"
-    for case in ("billion laughs", "a tag of one's own", "a duplicate key", "a NUL", "100,000 dashes"):
+    for case in (
+        "billion laughs",
+        "a tag of one's own",
+        "a duplicate key",
+        "a NUL",
+        "100,000 dashes",
+    ):
         text, message = HOSTILE[case]
         assert message in refused(text), case
 
@@ -138,7 +161,9 @@ def test_a_file_that_is_not_there_or_no_file_is_told_so(folder: Path) -> None:
             load(Path(name), {})
 
 
-def test_a_file_that_may_not_be_read_is_told_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_may_not_be_read_is_told_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -151,8 +176,15 @@ def test_a_file_that_may_not_be_read_is_told_so(folder: Path, monkeypatch: pytes
 def test_good_json_is_loaded_without_a_yaml_reader(folder: Path) -> None:
     """It costs more than the rest of the room together."""
     (folder / "c.json").write_text('{"mcp_servers": [{"name": "a", "command": "x"}]}')
-    code = "import sys; from pathlib import Path; from mcpx.config import load; load(Path('c.json'), {}); "
-    done = subprocess.run([sys.executable, "-c", code + "print('yaml' in sys.modules)"], capture_output=True, text=True)
+    code = (
+        "import sys; from pathlib import Path; from mcpx.config import load; "
+        "load(Path('c.json'), {}); "
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code + "print('yaml' in sys.modules)"],
+        capture_output=True,
+        text=True,
+    )
     assert done.stdout == "False\n", done.stderr
 
 
@@ -184,11 +216,15 @@ def test_a_named_file_must_be_there(folder: Path, environ: dict[str, str]) -> No
     (folder / "mcpx.yaml").write_text("mode: direct")
     with pytest.raises(ConfigError, match=r"^error: nope\.yaml does not exist$"):
         find("nope.yaml", environ, folder)
-    with pytest.raises(ConfigError, match=r"^error: nope\.yaml \(named by MCPX_CONFIG\) does not exist$"):
+    with pytest.raises(
+        ConfigError, match=r"^error: nope\.yaml \(named by MCPX_CONFIG\) does not exist$"
+    ):
         find(None, {**environ, "MCPX_CONFIG": "nope.yaml"}, folder)
 
 
-def test_files_of_the_working_folder_come_in_their_order(folder: Path, environ: dict[str, str]) -> None:
+def test_files_of_the_working_folder_come_in_their_order(
+    folder: Path, environ: dict[str, str]
+) -> None:
     user = user_config(folder)
     for name in ("config.json", "config.yaml", "mcpx.yaml"):
         (folder / name).write_text('{"mcp_servers": []}')
@@ -229,7 +265,9 @@ def test_a_binary_file_under_our_name_is_passed_over(folder: Path, environ: dict
     assert find(None, environ, folder) is None
 
 
-def test_the_users_config_folder_has_a_default(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_config_folder_has_a_default(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(folder))
     path = folder / ".config" / "mcpx" / "config.yaml"
     path.parent.mkdir(parents=True)

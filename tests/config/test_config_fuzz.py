@@ -1,4 +1,5 @@
-"""Whatever a file holds, loading it ends in a `Config` or a `ConfigError` (CFG-4, threats: Config)."""
+"""Whatever a file holds, loading it ends in a `Config` or a `ConfigError` (CFG-4, threats:
+Config)."""
 
 import json
 import tempfile
@@ -18,7 +19,9 @@ from mcpx.model.errors import ConfigError
 
 FILES = Path(__file__).parent / "files"
 CLIENTS = Path(__file__).parents[2] / "examples" / "clients"
-EXAMPLES = [file.read_text() for folder in (FILES, CLIENTS) for file in folder.iterdir() if file.is_file()]
+EXAMPLES = [
+    file.read_text() for folder in (FILES, CLIENTS) for file in folder.iterdir() if file.is_file()
+]
 ENVIRON = {"A": "${B}", "N": "7", "HOME": "/home/me"}
 
 fuzzing = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -47,7 +50,9 @@ def test_random_bytes(data: bytes, name: str) -> None:
 
 
 @fuzzing
-@given(st.text(alphabet=" \t\n:-[]{},&*!|>'\"#%@`?<$~.0123aé获\x00\u2028\ud7ff", max_size=120), names)
+@given(
+    st.text(alphabet=" \t\n:-[]{},&*!|>'\"#%@`?<$~.0123aé获\x00\u2028\ud7ff", max_size=120), names
+)
 @example("? ", "c.yaml")
 @example("a: !<>", "c.yaml")
 @example("! ", "c.yaml")
@@ -64,18 +69,69 @@ words = st.sampled_from(
     [
         *sorted(TOP_KEYS),
         *keys_of(Server),
-        *("command", "args", "env", "url", "headers", "type", "http", "script", "path", "servers", "mcpServers"),
-        *("mcp", "mcp.servers", "context_servers", "projects", "envFile", "environment", "source", "settings"),
-        *("id", "timeouts", "init", "call", "disabled", "ref", "$schema", "x-a", "parameters", "tokens", "token"),
+        *(
+            "command",
+            "args",
+            "env",
+            "url",
+            "headers",
+            "type",
+            "http",
+            "script",
+            "path",
+            "servers",
+            "mcpServers",
+        ),
+        *(
+            "mcp",
+            "mcp.servers",
+            "context_servers",
+            "projects",
+            "envFile",
+            "environment",
+            "source",
+            "settings",
+        ),
+        *(
+            "id",
+            "timeouts",
+            "init",
+            "call",
+            "disabled",
+            "ref",
+            "$schema",
+            "x-a",
+            "parameters",
+            "tokens",
+            "token",
+        ),
     ]
 )
 texts = st.sampled_from(
-    ["a", "", "stdio", "http", "http://h/sse", "${A}", "${N}", "${NO}", "${A:-${N}}", "$$", "true", "\0"]
+    [
+        "a",
+        "",
+        "stdio",
+        "http",
+        "http://h/sse",
+        "${A}",
+        "${N}",
+        "${NO}",
+        "${A:-${N}}",
+        "$$",
+        "true",
+        "\0",
+    ]
 )
-scalars = st.none() | st.booleans() | st.integers(-2, 70_000) | st.floats() | texts | st.text(max_size=5)
+scalars = (
+    st.none() | st.booleans() | st.integers(-2, 70_000) | st.floats() | texts | st.text(max_size=5)
+)
 trees = st.recursive(
     scalars,
-    lambda below: st.lists(below, max_size=3) | st.dictionaries(words | st.text(max_size=4), below, max_size=5),
+    lambda below: (
+        st.lists(below, max_size=3)
+        | st.dictionaries(words | st.text(max_size=4), below, max_size=5)
+    ),
     max_leaves=25,
 )
 
@@ -86,15 +142,27 @@ def test_random_trees_of_our_own_words(tree: dict[str, Any]) -> None:
     """The same tree means the same in YAML and in JSON."""
     as_yaml = outcome(yaml.safe_dump(tree, allow_unicode=True).encode("utf-8", "replace"), "c.yaml")
     as_json = outcome(json.dumps(tree).encode(), "c.json")
-    if "NaN" not in json.dumps(tree) and "Infinity" not in json.dumps(tree) and isinstance(as_yaml, Config):
+    if (
+        "NaN" not in json.dumps(tree)
+        and "Infinity" not in json.dumps(tree)
+        and isinstance(as_yaml, Config)
+    ):
         assert isinstance(as_json, Config)
-        assert (as_yaml.mode, as_yaml.dialect, as_yaml.naming) == (as_json.mode, as_json.dialect, as_json.naming)
+        assert (as_yaml.mode, as_yaml.dialect, as_yaml.naming) == (
+            as_json.mode,
+            as_json.dialect,
+            as_json.naming,
+        )
 
 
 @fuzzing
 @given(
     st.sampled_from(EXAMPLES),
-    st.lists(st.tuples(st.integers(0, 2500), st.integers(0, 6), st.text(max_size=3)), min_size=1, max_size=4),
+    st.lists(
+        st.tuples(st.integers(0, 2500), st.integers(0, 6), st.text(max_size=3)),
+        min_size=1,
+        max_size=4,
+    ),
     names,
 )
 def test_mutated_examples(text: str, edits: list[tuple[int, int, str]], name: str) -> None:

@@ -1,4 +1,5 @@
-"""A gateway that stands in its own configuration leaves itself out, and says so: it would start itself for ever."""
+"""A gateway that stands in its own configuration leaves itself out, and says so: it would start
+itself for ever."""
 
 import json
 from collections.abc import Callable
@@ -29,16 +30,22 @@ OWN = {
     "as a Windows program": stdio("mcpx.exe", "mcp.json"),
     "with --config": stdio("mcpx", "--transport", "stdio", "--config", "mcp.json"),
     "with --config=": stdio("mcpx", "--mode", "search", "--config=./mcp.json"),
-    "with options around the file": stdio("mcpx", "--log-level", "DEBUG", "mcp.json", "--mode", "search"),
+    "with options around the file": stdio(
+        "mcpx", "--log-level", "DEBUG", "mcp.json", "--mode", "search"
+    ),
     "with --config after a word": stdio("mcpx", "serve", "--config", "mcp.json"),
     "by a variable": stdio("mcpx", env={"MCPX_CONFIG": "mcp.json"}),
     "in a folder of its own": stdio("mcpx", "../mcp.json", cwd="sub"),
     "by the python it is installed in": stdio("python3", "-m", "mcpx", "mcp.json"),
-    "by python with options": stdio("/usr/bin/python3.12", "-u", "-X", "dev", "-m", "mcpx", "--config", "mcp.json"),
+    "by python with options": stdio(
+        "/usr/bin/python3.12", "-u", "-X", "dev", "-m", "mcpx", "--config", "mcp.json"
+    ),
     "by python from a file": stdio("python", "/venv/bin/mcpx", "mcp.json"),
     "by uv run": stdio("uv", "run", "mcpx", "mcp.json"),
     "by uv run in a folder": stdio("uv", "run", "--directory", "sub", "mcpx", "../mcp.json"),
-    "by uv with options first": stdio("uv", "--directory", "sub", "run", "--with", "x", "mcpx", "../mcp.json"),
+    "by uv with options first": stdio(
+        "uv", "--directory", "sub", "run", "--with", "x", "mcpx", "../mcp.json"
+    ),
     "by uv run of a module": stdio("uv", "run", "-m", "mcpx", "mcp.json"),
     "by uv run of python": stdio("uv", "run", "python", "-m", "mcpx", "mcp.json"),
     "by uvx": stdio("uvx", "--from", "mcpx-gateway", "mcpx", "mcp.json"),
@@ -46,7 +53,9 @@ OWN = {
     "by uv tool run": stdio("uv", "tool", "run", "--from", "mcpx-gateway", "mcpx", "mcp.json"),
     "by pipx": stdio("pipx", "run", "--spec", "mcpx-gateway", "mcpx", "mcp.json"),
     "by env": stdio("env", "-u", "HOME", "A=b", "mcpx", "mcp.json"),
-    "by env with a variable": stdio("/usr/bin/env", "MCPX_CONFIG=mcp.json", "uvx", "--from", "x", "mcpx"),
+    "by env with a variable": stdio(
+        "/usr/bin/env", "MCPX_CONFIG=mcp.json", "uvx", "--from", "x", "mcpx"
+    ),
     "by a shell": stdio("sh", "-c", "mcpx mcp.json"),
     "by a shell with more": stdio("bash", "-lc", "cd sub && A=b exec uv run mcpx '../mcp.json'"),
     "by wrappers": stdio("nice", "-n", "5", "timeout", "-k", "1", "60", "mcpx", "mcp.json"),
@@ -75,11 +84,15 @@ ANOTHER = {
 
 
 @pytest.mark.parametrize("case", OWN)
-def test_an_entry_that_runs_mcpx_on_the_same_file_is_left_out(case: str, loaded: Loaded, folder: Path) -> None:
+def test_an_entry_that_runs_mcpx_on_the_same_file_is_left_out(
+    case: str, loaded: Loaded, folder: Path
+) -> None:
     (folder / "sub").mkdir()
     config = loaded(json.dumps({"mcpServers": {"gateway": OWN[case], "b": OTHER}}), "mcp.json")
     assert names(config) == ["b"]
-    assert config.warnings == ("server 'gateway' is left out, it is this gateway itself: it runs mcpx on this file",)
+    assert config.warnings == (
+        "server 'gateway' is left out, it is this gateway itself: it runs mcpx on this file",
+    )
 
 
 @pytest.mark.parametrize("case", ANOTHER)
@@ -90,8 +103,11 @@ def test_an_entry_that_is_something_else_stays(case: str, loaded: Loaded, folder
     assert config.warnings == ()
 
 
-def test_one_that_names_no_file_is_itself_where_it_would_find_this_one(loaded: Loaded, folder: Path) -> None:
-    """RUN-2: as the child would look for it. `MCPX_CONFIG` of the gateway does not reach a child (LIF-7)."""
+def test_one_that_names_no_file_is_itself_where_it_would_find_this_one(
+    loaded: Loaded, folder: Path
+) -> None:
+    """RUN-2: as the child would look for it. `MCPX_CONFIG` of the gateway does not reach a child
+    (LIF-7)."""
     text = json.dumps({"mcpServers": {"gateway": stdio("mcpx")}})
     assert names(loaded(text, "mcp.json", MCPX_CONFIG="mcp.json")) == ["gateway"]
     assert names(loaded(text, "config.json")) == []
@@ -100,11 +116,19 @@ def test_one_that_names_no_file_is_itself_where_it_would_find_this_one(loaded: L
     assert names(loaded(text, str(home), XDG_CONFIG_HOME=str(folder / "xdg"))) == []
 
 
-def test_it_is_recognised_through_links_in_folders_and_in_every_shape(loaded: Loaded, folder: Path) -> None:
-    loaded("mcp_servers: [{name: a, connection: {type: stdio, command: mcpx, args: [link.yaml]}}]", "real.yaml")
+def test_it_is_recognised_through_links_in_folders_and_in_every_shape(
+    loaded: Loaded, folder: Path
+) -> None:
+    loaded(
+        "mcp_servers: [{name: a, connection: {type: stdio, command: mcpx, args: [link.yaml]}}]",
+        "real.yaml",
+    )
     (folder / "link.yaml").symlink_to("real.yaml")
     assert names(load(folder / "real.yaml", {})) == []
-    loaded("mcp_servers: [{name: a, connection: {type: stdio, command: mcpx, args: [conf]}}]", "conf/a.yaml")
+    loaded(
+        "mcp_servers: [{name: a, connection: {type: stdio, command: mcpx, args: [conf]}}]",
+        "conf/a.yaml",
+    )
     assert names(load(folder / "conf", {})) == []
     loaded("servers: [{id: a, command: [mcpx, proxy.yaml]}]", "proxy.yaml")
     assert names(load(folder / "proxy.yaml", {})) == []
@@ -159,5 +183,7 @@ def test_an_entry_whose_url_is_where_the_gateway_listens_is_left_out(
 def test_an_entry_at_another_address_stays(url: str, host: str, port: int) -> None:
     config = Config(mcp_servers=(Server(name="a", connection=Http(url=url)),))
     assert without_itself(config, host, port) is config
-    off = Config(mcp_servers=(Server(name="a", enabled=False, connection=Http(url="http://h:80/mcp")),))
+    off = Config(
+        mcp_servers=(Server(name="a", enabled=False, connection=Http(url="http://h:80/mcp")),)
+    )
     assert without_itself(off, "h", 80) is off

@@ -1,4 +1,5 @@
-"""Every key of the native shape loads, arrives where it belongs, and is missed when it is misspelt (CFG-1, CFG-4)."""
+"""Every key of the native shape loads, arrives where it belongs, and is missed when it is misspelt
+(CFG-1, CFG-4)."""
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -230,7 +231,9 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
             admin_token="admin",
             auth=FrontAuth(
                 type="bearer",
-                tokens=(Token(name="alice", token="a", profile="team", expires="2027-01-31T12:00:00Z"),),
+                tokens=(
+                    Token(name="alice", token="a", profile="team", expires="2027-01-31T12:00:00Z"),
+                ),
             ),
             tls=Tls(cert=str(folder / "cert.pem"), key="/etc/key.pem"),
             allowed_hosts=("tools.example.com",),
@@ -283,9 +286,18 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
                 structured_content="omit",
                 result_limit=16,
             ),
-            Server(name="two", auth="key", connection=Http(url="http://h/mcp", headers={"A": "b"}), **inherited),
-            Server(name="three", connection=Sse(url="https://h/sse", headers={"A": "b"}), **inherited),
-            Server(name="four", connection=Websocket(url="wss://h/ws", headers={"A": "b"}), **inherited),
+            Server(
+                name="two",
+                auth="key",
+                connection=Http(url="http://h/mcp", headers={"A": "b"}),
+                **inherited,
+            ),
+            Server(
+                name="three", connection=Sse(url="https://h/sse", headers={"A": "b"}), **inherited
+            ),
+            Server(
+                name="four", connection=Websocket(url="wss://h/ws", headers={"A": "b"}), **inherited
+            ),
         ),
         commands=(
             Command(
@@ -397,7 +409,10 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
             hot_reload_interval=24.0,
             tool_proxy_mode=True,
             tool_proxy=ToolProxy(
-                enable_search=False, enable_execute=False, enable_list_services=False, search_limit=26
+                enable_search=False,
+                enable_execute=False,
+                enable_list_services=False,
+                search_limit=26,
             ),
             menu_budget=29,
             auto_budget=30,
@@ -416,12 +431,27 @@ SECTIONS = {
     "server.auth": ("server: {{auth: {{{0}}}}}", FrontAuth),
     "server.tls": ("server: {{tls: {{cert: a, key: b, {0}}}}}", Tls),
     "naming": ("naming: {{{0}}}", Naming),
-    "mcp_servers[]": ("mcp_servers: [{{name: a, connection: {{type: stdio, command: b}}, {0}}}]", Server),
-    "a stdio connection": ("mcp_servers: [{{name: a, connection: {{type: stdio, command: b, {0}}}}}]", Stdio),
-    "an http connection": ("mcp_servers: [{{name: a, connection: {{type: http, url: 'http://b', {0}}}}}]", Http),
+    "mcp_servers[]": (
+        "mcp_servers: [{{name: a, connection: {{type: stdio, command: b}}, {0}}}]",
+        Server,
+    ),
+    "a stdio connection": (
+        "mcp_servers: [{{name: a, connection: {{type: stdio, command: b, {0}}}}}]",
+        Stdio,
+    ),
+    "an http connection": (
+        "mcp_servers: [{{name: a, connection: {{type: http, url: 'http://b', {0}}}}}]",
+        Http,
+    ),
     "commands[]": ("commands: [{{name: a, type: script, script: {{path: /b}}, {0}}}]", Command),
-    "commands[].script": ("commands: [{{name: a, type: script, script: {{path: /b, {0}}}}}]", Script),
-    "commands[].http": ("commands: [{{name: a, type: http, http: {{url: 'http://b', {0}}}}}]", HttpRequest),
+    "commands[].script": (
+        "commands: [{{name: a, type: script, script: {{path: /b, {0}}}}}]",
+        Script,
+    ),
+    "commands[].http": (
+        "commands: [{{name: a, type: http, http: {{url: 'http://b', {0}}}}}]",
+        HttpRequest,
+    ),
     "auth_configs[]": (
         "auth_configs: [{{name: a, type: bearer_token, bearer_token: {{token: t}}, {0}}}]",
         AuthConfig,
@@ -440,11 +470,15 @@ OF_TYPE = {"commands[]": ("action",), "auth_configs[]": ("auth",)}
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_a_misspelt_key_is_an_error_that_names_the_right_one(section: str, refused: Callable[..., str]) -> None:
+def test_a_misspelt_key_is_an_error_that_names_the_right_one(
+    section: str, refused: Callable[..., str]
+) -> None:
     """CFG-4, for every key of every section."""
     template, cls = SECTIONS[section]
     assert is_dataclass(cls)
-    in_file = [field.name.rstrip("_") for field in fields(cls) if field.metadata.get("in_file", True)]
+    in_file = [
+        field.name.rstrip("_") for field in fields(cls) if field.metadata.get("in_file", True)
+    ]
     in_file = ["type" if key in OF_TYPE.get(section, ()) else key for key in in_file]
     assert in_file
     for key in in_file:
@@ -455,7 +489,9 @@ def test_a_misspelt_key_is_an_error_that_names_the_right_one(section: str, refus
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_schema_and_x_keys_are_allowed_everywhere(section: str, loaded: Callable[..., Config]) -> None:
+def test_schema_and_x_keys_are_allowed_everywhere(
+    section: str, loaded: Callable[..., Config]
+) -> None:
     template, _ = SECTIONS[section]
     body = template.format("$schema: https://s, x-mine: {any: thing}")
     loaded(body if section != "the top" else "$schema: https://s\nx-mine: {any: thing}")
@@ -472,11 +508,17 @@ def test_every_field_has_its_line_of_documentation() -> None:
 
     folder = Path(__file__).parents[2] / "src" / "mcpx"
     for module in ("config/schema.py", "config/sections.py", "commands/parameters.py"):
-        for cls in [node for node in ast.parse((folder / module).read_text()).body if isinstance(node, ast.ClassDef)]:
+        for cls in [
+            node
+            for node in ast.parse((folder / module).read_text()).body
+            if isinstance(node, ast.ClassDef)
+        ]:
             assert ast.get_docstring(cls), cls.name
             for field, doc in zip(cls.body, [*cls.body[1:], None], strict=True):
                 if isinstance(field, ast.AnnAssign):
-                    assert isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant), ast.unparse(field)
+                    assert isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant), (
+                        ast.unparse(field)
+                    )
 
 
 def test_a_global_key_at_a_server_counts_for_that_server(loaded: Callable[..., Config]) -> None:
@@ -484,7 +526,8 @@ def test_a_global_key_at_a_server_counts_for_that_server(loaded: Callable[..., C
         "global: {default_timeout: 5, call_timeout: 50, max_message: 1000}\n"
         "mcp_servers:\n"
         "  - {name: a, connection: {type: stdio, command: x}}\n"
-        "  - {name: b, connection: {type: stdio, command: x}, call_timeout: 60, max_message: 2000, timeout: 6}\n"
+        "  - {name: b, connection: {type: stdio, command: x}, call_timeout: 60, max_message: "
+        "2000, timeout: 6}\n"
         "  - {name: c, connection: {type: stdio, command: x}, default_timeout: 7}\n"
         "commands: [{name: d, type: http, http: {url: 'http://h'}}]\n"
     )
@@ -495,7 +538,9 @@ def test_a_global_key_at_a_server_counts_for_that_server(loaded: Callable[..., C
     assert getattr(config.commands[0].action, "timeout", None) == 5
 
 
-def test_tool_proxy_mode_makes_search_the_default_but_mode_wins(loaded: Callable[..., Config]) -> None:
+def test_tool_proxy_mode_makes_search_the_default_but_mode_wins(
+    loaded: Callable[..., Config],
+) -> None:
     """SUR-6."""
     assert loaded("mcp_servers: []").mode == "direct"
     assert loaded("global: {tool_proxy_mode: true}").mode == "search"

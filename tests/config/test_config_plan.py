@@ -75,7 +75,9 @@ OTHER: dict[str, Any] = {
 
 def test_it_is_decided_for_every_key_whether_it_restarts_its_server() -> None:
     """A new key must be entered above, and thought about."""
-    assert {field.name for field in fields(Server) if field.metadata.get("in_file", True)} == OTHER.keys() | {
+    assert {
+        field.name for field in fields(Server) if field.metadata.get("in_file", True)
+    } == OTHER.keys() | {
         "name",
         "enabled",
     }
@@ -101,7 +103,9 @@ def test_servers_that_come_go_or_are_switched_start_and_stop() -> None:
 
 
 def test_a_server_under_another_name_is_another_server() -> None:
-    assert plan(config(A), config(replace(A, name="z"))) == Plan(started=("z",), stopped=("a",), renamed=(("a", "z"),))
+    assert plan(config(A), config(replace(A, name="z"))) == Plan(
+        started=("z",), stopped=("a",), renamed=(("a", "z"),)
+    )
 
 
 def test_a_server_whose_auth_config_changed_is_restarted() -> None:
@@ -119,13 +123,21 @@ def test_a_server_whose_auth_config_changed_is_restarted() -> None:
     ("settings", "keys"),
     [
         ({"mode": "search"}, ["mode"]),
-        ({"naming": Naming(separator="::", prefix="always")}, ["naming.separator", "naming.prefix"]),
+        (
+            {"naming": Naming(separator="::", prefix="always")},
+            ["naming.separator", "naming.prefix"],
+        ),
         ({"policy": Policy(default="deny")}, ["policy.default"]),
         ({"profiles": (Profile(name="p"),)}, ["profiles"]),
-        ({"global_": Global(log_level="DEBUG", hot_reload=False)}, ["global.log_level", "global.hot_reload"]),
+        (
+            {"global_": Global(log_level="DEBUG", hot_reload=False)},
+            ["global.log_level", "global.hot_reload"],
+        ),
     ],
 )
-def test_settings_are_taken_up_and_no_server_minds(settings: dict[str, Any], keys: list[str]) -> None:
+def test_settings_are_taken_up_and_no_server_minds(
+    settings: dict[str, Any], keys: list[str]
+) -> None:
     assert plan(config(A), config(A, **settings)) == Plan(kept=("a",), settings=tuple(keys))
 
 
@@ -137,7 +149,9 @@ def test_who_is_let_in_is_taken_up() -> None:
         allowed_origins=("https://a.example",),
         trusted_proxies=("::1",),
         admin_token="t",
-        admin=Admin(allowed_ips=("::1",), allowed_hosts=("a.example",), cors_origins=("https://a.example",)),
+        admin=Admin(
+            allowed_ips=("::1",), allowed_hosts=("a.example",), cors_origins=("https://a.example",)
+        ),
     )
     keys = (
         *("server.admin_token", "server.auth", "server.allowed_hosts", "server.allowed_origins"),
@@ -189,10 +203,14 @@ def test_where_a_configuration_came_from_is_no_change(loaded: Callable[..., Conf
                 kept=tuple("abcdefg"),
                 needs_restart=("server.port",),
             ),
-            "1 started (git), 1 restarted (files), 1 stopped (web), 7 kept; needs a restart: server.port",
+            "1 started (git), 1 restarted (files), 1 stopped (web), 7 kept; needs a restart: "
+            "server.port",
         ),
         (Plan(updated=("a", "b")), "2 updated (a, b)"),
-        (Plan(settings=("mode", "global.log_level"), kept=("a",)), "1 kept; settings: mode, global.log_level"),
+        (
+            Plan(settings=("mode", "global.log_level"), kept=("a",)),
+            "1 kept; settings: mode, global.log_level",
+        ),
         (Plan(settings=("mode",)), "settings: mode"),
     ],
 )
@@ -232,7 +250,9 @@ def test_every_server_stands_in_exactly_one_list(old: Config, new: Config) -> No
     assert sorted([*going_on, *found.stopped]) == sorted(before)
     servers = {server.name: server for server in old.mcp_servers}
     for server in new.mcp_servers:
-        assert (server.name in found.kept) == (server.enabled and servers.get(server.name) == server)
+        assert (server.name in found.kept) == (
+            server.enabled and servers.get(server.name) == server
+        )
 
 
 @given(_configs, _configs)
@@ -244,4 +264,9 @@ def test_a_plan_is_empty_if_and_only_if_nothing_changed(old: Config, new: Config
 
 
 def _normal(config: Config) -> Config:
-    return replace(config, mcp_servers=tuple(sorted(config.mcp_servers, key=lambda s: s.name if not s.enabled else "")))
+    return replace(
+        config,
+        mcp_servers=tuple(
+            sorted(config.mcp_servers, key=lambda s: s.name if not s.enabled else "")
+        ),
+    )

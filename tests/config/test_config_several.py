@@ -1,4 +1,5 @@
-"""A folder of files, overlays of an environment, and the files all of it came from (CFG-7, CFG-5)."""
+"""A folder of files, overlays of an environment, and the files all of it came from (CFG-7,
+CFG-5)."""
 
 import json
 import tempfile
@@ -50,12 +51,19 @@ def names(config: Config) -> list[str]:
 # A folder
 
 
-def test_the_files_of_a_folder_are_one_configuration_in_the_order_of_their_names(write: Write, folder: Path) -> None:
+def test_the_files_of_a_folder_are_one_configuration_in_the_order_of_their_names(
+    write: Write, folder: Path
+) -> None:
     write(
         "conf",
         b__yaml=f"mcp_servers: [{B}]\nprofiles: [{{name: p, servers: [a]}}]\nserver: {{port: 1}}",
-        a__json='{"mcp_servers": [{"name": "a", "connection": {"type": "stdio", "command": "x", "cwd": "sub"}}]}',
-        c__yml="mode: search\nglobal: {call_timeout: 7}\nserver: {host: h}\nnaming: {prefix: always}",
+        a__json=(
+            '{"mcp_servers": [{"name": "a", "connection": {"type": "stdio", "command": "x", '
+            '"cwd": "sub"}}]}'
+        ),
+        c__yml=(
+            "mode: search\nglobal: {call_timeout: 7}\nserver: {host: h}\nnaming: {prefix: always}"
+        ),
         notes__txt="not ours",
         **{".hidden.yaml": "mode: inspect"},
         a__yaml__bak="mode: direct",
@@ -63,7 +71,11 @@ def test_the_files_of_a_folder_are_one_configuration_in_the_order_of_their_names
     config = load(Path("conf"), {})
     assert names(config) == ["a", "b"]
     assert config.mcp_servers[0].connection == Stdio(command="x", cwd=str(folder / "conf" / "sub"))
-    assert (config.mode, config.naming, config.path) == ("search", Naming(prefix="always"), folder / "conf")
+    assert (config.mode, config.naming, config.path) == (
+        "search",
+        Naming(prefix="always"),
+        folder / "conf",
+    )
     assert (config.server.host, config.server.port) == ("h", 1)
     assert [server.call_timeout for server in config.mcp_servers] == [7, 7]
     assert [profile.name for profile in config.profiles] == ["p"]
@@ -89,7 +101,12 @@ def test_a_name_two_files_give_is_an_error_that_names_both_places(write: Write) 
             "policy.rules",
             ("b.yaml:1:10", "a.yaml:1:10"),
         ),
-        ("global: {tool_proxy: {search_limit: 1}}", "global: {tool_proxy: {search_limit: 2}}", "", ("b.yaml", "a")),
+        (
+            "global: {tool_proxy: {search_limit: 1}}",
+            "global: {tool_proxy: {search_limit: 2}}",
+            "",
+            ("b.yaml", "a"),
+        ),
         ("mcp_servers: []", "mcp_servers: {}", "mcp_servers", ("b.yaml:1:1", "a.yaml:1:1")),
     ],
 )
@@ -108,7 +125,9 @@ def test_what_two_files_say_alike_or_leave_open_is_no_matter(write: Write) -> No
     write(
         "conf",
         a__yaml="mode: search\nglobal:\nmcp_servers:\n$schema: one\nx-a: 1",
-        b__yaml=f"mode: search\nglobal: {{call_timeout: 3}}\nmcp_servers: [{A}]\n$schema: two\nx-a: 2",
+        b__yaml=(
+            f"mode: search\nglobal: {{call_timeout: 3}}\nmcp_servers: [{A}]\n$schema: two\nx-a: 2"
+        ),
         c__yaml=f"mode:\nmcp_servers: [{B}]",
     )
     config = load(Path("conf"), {})
@@ -120,12 +139,18 @@ def test_the_mistakes_of_all_files_are_told_at_once_each_at_its_place(write: Wri
     write(
         "conf",
         a__yaml=f"mcp_servers:\n  - {A}\nserver: {{prot: 1}}",
-        b__yaml="mcp_servers:\n  - {name: b, lazzy: true, connection: {type: stdio, command: '${NOPE}'}}",
+        b__yaml=(
+            "mcp_servers:\n  - {name: b, lazzy: true, connection: {type: stdio, command: "
+            "'${NOPE}'}}"
+        ),
     )
     message = refused("conf", strict=True)
     assert "--> conf/a.yaml:3:10  (server.prot)" in message
     assert "--> conf/b.yaml:2:15  (mcp_servers[0].lazzy)" in message
-    assert "variable NOPE is not set\n  --> conf/b.yaml:2:63  (mcp_servers[0].connection.command)" in message
+    assert (
+        "variable NOPE is not set\n  --> conf/b.yaml:2:63  (mcp_servers[0].connection.command)"
+        in message
+    )
     assert message.endswith("3 errors in conf/a.yaml, conf/b.yaml.")
 
 
@@ -143,14 +168,24 @@ def test_all_files_that_cannot_be_read_are_told_at_once(write: Write) -> None:
 
 def test_numbers_in_an_environment_are_taken_as_their_own_file_spells_them(write: Write) -> None:
     server = "{name: %s, connection: {type: stdio, command: x, env: {V: %s}}}"
-    write("conf", a__yaml=f"mcp_servers: [{server % ('a', '1.10')}]", b__yaml=f"mcp_servers: [{server % ('b', '010')}]")
+    write(
+        "conf",
+        a__yaml=f"mcp_servers: [{server % ('a', '1.10')}]",
+        b__yaml=f"mcp_servers: [{server % ('b', '010')}]",
+    )
     connections = [server.connection for server in load(Path("conf"), {}).mcp_servers]
-    assert connections == [Stdio(command="x", env={"V": "1.10"}), Stdio(command="x", env={"V": "010"})]
+    assert connections == [
+        Stdio(command="x", env={"V": "1.10"}),
+        Stdio(command="x", env={"V": "010"}),
+    ]
 
 
 def test_a_folder_may_hold_the_file_of_a_client_beside_our_own(write: Write) -> None:
     """CFG-2: its defaults count where all servers are written in its shape."""
-    client = '{"mcpServers": {"c": {"command": "x", "args": ["${workspaceFolderBasename}"]}}, "theme": 1}'
+    client = (
+        '{"mcpServers": {"c": {"command": "x", "args": ["${workspaceFolderBasename}"]}}, '
+        '"theme": 1}'
+    )
     write("conf", claude__json=client, ours__yaml="server: {port: 1}\nnaming: {separator: '::'}")
     config = load(Path("conf"), {})
     assert (config.dialect, config.mode) == ("mcpServers", "auto")
@@ -173,7 +208,12 @@ def test_a_folder_without_config_files_is_refused(write: Write) -> None:
 def test_a_folder_of_hostile_files_costs_no_more_than_one_of_them(folder: Path) -> None:
     """CFG-7: but for a look at each; together they may be as large as one."""
     text = "a: [" + "x," * ((MAX_BYTES - 100) // 2)
-    laughs = "a: &a [" + "x," * 9 + "]\n" + "\n".join(f"b{n}: [{', '.join(['*a'] * 400)}]" for n in range(11))
+    laughs = (
+        "a: &a ["
+        + "x," * 9
+        + "]\n"
+        + "\n".join(f"b{n}: [{', '.join(['*a'] * 400)}]" for n in range(11))
+    )
     many = "mode: direct\nnope: 1"
     for case, hostile, count in (("large", text, 5), ("values", laughs, 40), ("many", many, 200)):
         (folder / case).mkdir()
@@ -213,8 +253,15 @@ def test_an_overlay_of_the_environment_lies_over_the_file(write: Write) -> None:
     )
     plain, config = load(Path("mcpx.yaml"), {}), load(Path("mcpx.yaml"), {}, "prod")
     assert (plain.mode, plain.global_.call_timeout, names(plain)) == ("direct", 1, ["a", "b"])
-    assert (config.mode, config.global_.call_timeout, config.global_.max_retries) == ("search", 10, 2)
-    assert (config.global_.tool_proxy.search_limit, config.global_.tool_proxy.enable_list_services) == (3, False)
+    assert (config.mode, config.global_.call_timeout, config.global_.max_retries) == (
+        "search",
+        10,
+        2,
+    )
+    assert (
+        config.global_.tool_proxy.search_limit,
+        config.global_.tool_proxy.enable_list_services,
+    ) == (3, False)
     a, b, c = config.mcp_servers
     assert a.connection == Stdio(command="x", args=("three",), env={"A": "1", "B": "3", "C": "4"})
     assert (a.description, a.lazy, a.call_timeout) == ("first", True, 10)
@@ -225,13 +272,19 @@ def test_an_overlay_of_the_environment_lies_over_the_file(write: Write) -> None:
 
 def test_the_environment_may_be_named_by_a_variable_and_the_argument_wins(write: Write) -> None:
     """RUN-2."""
-    write(mcpx__yaml="mode: direct", mcpx__prod__json='{"mode": "search"}', mcpx__dev__yml="mode: inspect")
+    write(
+        mcpx__yaml="mode: direct",
+        mcpx__prod__json='{"mode": "search"}',
+        mcpx__dev__yml="mode: inspect",
+    )
     assert load(Path("mcpx.yaml"), {"MCPX_ENV": "prod"}).mode == "search"
     assert load(Path("mcpx.yaml"), {"MCPX_ENV": "prod"}, "dev").mode == "inspect"
     assert load(Path("mcpx.yaml"), {"MCPX_ENV": ""}).mode == "direct"
 
 
-def test_the_overlays_of_a_folder_are_left_out_until_their_environment_is_named(write: Write) -> None:
+def test_the_overlays_of_a_folder_are_left_out_until_their_environment_is_named(
+    write: Write,
+) -> None:
     write(
         "conf",
         a__yaml=f"mcp_servers: [{A}]",
@@ -240,23 +293,39 @@ def test_the_overlays_of_a_folder_are_left_out_until_their_environment_is_named(
         b__prod__yml="mode: search",
         b__dev__json='{"mode": "inspect"}',
     )
-    for env, mode, lazy in ((None, "direct", False), ("prod", "search", True), ("dev", "inspect", False)):
+    for env, mode, lazy in (
+        (None, "direct", False),
+        ("prod", "search", True),
+        ("dev", "inspect", False),
+    ):
         config = load(Path("conf"), {}, env)
         assert (config.mode, config.mcp_servers[0].lazy, config.warnings) == (mode, lazy, ()), env
 
 
-def test_a_file_that_only_its_name_makes_an_overlay_is_left_out_with_a_warning(write: Write) -> None:
+def test_a_file_that_only_its_name_makes_an_overlay_is_left_out_with_a_warning(
+    write: Write,
+) -> None:
     write("conf", a__yaml="mode: direct", github__com__yaml=f"mcp_servers: [{A}]")
     (warning,) = load(Path("conf"), {}).warnings
-    assert warning == "github.com.yaml is left out: its name makes it an overlay for the environment 'com'"
+    assert (
+        warning
+        == "github.com.yaml is left out: its name makes it an overlay for the environment 'com'"
+    )
     assert names(load(Path("conf"), {}, "com")) == ["a"]
     assert load(Path("conf"), {}, "com").warnings == ()
 
 
 @pytest.mark.parametrize("path", ["mcpx.yaml", "conf"])
-def test_an_environment_without_overlay_is_an_error_that_lists_those_there_are(path: str, write: Write) -> None:
+def test_an_environment_without_overlay_is_an_error_that_lists_those_there_are(
+    path: str, write: Write
+) -> None:
     for under in (".", "conf"):
-        write(under, mcpx__yaml="mode: direct\nnope: 1", mcpx__dev__yaml="mode: direct", mcpx__prod__json="{}")
+        write(
+            under,
+            mcpx__yaml="mode: direct\nnope: 1",
+            mcpx__dev__yaml="mode: direct",
+            mcpx__prod__json="{}",
+        )
     write(other__test__yaml="")
     message = refused(path, "prd")
     assert message.startswith(f"error: no overlay for the environment 'prd'\n  --> {path}\n")
@@ -273,11 +342,14 @@ def test_an_environment_is_a_plain_word(env: str, write: Write) -> None:
     assert "is not a possible environment name" in refused("mcpx.yaml", env)
 
 
-def test_a_mistake_in_an_overlay_is_told_at_its_place_beside_those_of_the_base(write: Write) -> None:
+def test_a_mistake_in_an_overlay_is_told_at_its_place_beside_those_of_the_base(
+    write: Write,
+) -> None:
     write(
         mcpx__yaml=f"mcp_servers:\n  - {A}\nserver:\n  prot: 1\n",
         mcpx__prod__yaml=(
-            "mcp_servers:\n  - name: a\n    lazy: 3\n    connection: {type: stdio, env: {A: []}}\n  - name: z\n"
+            "mcp_servers:\n  - name: a\n    lazy: 3\n    connection: {type: stdio, env: {A: "
+            "[]}}\n  - name: z\n"
         ),
     )
     message = refused("mcpx.yaml", "prod")
@@ -292,7 +364,9 @@ def test_a_broken_overlay_is_told_as_such(write: Write) -> None:
     write(mcpx__yaml="mode: direct", mcpx__prod__yaml="mode: [")
     assert "not valid YAML" in refused("mcpx.yaml", "prod")
     write(mcpx__prod__yaml="")
-    assert refused("mcpx.yaml", "prod").startswith("error: mcpx.prod.yaml is empty\n  --> mcpx.prod.yaml\n")
+    assert refused("mcpx.yaml", "prod").startswith(
+        "error: mcpx.prod.yaml is empty\n  --> mcpx.prod.yaml\n"
+    )
 
 
 def test_what_an_overlay_replaces_or_switches_off_is_not_looked_up(write: Write) -> None:
@@ -321,13 +395,19 @@ def test_what_an_overlay_replaces_or_switches_off_is_not_looked_up(write: Write)
 
 
 def test_a_key_without_value_in_an_overlay_changes_nothing(write: Write) -> None:
-    write(mcpx__yaml=f"mcp_servers: [{A}]\nmode: search", mcpx__prod__yaml="mcp_servers:\nmode:\nserver: {port: 1}")
+    write(
+        mcpx__yaml=f"mcp_servers: [{A}]\nmode: search",
+        mcpx__prod__yaml="mcp_servers:\nmode:\nserver: {port: 1}",
+    )
     config = load(Path("mcpx.yaml"), {}, "prod")
     assert (names(config), config.mode, config.server.port) == (["a"], "search", 1)
 
 
 def test_a_name_an_overlay_gives_twice_is_an_error(write: Write) -> None:
-    write(mcpx__yaml=f"mcp_servers: [{A}]", mcpx__prod__yaml="mcp_servers:\n- {name: a, lazy: true}\n- {name: a}")
+    write(
+        mcpx__yaml=f"mcp_servers: [{A}]",
+        mcpx__prod__yaml="mcp_servers:\n- {name: a, lazy: true}\n- {name: a}",
+    )
     message = refused("mcpx.yaml", "prod")
     assert "two servers are named 'a'\n  --> mcpx.prod.yaml:3:10" in message
     assert "the other stands at mcpx.prod.yaml:2:10" in message
@@ -352,7 +432,8 @@ def test_another_type_takes_what_only_the_former_one_knows_with_it(write: Write)
             "  - {name: a, connection: {type: http, url: 'http://h'}}\n"
             "  - {name: b, connection: {type: sse}}\n"
             "auth_configs: [{name: k, type: api_key, api_key: {name: n, value: v}}]\n"
-            "commands: [{name: c, type: script, script: {path: /x}, parameters: [{name: p, type: integer}]}]\n"
+            "commands: [{name: c, type: script, script: {path: /x}, parameters: [{name: p, type: "
+            "integer}]}]\n"
         ),
     )
     config = load(Path("mcpx.yaml"), {}, "prod")
@@ -371,19 +452,37 @@ def test_another_type_takes_what_only_the_former_one_knows_with_it(write: Write)
         ('{"mcpServers": {"a": {"command": "x"}, "b": {"url": "http://h/sse"}}}', "native"),
         ('{"mcpServers": {"a": {"command": "x"}, "b": {"url": "http://h/sse"}}}', "mcpServers"),
         ('{"servers": {"a": {"command": "x"}, "b": {"url": "http://h/sse"}}}', "native"),
-        ('{"servers": [{"id": "a", "command": ["x"]}, {"id": "b", "url": "http://h/sse"}]}', "native"),
-        ('{"servers": [{"id": "a", "command": ["x"]}, {"id": "b", "url": "http://h/sse"}]}', "servers"),
-        ('{"mcp_servers": [{"name": "a", "command": "x"}, {"name": "b", "url": "http://h/sse"}]}', "native"),
-        ('{"mcp_servers": [{"name": "a", "command": "x"}, {"name": "b", "url": "http://h/sse"}]}', "flat"),
+        (
+            '{"servers": [{"id": "a", "command": ["x"]}, {"id": "b", "url": "http://h/sse"}]}',
+            "native",
+        ),
+        (
+            '{"servers": [{"id": "a", "command": ["x"]}, {"id": "b", "url": "http://h/sse"}]}',
+            "servers",
+        ),
+        (
+            '{"mcp_servers": [{"name": "a", "command": "x"}, {"name": "b", "url": '
+            '"http://h/sse"}]}',
+            "native",
+        ),
+        (
+            '{"mcp_servers": [{"name": "a", "command": "x"}, {"name": "b", "url": '
+            '"http://h/sse"}]}',
+            "flat",
+        ),
     ],
 )
-def test_an_overlay_may_be_native_or_of_the_shape_of_its_base(base: str, overlay: str, write: Write) -> None:
+def test_an_overlay_may_be_native_or_of_the_shape_of_its_base(
+    base: str, overlay: str, write: Write
+) -> None:
     """CFG-2: and the base keeps the defaults of its own shape."""
     overlays = {
         "native": "mcp_servers: [{name: a, connection: {env: {A: b}}}, {name: b, enabled: false}]",
         "mcpServers": "mcpServers: {a: {env: {A: b}}, b: {disabled: true}}",
         "servers": "servers: [{id: a, env: {A: b}}, {id: b, enabled: false}]",
-        "flat": "mcp_servers: [{name: a, env: {A: b}}, {name: b, enabled: false}]\ncall_timeout: 300",
+        "flat": (
+            "mcp_servers: [{name: a, env: {A: b}}, {name: b, enabled: false}]\ncall_timeout: 300"
+        ),
     }
     write(c__json=base, c__prod__yaml=overlays[overlay])
     plain, config = load(Path("c.json"), {}), load(Path("c.json"), {}, "prod")
@@ -430,7 +529,9 @@ def test_a_configuration_knows_the_files_it_came_from(write: Write, folder: Path
         "mcpx.prod.yml",
         "mcpx.prod.json",
     ]
-    write("conf", a__yaml="mode: '${M:-direct}'", b__yaml="server: {admin_token: '${file:../secret}'}")
+    write(
+        "conf", a__yaml="mode: '${M:-direct}'", b__yaml="server: {admin_token: '${file:../secret}'}"
+    )
     write(secret="s")
     sources = shown(load(Path("conf"), {}).sources, folder)
     assert sorted(sources) == ["conf", "conf/.env", "conf/a.yaml", "conf/b.yaml", "secret"]
@@ -455,7 +556,10 @@ def test_a_refusal_knows_the_files_that_may_mend_it(write: Write, folder: Path) 
 _words = st.text("abcd", min_size=1, max_size=3)
 _servers = st.lists(
     st.fixed_dictionaries(
-        {"name": _words, "connection": st.fixed_dictionaries({"type": st.just("stdio"), "command": _words})},
+        {
+            "name": _words,
+            "connection": st.fixed_dictionaries({"type": st.just("stdio"), "command": _words}),
+        },
         optional={"lazy": st.booleans(), "description": _words, "timeout": st.integers(1, 9)},
     ),
     unique_by=lambda server: str(server["name"]),
@@ -466,9 +570,15 @@ _trees = st.fixed_dictionaries(
     optional={
         "mode": st.sampled_from(["direct", "search"]),
         "server": st.fixed_dictionaries({}, optional={"host": _words, "port": st.integers(0, 9)}),
-        "global": st.dictionaries(st.sampled_from(["max_retries", "menu_budget", "auto_budget"]), st.integers(0, 9)),
-        "policy": st.fixed_dictionaries({}, optional={"default": st.sampled_from(["allow", "deny"])}),
-        "profiles": st.lists(st.fixed_dictionaries({"name": _words}), unique_by=lambda p: p["name"], max_size=3),
+        "global": st.dictionaries(
+            st.sampled_from(["max_retries", "menu_budget", "auto_budget"]), st.integers(0, 9)
+        ),
+        "policy": st.fixed_dictionaries(
+            {}, optional={"default": st.sampled_from(["allow", "deny"])}
+        ),
+        "profiles": st.lists(
+            st.fixed_dictionaries({"name": _words}), unique_by=lambda p: p["name"], max_size=3
+        ),
     },
 )
 
@@ -483,7 +593,9 @@ def loaded(folder: str, files: dict[str, Any], env: str | None = None) -> Config
 
 @settings(max_examples=150, deadline=None)
 @given(_trees, st.data())
-def test_a_tree_split_over_the_files_of_a_folder_is_the_same_tree(tree: dict[str, Any], data: st.DataObject) -> None:
+def test_a_tree_split_over_the_files_of_a_folder_is_the_same_tree(
+    tree: dict[str, Any], data: st.DataObject
+) -> None:
     """CFG-7: lists are cut somewhere, keys of mappings go to one file, to the other, or to both."""
     first: dict[str, Any] = {}
     second: dict[str, Any] = {}
@@ -492,7 +604,9 @@ def test_a_tree_split_over_the_files_of_a_folder_is_the_same_tree(tree: dict[str
             cut = data.draw(st.integers(0, len(value)))
             first[key], second[key] = value[:cut], value[cut:]
         elif isinstance(value, dict):
-            parts = {name: data.draw(st.sampled_from(["first", "second", "both"])) for name in value}
+            parts = {
+                name: data.draw(st.sampled_from(["first", "second", "both"])) for name in value
+            }
             first[key] = {name: item for name, item in value.items() if parts[name] != "second"}
             second[key] = {name: item for name, item in value.items() if parts[name] != "first"}
         else:
@@ -504,7 +618,9 @@ def test_a_tree_split_over_the_files_of_a_folder_is_the_same_tree(tree: dict[str
 
 @settings(max_examples=150, deadline=None)
 @given(_trees, _trees)
-def test_an_overlay_wins_and_what_it_does_not_name_stays(base: dict[str, Any], over: dict[str, Any]) -> None:
+def test_an_overlay_wins_and_what_it_does_not_name_stays(
+    base: dict[str, Any], over: dict[str, Any]
+) -> None:
     """CFG-7: also, a tree over itself is itself, and an overlay laid twice is laid once."""
     with tempfile.TemporaryDirectory() as folder:
         plain = loaded(folder, {"a.json": base})
@@ -516,7 +632,10 @@ def test_an_overlay_wins_and_what_it_does_not_name_stays(base: dict[str, Any], o
         assert names(merged) == wanted
         assert merged.mode == over.get("mode", base.get("mode", "direct"))
         assert merged.policy == (alone if "default" in over.get("policy", {}) else plain).policy
-        said = {**{s["name"]: s for s in base["mcp_servers"]}, **{s["name"]: s for s in over["mcp_servers"]}}
+        said = {
+            **{s["name"]: s for s in base["mcp_servers"]},
+            **{s["name"]: s for s in over["mcp_servers"]},
+        }
         for server in merged.mcp_servers:
             for key in ("lazy", "description", "timeout"):
                 if key in said[server.name]:
@@ -524,15 +643,31 @@ def test_an_overlay_wins_and_what_it_does_not_name_stays(base: dict[str, Any], o
 
 
 _junk = st.recursive(
-    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["a", "${A}", "stdio", "http"]),
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 2)
+    | st.sampled_from(["a", "${A}", "stdio", "http"]),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["name", "type", "command", "connection", "x-a", "enabled"]), inner)
+        | st.dictionaries(
+            st.sampled_from(["name", "type", "command", "connection", "x-a", "enabled"]), inner
+        )
     ),
     max_leaves=12,
 )
 _odd = st.dictionaries(
-    st.sampled_from(["mcp_servers", "mcpServers", "servers", "commands", "auth_configs", "global", "mode", "$schema"]),
+    st.sampled_from(
+        [
+            "mcp_servers",
+            "mcpServers",
+            "servers",
+            "commands",
+            "auth_configs",
+            "global",
+            "mode",
+            "$schema",
+        ]
+    ),
     _junk,
     max_size=4,
 )
@@ -540,7 +675,9 @@ _odd = st.dictionaries(
 
 @settings(max_examples=300, deadline=None)
 @given(_odd, _odd, _odd)
-def test_whatever_several_files_hold_ends_in_a_config_or_a_config_error(a: Any, b: Any, over: Any) -> None:
+def test_whatever_several_files_hold_ends_in_a_config_or_a_config_error(
+    a: Any, b: Any, over: Any
+) -> None:
     """CFG-4."""
     with tempfile.TemporaryDirectory() as folder:
         try:

@@ -1,4 +1,5 @@
-"""The watcher notices what happens to the files of a configuration, and ends in their last state (CFG-5)."""
+"""The watcher notices what happens to the files of a configuration, and ends in their last state
+(CFG-5)."""
 
 import asyncio
 import logging
@@ -24,7 +25,9 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 class Watch:
     """A running watcher; `told` holds what the files held each time a change was told."""
 
-    def __init__(self, *sources: Path, changed: Callable[[], Awaitable[object]] | None = None) -> None:
+    def __init__(
+        self, *sources: Path, changed: Callable[[], Awaitable[object]] | None = None
+    ) -> None:
         self.sources: Iterable[Path] = sources
         self.told: list[str | None] = []
         self.looks = 0
@@ -65,7 +68,8 @@ class Watch:
 
 @pytest.fixture
 def file(folder: Path) -> Path:
-    """Older than whatever comes after it, by the clock of the file system, which ticks a hundred times a second."""
+    """Older than whatever comes after it, by the clock of the file system, which ticks a hundred
+    times a second."""
     file, probe = folder / "mcpx.yaml", folder / ".probe"
     file.write_text("old")
     probe.write_text("")
@@ -238,7 +242,9 @@ def test_a_file_is_not_told_while_it_is_being_written(file: Path) -> None:
     run(main())
 
 
-def test_a_file_that_never_comes_to_rest_is_told_all_the_same(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_never_comes_to_rest_is_told_all_the_same(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(watch, "PATIENCE", 0.1)
 
     async def main() -> None:
@@ -290,7 +296,9 @@ def test_a_storm_of_edits_ends_in_the_last_state(file: Path) -> None:
     run(main())
 
 
-def test_a_file_that_came_to_be_watched_is_told_if_it_changed_since_it_was_read(folder: Path, file: Path) -> None:
+def test_a_file_that_came_to_be_watched_is_told_if_it_changed_since_it_was_read(
+    folder: Path, file: Path
+) -> None:
     secret = folder / "secret"
     secret.write_text("early")
 
@@ -346,7 +354,9 @@ def test_a_failure_to_take_a_change_up_is_logged_and_the_next_one_is_told(
 
     with caplog.at_level(logging.ERROR):
         run(main())
-    assert [record.getMessage() for record in caplog.records] == ["a changed configuration could not be taken up"] * 2
+    assert [record.getMessage() for record in caplog.records] == [
+        "a changed configuration could not be taken up"
+    ] * 2
 
 
 def test_the_interval_is_asked_for_anew_each_time(file: Path) -> None:
@@ -365,7 +375,9 @@ def test_the_interval_is_asked_for_anew_each_time(file: Path) -> None:
     run(main())
 
 
-def test_with_waits_as_they_are_a_saved_file_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_waits_as_they_are_a_saved_file_is_told(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.undo()
     assert 0.1 <= watch.REST <= 0.2
 
@@ -404,5 +416,9 @@ def test_what_load_names_as_its_sources_is_all_there_is_to_watch(folder: Path) -
 
     run(main())
     changed = load(conf, {}, "prod")
-    assert (changed.mode, changed.server.admin_token, changed.server.port) == ("search", "other", 22)
+    assert (changed.mode, changed.server.admin_token, changed.server.port) == (
+        "search",
+        "other",
+        22,
+    )
     assert changed.server.host == "h"

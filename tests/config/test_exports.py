@@ -43,12 +43,16 @@ def path(tmp_path: Path) -> Path:
 
 def test_a_native_export_is_the_same_with_variables_for_its_secrets(path: Path) -> None:
     exported = export(read_written(Where(path, {})), "yaml")
-    assert not [word for word in ("arg-1", "env-1", "pass-1", "head-1", "admin-1", "secret-1") if word in exported.text]
+    assert not [
+        word
+        for word in ("arg-1", "env-1", "pass-1", "head-1", "admin-1", "secret-1")
+        if word in exported.text
+    ]
     values = {"SERVER_ADMIN_TOKEN": "admin-1", "FILES_TOKEN": "arg-1", "GITHUB_TOKEN": "env-1"}
     values |= {"MY_WEB_SECRET": "pass-1", "MY_WEB_AUTHORIZATION": "head-1"}
-    assert values.keys() <= exported.variables.keys() and exported.variables["GITHUB_TOKEN"].endswith(
-        "env.GITHUB_TOKEN"
-    )
+    assert values.keys() <= exported.variables.keys() and exported.variables[
+        "GITHUB_TOKEN"
+    ].endswith("env.GITHUB_TOKEN")
     again = path.with_name("again.yaml")
     again.write_text(exported.text)
     again.chmod(0o600)
@@ -71,7 +75,9 @@ commands:
     type: http
     name: two
 """
-CLIENT = '{"mcpServers": {"one": {"timeout": 3, "args": ["y"], "command": "npx", "env": {"A": "b"}}}}'
+CLIENT = (
+    '{"mcpServers": {"one": {"timeout": 3, "args": ["y"], "command": "npx", "env": {"A": "b"}}}}'
+)
 
 
 def _keys_of_entries(text: str) -> list[list[str]]:
@@ -85,7 +91,11 @@ def test_an_export_has_one_order_of_keys(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text(SHUFFLED)
     keys = _keys_of_entries(export(read_written(Where(file, {})), "yaml").text)
-    assert keys == [["name", "prefix", "connection", "timeout"], ["type", "command", "args"], ["name", "type", "http"]]
+    assert keys == [
+        ["name", "prefix", "connection", "timeout"],
+        ["type", "command", "args"],
+        ["name", "type", "http"],
+    ]
 
 
 def test_a_migrated_file_has_one_order_of_keys(tmp_path: Path) -> None:
@@ -93,7 +103,10 @@ def test_a_migrated_file_has_one_order_of_keys(tmp_path: Path) -> None:
     where = Where(tmp_path / "mcp.json", {})
     where.path.write_text(CLIENT)
     text = migrated(read_written(where), where, tmp_path / "mcpx.yaml").text
-    assert _keys_of_entries(text) == [["name", "connection", "call_timeout"], ["type", "command", "args", "env"]]
+    assert _keys_of_entries(text) == [
+        ["name", "connection", "call_timeout"],
+        ["type", "command", "args", "env"],
+    ]
 
 
 def test_an_export_for_clients_says_what_it_leaves_out(path: Path) -> None:
@@ -108,7 +121,9 @@ def test_an_export_for_clients_says_what_it_leaves_out(path: Path) -> None:
     assert any("prefix" in line for line in exported.warnings) and any(
         "auth_configs" in line for line in exported.warnings
     )
-    assert "SERVER_ADMIN_TOKEN" not in exported.variables and exported.media_type == "application/json"
+    assert (
+        "SERVER_ADMIN_TOKEN" not in exported.variables and exported.media_type == "application/json"
+    )
 
 
 def test_without_a_file_there_is_nothing_to_export() -> None:

@@ -1,4 +1,5 @@
-"""What references of client programs become: ours, a value, plain text, or why a server stays off (CFG-3)."""
+"""What references of client programs become: ours, a value, plain text, or why a server stays off
+(CFG-3)."""
 
 import re
 from pathlib import Path
@@ -18,7 +19,11 @@ def rewriting(*, expands: bool = True) -> Rewriting:
         expands=expands,
         words={"userHome": "/home/me", "/": "/", "odd": "a$$b${c}"},
         missing={"workspaceFolder": "the folder that is open"},
-        inputs={"key": Input(description="A key"), "r": Input(default="eu"), "cmd": Input("command")},
+        inputs={
+            "key": Input(description="A key"),
+            "r": Input(default="eu"),
+            "cmd": Input("command"),
+        },
     )
 
 
@@ -62,7 +67,11 @@ def test_what_has_no_meaning_here_stays_as_it_is_and_is_told(text: str) -> None:
 def test_every_change_is_told_and_so_is_what_has_to_be_set() -> None:
     work = rewriting()
     work.server({"a": "${env:X} ${input:key} ${Y} ${userHome}"})
-    assert work.rewritten == {"${env:X}": "${X}", "${input:key}": "${KEY}", "${userHome}": "/home/me"}
+    assert work.rewritten == {
+        "${env:X}": "${X}",
+        "${input:key}": "${KEY}",
+        "${userHome}": "/home/me",
+    }
     assert work.wanted == {"KEY": "A key"}
 
 
@@ -71,7 +80,10 @@ def test_in_a_program_that_replaces_nothing_a_dollar_is_a_letter() -> None:
     entry = {"connection": {"args": ["-c", "echo ${x} $$"], "env": {"A": "${B}", "C": "x${B}"}}}
     told, why = rewriting(expands=False).server(entry)
     assert why is None
-    assert told["connection"] == {"args": ["-c", "echo $${x} $$$$"], "env": {"A": "${B}", "C": "x$${B}"}}
+    assert told["connection"] == {
+        "args": ["-c", "echo $${x} $$$$"],
+        "env": {"A": "${B}", "C": "x$${B}"},
+    }
 
 
 @given(st.text(st.sampled_from("a${}:-$ \\X"), max_size=20))

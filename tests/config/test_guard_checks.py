@@ -1,4 +1,5 @@
-"""What of the guard would not do what its writer believes is told, by `load` or by `mcpx check` (CFG-8, SEC-1)."""
+"""What of the guard would not do what its writer believes is told, by `load` or by `mcpx check`
+(CFG-8, SEC-1)."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,20 +22,41 @@ AUTH = f"server: {{auth: {{tokens: [{TOKEN}]}}}}\n"
     [
         ("profiles: [{name: p, tokens: [ann]}]", "over HTTP nobody is let in to profile 'p'"),
         ("profiles: [{name: p, servers: []}]", "profile 'p' shows nothing"),
-        ("profiles: [{name: p, tools: [], prompts: [], resources: []}]", "profile 'p' shows nothing"),
+        (
+            "profiles: [{name: p, tools: [], prompts: [], resources: []}]",
+            "profile 'p' shows nothing",
+        ),
         ("profiles: [{name: p, resources: [readme]}]", "'readme' is no URI"),
         ("policy: {default: deny}", "the policy hides everything"),
-        ("policy: {default: deny, rules: [{effect: deny, servers: [a], reason: x}]}", "the policy hides everything"),
+        (
+            "policy: {default: deny, rules: [{effect: deny, servers: [a], reason: x}]}",
+            "the policy hides everything",
+        ),
         ("server: {limits: {queue: 5}}", "'queue' of server.limits has no effect"),
         ("profiles: [{name: p, limits: {queue: 5}}]", "'queue' of the limits of 'p' has no effect"),
-        ("server: {auth: {tokens: [{name: a, token: t, expires: 2020-01-01}]}}", "'a' is over since 2020-01-01"),
+        (
+            "server: {auth: {tokens: [{name: a, token: t, expires: 2020-01-01}]}}",
+            "'a' is over since 2020-01-01",
+        ),
         ("server: {trusted_proxies: ['::/0']}", "anybody may say which address they come from"),
-        ("policy: {rules: [{effect: deny}, {effect: allow, servers: [a]}]}", "rule 1 holds for every call"),
-        ("policy: {rules: [{effect: deny, servers: [a]}, {effect: ask, servers: [a], tools: [t]}]}", "rule 2 of the"),
-        ("policy: {rules: [{effect: deny, read_only: true, destructive: true}]}", "rule 1 of the policy can never"),
+        (
+            "policy: {rules: [{effect: deny}, {effect: allow, servers: [a]}]}",
+            "rule 1 holds for every call",
+        ),
+        (
+            "policy: {rules: [{effect: deny, servers: [a]}, {effect: ask, servers: [a], tools: "
+            "[t]}]}",
+            "rule 2 of the",
+        ),
+        (
+            "policy: {rules: [{effect: deny, read_only: true, destructive: true}]}",
+            "rule 1 of the policy can never",
+        ),
     ],
 )
-def test_what_has_another_effect_than_it_reads_is_warned_about(text: str, message: str, loaded: Loaded) -> None:
+def test_what_has_another_effect_than_it_reads_is_warned_about(
+    text: str, message: str, loaded: Loaded
+) -> None:
     """CFG-8."""
     (warning,) = loaded(STDIO + text).warnings
     assert message in warning
@@ -46,7 +68,8 @@ def test_what_has_another_effect_than_it_reads_is_warned_about(text: str, messag
         f"{AUTH}profiles: [{{name: p, tokens: [ann], tools: []}}]",
         "profiles: [{name: p, resources: ['file:///x', '*'], limits: {in_flight: 1, queue: 0}}]",
         "policy: {default: deny, rules: [{effect: ask, servers: [a]}]}",
-        "server: {auth: {tokens: [{name: a, token: t, expires: 2999-01-01}]}, trusted_proxies: [10.0.0.0/8]}",
+        "server: {auth: {tokens: [{name: a, token: t, expires: 2999-01-01}]}, trusted_proxies: "
+        "[10.0.0.0/8]}",
         "policy: {rules: [{effect: deny, servers: [a], tools: [t]}, {effect: ask, servers: [a]}]}",
         "policy: {rules: [{effect: deny, arguments: {x: y}}, {effect: ask, arguments: {x: y}}]}",
         "policy: {rules: [{effect: allow}, {effect: deny, servers: [mcpx]}]}",
@@ -91,7 +114,10 @@ def test_the_names_of_a_profiles_tokens_are_no_secrets(loaded: Loaded, folder: P
 
 def test_tokens_that_nobody_made_are_told_by_check(loaded: Loaded) -> None:
     """CFG-8, SEC-1."""
-    text = "profiles: [{name: p, tokens: [anne, bob, zoe]}]\npolicy: {rules: [{effect: deny, principals: [an, 'x*']}]}"
+    text = (
+        "profiles: [{name: p, tokens: [anne, bob, zoe]}]\npolicy: {rules: [{effect: deny, "
+        "principals: [an, 'x*']}]}"
+    )
     first, second, third = missing(loaded(AUTH + text), ["bob"], None)
     assert "'anne'" in first and "did you mean 'ann'?" in first
     assert "mcpx token new zoe" in second and "rule 1" in third
@@ -109,7 +135,9 @@ def test_a_short_token_and_a_port_of_grpc_are_reported_by_check(loaded: Loaded) 
     assert "guessed" in said and "short'" not in said
     (said,) = missing(loaded("global: {traces: {endpoint: 'http://localhost:4317'}}"), [], None)
     assert "4318" in said
-    assert not list(missing(loaded("server: {auth: {type: jwt, issuer: 'http://127.0.0.1:9'}}"), [], None))
+    assert not list(
+        missing(loaded("server: {auth: {type: jwt, issuer: 'http://127.0.0.1:9'}}"), [], None)
+    )
 
 
 def test_a_trail_that_cannot_be_written_is_told_by_check(loaded: Loaded, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The JSON Schema for editors says what the loader does: of keys, of types, of what may be left out (CFG-8)."""
+"""The JSON Schema for editors says what the loader does: of keys, of types, of what may be left out
+(CFG-8)."""
 
 import contextlib
 import copy
@@ -100,7 +101,9 @@ def test_a_key_that_the_loader_does_not_know_is_refused_wherever_it_stands() -> 
     assert seen > 25
 
 
-@pytest.mark.parametrize("other", [{"a": 1}, ["a"], "text", 3, True], ids=["mapping", "list", "text", "number", "bool"])
+@pytest.mark.parametrize(
+    "other", [{"a": 1}, ["a"], "text", 3, True], ids=["mapping", "list", "text", "number", "bool"]
+)
 def test_a_value_of_a_type_that_the_loader_refuses_is_refused(other: Any) -> None:
     """And one that it takes is taken."""
     for way in ways(EVERYTHING):
@@ -149,7 +152,11 @@ def test_a_variable_may_stand_for_a_number_a_boolean_and_a_choice(entry: Any) ->
         {"global": {"traces": {"endpoint": "http://x", "sample": 2}}},
         {"mode": "unheard-of"},
         {"mcp_servers": [{"name": "a", "connection": {"type": "carrier-pigeon"}}]},
-        {"mcp_servers": [{"name": "a", "connection": {"type": "http", "url": "http://x", "command": "y"}}]},
+        {
+            "mcp_servers": [
+                {"name": "a", "connection": {"type": "http", "url": "http://x", "command": "y"}}
+            ]
+        },
         {"commands": [{"name": "a", "type": "http", "script": {"path": "x"}}]},
     ],
 )
@@ -162,7 +169,10 @@ def test_it_tells_what_a_key_means_its_default_and_what_there_is_to_choose() -> 
     schema = config_schema()
     servers, settings = schema["$defs"]["Server"], schema["$defs"]["Global"]["properties"]
     assert "menus" in servers["properties"]["name"]["description"]
-    assert settings["call_timeout"]["default"] == 300.0 and settings["call_timeout"]["exclusiveMinimum"] == 0
+    assert (
+        settings["call_timeout"]["default"] == 300.0
+        and settings["call_timeout"]["exclusiveMinimum"] == 0
+    )
     assert "default" not in servers["properties"]["call_timeout"], "it is what `global` says"
     assert "search" in schema["properties"]["mode"]["anyOf"][0]["enum"]
     for family in (TRANSPORTS, COMMANDS, AUTHS):
@@ -173,23 +183,34 @@ def test_it_tells_what_a_key_means_its_default_and_what_there_is_to_choose() -> 
 def test_a_part_has_a_schema_of_its_own() -> None:
     schema = part_schema(AUTHS["basic_auth"])
     assert set(schema["required"]) == {"username", "password"}
-    assert jsonschema_rs.Draft202012Validator(schema).is_valid({"username": "a", "password": "${P}"})
+    assert jsonschema_rs.Draft202012Validator(schema).is_valid(
+        {"username": "a", "password": "${P}"}
+    )
 
 
 def test_a_part_of_another_package_is_among_it(tmp_path: Path) -> None:
     """As an installed package brings it: by an entry point."""
     (tmp_path / "pigeons.py").write_text(
-        "from dataclasses import dataclass\nfrom typing import ClassVar\n\n\n@dataclass(frozen=True)\nclass Pigeon:\n"
-        '    """By air."""\n    type: ClassVar[str] = "pigeon"\n    loft: str\n    """Where it lives."""\n\n'
+        "from dataclasses import dataclass\nfrom typing import "
+        "ClassVar\n\n\n@dataclass(frozen=True)\nclass Pigeon:\n"
+        '    """By air."""\n    type: ClassVar[str] = "pigeon"\n    loft: str\n    """Where it '
+        'lives."""\n\n'
         "    async def open(self, dial): ...\n"
     )
     info = tmp_path / "pigeons-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pigeons\nVersion: 1\n")
     (info / "entry_points.txt").write_text("[mcpx.transports]\npigeon = pigeons:Pigeon\n")
-    script = "import json; from mcpx.config.json_schema import config_schema; print(json.dumps(config_schema()))"
+    script = (
+        "import json; from mcpx.config.json_schema import config_schema; "
+        "print(json.dumps(config_schema()))"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", script], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, timeout=60, check=True
+        [sys.executable, "-c", script],
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        timeout=60,
+        check=True,
     )
     pigeon = json.loads(done.stdout)["$defs"]["Pigeon"]
     assert pigeon["properties"]["type"]["const"] == "pigeon"
@@ -198,5 +219,7 @@ def test_a_part_of_another_package_is_among_it(tmp_path: Path) -> None:
 
 def test_nothing_of_it_is_imported_by_the_gateway() -> None:
     script = "import sys, mcpx.app, mcpx.cli.main; print('mcpx.config.json_schema' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, timeout=60, check=True
+    )
     assert done.stdout.split() == [b"False"]

@@ -17,7 +17,9 @@ SERVER = "mcp_servers: [{name: one, command: npx%s}]\n"
         ("policy: {Default: deny}\n", "Default", "default"),
     ],
 )
-def test_a_key_in_wrong_case_is_an_unknown_key(refused: Callable[..., str], text: str, key: str, meant: str) -> None:
+def test_a_key_in_wrong_case_is_an_unknown_key(
+    refused: Callable[..., str], text: str, key: str, meant: str
+) -> None:
     """CFG-4"""
     told = refused(text)
     assert f"unknown key '{key}'" in told and f"did you mean '{meant}'?" in told

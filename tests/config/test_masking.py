@@ -1,4 +1,5 @@
-"""ADM-2, SEC-4: what is written is told without its literal secrets, and those are found again by their place."""
+"""ADM-2, SEC-4: what is written is told without its literal secrets, and those are found again by
+their place."""
 
 import copy
 import string
@@ -24,7 +25,15 @@ TREE: dict[str, Any] = {
             "connection": {
                 "type": "stdio",
                 "command": "x",
-                "args": ["--token", "arg-1", "--api-key=arg-2", "-y", "postgres://u:pw-1@h/db", "--token", "${T}"],
+                "args": [
+                    "--token",
+                    "arg-1",
+                    "--api-key=arg-2",
+                    "-y",
+                    "postgres://u:pw-1@h/db",
+                    "--token",
+                    "${T}",
+                ],
                 "env": {
                     "GITHUB_TOKEN": "env-1",
                     "PIN": 12345,
@@ -42,7 +51,11 @@ TREE: dict[str, Any] = {
             "connection": {
                 "type": "http",
                 "url": "https://h/x?token=url-1&page=2",
-                "headers": {"Authorization": "Bearer head-1", "X-Thing": "${X}", "Accept": "application/json"},
+                "headers": {
+                    "Authorization": "Bearer head-1",
+                    "X-Thing": "${X}",
+                    "Accept": "application/json",
+                },
             },
         },
     ],
@@ -54,7 +67,11 @@ TREE: dict[str, Any] = {
         }
     ],
     "auth_configs": [
-        {"name": "k", "type": "api_key", "api_key": {"location": "query", "name": "api_key", "value": "val-1"}},
+        {
+            "name": "k",
+            "type": "api_key",
+            "api_key": {"location": "query", "name": "api_key", "value": "val-1"},
+        },
         {
             "name": "o",
             "type": "oauth2",
@@ -68,7 +85,10 @@ TREE: dict[str, Any] = {
     ],
     "profiles": [{"name": "p", "tokens": ["ci"]}],
     "global": {
-        "audit": {"sink": "https://h", "sink_headers": {"Authorization": "Bearer sink-1", "X-Scope": "team"}},
+        "audit": {
+            "sink": "https://h",
+            "sink_headers": {"Authorization": "Bearer sink-1", "X-Scope": "team"},
+        },
         "traces": {"endpoint": "https://h", "headers": {"X-Key": "trace-1"}},
     },
 }
@@ -93,7 +113,9 @@ def test_literal_secrets_are_masked_and_nothing_else_is() -> None:
         "--token",
         "${T}",
     ]
-    assert connection["env"]["A_TOKEN"] == "${T}" and connection["env"]["B_TOKEN"] == f"${{T:-{MASK}}}"
+    assert (
+        connection["env"]["A_TOKEN"] == "${T}" and connection["env"]["B_TOKEN"] == f"${{T:-{MASK}}}"
+    )
     assert connection["env"]["LOG"] == "info" and connection["env"]["SEALED_KEY"] == "enc:v1:abc"
     assert shown["mcp_servers"][1]["connection"]["headers"]["Authorization"] == f"Bearer {MASK}"
     for path in (("server", "tls"), ("profiles",), ("commands",)):
@@ -117,7 +139,10 @@ def test_masks_find_their_secrets_after_lists_changed_their_order() -> None:
     found = unmask(new, TREE)
     assert found["server"]["auth"]["tokens"] == TREE["server"]["auth"]["tokens"][::-1]
     assert found["mcp_servers"][0] == TREE["mcp_servers"][1]
-    assert found["mcp_servers"][1]["connection"]["args"] == ["first", *TREE["mcp_servers"][0]["connection"]["args"]]
+    assert found["mcp_servers"][1]["connection"]["args"] == [
+        "first",
+        *TREE["mcp_servers"][0]["connection"]["args"],
+    ]
     assert found["auth_configs"] == TREE["auth_configs"][1:]
 
 
@@ -131,7 +156,9 @@ def test_what_is_around_a_mask_may_change() -> None:
 
 def test_a_renamed_variable_keeps_its_secret_while_its_name_keeps_it_hidden() -> None:
     old = {"env": {"OLD_TOKEN": "env-1", "LOG": "info"}}
-    assert unmask({"env": {"NEW_TOKEN": MASK, "LOG": "info"}}, old) == {"env": {"NEW_TOKEN": "env-1", "LOG": "info"}}
+    assert unmask({"env": {"NEW_TOKEN": MASK, "LOG": "info"}}, old) == {
+        "env": {"NEW_TOKEN": "env-1", "LOG": "info"}
+    }
     with pytest.raises(Unknown):
         unmask({"env": {"LOG_FORMAT": MASK, "LOG": "info"}}, old)
 
@@ -182,14 +209,18 @@ def test_whatever_is_written_comes_back(tree: dict[str, Any]) -> None:
     [
         ({"args": ["--token", "arg-1"]}, {"args": ["--note", MASK]}),
         ({"args": ["--token", "arg-1"]}, {"args": [MASK]}),
-        ({"args": ["--token", "arg-1", "--password=arg-2"]}, {"args": ["--token", MASK, "--token", MASK]}),
+        (
+            {"args": ["--token", "arg-1", "--password=arg-2"]},
+            {"args": ["--token", MASK, "--token", MASK]},
+        ),
         ({"url": "https://h/?token=abc-1"}, {"url": f"https://h/{MASK}"}),
         ({"env": {"DB": "db://u:pw-1@h/x"}}, {"env": {"DB": f"x{MASK}"}}),
         ({"env": {"A_PIN": 12345}}, {"env": {"NOTE": MASK}}),
     ],
 )
 def test_a_mask_is_no_way_to_read_what_it_hides(old: Any, new: Any) -> None:
-    """Where nothing would say any longer that it is a secret, it would be shown by the next answer."""
+    """Where nothing would say any longer that it is a secret, it would be shown by the next
+    answer."""
     with pytest.raises(Unknown):
         unmask(new, old)
 

@@ -1,4 +1,5 @@
-"""ADM-5: whatever is pasted to add a server becomes a native entry, or one error that says what was expected."""
+"""ADM-5: whatever is pasted to add a server becomes a native entry, or one error that says what was
+expected."""
 
 from pathlib import Path
 from typing import Any
@@ -33,27 +34,64 @@ def stdio(command: str, *args: str, **env: str) -> dict[str, Any]:
             "filesystem",
             stdio("npx", "-y", "@modelcontextprotocol/server-filesystem", "/tmp"),
         ),
-        ("$ uvx mcp-server-git --repo 'a b'", "git", stdio("uvx", "mcp-server-git", "--repo", "a b")),
+        (
+            "$ uvx mcp-server-git --repo 'a b'",
+            "git",
+            stdio("uvx", "mcp-server-git", "--repo", "a b"),
+        ),
         ("A=1 B='x y' npx foo@1.2", "foo", stdio("npx", "foo@1.2", A="1", B="x y")),
         ("env A=$TOKEN ./server.py", "server", stdio("./server.py", A="${TOKEN}")),
         (
             "docker run -i --rm -e GITHUB_TOKEN \\\n  ghcr.io/github/github-mcp-server:latest",
             "github",
-            stdio("docker", "run", "-i", "--rm", "-e", "GITHUB_TOKEN", "ghcr.io/github/github-mcp-server:latest"),
+            stdio(
+                "docker",
+                "run",
+                "-i",
+                "--rm",
+                "-e",
+                "GITHUB_TOKEN",
+                "ghcr.io/github/github-mcp-server:latest",
+            ),
         ),
-        ("node ~/weather-server/dist/index.js", "weather", stdio("node", "~/weather-server/dist/index.js")),
+        (
+            "node ~/weather-server/dist/index.js",
+            "weather",
+            stdio("node", "~/weather-server/dist/index.js"),
+        ),
         ("npx -y @acme/mcp-server", "acme", stdio("npx", "-y", "@acme/mcp-server")),
         ("python3 -m weather", "weather", stdio("python3", "-m", "weather")),
-        ("claude mcp add gh -e A=1 B=2 -- npx -y foo --bar", "gh", stdio("npx", "-y", "foo", "--bar", A="1", B="2")),
+        (
+            "claude mcp add gh -e A=1 B=2 -- npx -y foo --bar",
+            "gh",
+            stdio("npx", "-y", "foo", "--bar", A="1", B="2"),
+        ),
         ("claude mcp add gh npx -y foo", "gh", stdio("npx", "-y", "foo")),
         (
-            "claude mcp add --transport sse sentry https://mcp.sentry.dev/mcp -H 'Authorization: Bearer $T'",
+            "claude mcp add --transport sse sentry https://mcp.sentry.dev/mcp -H 'Authorization: "
+            "Bearer $T'",
             "sentry",
-            {"type": "sse", "url": "https://mcp.sentry.dev/mcp", "headers": {"Authorization": "Bearer ${T}"}},
+            {
+                "type": "sse",
+                "url": "https://mcp.sentry.dev/mcp",
+                "headers": {"Authorization": "Bearer ${T}"},
+            },
         ),
-        ("https://api.github.com/mcp", "github", {"type": "http", "url": "https://api.github.com/mcp"}),
-        ("http://127.0.0.1:3000/sse", "127-0-0-1", {"type": "sse", "url": "http://127.0.0.1:3000/sse"}),
-        ("wss://tools.example.org/x", "example", {"type": "websocket", "url": "wss://tools.example.org/x"}),
+        (
+            "https://api.github.com/mcp",
+            "github",
+            {"type": "http", "url": "https://api.github.com/mcp"},
+        ),
+        (
+            "http://127.0.0.1:3000/sse",
+            "127-0-0-1",
+            {"type": "sse", "url": "http://127.0.0.1:3000/sse"},
+        ),
+        (
+            "wss://tools.example.org/x",
+            "example",
+            {"type": "websocket", "url": "wss://tools.example.org/x"},
+        ),
     ],
 )
 def test_a_line_becomes_a_server(text: str, name: str, connection: dict[str, Any]) -> None:
@@ -72,7 +110,8 @@ def test_a_line_becomes_a_server(text: str, name: str, connection: dict[str, Any
         '[{"name": "git", "command": "uvx", "args": ["mcp-server-git"]}]',
         '{"servers": [{"id": "git", "command": ["uvx", "mcp-server-git"]}]}',
         "[mcp_servers.git]\ncommand = 'uvx'\nargs = ['mcp-server-git']\n",
-        "mcp_servers:\n  - name: git\n    connection: {type: stdio, command: uvx, args: [mcp-server-git]}\n",
+        "mcp_servers:\n  - name: git\n    connection: {type: stdio, command: uvx, args: "
+        "[mcp-server-git]}\n",
         "- name: git\n  connection: {type: stdio, command: uvx, args: [mcp-server-git]}\n",
         "name: git\nconnection: {type: stdio, command: uvx, args: [mcp-server-git]}\n",
         'claude mcp add-json git \'{"command": "uvx", "args": ["mcp-server-git"]}\'',
@@ -85,14 +124,20 @@ def test_a_file_of_any_client_or_a_part_of_one_becomes_its_servers(text: str) ->
 
 def test_commands_auth_configs_and_sections_come_along() -> None:
     pasted = import_text((FILES / "s4-mymcp.yaml").read_text())
-    assert [len(each) for each in (pasted.servers, pasted.commands, pasted.auth_configs)] == [2, 2, 2]
+    assert [len(each) for each in (pasted.servers, pasted.commands, pasted.auth_configs)] == [
+        2,
+        2,
+        2,
+    ]
     assert pasted.kind == "native" and set(pasted.sections) == {"server", "global"}
     (command,) = import_text("name: x\ntype: http\nhttp: {url: https://a.b}\n").commands
     assert command["name"] == "x"
 
 
 @pytest.mark.parametrize(
-    "file", sorted([*EXAMPLES.glob("clients/*.[jt]*"), *FILES.glob("*.*")]), ids=lambda file: file.name
+    "file",
+    sorted([*EXAMPLES.glob("clients/*.[jt]*"), *FILES.glob("*.*")]),
+    ids=lambda file: file.name,
 )
 def test_every_example_is_recognised(file: Path) -> None:
     assert import_text(file.read_text()).servers

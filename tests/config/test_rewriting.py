@@ -1,4 +1,5 @@
-"""CFG-6: a text changed in place keeps its comments, its order and its manner, and says exactly what was wanted."""
+"""CFG-6: a text changed in place keeps its comments, its order and its manner, and says exactly
+what was wanted."""
 
 import copy
 import re
@@ -134,7 +135,9 @@ def test_a_new_key_goes_behind_its_siblings_with_their_indentation() -> None:
             # last
     """)
     new = changed(text, lambda tree: tree["mcp_servers"][0]["connection"].update(env={"A": "${B}"}))
-    assert new == text.replace("# args: [y]\n", "# args: [y]\n            env:\n                A: '${B}'\n")
+    assert new == text.replace(
+        "# args: [y]\n", "# args: [y]\n            env:\n                A: '${B}'\n"
+    )
 
 
 def test_an_entry_that_goes_takes_its_own_comment_and_no_other() -> None:
@@ -203,22 +206,33 @@ def test_an_anchor_that_changes_leaves_what_refers_to_it_as_it_was() -> None:
     """CFG-6: nothing changes elsewhere because of how a file is written."""
     text = "base: &b\n  a: 1   # one\n  b: 2\nx:\n  <<: *b\n  c: 3\ny: *b\n"
     new = changed(text, lambda tree: tree["base"].update(a=5))
-    assert new == "base: &b\n  a: 5   # one\n  b: 2\nx:\n  <<: *b\n  c: 3\n  a: 1\ny:\n  a: 1\n  b: 2\n"
+    assert (
+        new
+        == "base: &b\n  a: 5   # one\n  b: 2\nx:\n  <<: *b\n  c: 3\n  a: 1\ny:\n  a: 1\n  b: 2\n"
+    )
 
 
 def test_what_comes_by_a_merge_key_can_be_overridden_and_taken_out() -> None:
     text = "base: &b {a: 1, b: 2}\nx:\n  <<: *b   # shared\n  c: 3\n"
     assert changed(text, lambda tree: tree["x"].update(a=9)) == text + "  a: 9\n"
-    assert changed(text, lambda tree: tree["x"].pop("a")) == "base: &b {a: 1, b: 2}\nx:\n  c: 3\n  b: 2\n"
+    assert (
+        changed(text, lambda tree: tree["x"].pop("a"))
+        == "base: &b {a: 1, b: 2}\nx:\n  c: 3\n  b: 2\n"
+    )
 
 
 def test_an_entry_of_a_json_file_keeps_the_commas_right() -> None:
-    text = '{\n  "mcpServers": {\n    "a": {"command": "x"}, // first\n    "b": {"command": "y"} // last\n  }\n}\n'
+    text = (
+        '{\n  "mcpServers": {\n    "a": {"command": "x"}, // first\n    "b": {"command": "y"} '
+        "// last\n  }\n}\n"
+    )
 
     def add(tree: Tree) -> None:
         tree["mcpServers"]["c"] = {"command": "z", "args": ["1"]}
 
-    added = text.replace('"y"} // last\n', '"y"}, // last\n    "c": {"command": "z", "args": ["1"]}\n')
+    added = text.replace(
+        '"y"} // last\n', '"y"}, // last\n    "c": {"command": "z", "args": ["1"]}\n'
+    )
     assert changed(text, add, "json") == added
     assert changed(text, lambda tree: tree["mcpServers"].pop("b"), "json") == (
         '{\n  "mcpServers": {\n    "a": {"command": "x"} // first\n  }\n}\n'
@@ -258,7 +272,10 @@ def test_any_text_is_written_so_that_it_is_read_again(value: str, text: str) -> 
 def test_a_number_that_is_text_anyway_is_not_touched() -> None:
     """CFG-6: `PORT: 8080` of an environment is shown as text; saved as that it is no change."""
     text = "connection:\n  env:\n    PORT: 8080\n    VERSION: 1.10\n"
-    assert rewritten(text, "yaml", {"connection": {"env": {"PORT": "8080", "VERSION": "1.10"}}}) == text
+    assert (
+        rewritten(text, "yaml", {"connection": {"env": {"PORT": "8080", "VERSION": "1.10"}}})
+        == text
+    )
 
 
 def test_a_change_that_cannot_be_made_is_refused_and_not_made_up() -> None:
@@ -277,7 +294,11 @@ KEYS = ["new", "on", "a b", "x:y", "8080", "é"]
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     children: list[tuple[Any, Any]] = (
-        list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+        list(value.items())
+        if isinstance(value, dict)
+        else list(enumerate(value))
+        if isinstance(value, list)
+        else []
     )
     return [(*path, key) for key, _ in children] + [
         place for key, item in children for place in places(item, (*path, key))
@@ -333,11 +354,15 @@ def test_whatever_is_changed_the_text_says_it(data: st.DataObject, text: tuple[s
     assert tree is not None
     for _ in range(data.draw(st.integers(1, 3))):
         disturb(tree, data.draw)
-    assert tree_of(rewritten(said, form, tree), form) is not None  # that it is the wanted one is checked inside
+    assert (
+        tree_of(rewritten(said, form, tree), form) is not None
+    )  # that it is the wanted one is checked inside
 
 
 def comments_of(text: str, form: Form) -> list[str]:
-    found = re.findall(r"//[^\n]*|/\*.*?\*/" if form == "json" else r"(?m)(?:^|(?<=\s))#[^\n]*", text)
+    found = re.findall(
+        r"//[^\n]*|/\*.*?\*/" if form == "json" else r"(?m)(?:^|(?<=\s))#[^\n]*", text
+    )
     return [comment.strip() for comment in found if not comment.startswith("//localhost")]
 
 
@@ -346,7 +371,9 @@ ADDRESSES = re.compile(r"https?://\S*")
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data(), st.sampled_from(TEXTS))
-def test_fifty_changes_of_values_keep_every_comment_in_its_order(data: st.DataObject, text: tuple[str, Form]) -> None:
+def test_fifty_changes_of_values_keep_every_comment_in_its_order(
+    data: st.DataObject, text: tuple[str, Form]
+) -> None:
     """CFG-6: values that change, keys and entries that come; none of it costs a comment."""
     said, form = text
     before = comments_of(ADDRESSES.sub("", said), form)

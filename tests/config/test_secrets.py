@@ -30,7 +30,10 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def server(value: str, name: str = "a", more: str = "") -> str:
-    return f"{{name: {name}, {more} connection: {{type: stdio, command: x, env: {{A_TOKEN: '{value}'}}}}}}"
+    return (
+        f"{{name: {name}, {more} connection: {{type: stdio, command: x, env: {{A_TOKEN: "
+        f"'{value}'}}}}}}"
+    )
 
 
 def servers(*entries: str) -> str:
@@ -48,12 +51,16 @@ def test_a_reference_is_looked_up_in_the_keyring(loaded: Loaded, kept: dict[str,
     assert CANARY in config.secrets and CANARY not in repr(config)
 
 
-def test_what_the_keyring_holds_is_not_looked_into_again(loaded: Loaded, kept: dict[str, str]) -> None:
+def test_what_the_keyring_holds_is_not_looked_into_again(
+    loaded: Loaded, kept: dict[str, str]
+) -> None:
     kept["github"] = "${HOME} enc:v1:x"
     assert env_of(loaded(servers(server("${keyring:github}")))) == {"A_TOKEN": "${HOME} enc:v1:x"}
 
 
-def test_a_secret_that_is_not_there_switches_off_its_server_and_says_how_to_set_it(loaded: Loaded) -> None:
+def test_a_secret_that_is_not_there_switches_off_its_server_and_says_how_to_set_it(
+    loaded: Loaded,
+) -> None:
     """CFG-3."""
     config = loaded(servers(server("${keyring:nope}"), server("fine", "b")))
     assert [entry.enabled for entry in config.mcp_servers] == [False, True]
@@ -67,14 +74,20 @@ def test_elsewhere_and_when_strict_it_is_an_error(refused: Refused) -> None:
         assert "the keyring has no secret 'nope'" in told and "config.yaml:1:" in told
 
 
-def test_without_a_keyring_the_message_says_so(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keychain, "look_up", LOOK_UP)  # not `undo`, which would take the test out of its folder
+def test_without_a_keyring_the_message_says_so(
+    loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        keychain, "look_up", LOOK_UP
+    )  # not `undo`, which would take the test out of its folder
     monkeypatch.setitem(sys.modules, "keyring", None)
     config = loaded(servers(server("${keyring:github}")))
     assert "'keyring' is not installed" in (config.mcp_servers[0].switched_off or "")
 
 
-def test_a_keyring_that_does_not_answer_is_asked_once(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_keyring_that_does_not_answer_is_asked_once(
+    loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
 
     def look_up(name: str) -> str | None:
@@ -82,14 +95,24 @@ def test_a_keyring_that_does_not_answer_is_asked_once(loaded: Loaded, monkeypatc
         raise keychain.NoKeyring("the keyring does not answer", slow=True)
 
     monkeypatch.setattr(keychain, "look_up", look_up)
-    loaded(servers(server("${keyring:one}"), server("${keyring:two}", "b"), server("${keyring:three}", "c")))
+    loaded(
+        servers(
+            server("${keyring:one}"), server("${keyring:two}", "b"), server("${keyring:three}", "c")
+        )
+    )
     assert asked == ["one"]
 
 
-def test_nothing_of_a_disabled_server_is_looked_up(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_of_a_disabled_server_is_looked_up(
+    loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """CFG-3."""
     monkeypatch.setattr(keychain, "look_up", lambda name: pytest.fail("looked up"))
-    config = loaded(servers(server("${keyring:one}", more="enabled: false,"), server(ENC, "b", "enabled: false,")))
+    config = loaded(
+        servers(
+            server("${keyring:one}", more="enabled: false,"), server(ENC, "b", "enabled: false,")
+        )
+    )
     assert not config.warnings
 
 
@@ -128,10 +151,20 @@ def test_without_its_key_only_that_server_is_off(loaded: Loaded, refused: Refuse
 
 @pytest.mark.parametrize(
     "text",
-    [ENC[:-4], ENC[:40], "enc:v1:", "enc:v1:%%%", ENC[:-6] + "AAAAAA", "enc:v9:" + ENC[7:], "enc:v1:" + "A" * 2000],
+    [
+        ENC[:-4],
+        ENC[:40],
+        "enc:v1:",
+        "enc:v1:%%%",
+        ENC[:-6] + "AAAAAA",
+        "enc:v9:" + ENC[7:],
+        "enc:v1:" + "A" * 2000,
+    ],
     ids=["cut", "short", "empty", "no-base64", "changed", "version", "long"],
 )
-def test_a_damaged_value_is_an_error_with_its_place_and_without_the_value(text: str, refused: Refused) -> None:
+def test_a_damaged_value_is_an_error_with_its_place_and_without_the_value(
+    text: str, refused: Refused
+) -> None:
     told = refused(servers(server(text)), MCPX_KEY=KEY)
     assert "encrypted value" in told and "config.yaml:1:" in told and "mcpx secret encrypt" in told
     assert text[7:] not in told or not text[7:]
@@ -139,7 +172,10 @@ def test_a_damaged_value_is_an_error_with_its_place_and_without_the_value(text: 
 
 def test_a_wrong_key_is_an_error_that_shows_neither_value_nor_key(refused: Refused) -> None:
     other = sealing.new_key()
-    told = refused(f"auth_configs: [{{name: a, type: bearer_token, bearer_token: {{token: '{ENC}'}}}}]", MCPX_KEY=other)
+    told = refused(
+        f"auth_configs: [{{name: a, type: bearer_token, bearer_token: {{token: '{ENC}'}}}}]",
+        MCPX_KEY=other,
+    )
     assert "made with another MCPX_KEY" in told and "config.yaml:1:" in told
     assert not any(secret in told for secret in (ENC[7:], KEY, other, CANARY))
 
@@ -170,16 +206,24 @@ def test_an_encrypted_value_is_no_literal_secret(loaded: Loaded, folder: Path) -
         f"server: {{admin_token: {CANARY}}}",
         f"server: {{store: 'redis://user:{CANARY}@host/0'}}",
         f"auth_configs: [{{name: a, type: bearer_token, bearer_token: {{token: {CANARY}}}}}]",
-        f"auth_configs: [{{name: a, type: basic_auth, basic_auth: {{username: u, password: {CANARY}}}}}]",
+        f"auth_configs: [{{name: a, type: basic_auth, basic_auth: {{username: u, password: "
+        f"{CANARY}}}}}]",
         f"auth_configs: [{{name: a, type: api_key, api_key: {{name: k, value: {CANARY}}}}}]",
-        f"auth_configs: [{{name: a, type: custom_header, custom_header: {{headers: {{X-Any: {CANARY}}}}}}}]",
-        f"auth_configs: [{{name: a, type: oauth, oauth: {{client_id: i, client_secret: {CANARY}}}}}]",
-        f"mcp_servers: [{{name: a, connection: {{type: stdio, command: x, env: {{DB_PASSWORD: {CANARY}}}}}}}]",
-        f"mcp_servers: [{{name: a, connection: {{type: stdio, command: x, args: [--api-key, {CANARY}]}}}}]",
-        f"mcp_servers: [{{name: a, connection: {{type: stdio, command: x, args: ['--token={CANARY}']}}}}]",
-        f"mcp_servers: [{{name: a, connection: {{type: http, url: 'http://h', headers: {{X-Api-Key: {CANARY}}}}}}}]",
+        f"auth_configs: [{{name: a, type: custom_header, custom_header: {{headers: {{X-Any: "
+        f"{CANARY}}}}}}}]",
+        f"auth_configs: [{{name: a, type: oauth, oauth: {{client_id: i, client_secret: "
+        f"{CANARY}}}}}]",
+        f"mcp_servers: [{{name: a, connection: {{type: stdio, command: x, env: {{DB_PASSWORD: "
+        f"{CANARY}}}}}}}]",
+        f"mcp_servers: [{{name: a, connection: {{type: stdio, command: x, args: [--api-key, "
+        f"{CANARY}]}}}}]",
+        f"mcp_servers: [{{name: a, connection: {{type: stdio, command: x, args: "
+        f"['--token={CANARY}']}}}}]",
+        f"mcp_servers: [{{name: a, connection: {{type: http, url: 'http://h', headers: "
+        f"{{X-Api-Key: {CANARY}}}}}}}]",
         f"mcp_servers: [{{name: a, connection: {{type: http, url: 'http://h/?token={CANARY}'}}}}]",
-        "mcp_servers: [{name: a, connection: {type: http, url: 'http://h', headers: {X-Any: '${ANY}'}}}]",
+        "mcp_servers: [{name: a, connection: {type: http, url: 'http://h', headers: {X-Any: "
+        "'${ANY}'}}}]",
         "mcp_servers: [{name: a, connection: {type: stdio, command: x, args: ['${A_TOKEN}']}}]",
         "mcp_servers: [{name: a, connection: {type: stdio, command: x, args: ['${file:held}']}}]",
         f"global: {{traces: {{endpoint: 'http://h:4318', headers: {{api-key: {CANARY}}}}}}}",
@@ -193,7 +237,8 @@ def test_a_secret_is_known_by_where_it_stands(text: str, loaded: Loaded, folder:
 
 def test_what_is_no_secret_is_not_known_as_one(loaded: Loaded) -> None:
     config = loaded(
-        "mcp_servers: [{name: a, description: '${ABOUT}', connection: {type: stdio, command: '${HOME}/x', "
+        "mcp_servers: [{name: a, description: '${ABOUT}', connection: {type: stdio, command: "
+        "'${HOME}/x', "
         "args: ['--level', warning-level], env: {HOME: '${HOME}', AUTHOR: somebody}}}]",
         HOME="/home/somebody",
         ABOUT="a long description",
@@ -204,10 +249,21 @@ def test_what_is_no_secret_is_not_known_as_one(loaded: Loaded) -> None:
 # --- mcpx secret
 
 
-def mcpx(folder: Path, *words: str, given: str = "", ring: bool = False, **environ: str) -> tuple[int, str, str]:
-    more = {"PYTHONPATH": str(FIXTURES / "rings"), "KEYRING_FILE": str(folder / "ring.json")} if ring else {}
+def mcpx(
+    folder: Path, *words: str, given: str = "", ring: bool = False, **environ: str
+) -> tuple[int, str, str]:
+    more = (
+        {"PYTHONPATH": str(FIXTURES / "rings"), "KEYRING_FILE": str(folder / "ring.json")}
+        if ring
+        else {}
+    )
     run = run_process if ring else run_command
-    done = run(words, folder, {**os.environ, "MCPX_STATE_DIR": str(folder / "state"), **more, **environ}, given)
+    done = run(
+        words,
+        folder,
+        {**os.environ, "MCPX_STATE_DIR": str(folder / "state"), **more, **environ},
+        given,
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -215,14 +271,21 @@ def test_what_is_encrypted_on_the_command_line_is_read_from_the_file(tmp_path: P
     """CFG-9, through the program."""
     code, key, _ = mcpx(tmp_path, "secret", "key")
     assert code == 0
-    code, value, said = mcpx(tmp_path, "secret", "encrypt", given=CANARY + "\n", MCPX_KEY=key.strip())
+    code, value, said = mcpx(
+        tmp_path, "secret", "encrypt", given=CANARY + "\n", MCPX_KEY=key.strip()
+    )
     assert (code, said) == (0, "") and value.startswith("enc:v1:") and CANARY not in value
     file = tmp_path / "config.yaml"
     file.write_text(servers(server(value.strip())))
     file.chmod(0o600)
     assert mcpx(tmp_path, "check", str(file), MCPX_KEY=key.strip())[0] == 0
     code, out, said = mcpx(tmp_path, "check", str(file), MCPX_KEY="another key")
-    assert code == 2 and "another MCPX_KEY" in said and CANARY not in out + said and value.strip() not in said
+    assert (
+        code == 2
+        and "another MCPX_KEY" in said
+        and CANARY not in out + said
+        and value.strip() not in said
+    )
 
 
 def test_a_secret_in_the_keyring_is_set_listed_used_and_removed(tmp_path: Path) -> None:
@@ -234,7 +297,9 @@ def test_a_secret_in_the_keyring_is_set_listed_used_and_removed(tmp_path: Path) 
     assert code == 0 and "mcpx secret set git/hub" in said
     assert mcpx(tmp_path, "secret", "set", "git/hub", given=CANARY, ring=True)[0] == 0
     assert mcpx(tmp_path, "secret", "list", ring=True)[1] == "git/hub\n"
-    assert json.loads(mcpx(tmp_path, "secret", "list", "--json", ring=True)[1]) == {"secrets": ["git/hub"]}
+    assert json.loads(mcpx(tmp_path, "secret", "list", "--json", ring=True)[1]) == {
+        "secrets": ["git/hub"]
+    }
     code, out, said = mcpx(tmp_path, "check", str(file), ring=True)
     assert code == 0 and CANARY not in out + said
     assert mcpx(tmp_path, "secret", "remove", "git/hub", ring=True)[0] == 0
@@ -251,7 +316,9 @@ def test_without_a_key_values_are_encrypted_by_one_in_the_keyring(tmp_path: Path
     assert mcpx(tmp_path, "check", str(file), ring=True, MCPX_KEY="set now")[0] == 0
 
 
-@pytest.mark.parametrize("words", [("set",), ("encrypt", CANARY), ("set", "vault"), ("nonsense",), ("remove", "a b")])
+@pytest.mark.parametrize(
+    "words", [("set",), ("encrypt", CANARY), ("set", "vault"), ("nonsense",), ("remove", "a b")]
+)
 def test_a_mistake_on_the_command_line_is_told_and_never_repeats_a_secret(
     words: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -1,4 +1,5 @@
-"""RUN-4, ADM-5: the name of an added server tells what it is, for the ways in which popular servers are started."""
+"""RUN-4, ADM-5: the name of an added server tells what it is, for the ways in which popular servers
+are started."""
 
 import pytest
 
@@ -113,7 +114,10 @@ def test_name_of_a_registry_entry(entry: str, name: str) -> None:
 
 
 def test_equal_names_get_a_number() -> None:
-    found = read('[{"command": "npx", "args": ["@acme/mcp"]}, {"command": "npx", "args": ["@acme/mcp-server"]}]')
+    found = read(
+        '[{"command": "npx", "args": ["@acme/mcp"]}, {"command": "npx", "args": '
+        '["@acme/mcp-server"]}]'
+    )
     assert [entry["name"] for _, entry in found.entries] == ["acme", "acme-2"]
 
 

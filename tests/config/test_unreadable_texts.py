@@ -1,4 +1,5 @@
-"""ADM-2: a text that cannot be read as a whole is shown without what looks like a secret, in linear time."""
+"""ADM-2: a text that cannot be read as a whole is shown without what looks like a secret, in linear
+time."""
 
 import time
 
@@ -23,7 +24,9 @@ def test_secrets_beside_their_names_are_masked(text: str, shown: str) -> None:
     assert mask_text(text, "yaml", None) == shown
 
 
-@pytest.mark.parametrize("text", ["x" * 900_000, "://" + "a" * 900_000, "eyJ-" * 200_000, "a" + " " * 900_000])
+@pytest.mark.parametrize(
+    "text", ["x" * 900_000, "://" + "a" * 900_000, "eyJ-" * 200_000, "a" + " " * 900_000]
+)
 def test_a_long_line_is_shown_in_no_time(text: str) -> None:
     """No other thread runs while a pattern is looked for."""
     began = time.process_time()

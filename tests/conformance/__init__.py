@@ -1,1 +1,2 @@
-"""The official conformance suite as the judge: server scenarios for the front, client ones for the back."""
+"""The official conformance suite as the judge: server scenarios for the front, client ones for the
+back."""

@@ -1,8 +1,8 @@
 """The client under test of the suite's client scenarios: `client_driver.py direct|through URL`.
 
-The suite serves, names the scenario in the environment and appends its URL. `through` starts mcpx with that URL as
-its only upstream and talks to it over stdio, so what the suite sees is the back edge of mcpx; `direct` is the
-SDK's own client on the URL, for comparison. Both do the same.
+The suite serves, names the scenario in the environment and appends its URL. `through` starts mcpx
+with that URL as its only upstream and talks to it over stdio, so what the suite sees is the back
+edge of mcpx; `direct` is the SDK's own client on the URL, for comparison. Both do the same.
 """
 
 import json
@@ -39,7 +39,9 @@ Drive = Callable[["Peer"], Awaitable[None]]
 class Peer:
     """What a scenario has at hand: ways to connect, and the suite's context."""
 
-    def __init__(self, target: Callable[[], Any], through: bool, version: str, context: dict[str, Any]) -> None:
+    def __init__(
+        self, target: Callable[[], Any], through: bool, version: str, context: dict[str, Any]
+    ) -> None:
         self._target = target
         self.through = through
         self._mode = "legacy" if version <= LATEST_OLDER else "auto"
@@ -66,7 +68,9 @@ async def accept_defaults(peer: Peer) -> None:
     async def elicit(ctx: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         assert isinstance(params, types.ElicitRequestFormParams)
         properties = params.requested_schema["properties"]
-        content = {name: schema["default"] for name, schema in properties.items() if "default" in schema}
+        content = {
+            name: schema["default"] for name, schema in properties.items() if "default" in schema
+        }
         return types.ElicitResult(action="accept", content=content)
 
     async with peer.connect(elicit) as client:
@@ -81,7 +85,8 @@ async def reconnect(peer: Peer) -> None:
 
 
 async def confirm_between_other_calls(peer: Peer) -> None:
-    """Each flow to its end; while the first is being asked, an unrelated call goes out on the same connection."""
+    """Each flow to its end; while the first is being asked, an unrelated call goes out on the same
+    connection."""
     connected: list[Client] = []
 
     async def elicit(ctx: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
@@ -117,21 +122,34 @@ async def call_as_told(peer: Peer) -> None:
 
 
 async def call_whatever_is_listed(peer: Peer) -> None:
-    """A tool whose `x-mcp-header` is invalid must not be callable: who lists it gets it called here.
+    """A tool whose `x-mcp-header` is invalid must not be callable: who lists it gets it called
+    here.
 
-    Through mcpx the list is taken as it came: `list_tools` would drop such tools on this side, and the verdict
-    would be the SDK's again instead of the gateway's.
+    Through mcpx the list is taken as it came: `list_tools` would drop such tools on this side, and
+    the verdict would be the SDK's again instead of the gateway's.
     """
-    samples = {"string": "x", "number": 1, "integer": 1, "boolean": True, "object": {}, "array": [], "null": None}
+    samples = {
+        "string": "x",
+        "number": 1,
+        "integer": 1,
+        "boolean": True,
+        "object": {},
+        "array": [],
+        "null": None,
+    }
     async with peer.connect() as client:
         if peer.through:
-            listed = await client.session.send_request(types.ListToolsRequest(), types.ListToolsResult)
+            listed = await client.session.send_request(
+                types.ListToolsRequest(), types.ListToolsResult
+            )
         else:
             listed = await client.list_tools()
         for tool in listed.tools:
             properties = tool.input_schema["properties"]
             try:
-                await client.call_tool(tool.name, {name: samples[p["type"]] for name, p in properties.items()})
+                await client.call_tool(
+                    tool.name, {name: samples[p["type"]] for name, p in properties.items()}
+                )
             except MCPError:
                 pass  # refusing the call is as good as not listing the tool
 
@@ -175,7 +193,9 @@ def context() -> dict[str, Any]:
 
 
 async def sign_in_directly(url: str) -> None:
-    peer = Peer(lambda: signing_in.sdk_transport(url, scenario(), context()), False, version(), context())
+    peer = Peer(
+        lambda: signing_in.sdk_transport(url, scenario(), context()), False, version(), context()
+    )
     try:
         with anyio.fail_after(BOUND):
             async with peer.connect() as client:

@@ -1,7 +1,8 @@
 """The suite's scenarios `auth/*`: how a client signs in to a server that wants it.
 
-`direct` is the SDK's own OAuth client; `through` is mcpx, and a person who opens `auth_url` in a browser as soon as
-`mcpx servers --json` has one. The suite's issuer redirects at once, so that the person has nothing to do.
+`direct` is the SDK's own OAuth client; `through` is mcpx, and a person who opens `auth_url` in a
+browser as soon as `mcpx servers --json` has one. The suite's issuer redirects at once, so that the
+person has nothing to do.
 """
 
 import asyncio
@@ -19,7 +20,12 @@ from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthToken,
+)
 from mcp.shared.exceptions import MCPError
 from pydantic import AnyUrl
 
@@ -47,7 +53,8 @@ STOPPED = {
 """A client that is right does not get in here."""
 
 
-# The SDK's client ----------------------------------------------------------------------------------------------------
+# The SDK's client
+# --------------------------------------------------------------------------------------------------
 
 
 class _Memory:
@@ -89,7 +96,9 @@ class _SignInBrowser:
 
     async def came_back(self) -> AuthorizationCodeResult:
         query = {name: values[0] for name, values in parse_qs(urlsplit(self._back).query).items()}
-        return AuthorizationCodeResult(code=query["code"], state=query.get("state"), iss=query.get("iss"))
+        return AuthorizationCodeResult(
+            code=query["code"], state=query.get("state"), iss=query.get("iss")
+        )
 
 
 @asynccontextmanager
@@ -105,7 +114,11 @@ async def sdk_transport(url: str, scenario: str, context: dict[str, Any]) -> Asy
 def _provider(url: str, scenario: str, context: dict[str, Any]) -> OAuthClientProvider:
     if scenario == MACHINE:
         return ClientCredentialsOAuthProvider(
-            url, _Memory(None), context["client_id"], context["client_secret"], "client_secret_basic"
+            url,
+            _Memory(None),
+            context["client_id"],
+            context["client_secret"],
+            "client_secret_basic",
         )
     browser = _SignInBrowser()
     redirect = AnyUrl("http://localhost:3000/callback")
@@ -132,7 +145,8 @@ async def use_directly(client: Client) -> None:
     await client.call_tool(TOOL, {})
 
 
-# mcpx --------------------------------------------------------------------------------------------------------------
+# mcpx
+# --------------------------------------------------------------------------------------------------
 
 
 def auth_config(scenario: str, context: dict[str, Any]) -> dict[str, Any] | None:
@@ -161,7 +175,8 @@ class Looking:
         return answer["servers"][0]
 
     async def pages(self) -> bool:
-        """Open what nobody has opened yet; False: there is none and will not be, or it did not sign anybody in."""
+        """Open what nobody has opened yet; False: there is none and will not be, or it did not sign
+        anybody in."""
         about = await self.about()
         url = about["auth_url"]
         if url and url not in self._opened:

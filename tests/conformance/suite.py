@@ -1,7 +1,8 @@
 """Runs the official conformance suite and reads its verdicts, check by check.
 
-The suite writes one folder with a `checks.json` per scenario. A check's id may repeat within its scenario (a
-loop over cases), so a verdict is named by scenario, id and the how-manieth it is of that id.
+The suite writes one folder with a `checks.json` per scenario. A check's id may repeat within its
+scenario (a loop over cases), so a verdict is named by scenario, id and the how-manieth it is of
+that id.
 """
 
 import json
@@ -24,7 +25,8 @@ PACKAGES = {"0.1.16": "conformance", "0.2.0-alpha.12": "conformance-next"}
 LATEST = "0.2.0-alpha.12"
 
 TIME_LIMIT = 100.0
-"""Seconds for a whole server run, which takes 2 to 6. Lost notifications do not fail a run but hang it."""
+"""Seconds for a whole server run, which takes 2 to 6. Lost notifications do not fail a run but hang
+it."""
 
 SCENARIO_LIMIT_MS = 15_000
 CLIENT_LIMIT_MS = 60_000
@@ -57,7 +59,9 @@ class SuiteError(RuntimeError):
     """The suite itself did not finish; the message holds the end of what it printed."""
 
 
-def run(version: str, spec: str | None, url: str, out: Path, *, seconds: float = TIME_LIMIT) -> Verdicts:
+def run(
+    version: str, spec: str | None, url: str, out: Path, *, seconds: float = TIME_LIMIT
+) -> Verdicts:
     """Every verdict of one suite version on the server at `url`. For 0.1.16 `spec` is None."""
     command = [node(), npm_bin(PACKAGES[version]), "server", "--url", url, "-o", str(out)]
     if spec is not None:
@@ -70,12 +74,19 @@ def run(version: str, spec: str | None, url: str, out: Path, *, seconds: float =
 
 
 def run_client(
-    scenario: str, spec: str | None, command: str, out: Path, *, version: str = LATEST, seconds: float = TIME_LIMIT
+    scenario: str,
+    spec: str | None,
+    command: str,
+    out: Path,
+    *,
+    version: str = LATEST,
+    seconds: float = TIME_LIMIT,
 ) -> Named:
-    """The verdicts of one client scenario: the suite serves, and `command URL` is the client under test. For 0.1.16
-    `spec` is None.
+    """The verdicts of one client scenario: the suite serves, and `command URL` is the client under
+    test. For 0.1.16 `spec` is None.
 
-    How often a client does a thing is its own affair, so equal checks are one here, the worst of them.
+    How often a client does a thing is its own affair, so equal checks are one here, the worst of
+    them.
     """
     arguments = [node(), npm_bin(PACKAGES[version]), "client", "--command", command]
     arguments += ["--scenario", scenario, "-o", str(out), "--timeout", str(CLIENT_LIMIT_MS)]
@@ -91,7 +102,8 @@ def run_client(
 
 
 def _finish(command: list[str], seconds: float) -> str:
-    """Run to the end and return what was printed; the exit code only repeats what the verdicts say."""
+    """Run to the end and return what was printed; the exit code only repeats what the verdicts
+    say."""
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -105,7 +117,9 @@ def _finish(command: list[str], seconds: float) -> str:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             printed = process.communicate()[0]
-            raise SuiteError(f"not done after {seconds:.0f} s: {' '.join(command)}\n{printed[-4000:]}") from None
+            raise SuiteError(
+                f"not done after {seconds:.0f} s: {' '.join(command)}\n{printed[-4000:]}"
+            ) from None
 
 
 def read(out: Path) -> Verdicts:
@@ -120,10 +134,14 @@ def read(out: Path) -> Verdicts:
 
 def _checks(out: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     for file in sorted(out.glob("**/checks.json")):
-        folder = file.parent.relative_to(out).as_posix()  # server-tools-list-2026-11-15T09-44-47-796Z
+        folder = file.parent.relative_to(
+            out
+        ).as_posix()  # server-tools-list-2026-11-15T09-44-47-796Z
         scenario = re.sub(r"^server-|-\d{4}-\d\d-\d\dT[\d-]+Z$", "", folder)
         for check in json.loads(file.read_text(encoding="utf-8")):
-            if check["status"] != "INFO" or check.get("specReferences"):  # else the suite's log of the wire
+            if check["status"] != "INFO" or check.get(
+                "specReferences"
+            ):  # else the suite's log of the wire
                 yield scenario, check
 
 
@@ -142,7 +160,8 @@ def differences(direct: Verdicts, through: Verdicts) -> list[str]:
 
 
 def worse(direct: Named, through: Named) -> list[str]:
-    """Every check of a client scenario on which mcpx gets less than the SDK's client, as a line to read.
+    """Every check of a client scenario on which mcpx gets less than the SDK's client, as a line to
+    read.
 
     mcpx may do more than that client (a method it skipped), as long as it does it well.
     """

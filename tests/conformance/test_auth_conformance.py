@@ -1,8 +1,10 @@
-"""The official suite's client scenarios `auth/*`, of every revision and both versions, with mcpx as the client (PRO-7).
+"""The official suite's client scenarios `auth/*`, of every revision and both versions, with mcpx as
+the client (PRO-7).
 
-Left out are extensions for which mcpx has no way of signing in: `client-credentials-jwt` and `wif-jwt-bearer` (the
-client signs assertions with a key of its own), `cross-app-access-complete-flow` and `enterprise-managed-authorization`
-(an identity provider of an enterprise exchanges tokens), `dpop` and `dpop-nonce` (tokens bound to a key).
+Left out are extensions for which mcpx has no way of signing in: `client-credentials-jwt` and
+`wif-jwt-bearer` (the client signs assertions with a key of its own),
+`cross-app-access-complete-flow` and `enterprise-managed-authorization` (an identity provider of an
+enterprise exchanges tokens), `dpop` and `dpop-nonce` (tokens bound to a key).
 `client-credentials-basic` is what type `oauth2` does.
 """
 
@@ -22,7 +24,14 @@ NEXT, FIRST = "0.2.0-alpha.12", "0.1.16"
 
 TOKEN = ["token-endpoint-auth-basic", "token-endpoint-auth-post", "token-endpoint-auth-none"]
 BOTH = [
-    *("metadata-default", "metadata-var1", "metadata-var2", "metadata-var3", "basic-cimd", "pre-registration"),
+    *(
+        "metadata-default",
+        "metadata-var1",
+        "metadata-var2",
+        "metadata-var3",
+        "basic-cimd",
+        "pre-registration",
+    ),
     *("scope-from-www-authenticate", "scope-from-scopes-supported", "scope-omitted-when-undefined"),
     *("scope-step-up", "scope-retry-limit", *TOKEN),
 ]
@@ -30,7 +39,12 @@ FALLBACK = ["2025-03-26-oauth-metadata-backcompat", "2025-03-26-oauth-endpoint-f
 DRAFT = ["resource-mismatch", "offline-access-scope", "offline-access-not-supported"]
 MODERN = [
     *DRAFT,
-    *("authorization-server-migration", "metadata-issuer-mismatch", "iss-supported", "iss-not-advertised"),
+    *(
+        "authorization-server-migration",
+        "metadata-issuer-mismatch",
+        "iss-supported",
+        "iss-not-advertised",
+    ),
     *("iss-supported-missing", "iss-wrong-issuer", "iss-unexpected", "iss-normalized"),
 ]
 
@@ -46,8 +60,9 @@ RUNS: list[tuple[str, str | None, str]] = [
 
 
 COMPARED = {"2025-03-26", "2026-07-28", None}
-"""Revisions in which the SDK's client is run too: between them they have every scenario. The suite itself counts it as
-a failure where a client leaves out what it should do, so that the others need no comparison."""
+"""Revisions in which the SDK's client is run too: between them they have every scenario. The suite
+itself counts it as a failure where a client leaves out what it should do, so that the others need
+no comparison."""
 
 
 @pytest.mark.parametrize(("version", "spec", "name"), RUNS)

@@ -1,7 +1,7 @@
 """The official suite's client scenarios, with the back edge of mcpx as the client (PRO-7).
 
-The scenarios `auth/*` are in `test_auth_conformance`. Left out: `sep-2640-*`, because skills are an extension that a
-host implements, not a gateway.
+The scenarios `auth/*` are in `test_auth_conformance`. Left out: `sep-2640-*`, because skills are an
+extension that a host implements, not a gateway.
 """
 
 import shlex
@@ -45,9 +45,16 @@ def test_every_scenario_with_a_driver_is_run() -> None:
 
 
 @pytest.mark.parametrize(("scenario", "spec"), RUNS)
-def test_mcpx_gets_the_verdicts_of_the_sdks_own_client(scenario: str, spec: str, tmp_path: Path) -> None:
+def test_mcpx_gets_the_verdicts_of_the_sdks_own_client(
+    scenario: str, spec: str, tmp_path: Path
+) -> None:
     """PRO-7: what an upstream sees of mcpx is what it sees of a client that passes."""
     with ThreadPoolExecutor(2) as pool:
-        direct, through = (pool.submit(verdicts, scenario, spec, way, tmp_path / way) for way in ("direct", "through"))
-    assert {check for check, verdict in direct.result().items() if verdict in ("WARNING", "FAILURE")} == set()
+        direct, through = (
+            pool.submit(verdicts, scenario, spec, way, tmp_path / way)
+            for way in ("direct", "through")
+        )
+    assert {
+        check for check, verdict in direct.result().items() if verdict in ("WARNING", "FAILURE")
+    } == set()
     assert suite.worse(direct.result(), through.result()) == []

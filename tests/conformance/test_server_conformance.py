@@ -13,10 +13,10 @@ from kit.gateway import GatewayProcess
 from kit.process import running_server
 
 CHOICE = ("server-sse-multiple-streams", "server-sse-streams-functional", 0)
-"""The one check on which a difference is none. It asks for `tools/list` and looks at the kind of the answer: a
-server that answers by SSE gets SUCCESS, one that answers in JSON gets INFO ("SSE streaming is optional"). The
-specification leaves that choice to the server; the SDK always streams in the older era, mcpx streams only what
-has to go out before the result."""
+"""The one check on which a difference is none. It asks for `tools/list` and looks at the kind of
+the answer: a server that answers by SSE gets SUCCESS, one that answers in JSON gets INFO ("SSE
+streaming is optional"). The specification leaves that choice to the server; the SDK always streams
+in the older era, mcpx streams only what has to go out before the result."""
 
 runs = pytest.mark.parametrize("run", suite.SERVER_RUNS, ids=lambda run: run.name)
 
@@ -28,7 +28,8 @@ def fixture() -> Iterator[str]:
 
 
 def config(fixture: str) -> dict[str, Any]:
-    """mcpx before that server, without prefix and with plain URIs, so that all names stay as they are."""
+    """mcpx before that server, without prefix and with plain URIs, so that all names stay as they
+    are."""
     return {
         "naming": {"uris": "plain"},
         "mcp_servers": [{"name": "fixture", "connection": {"type": "http", "url": fixture}}],
@@ -54,10 +55,14 @@ def directly(fixture: str, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
 
 @runs
-def test_the_fixture_itself_passes_every_check(run: Run, directly: Callable[[Run], Verdicts]) -> None:
+def test_the_fixture_itself_passes_every_check(
+    run: Run, directly: Callable[[Run], Verdicts]
+) -> None:
     """Without this, a check that fails both ways would go unseen."""
     verdicts = directly(run)
-    assert [check for check, verdict in verdicts.items() if verdict not in ("SUCCESS", "INFO")] == []
+    assert [
+        check for check, verdict in verdicts.items() if verdict not in ("SUCCESS", "INFO")
+    ] == []
     assert suite.count(verdicts, suite.PASSED) == run.passed
 
 

@@ -1,7 +1,7 @@
 """Kills a command of mcpx at each step of its save: `interrupted_save.py FIRST COMMAND...`.
 
-For each line on standard input, a forked process runs the command and is killed at one more audit event
-(`STEPS`) than its predecessor, counted from the first temporary file in the config's folder.
+For each line on standard input, a forked process runs the command and is killed at one more audit
+event (`STEPS`) than its predecessor, counted from the first temporary file in the config's folder.
 Prints the exit code of each process; 0 means that it ended before that event.
 """
 
@@ -13,7 +13,16 @@ from typing import Any
 from mcpx.cli.main import main
 from mcpx.core import alone, saving, store
 
-STEPS = ("tempfile.mkstemp", "open", "fcntl.flock", "os.chown", "os.chmod", "os.link", "os.rename", "os.remove")
+STEPS = (
+    "tempfile.mkstemp",
+    "open",
+    "fcntl.flock",
+    "os.chown",
+    "os.chmod",
+    "os.link",
+    "os.rename",
+    "os.remove",
+)
 LOADED = (alone, saving, store)
 
 

@@ -1,7 +1,8 @@
 """Saves a configuration over and over, for a test that kills it: `saving_loop.py FILE STATE`.
 
-For each line on standard input a new process begins to save, and its number is told; nothing is loaded anew for it, so
-that most of its life is saving. Every text is made so that it can be known whole.
+For each line on standard input a new process begins to save, and its number is told; nothing is
+loaded anew for it, so that most of its life is saving. Every text is made so that it can be known
+whole.
 """
 
 import asyncio
@@ -28,7 +29,9 @@ async def save(path: Path, state: Path) -> None:
     store.keep_history(state)
     while True:
         fields = {"description": f"<{time.time_ns()}>" * 200}
-        await store.commit(SetFields("mcp_servers", "a", fields), if_match=None, author="loop", via="api")
+        await store.commit(
+            SetFields("mcp_servers", "a", fields), if_match=None, author="loop", via="api"
+        )
 
 
 def main(path: Path, state: Path) -> None:

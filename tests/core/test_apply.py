@@ -41,7 +41,9 @@ class ReloadedGateway(CoreGateway):
         return self
 
     async def call(self, tool: str) -> Json:
-        return await self.gateway.handle(Call("tools/call", {"name": tool, "arguments": {}}, older_caller()))
+        return await self.gateway.handle(
+            Call("tools/call", {"name": tool, "arguments": {}}, older_caller())
+        )
 
 
 def test_nothing_changed_is_nothing_done() -> None:
@@ -61,7 +63,11 @@ def test_what_did_not_change_is_the_same_object_and_what_did_is_announced_once()
     """CFG-5."""
 
     async def main() -> None:
-        a, b, c = ScriptedServer(tools=("a",)), ScriptedServer(tools=("b",)), ScriptedServer(tools=("c",))
+        a, b, c = (
+            ScriptedServer(tools=("a",)),
+            ScriptedServer(tools=("b",)),
+            ScriptedServer(tools=("c",)),
+        )
         async with ReloadedGateway(a.server("a"), b.server("b")) as core:
             kept = core.gateway.generation.upstreams["a"]
             plan = await core.gateway.apply(config(a.server("a"), c.server("c")))
@@ -94,7 +100,9 @@ def test_the_new_state_is_shown_when_servers_have_listed_and_not_before() -> Non
     run(main())
 
 
-def test_a_server_that_takes_too_long_does_not_hold_up_the_new_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_takes_too_long_does_not_hold_up_the_new_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """CFG-5: it is announced when it comes."""
     monkeypatch.setattr(module, "PUBLISH_AFTER", 0.05)
     monkeypatch.setattr(announcements, "GAP", 0.01)
@@ -113,7 +121,8 @@ def test_a_server_that_takes_too_long_does_not_hold_up_the_new_state(monkeypatch
 
 
 def test_a_failed_start_is_no_reason_to_show_the_new_state() -> None:
-    """CFG-5: the old server serves until the new one has listed, which a later attempt may bring."""
+    """CFG-5: the old server serves until the new one has listed, which a later attempt may
+    bring."""
 
     async def main() -> None:
         old, new = ScriptedServer(tools=("old",)), ScriptedServer(tools=("new",))
@@ -134,7 +143,8 @@ def test_a_failed_start_is_no_reason_to_show_the_new_state() -> None:
 def test_what_the_predecessor_offered_stays_until_the_new_one_says_what_it_offers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """CFG-5, LIF-4: also over several edits; a list that cannot be read is then empty, not another program's."""
+    """CFG-5, LIF-4: also over several edits; a list that cannot be read is then empty, not another
+    program's."""
     monkeypatch.setattr(module, "PUBLISH_AFTER", 0.05)
 
     async def main() -> None:
@@ -234,7 +244,9 @@ def test_two_changes_at_once_come_one_after_the_other_and_the_last_stays() -> No
     async def main() -> None:
         toys = {f"t{number}": ScriptedServer(tools=(f"t{number}",)) for number in range(5)}
         async with ReloadedGateway() as core:
-            await asyncio.gather(*(core.gateway.apply(config(toy.server(name))) for name, toy in toys.items()))
+            await asyncio.gather(
+                *(core.gateway.apply(config(toy.server(name))) for name, toy in toys.items())
+            )
             assert await core.names() == ["t4"]
             await until(lambda: sum(len(toy.alive) for toy in toys.values()) == 1)
 
@@ -252,7 +264,11 @@ def test_an_end_in_the_middle_closes_what_comes_and_what_goes(when: str) -> None
             arrived.set()
             return await asyncio.get_running_loop().create_future()
 
-        a, b, hanging = ScriptedServer(tools={"slow": slow}), ScriptedServer(tools=("b",)), ScriptedServer()
+        a, b, hanging = (
+            ScriptedServer(tools={"slow": slow}),
+            ScriptedServer(tools=("b",)),
+            ScriptedServer(),
+        )
         hanging.opening.clear()
         async with ReloadedGateway(a.server("a")) as core:
             call = asyncio.create_task(core.call("slow"))

@@ -1,5 +1,6 @@
-"""LIF-9: what read-only tools answered is given again, to those who could have been given it, and identical calls at
-one time are one. Over toy servers in this process; `behaviour/test_caching.py` is the same through the program."""
+"""LIF-9: what read-only tools answered is given again, to those who could have been given it, and
+identical calls at one time are one. Over toy servers in this process; `behaviour/test_caching.py`
+is the same through the program."""
 
 import asyncio
 from collections.abc import Callable
@@ -27,14 +28,18 @@ def said(text: str, **more: Any) -> Json:
 class Counter:
     """A server that counts its calls and, told to, holds them until it is told to answer."""
 
-    def __init__(self, *eras: str, answer: Callable[[Json], Json] | None = None, read_only: object = True) -> None:
+    def __init__(
+        self, *eras: str, answer: Callable[[Json], Json] | None = None, read_only: object = True
+    ) -> None:
         self.calls: list[Json] = []
         self.lines: list[ScriptedConnection] = []
         self.open = asyncio.Event()
         self.open.set()
         self.answer = answer
         self.annotations = {"readOnlyHint": read_only}
-        self.toy = ScriptedServer(*eras, tools={"look": self._look}, answers={"tools/list": self._list})
+        self.toy = ScriptedServer(
+            *eras, tools={"look": self._look}, answers={"tools/list": self._list}
+        )
 
     async def _list(self, line: ScriptedConnection, params: Json) -> Json:
         tool = {"name": "look", "inputSchema": {"type": "object"}, "annotations": self.annotations}
@@ -104,7 +109,9 @@ def test_an_answer_is_given_again_and_recorded_for_whoever_asked(caller: Any, er
     async def test(desk: Desk) -> None:
         assert [await desk.look(caller()), await desk.look(caller())] == ["1", "1"]
         assert len(desk.counter.calls) == 1
-        assert [(event.passage.name, event.outcome) for event in desk.finished] == [("look", "ok")] * 2
+        assert [(event.passage.name, event.outcome) for event in desk.finished] == [
+            ("look", "ok")
+        ] * 2
 
     with_desk(test, era)
 
@@ -122,7 +129,9 @@ def test_after_its_time_it_is_asked_for_anew(monkeypatch: pytest.MonkeyPatch) ->
     with_desk(test, cache_ttl=1.0)
 
 
-@pytest.mark.parametrize(("ttl", "read_only"), [(None, True), (60.0, False), (60.0, "yes"), (60.0, None), (60.0, 1)])
+@pytest.mark.parametrize(
+    ("ttl", "read_only"), [(None, True), (60.0, False), (60.0, "yes"), (60.0, None), (60.0, 1)]
+)
 def test_nothing_is_kept_unless_both_sides_say_so(ttl: float | None, read_only: object) -> None:
     async def test(desk: Desk) -> None:
         assert [await desk.look(), await desk.look()] == ["1", "2"]
@@ -146,7 +155,11 @@ def test_nothing_is_kept_unless_both_sides_say_so(ttl: float | None, read_only: 
 )
 def test_arguments_that_differ_as_json_are_different_calls(one: Json, other: Json) -> None:
     async def test(desk: Desk) -> None:
-        told = [await desk.look(arguments=one), await desk.look(arguments=other), await desk.look(arguments=one)]
+        told = [
+            await desk.look(arguments=one),
+            await desk.look(arguments=other),
+            await desk.look(arguments=one),
+        ]
         assert told == ["1", "2", "1"]
 
     with_desk(test)
@@ -195,7 +208,10 @@ def test_what_else_a_call_says_of_itself_counts_unless_it_only_names_the_request
 
 def test_sessions_that_are_alike_share_answers() -> None:
     async def test(desk: Desk) -> None:
-        assert [await desk.look(older_caller("a")), await desk.look(older_caller("b"))] == ["1", "1"]
+        assert [await desk.look(older_caller("a")), await desk.look(older_caller("b"))] == [
+            "1",
+            "1",
+        ]
 
     with_desk(test)
 
@@ -218,7 +234,9 @@ def test_callers_that_differ_do_not(other: Callable[[], Caller]) -> None:
 
 
 @pytest.mark.parametrize("isolation", ["per_session", "per_call"])
-def test_where_sessions_have_servers_of_their_own_they_have_answers_of_their_own(isolation: str) -> None:
+def test_where_sessions_have_servers_of_their_own_they_have_answers_of_their_own(
+    isolation: str,
+) -> None:
     async def test(desk: Desk) -> None:
         assert [await desk.look(older_caller(name)) for name in "abab"] == ["1", "2", "1", "2"]
 
@@ -226,10 +244,16 @@ def test_where_sessions_have_servers_of_their_own_they_have_answers_of_their_own
 
 
 def test_who_can_be_asked_shares_with_nobody() -> None:
-    """The answer may rest on what the server asked that client; one that never asks is found out in time."""
+    """The answer may rest on what the server asked that client; one that never asks is found out in
+    time."""
 
     async def test(desk: Desk) -> None:
-        assert [await desk.look(older_caller(name, askable=True)) for name in "abab"] == ["1", "2", "1", "2"]
+        assert [await desk.look(older_caller(name, askable=True)) for name in "abab"] == [
+            "1",
+            "2",
+            "1",
+            "2",
+        ]
         desk.gateway.generation.upstreams["desk"]._connections.traits._unasked = 50
         assert [await desk.look(older_caller(name, askable=True)) for name in "cd"] == ["3", "3"]
 
@@ -252,7 +276,9 @@ def test_who_can_be_asked_shares_with_nobody() -> None:
 def test_what_is_no_answer_or_too_large_is_not_kept(answer: Json) -> None:
     async def test(desk: Desk) -> None:
         call = Call("tools/call", {"name": "look", "arguments": {}}, modern_caller())
-        assert [await desk.gateway.handle(call), await desk.gateway.handle(call)][0].keys() >= answer.keys()
+        assert [await desk.gateway.handle(call), await desk.gateway.handle(call)][
+            0
+        ].keys() >= answer.keys()
         assert len(desk.counter.calls) == 2
         assert desk.gateway.provisions.answers.size == 0
 
@@ -387,12 +413,16 @@ def test_one_that_wants_progress_joins_nobody_and_may_be_joined() -> None:
 
         desk.counter.open.clear()
         tape = RecordingChannel()
-        leads = desk.begin(older_caller("a", voice=tape), arguments={"n": 1}, _meta={"progressToken": "mine"})
+        leads = desk.begin(
+            older_caller("a", voice=tape), arguments={"n": 1}, _meta={"progressToken": "mine"}
+        )
         await until(lambda: len(desk.counter.calls) == 3)
         joins = desk.begin(arguments={"n": 1})
         await yield_to_loop()
         token = desk.counter.calls[-1]["_meta"]["progressToken"]
-        desk.counter.lines[-1].say("notifications/progress", {"progressToken": token, "progress": 1})
+        desk.counter.lines[-1].say(
+            "notifications/progress", {"progressToken": token, "progress": 1}
+        )
         await until(lambda: tape.told)
         assert tape.told[0][1]["progressToken"] == "mine"
         desk.counter.open.set()
@@ -422,13 +452,16 @@ def test_a_question_in_a_merged_call_is_asked_of_one_who_still_waits() -> None:
         async def tool(line: ScriptedConnection, params: Json) -> Json:
             counter.calls.append(params)
             await gate.wait()
-            answer = await line.ask("elicitation/create", {"message": "who?", "requestedSchema": {"type": "object"}})
+            answer = await line.ask(
+                "elicitation/create", {"message": "who?", "requestedSchema": {"type": "object"}}
+            )
             return said(answer["content"]["name"])
 
         counter.toy.tools["look"] = tool
         async with Desk(counter) as desk:
             gone, there = (
-                RecordingChannel(create={"action": "accept", "content": {"name": name}}) for name in ("gone", "there")
+                RecordingChannel(create={"action": "accept", "content": {"name": name}})
+                for name in ("gone", "there")
             )
             caller = older_caller("a", askable=True)
             given: Json = {"name": "look", "arguments": {}}
@@ -461,7 +494,9 @@ def test_what_is_on_its_way_ends_with_the_gateway() -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [{"description": "another"}, {"isolation": "per_session"}, {"call_timeout": 7.0}], ids=str
+    "more",
+    [{"description": "another"}, {"isolation": "per_session"}, {"call_timeout": 7.0}],
+    ids=str,
 )
 def test_after_a_reload_that_changed_the_server_nothing_old_is_given(more: Json) -> None:
     async def test(desk: Desk) -> None:
@@ -491,8 +526,13 @@ def test_a_reload_that_did_not_change_the_server_changes_nothing() -> None:
     async def test(desk: Desk) -> None:
         assert await desk.look() == "1"
         config = desk.gateway.generation.config
-        await desk.gateway.apply(Config(mcp_servers=config.mcp_servers, global_=config.global_, mode="search"))
-        assert await desk.look(Caller(session="one", client=older_caller().client, mode="direct")) == "1"
+        await desk.gateway.apply(
+            Config(mcp_servers=config.mcp_servers, global_=config.global_, mode="search")
+        )
+        assert (
+            await desk.look(Caller(session="one", client=older_caller().client, mode="direct"))
+            == "1"
+        )
 
     with_desk(test)
 

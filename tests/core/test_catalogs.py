@@ -20,9 +20,16 @@ def choosy(*eras: str, more: tuple[str, ...] = ("secret",)) -> ScriptedServer:
     """A server that shows `more` only to those who can be asked."""
 
     async def lists(line: ScriptedConnection, params: Json) -> Json:
-        told = next((given for method, given in line.heard if method == "initialize"), params.get("_meta") or {})
+        told = next(
+            (given for method, given in line.heard if method == "initialize"),
+            params.get("_meta") or {},
+        )
         able = "elicitation" in str(told)
-        return {"tools": [{"name": name, "inputSchema": {}} for name in ("plain", *(more if able else ()))]}
+        return {
+            "tools": [
+                {"name": name, "inputSchema": {}} for name in ("plain", *(more if able else ()))
+            ]
+        }
 
     return ScriptedServer(*eras, tools=("plain", "secret"), answers={"tools/list": lists})
 
@@ -32,7 +39,9 @@ def config(*servers: Server, **fields: Any) -> Config:
 
 
 async def names(gateway: Gateway, caller: Caller) -> list[str]:
-    return [tool["name"] for tool in (await gateway.handle(Call("tools/list", {}, caller)))["tools"]]
+    return [
+        tool["name"] for tool in (await gateway.handle(Call("tools/list", {}, caller)))["tools"]
+    ]
 
 
 def test_all_callers_share_one_catalog_until_a_server_tells_them_apart() -> None:
@@ -44,7 +53,9 @@ def test_all_callers_share_one_catalog_until_a_server_tells_them_apart() -> None
         try:
             await names(gateway, older_caller())
             await names(gateway, older_caller("able", askable=True))
-            assert gateway.catalogs.of(older_caller("able", askable=True)) is gateway.catalogs.shared
+            assert (
+                gateway.catalogs.of(older_caller("able", askable=True)) is gateway.catalogs.shared
+            )
         finally:
             await gateway.close()
 
@@ -66,7 +77,10 @@ def test_a_caller_that_can_be_asked_finds_more_and_others_do_not() -> None:
             special = gateway.catalogs.of(able)
             assert special is gateway.catalogs.of(able)
             assert special is not gateway.catalogs.shared
-            assert gateway.catalogs.of(older_caller("solo", askable=True, solo=True)) is gateway.catalogs.shared
+            assert (
+                gateway.catalogs.of(older_caller("solo", askable=True, solo=True))
+                is gateway.catalogs.shared
+            )
         finally:
             await gateway.close()
 
@@ -99,13 +113,17 @@ def test_names_stay_except_those_the_user_has_changed() -> None:
         gateway = Gateway(config(one.server("one"), two.server("two")), {})
         gateway.start()
         try:
-            await until(lambda: all(u.settled.is_set() for u in gateway.generation.upstreams.values()))
+            await until(
+                lambda: all(u.settled.is_set() for u in gateway.generation.upstreams.values())
+            )
             assert await names(gateway, older_caller()) == ["echo", "two_echo"]
             await gateway.apply(config(one.server("one", prefix="x"), two.server("two")))
             assert await names(gateway, older_caller()) == ["x_echo", "two_echo"]
             await gateway.apply(config(two.server("two"), one.server("one", prefix="x")))
             assert await names(gateway, older_caller()) == ["two_echo", "x_echo"]
-            await gateway.apply(config(two.server("two"), one.server("one"), naming=Naming(prefix="always")))
+            await gateway.apply(
+                config(two.server("two"), one.server("one"), naming=Naming(prefix="always"))
+            )
             assert await names(gateway, older_caller()) == ["two_echo", "one_echo"]
             await yield_to_loop()
             assert len(one.lines) == len(two.lines) == 1
@@ -116,7 +134,9 @@ def test_names_stay_except_those_the_user_has_changed() -> None:
 
 
 @pytest.mark.parametrize("more", [(), ("other",)])
-def test_what_some_are_offered_is_found_out_again_of_a_server_that_was_replaced(more: tuple[str, ...]) -> None:
+def test_what_some_are_offered_is_found_out_again_of_a_server_that_was_replaced(
+    more: tuple[str, ...],
+) -> None:
     """SUR-1, CFG-5: by one that offers the same to everybody else."""
 
     async def main() -> None:
@@ -147,12 +167,16 @@ def large(count: int = 3_000, era: str = "older") -> ScriptedServer:
 
     async def many(line: ScriptedConnection, params: Json) -> Json:
         lists[0] += 1
-        return {"tools": [{"name": f"t{n}", "n": lists[0], "inputSchema": {}} for n in range(count)]}
+        return {
+            "tools": [{"name": f"t{n}", "n": lists[0], "inputSchema": {}} for n in range(count)]
+        }
 
     return ScriptedServer(era, answers={"tools/list": many})
 
 
-def test_a_large_catalog_is_built_in_slices_and_a_list_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_catalog_is_built_in_slices_and_a_list_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SUR-1: what clients find is whole, and nobody else waits for it."""
     monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
 
@@ -165,7 +189,10 @@ def test_a_large_catalog_is_built_in_slices_and_a_list_waits_for_it(monkeypatch:
             gateway.catalogs.changed()
             assert gateway.catalog is before and not gateway.catalogs._stale  # nothing has changed
             upstream = gateway.generation.upstreams["large"]
-            upstream._book.common = {**upstream.definitions, "tools": [{"name": f"u{n}"} for n in range(2_000)]}
+            upstream._book.common = {
+                **upstream.definitions,
+                "tools": [{"name": f"u{n}"} for n in range(2_000)],
+            }
             gateway.catalogs.changed()
             assert gateway.catalog is before  # until the next one is built
             between = 0
@@ -218,7 +245,9 @@ def test_names_that_nobody_has_are_not_kept() -> None:
     run(main())
 
 
-def test_names_that_were_given_are_bounded_in_number_and_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_were_given_are_bounded_in_number_and_length(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """NAM-1: a name stays with its owner, but not for ever with owners that are gone."""
     monkeypatch.setattr(module, "MOST_GIVEN", 50)
     monkeypatch.setattr(module, "GIVEN_CHARACTERS", 10_000)
@@ -231,7 +260,10 @@ def test_names_that_were_given_are_bounded_in_number_and_length(monkeypatch: pyt
             book = gateway.generation.upstreams["a"]._book
             for number in range(100):
                 long = "x" * (3_000 if number > 50 else 1)
-                book.common = {**book.common, "tools": [{"name": f"n{number}_{at}_{long}"} for at in range(5)]}
+                book.common = {
+                    **book.common,
+                    "tools": [{"name": f"n{number}_{at}_{long}"} for at in range(5)],
+                }
                 gateway.catalogs.changed()
                 assert len(await names(gateway, older_caller())) == 5
                 given = gateway.catalogs._given
@@ -243,7 +275,9 @@ def test_names_that_were_given_are_bounded_in_number_and_length(monkeypatch: pyt
     run(main())
 
 
-def test_catalogs_of_some_callers_are_shared_by_their_like_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_catalogs_of_some_callers_are_shared_by_their_like_and_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SUR-1, SEC-6: a thousand sessions of one kind are one catalog."""
     monkeypatch.setattr(module, "MOST_SPECIAL", 3)
 
@@ -259,8 +293,13 @@ def test_catalogs_of_some_callers_are_shared_by_their_like_and_bounded(monkeypat
             assert len(found) == 1 and len(gateway.catalogs._special) == 1
             book = gateway.generation.upstreams["a"]._book
             for number in range(10):
-                book._by_session[f"s{number}"] = {**book.common, "tools": [{"name": f"own{number}"}]}
-                assert await names(gateway, older_caller(f"s{number}", askable=True)) == [f"own{number}"]
+                book._by_session[f"s{number}"] = {
+                    **book.common,
+                    "tools": [{"name": f"own{number}"}],
+                }
+                assert await names(gateway, older_caller(f"s{number}", askable=True)) == [
+                    f"own{number}"
+                ]
                 assert len(gateway.catalogs._special) <= 3
             assert len(gateway.catalogs._shown) <= 4
         finally:
@@ -273,7 +312,8 @@ def test_catalogs_of_some_callers_are_shared_by_their_like_and_bounded(monkeypat
 
 
 class Slow:
-    """A gateway whose catalogs of more than two tools are built in slices; one server, whose tools a test sets."""
+    """A gateway whose catalogs of more than two tools are built in slices; one server, whose tools
+    a test sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "AT_ONCE", 2)
@@ -291,7 +331,10 @@ class Slow:
     def offer(self, tools: str) -> None:
         """Each letter is a tool."""
         book = self.gateway.generation.upstreams["a"]._book
-        book.common = {**book.common, "tools": [{"name": name, "inputSchema": {}} for name in tools]}
+        book.common = {
+            **book.common,
+            "tools": [{"name": name, "inputSchema": {}} for name in tools],
+        }
         self.gateway.reports.offers_changed("a", ("tools",), True)
 
     def look(self, caller: Caller) -> str:
@@ -303,7 +346,9 @@ class Slow:
         return self.look(caller)
 
 
-def test_what_changes_before_a_building_has_begun_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_changes_before_a_building_has_begun_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SUR-1: two servers answer in the same turn of the loop, and somebody looks in between."""
 
     async def main() -> None:
@@ -317,8 +362,11 @@ def test_what_changes_before_a_building_has_begun_is_not_lost(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("then", ["abc", "ab", ""])
-def test_a_building_that_was_overtaken_is_shown_to_nobody(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SUR-1: while what is offered now is built, it becomes what it was before; or little, which is built at once."""
+def test_a_building_that_was_overtaken_is_shown_to_nobody(
+    then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SUR-1: while what is offered now is built, it becomes what it was before; or little, which is
+    built at once."""
 
     async def main() -> None:
         async with Slow(monkeypatch) as on:

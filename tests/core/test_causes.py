@@ -13,7 +13,9 @@ from mcpx.transports import Http, Stdio
 ENDED = "the process exited with code 1: see the log"
 
 
-def of_program(problem: str, *lines: str, command: str = "npx", path: str = "/nonexistent") -> causes.Cause:
+def of_program(
+    problem: str, *lines: str, command: str = "npx", path: str = "/nonexistent"
+) -> causes.Cause:
     server = Server(name="s", connection=Stdio(command=command))
     found = cause_of(server, problem, lines, {"PATH": path})
     assert found is not None
@@ -23,17 +25,24 @@ def of_program(problem: str, *lines: str, command: str = "npx", path: str = "/no
 @pytest.mark.parametrize(
     ("line", "cause"),
     [
-        ("npm error 404  'no-such-package@latest' is not in this registry.", "no package no-such-package@latest"),
+        ("npm error 404  'no-such-package@latest' is not in this registry.", "no package "
+                                                                             "no-such-package@latest"),
         ("npm ERR! code E404", "npm knows no package (404)"),
-        ("Because no-such was not found in the package registry and you require it", "package no-such was not found"),
+        ("Because no-such was not found in the package registry and you require it", "package no-such was not "
+                                                                                     "found"),
         ("npm error code ENOTFOUND", "could not look up a name"),
         ("Error: connect ECONNREFUSED 127.0.0.1:5432", "refuses connections (127.0.0.1:5432)"),
-        ("docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", "daemon cannot be reached"),
+        ("docker: Cannot connect to the Docker daemon at "
+         "unix:///var/run/docker.sock.", "daemon cannot be "
+                                                                                        "reached"),
         ("Error: Cannot find module '/srv/index.js'", "lacks a module: /srv/index.js"),
-        ("Error: GITHUB_PERSONAL_ACCESS_TOKEN is required", "wants the variable GITHUB_PERSONAL_ACCESS_TOKEN"),
+        ("Error: GITHUB_PERSONAL_ACCESS_TOKEN is required", "wants the variable "
+                                                            "GITHUB_PERSONAL_ACCESS_TOKEN"),
         ("Error: listen EADDRINUSE: address already in use :::3000", "A port it wants is taken"),
-        ("error: the following arguments are required: --repository", "an argument it needs. --repository"),
-        ("ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED]", "does not trust the certificate"),
+        ("error: the following arguments are required: --repository", "an argument it needs. "
+                                                                      "--repository"),
+        ("ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED]", "does not trust the "
+                                                                           "certificate"),
     ],
 )  # fmt: skip
 def test_what_a_program_wrote_is_put_into_plain_words(line: str, cause: str) -> None:
@@ -45,8 +54,10 @@ def test_what_a_program_wrote_is_put_into_plain_words(line: str, cause: str) -> 
     "line",
     [
         "AttributeError: 'Server' object has no attribute 'list_resources'",
-        "ImportError: cannot import name 'McpError' from 'mcp.shared.exceptions' (/x/mcp/shared/exceptions.py)",
-        "ModuleNotFoundError: No module named 'mcp.server.fastmcp'. This is mcp 2.x, … or pin 'mcp<2' to keep …",
+        "ImportError: cannot import name 'McpError' from 'mcp.shared.exceptions' "
+        "(/x/mcp/shared/exceptions.py)",
+        "ModuleNotFoundError: No module named 'mcp.server.fastmcp'. This is mcp 2.x, … or pin "
+        "'mcp<2' to keep …",
     ],
 )  # fmt: skip
 def test_a_server_for_version_1_of_the_python_sdk_is_recognized(line: str) -> None:
@@ -63,7 +74,9 @@ def test_a_server_for_version_1_of_the_python_sdk_is_recognized(line: str) -> No
         found = cause_of(server, ENDED, ["Traceback (most recent call last):", line], {})
         assert found is not None and "version 1 of the MCP Python SDK" in found.cause
         assert "--with 'mcp<2'" in found.fix
-        assert found.needs_python_sdk_1 and found.repair is None  # The arguments here may have secrets in them.
+        assert (
+            found.needs_python_sdk_1 and found.repair is None
+        )  # The arguments here may have secrets in them.
         assert args_with_version_1(command, args) == repaired
 
 
@@ -95,8 +108,14 @@ def test_one_that_installs_gets_more_time() -> None:
     [
         ("wants the gateway to sign in (HTTP 401)", "wants to know who asks"),
         ("no MCP endpoint at this address (HTTP 404)", "no MCP endpoint at this path (HTTP 404)"),
-        ("redirects to https://other.example/mcp; put that address into the config", "on to https://other.example/mcp"),
-        ("cannot connect: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed", "is not trusted here"),
+        (
+            "redirects to https://other.example/mcp; put that address into the config",
+            "on to https://other.example/mcp",
+        ),
+        (
+            "cannot connect: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed",
+            "is not trusted here",
+        ),
         ("cannot connect: [SSL: WRONG_VERSION_NUMBER] wrong version number", "does not speak TLS"),
         ("did not complete the handshake within 30 s", "did not answer in time"),
     ],

@@ -55,7 +55,11 @@ def test_states_are_bounded_and_what_is_gone_is_forgotten() -> None:
         for number in range(2 * MOST_SPANS):
             upstream._life.set("disconnected", f"error {number}")  # pyright: ignore[reportPrivateUsage]
         spans = chronicle.spans("s")
-        assert len(spans) == MOST_SPANS and spans[-1].end is None and spans[-1].error == f"error {2 * MOST_SPANS - 1}"
+        assert (
+            len(spans) == MOST_SPANS
+            and spans[-1].end is None
+            and spans[-1].error == f"error {2 * MOST_SPANS - 1}"
+        )
         await gateway.apply(Config())
         gateway.bus.publish(UpstreamChanged("s"))
         gateway.bus.publish(ConfigApplied("test", True, ""))

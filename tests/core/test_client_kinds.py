@@ -1,4 +1,5 @@
-"""LIF-1, LIF-2: the lists of each kind of client, by the capabilities that a server's lists depend on."""
+"""LIF-1, LIF-2: the lists of each kind of client, by the capabilities that a server's lists depend
+on."""
 
 import asyncio
 from dataclasses import replace
@@ -25,10 +26,15 @@ ALL = ["plain", "sample", "ask", "look"]
 
 
 class ChoosyServer(ScriptedServer):
-    """A server whose tools depend on the capabilities of its client: those of `initialize`, or of each request."""
+    """A server whose tools depend on the capabilities of its client: those of `initialize`, or of
+    each request."""
 
     def __init__(self, *eras: str, extra: dict[str, str] = EXTRA) -> None:
-        super().__init__(*(eras or ("older",)), tools=("plain", *EXTRA.values()), answers={"tools/list": self._list})
+        super().__init__(
+            *(eras or ("older",)),
+            tools=("plain", *EXTRA.values()),
+            answers={"tools/list": self._list},
+        )
         self.extra = extra
         self.connections_until_held: int | None = None
         """The number of connections after which `open` waits for `opening`."""
@@ -68,7 +74,9 @@ class KindsGateway(CoreGateway):
         startup_wait: float = 0.0,
     ) -> None:
         settings = Global(startup_wait=startup_wait, first_start_wait=first_start_wait)
-        super().__init__(Config(mcp_servers=(server.server("a", timeout=FAR),), global_=settings), state)
+        super().__init__(
+            Config(mcp_servers=(server.server("a", timeout=FAR),), global_=settings), state
+        )
         self.announced: list[frozenset[str] | None] = []
         self.gateway.bus.subscribe(self._hear, OffersChanged)
         self._solo = solo
@@ -85,8 +93,11 @@ class KindsGateway(CoreGateway):
 
 @pytest.mark.parametrize("eras", [("older",), ("modern", "older")])
 @pytest.mark.parametrize("caller", [older_caller, modern_caller])
-def test_the_first_list_of_a_client_has_the_tools_for_its_capabilities(eras: tuple[str, ...], caller: Any) -> None:
-    """LIF-1: also if a server takes long to list for the client's kind; and the client can call the tools."""
+def test_the_first_list_of_a_client_has_the_tools_for_its_capabilities(
+    eras: tuple[str, ...], caller: Any
+) -> None:
+    """LIF-1: also if a server takes long to list for the client's kind; and the client can call the
+    tools."""
 
     async def main() -> None:
         server = ChoosyServer(*eras)
@@ -109,7 +120,9 @@ def test_the_first_list_of_a_client_has_the_tools_for_its_capabilities(eras: tup
     run(main())
 
 
-def test_a_list_waits_for_a_kind_of_client_only_once_and_the_rest_is_announced(tmp_path: Path) -> None:
+def test_a_list_waits_for_a_kind_of_client_only_once_and_the_rest_is_announced(
+    tmp_path: Path,
+) -> None:
     """LIF-1: at most `first_start_wait`; in a later run, at most `startup_wait`."""
 
     async def main() -> None:
@@ -117,7 +130,9 @@ def test_a_list_waits_for_a_kind_of_client_only_once_and_the_rest_is_announced(t
         for first_start_wait in (0.05, FAR):
             server = ChoosyServer()
             server.connections_until_held = 1
-            async with KindsGateway(server, tmp_path, first_start_wait=first_start_wait, startup_wait=0.05) as on:
+            async with KindsGateway(
+                server, tmp_path, first_start_wait=first_start_wait, startup_wait=0.05
+            ) as on:
                 await on.settled()
                 assert await on.names(able) == ["plain"]
         server = ChoosyServer()
@@ -167,7 +182,9 @@ def test_a_server_that_lists_the_same_for_all_keeps_one_connection(tmp_path: Pat
         opened = len(server.lines)
         async with KindsGateway(server, tmp_path) as on:
             await on.settled()
-            assert await on.names(able) == await on.names(client("sampler", "sampling")) == ["plain"]
+            assert (
+                await on.names(able) == await on.names(client("sampler", "sampling")) == ["plain"]
+            )
             await on.ask("tools/call", able, name="plain")
             assert len(server.lines) == opened + 1
 
@@ -180,20 +197,27 @@ def test_calls_go_over_a_connection_with_the_tools_of_the_caller() -> None:
     async def main() -> None:
         server = ChoosyServer()
         async with KindsGateway(server) as on:
-            callers = [older_caller("able", askable=True), client("sampler", "sampling"), client("none")]
+            callers = [
+                older_caller("able", askable=True),
+                client("sampler", "sampling"),
+                client("none"),
+            ]
             for caller in callers:
                 await on.names(caller)
                 await on.ask("tools/call", caller, name="plain", arguments={"text": caller.session})
             for line in server.lines:
                 for call in line.calls():
-                    caller = next(one for one in callers if one.session == call["arguments"]["text"])
+                    caller = next(
+                        one for one in callers if one.session == call["arguments"]["text"]
+                    )
                     assert capabilities_of(line, call).keys() == caller.capabilities.keys()
 
     run(main())
 
 
 def test_the_lists_of_a_programs_only_client_are_not_those_of_other_clients(tmp_path: Path) -> None:
-    """LIF-1: a program on standard input and output opens the main connection with its client's capabilities."""
+    """LIF-1: a program on standard input and output opens the main connection with its client's
+    capabilities."""
 
     async def main() -> None:
         server = ChoosyServer()

@@ -1,4 +1,5 @@
-"""SUR-2 … SUR-11 in this process: the ways of a model through each compact surface, over toy servers."""
+"""SUR-2 … SUR-11 in this process: the ways of a model through each compact surface, over toy
+servers."""
 
 import json
 from collections.abc import AsyncIterator
@@ -19,7 +20,10 @@ from mcpx.surfaces.settings import DEFERS, AutoRule
 MODES = ("inspect", "describe", "search")
 SCHEMA: Json = {
     "type": "object",
-    "properties": {"path": {"type": "string", "description": "Where"}, "head": {"type": "integer", "minimum": 1}},
+    "properties": {
+        "path": {"type": "string", "description": "Where"},
+        "head": {"type": "integer", "minimum": 1},
+    },
     "required": ["path"],
 }
 ROWS = [{"id": number, "name": f"row {number}"} for number in range(2_000)]
@@ -46,8 +50,14 @@ async def read(line: ScriptedConnection, params: Json) -> Json:
 
 def files() -> ScriptedServer:
     listed = [{"name": "read", "description": "Reads a file", "inputSchema": SCHEMA}]
-    resources = [{"uri": "file:///a", "name": "a", "mimeType": "text/plain"}, {"uri": "file:///b", "name": "b"}]
-    contents = {"file:///a": {"uri": "file:///a", "text": "hello"}, "file:///b": {"uri": "file:///b", "blob": "aGk="}}
+    resources = [
+        {"uri": "file:///a", "name": "a", "mimeType": "text/plain"},
+        {"uri": "file:///b", "name": "b"},
+    ]
+    contents = {
+        "file:///a": {"uri": "file:///a", "text": "hello"},
+        "file:///b": {"uri": "file:///b", "blob": "aGk="},
+    }
 
     async def resource(line: ScriptedConnection, params: Json) -> Json:
         if params["uri"] not in contents:
@@ -72,7 +82,9 @@ class Model:
     def __init__(self, gateway: Gateway, mode: str, caller: Caller | None = None) -> None:
         self._gateway = gateway
         self.mode = mode
-        self._caller = caller or Caller(mode=mode, session=f"session of {mode}", client={"name": "somebody"})
+        self._caller = caller or Caller(
+            mode=mode, session=f"session of {mode}", client={"name": "somebody"}
+        )
 
     async def menu(self) -> list[Json]:
         return (await self._gateway.handle(Call("tools/list", {}, self._caller)))["tools"]
@@ -84,11 +96,15 @@ class Model:
     async def run(self, server: str, tool: str, arguments: Any) -> Json:
         match self.mode:
             case "inspect":
-                return await self.use("exec", server_name=server, tool_name=tool, arguments=arguments)
+                return await self.use(
+                    "exec", server_name=server, tool_name=tool, arguments=arguments
+                )
             case "describe":
                 return await self.use("call", method=f"{server}.{tool}", arguments=arguments)
             case _:
-                return await self.use("mcp_execute_tool", tool_name=f"{server}.{tool}", arguments=arguments)
+                return await self.use(
+                    "mcp_execute_tool", tool_name=f"{server}.{tool}", arguments=arguments
+                )
 
     async def mistake(self, server: str, tool: str, arguments: Any) -> str:
         return told(await self.run(server, tool, arguments), failed=True)
@@ -109,7 +125,9 @@ async def running_gateway(**settings: Any) -> AsyncIterator[Gateway]:
         files().server("files", prefix="fs"),
         ScriptedServer(tools=("ping",)).server("other", description="Answers."),
     )
-    gateway = Gateway(Config(mcp_servers=servers, global_=Global(startup_wait=600.0, **settings)), {})
+    gateway = Gateway(
+        Config(mcp_servers=servers, global_=Global(startup_wait=600.0, **settings)), {}
+    )
     gateway.start()
     try:
         await until(lambda: len(gateway.catalog.offers["tools"]) == 2)
@@ -132,9 +150,14 @@ def test_a_model_finds_a_tool_learns_it_and_calls_it(mode: str) -> None:
                 assert "fs_read({path: string /* Where */, head?: number" in told(found)
                 listed = await model.use("mcp_list_services")
                 assert "other (1): Answers" in told(listed)
-                assert told(await model.use("mcp_execute_tool", tool_name="read", arguments={"path": "a"}))
+                assert told(
+                    await model.use("mcp_execute_tool", tool_name="read", arguments={"path": "a"})
+                )
             else:
-                assert "  Server: files\n    - read: Reads a file\n  Server: other - Answers." in menu[0]["description"]
+                assert (
+                    "  Server: files\n    - read: Reads a file\n  Server: other - Answers."
+                    in menu[0]["description"]
+                )
                 one, all_of_them = (
                     [{"server_name": "files", "tool_name": "read"}, {"server_name": "files"}]
                     if mode == "inspect"
@@ -145,7 +168,10 @@ def test_a_model_finds_a_tool_learns_it_and_calls_it(mode: str) -> None:
                 built_in = {"server_name": "mcpx"} if mode == "inspect" else {"method": "mcpx"}
                 assert "handle: string" in told(await model.use(mode, **built_in))
             called = await model.run("files", "read", {"path": "a"})
-            assert (json.loads(told(called)), model.structured(called)) == ({"path": "a"}, {"path": "a"})
+            assert (json.loads(told(called)), model.structured(called)) == (
+                {"path": "a"},
+                {"path": "a"},
+            )
             assert model.structured(await model.run("files", "read", {"path": "both"})) == {"a": 1}
             assert told(await model.run("files", "read", {"path": "failed"}), failed=True) == "no"
 
@@ -162,7 +188,9 @@ def test_a_mistake_is_explained_and_a_near_miss_is_repaired(mode: str) -> None:
             wrong = await model.mistake("files", "read", {"paht": "a"})
             assert "path: required and missing" in wrong and "read({path: string" in wrong
             assert "arguments" in await model.mistake("files", "read", [1])
-            assert "head: expected at least 1" in await model.mistake("files", "read", {"path": "a", "head": 0})
+            assert "head: expected at least 1" in await model.mistake(
+                "files", "read", {"path": "a", "head": 0}
+            )
             assert "reed" in await model.mistake("files", "reed", {"path": "a"})
             assert "not known" in await model.mistake("mcpx", "result", {"handle": "h"})
             assert "result" in await model.mistake("mcpx", "other", {})
@@ -207,11 +235,19 @@ def test_resources_are_listed_and_read() -> None:
             assert "file:///a - a (text/plain)" in told(await model.use("resources"))
             assert "files: " not in told(await model.use("resources", server_name="files"))
             assert told(await model.use("resources", uri="file:///a")) == "hello"
-            assert told(await model.use("resources", uri="file:///a", server_name="files")) == "hello"
+            assert (
+                told(await model.use("resources", uri="file:///a", server_name="files")) == "hello"
+            )
             binary = await model.use("resources", uri="file:///b", server_name="files")
-            assert binary["content"] == [{"type": "resource", "resource": {"uri": "file:///b", "blob": "aGk="}}]
-            assert "Unknown resource" in told(await model.use("resources", uri="file:///c"), failed=True)
-            assert "Unknown server" in told(await model.use("resources", server_name="nobody"), failed=True)
+            assert binary["content"] == [
+                {"type": "resource", "resource": {"uri": "file:///b", "blob": "aGk="}}
+            ]
+            assert "Unknown resource" in told(
+                await model.use("resources", uri="file:///c"), failed=True
+            )
+            assert "Unknown server" in told(
+                await model.use("resources", server_name="nobody"), failed=True
+            )
             assert 'resource of server "files"' in told(
                 await model.use("resources", server_name="other", uri="file:///a"), failed=True
             )
@@ -223,10 +259,17 @@ def test_each_tool_of_search_can_be_switched_off() -> None:
     """SUR-4: and nobody is sent to one that is off."""
 
     async def main() -> None:
-        async with running_gateway(tool_proxy=ToolProxy(enable_list_services=False, search_limit=1)) as gateway:
+        async with running_gateway(
+            tool_proxy=ToolProxy(enable_list_services=False, search_limit=1)
+        ) as gateway:
             model = Model(gateway, "search")
-            assert [tool["name"] for tool in await model.menu()] == ["mcp_search_tools", "mcp_execute_tool"]
-            assert "mcp_list_services" not in told(await model.use("mcp_search_tools", query="zebra"))
+            assert [tool["name"] for tool in await model.menu()] == [
+                "mcp_search_tools",
+                "mcp_execute_tool",
+            ]
+            assert "mcp_list_services" not in told(
+                await model.use("mcp_search_tools", query="zebra")
+            )
             assert "offset=1" in told(await model.use("mcp_search_tools", query=""))
             with pytest.raises(NotFound):
                 await model.use("mcp_list_services")
@@ -243,11 +286,18 @@ def test_each_tool_of_search_can_be_switched_off() -> None:
         ({"auto_direct_limit": 1}, "ruled", "search", "the limit auto_direct_limit is 1"),
         ({"auto_direct_limit": 1}, "other", "search", "the limit auto_direct_limit is 1"),
         ({"auto_direct_limit": 1}, "mapped", "inspect", "a rule in the config"),
-        ({"auto_budget": 1, "auto_direct_limit": 100_000}, "ruled", "direct", "a rule in the config"),
+        (
+            {"auto_budget": 1, "auto_direct_limit": 100_000},
+            "ruled",
+            "direct",
+            "a rule in the config",
+        ),
         ({"auto_budget": 1}, "other", "search", "the budget is 1"),
     ],
 )
-def test_no_client_is_shown_a_list_above_the_limit(settings: Any, client: str, mode: str, reason: str) -> None:
+def test_no_client_is_shown_a_list_above_the_limit(
+    settings: Any, client: str, mode: str, reason: str
+) -> None:
     """SUR-5: whatever its name is, and whatever a rule says."""
     rules = (AutoRule(client="ruled", mode="direct"), AutoRule(client="mapped", mode="inspect"))
 
@@ -262,7 +312,9 @@ def test_no_client_is_shown_a_list_above_the_limit(settings: Any, client: str, m
     run(main())
 
 
-@pytest.mark.parametrize(("client", "mode"), [("somebody", "direct"), ("claude-code", "direct"), ("big", "search")])
+@pytest.mark.parametrize(
+    ("client", "mode"), [("somebody", "direct"), ("claude-code", "direct"), ("big", "search")]
+)
 def test_auto_goes_by_the_client_and_the_size_of_the_list(client: str, mode: str) -> None:
     """SUR-5"""
 

@@ -1,4 +1,5 @@
-"""The gateway over toy servers: names that stay, lists that do not wait, announcements that say what changed."""
+"""The gateway over toy servers: names that stay, lists that do not wait, announcements that say
+what changed."""
 
 import asyncio
 import logging
@@ -16,7 +17,14 @@ from mcpx.config import Config, Global, Naming
 from mcpx.core import announcements
 from mcpx.model.call import Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
-from mcpx.model.events import CallFinished, Event, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
+from mcpx.model.events import (
+    CallFinished,
+    Event,
+    OffersChanged,
+    ResourceUpdated,
+    ServerSaid,
+    UpstreamChanged,
+)
 from mcpx.model.offer import Kind
 from mcpx.upstreams.recovery import BARREN_LIVES
 
@@ -27,7 +35,11 @@ class ScriptedGateway(CoreGateway):
     """A gateway with scripted servers, in the order given, that records its events."""
 
     def __init__(
-        self, *, first_start_wait: float = 0.0, naming: Naming | None = None, **toys: ScriptedServer | Any
+        self,
+        *,
+        first_start_wait: float = 0.0,
+        naming: Naming | None = None,
+        **toys: ScriptedServer | Any,
     ) -> None:
         servers = [
             toy.server(name) if isinstance(toy, ScriptedServer) else toy[0].server(name, **toy[1])
@@ -73,7 +85,8 @@ def test_lists_come_in_the_order_of_the_config_whoever_connected_first() -> None
 
 
 def test_a_name_that_was_given_stays_with_its_owner(caplog: pytest.LogCaptureFixture) -> None:
-    """NAM-1: also against a server earlier in the config that comes up later; and a warning says so."""
+    """NAM-1: also against a server earlier in the config that comes up later; and a warning says
+    so."""
 
     async def main() -> None:
         first, second = held(tools=("search", "other")), ScriptedServer(tools=("search",))
@@ -84,7 +97,9 @@ def test_a_name_that_was_given_stays_with_its_owner(caplog: pytest.LogCaptureFix
             await on.settled()
             assert await on.names() == ["first_search", "other", "search"]
             await on.ask("tools/call", name="search")
-            assert [len(line.calls()) for toy in (first, second) for line in toy.lines if line.calls()] == [1]
+            assert [
+                len(line.calls()) for toy in (first, second) for line in toy.lines if line.calls()
+            ] == [1]
             assert second.lines[-1].calls()[0]["name"] == "search"
             await on.ask("tools/call", name="first_search")
             assert first.lines[-1].calls()[0]["name"] == "search"
@@ -112,7 +127,10 @@ def test_a_server_that_is_gone_and_comes_back_finds_its_names_again() -> None:
     """NAM-1: its tools stay listed meanwhile."""
 
     async def main() -> None:
-        a, b = ScriptedServer("older", tools=("search",)), ScriptedServer("older", tools=("search",))
+        a, b = (
+            ScriptedServer("older", tools=("search",)),
+            ScriptedServer("older", tools=("search",)),
+        )
         async with ScriptedGateway(a=a, b=b) as on:
             await on.settled()
             before = await on.names()
@@ -183,7 +201,9 @@ def test_a_list_waits_no_longer_than_first_start_wait_after_the_clients_first_me
 
     async def main() -> None:
         hangs = held(), {"timeout": 600.0}
-        async with ScriptedGateway(first_start_wait=0.2, hangs=hangs, quick=ScriptedServer(tools=("q",))) as on:
+        async with ScriptedGateway(
+            first_start_wait=0.2, hangs=hangs, quick=ScriptedServer(tools=("q",))
+        ) as on:
             await on.settled("quick")
             caller = older_caller()
             began = time.monotonic()
@@ -203,7 +223,9 @@ def test_a_server_that_fails_to_start_is_not_waited_for_any_longer() -> None:
     async def main() -> None:
         broken = ScriptedServer()
         broken.down = "no"
-        async with ScriptedGateway(first_start_wait=600.0, broken=broken, good=ScriptedServer(tools=("good",))) as on:
+        async with ScriptedGateway(
+            first_start_wait=600.0, broken=broken, good=ScriptedServer(tools=("good",))
+        ) as on:
             assert await on.names() == ["good"]
 
     run(main())
@@ -215,7 +237,9 @@ def test_a_call_to_a_tool_of_a_server_that_is_still_starting_waits_for_it() -> N
     async def main() -> None:
         late, hangs = held(tools=("late",)), held()
         async with ScriptedGateway(first_start_wait=60.0, late=late, hangs=hangs) as on:
-            calling = asyncio.create_task(on.ask("tools/call", name="late", arguments={"text": "hi"}))
+            calling = asyncio.create_task(
+                on.ask("tools/call", name="late", arguments={"text": "hi"})
+            )
             await yield_to_loop()
             late.opening.set()
             assert (await calling)["content"][0]["text"] == "hi"  # while the other one still hangs
@@ -241,7 +265,9 @@ def test_a_name_that_nobody_offers_is_unknown_once_every_server_has_settled() ->
     run(main())
 
 
-def test_a_server_that_never_came_up_is_tried_by_names_with_its_prefix_only_and_not_beyond_an_open_circuit() -> None:
+def test_a_server_that_never_came_up_is_tried_by_names_with_its_prefix_only_and_not_beyond_an_open_circuit() -> (
+    None
+):
     """LIF-4: names that a model makes up have nobody tried who has nothing to do with them."""
 
     async def main() -> None:
@@ -249,7 +275,9 @@ def test_a_server_that_never_came_up_is_tried_by_names_with_its_prefix_only_and_
         absent.down = bare.down = "not there"
         quiet = {"max_retries": 0}
         async with ScriptedGateway(
-            absent=(absent, {"prefix": "x", **quiet}), bare=(bare, quiet), good=ScriptedServer(tools=("x_own",))
+            absent=(absent, {"prefix": "x", **quiet}),
+            bare=(bare, quiet),
+            good=ScriptedServer(tools=("x_own",)),
         ) as on:
             await on.settled()
             for name in ("echo", "xecho", "absent_echo", "bare_echo"):
@@ -275,7 +303,9 @@ def test_a_server_that_never_came_up_is_tried_by_names_with_its_prefix_only_and_
     run(main())
 
 
-def test_a_call_to_a_server_that_is_still_starting_waits_for_that_attempt_and_starts_no_other() -> None:
+def test_a_call_to_a_server_that_is_still_starting_waits_for_that_attempt_and_starts_no_other() -> (
+    None
+):
     """LIF-4."""
 
     async def main() -> None:
@@ -301,7 +331,10 @@ def test_a_resource_of_a_server_that_is_still_starting_is_found_when_it_is_there
         async def read(line: ScriptedConnection, params: Json) -> Json:
             return {"contents": [{"uri": params["uri"]}]}
 
-        late = held(capabilities={"resources": {}}, answers={"resources/list": resources, "resources/read": read})
+        late = held(
+            capabilities={"resources": {}},
+            answers={"resources/list": resources, "resources/read": read},
+        )
         async with ScriptedGateway(first_start_wait=60.0, late=late) as on:
             reading = asyncio.create_task(on.ask("resources/read", uri="x:1"))
             await yield_to_loop()
@@ -325,7 +358,9 @@ def test_a_name_that_is_no_string_is_a_mistake_in_the_params(name: Any) -> None:
 # --- announcements
 
 
-def test_servers_that_come_after_the_first_list_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_that_come_after_the_first_list_are_announced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """LIF-1: only the kinds that differ."""
     monkeypatch.setattr(announcements, "GAP", 0.001)
 
@@ -353,7 +388,9 @@ def test_nothing_is_announced_before_anybody_has_listed() -> None:
     run(main())
 
 
-def test_a_server_that_comes_back_with_the_same_tools_is_not_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_comes_back_with_the_same_tools_is_not_announced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(announcements, "GAP", 0.001)
 
     async def main() -> None:
@@ -386,7 +423,9 @@ def test_what_a_server_says_has_changed_is_announced_even_if_it_looks_the_same()
     run(main())
 
 
-def test_fifty_servers_that_start_together_are_not_fifty_announcements(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fifty_servers_that_start_together_are_not_fifty_announcements(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     gap = 0.1
     monkeypatch.setattr(announcements, "GAP", gap)
 
@@ -408,7 +447,9 @@ def test_fifty_servers_that_start_together_are_not_fifty_announcements(monkeypat
     run(main())
 
 
-def test_the_last_of_several_quick_changes_is_announced_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_of_several_quick_changes_is_announced_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(announcements, "GAP", 0.02)
 
     async def main() -> None:
@@ -437,7 +478,9 @@ def test_one_broken_server_does_not_affect_another() -> None:
 
         hangs = ScriptedServer(tools={"hang": never_return})
         crashes = ScriptedServer(tools={"crash": dies})
-        async with ScriptedGateway(hangs=hangs, crashes=crashes, good=ScriptedServer(tools={"good": echo})) as on:
+        async with ScriptedGateway(
+            hangs=hangs, crashes=crashes, good=ScriptedServer(tools={"good": echo})
+        ) as on:
             await on.settled()
             hanging = asyncio.create_task(on.ask("tools/call", name="hang"))
             with pytest.raises(Unavailable, match=r"^crashes: "):
@@ -455,16 +498,26 @@ def test_health_tells_each_servers_state_and_reason() -> None:
         broken = ScriptedServer()
         broken.down = "no such file"
         async with ScriptedGateway(
-            broken=broken, good=ScriptedServer(), off=(ScriptedServer(), {"enabled": False}), hangs=held()
+            broken=broken,
+            good=ScriptedServer(),
+            off=(ScriptedServer(), {"enabled": False}),
+            hangs=held(),
         ) as on:
             await on.settled("broken", "good")
             health = on.gateway.health()
             assert health["status"] == "degraded"
             states = {name: server["status"] for name, server in health["servers"].items()}
-            assert states == {"broken": "disconnected", "good": "connected", "off": "disabled", "hangs": "connecting"}
+            assert states == {
+                "broken": "disconnected",
+                "good": "connected",
+                "off": "disabled",
+                "hangs": "connecting",
+            }
             assert health["servers"]["broken"]["last_error"] == "broken: no such file"
             assert health["servers"]["good"]["since"].endswith("Z")
-        async with ScriptedGateway(good=ScriptedServer(), off=(ScriptedServer(), {"enabled": False})) as on:
+        async with ScriptedGateway(
+            good=ScriptedServer(), off=(ScriptedServer(), {"enabled": False})
+        ) as on:
             await on.settled()
             assert on.gateway.health()["status"] == "ok"
 
@@ -479,14 +532,19 @@ def test_what_servers_say_is_published_with_their_name() -> None:
             return {"resources": [{"uri": "x:1", "name": "x"}]}
 
         answers = {"resources/list": resources, "resources/subscribe": fine}
-        toy = ScriptedServer("older", capabilities={"resources": {"subscribe": True}}, answers=answers)
+        toy = ScriptedServer(
+            "older", capabilities={"resources": {"subscribe": True}}, answers=answers
+        )
         async with ScriptedGateway(toy=toy) as on:
             await on.settled()
             await on.ask("resources/subscribe", older_caller("one"), uri="x:1")
             toy.lines[0].say("notifications/message", {"level": "info", "data": "hi"})
             toy.lines[0].say("notifications/resources/updated", {"uri": "x:1"})
             await until(lambda: any(isinstance(event, ResourceUpdated) for event in on.events))
-            assert ServerSaid("toy", "notifications/message", {"level": "info", "data": "hi"}, None) in on.events
+            assert (
+                ServerSaid("toy", "notifications/message", {"level": "info", "data": "hi"}, None)
+                in on.events
+            )
             assert ResourceUpdated("toy", {"uri": "x:1"}, frozenset({"one"})) in on.events
             assert UpstreamChanged("toy") in on.events
 
@@ -519,7 +577,9 @@ def test_servers_are_asked_for_the_lowest_level_anybody_wants() -> None:
     """PRO-2."""
 
     async def main() -> None:
-        toy = ScriptedServer("older", capabilities={"logging": {}}, answers={"logging/setLevel": fine})
+        toy = ScriptedServer(
+            "older", capabilities={"logging": {}}, answers={"logging/setLevel": fine}
+        )
         async with ScriptedGateway(toy=toy) as on:
             await on.settled()
 
@@ -539,7 +599,9 @@ def test_servers_are_asked_for_the_lowest_level_anybody_wants() -> None:
 
 def test_a_server_slow_to_take_a_level_holds_no_client_up() -> None:
     async def main() -> None:
-        toy = ScriptedServer("older", capabilities={"logging": {}}, answers={"logging/setLevel": never_return})
+        toy = ScriptedServer(
+            "older", capabilities={"logging": {}}, answers={"logging/setLevel": never_return}
+        )
         async with ScriptedGateway(toy=toy) as on:
             await on.settled()
             setting = asyncio.create_task(on.gateway.set_level(older_caller(), "debug"))
@@ -556,8 +618,14 @@ def test_subscriptions_are_the_sessions_own_and_end_with_it() -> None:
         async def resources(line: ScriptedConnection, params: Json) -> Json:
             return {"resources": [{"uri": "x:1", "name": "x"}]}
 
-        answers = {"resources/list": resources, "resources/subscribe": fine, "resources/unsubscribe": fine}
-        toy = ScriptedServer("older", capabilities={"resources": {"subscribe": True}}, answers=answers)
+        answers = {
+            "resources/list": resources,
+            "resources/subscribe": fine,
+            "resources/unsubscribe": fine,
+        }
+        toy = ScriptedServer(
+            "older", capabilities={"resources": {"subscribe": True}}, answers=answers
+        )
         async with ScriptedGateway(toy=toy) as on:
             await on.settled()
             [resource] = (await on.ask("resources/list"))["resources"]
@@ -566,7 +634,11 @@ def test_subscriptions_are_the_sessions_own_and_end_with_it() -> None:
             await on.gateway.end_session("a")
             assert "resources/unsubscribe" not in toy.lines[0].methods()
             await on.ask("resources/unsubscribe", older_caller("b"), uri="x:1")
-            told = [(m, p["uri"]) for m, p in toy.lines[0].heard if m.startswith("resources/") and "uri" in p]
+            told = [
+                (m, p["uri"])
+                for m, p in toy.lines[0].heard
+                if m.startswith("resources/") and "uri" in p
+            ]
             assert told == [("resources/subscribe", "x:1"), ("resources/unsubscribe", "x:1")]
 
     run(main())
@@ -582,7 +654,9 @@ def test_which_arguments_travel_as_headers_is_known_for_the_public_name() -> Non
         async with ScriptedGateway(naming=Naming(prefix="always"), toy=toy) as on:
             await on.settled()
             for _ in range(2):
-                assert on.gateway.param_headers("toy_t", modern_caller()) == {("a",): ("A", "string")}
+                assert on.gateway.param_headers("toy_t", modern_caller()) == {
+                    ("a",): ("A", "string")
+                }
             assert on.gateway.param_headers("toy_plain", modern_caller()) is None
             assert on.gateway.param_headers("t", modern_caller()) is None
 
@@ -597,7 +671,9 @@ def test_two_hundred_calls_at_once_get_their_own_answers() -> None:
             await yield_to_loop(hash(params["arguments"]["text"]) % 7)
             return await echo(line, params)
 
-        patient = {"call_timeout": 60.0}  # all of them wait for the last one, and it for the machine
+        patient = {
+            "call_timeout": 60.0
+        }  # all of them wait for the last one, and it for the machine
         toys = {
             "a": (ScriptedServer("older", tools={"x": slow}), patient),
             "b": (ScriptedServer("modern", tools={"y": slow}), patient),
@@ -607,7 +683,9 @@ def test_two_hundred_calls_at_once_get_their_own_answers() -> None:
 
             async def one(n: int) -> None:
                 caller = modern_caller() if n % 3 else older_caller(f"s{n % 5}")
-                result = await on.ask("tools/call", caller, name="xy"[n % 2], arguments={"text": str(n)})
+                result = await on.ask(
+                    "tools/call", caller, name="xy"[n % 2], arguments={"text": str(n)}
+                )
                 assert result["content"][0]["text"] == str(n)
 
             await asyncio.gather(*(one(n) for n in range(200)))

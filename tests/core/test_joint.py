@@ -1,4 +1,5 @@
-"""SCA-1, CFG-6: the configuration of several replicas on a real store, each with a file of its own, in one process."""
+"""SCA-1, CFG-6: the configuration of several replicas on a real store, each with a file of its own,
+in one process."""
 
 import asyncio
 import logging
@@ -25,7 +26,10 @@ from mcpx.replicas.address import parse
 from mcpx.replicas.replicas import Replicas
 from mcpx.replicas.store import StoreDown
 
-TEXT = "# mine\nmcp_servers:\n  - {name: idle, enabled: false, connection: {type: stdio, command: geheim-1234}}\n"
+TEXT = (
+    "# mine\nmcp_servers:\n  - {name: idle, enabled: false, connection: {type: stdio, command: "
+    "geheim-1234}}\n"
+)
 NEW = {"enabled": False, "connection": {"type": "stdio", "command": "y"}}
 
 
@@ -39,7 +43,13 @@ class ReplicaStore:
     """One replica: a gateway on a file, its store, and the store of all."""
 
     def __init__(
-        self, server: fixture.RedisServer, folder: Path, name: str, text: str, file: str, environ: dict[str, str]
+        self,
+        server: fixture.RedisServer,
+        folder: Path,
+        name: str,
+        text: str,
+        file: str,
+        environ: dict[str, str],
     ) -> None:
         folder.mkdir(exist_ok=True)
         self.path = path = folder / file
@@ -51,12 +61,16 @@ class ReplicaStore:
         self.replicas = Replicas(parse(server.url), {"MCPX_REPLICA": name, **environ}, "1")
         self.gateway = Gateway(read(), {}, None, replicas=self.replicas)
         where = Where(path, {})
-        self.store = JointStore(self.gateway, read, lambda config: None, where=where, replicas=self.replicas)
+        self.store = JointStore(
+            self.gateway, read, lambda config: None, where=where, replicas=self.replicas
+        )
         self.store.keep_history(folder / "state")
 
     async def commit(self, name: str, **more: Any) -> Committed:
         given = {"if_match": None, "author": "anna", "via": "api", "message": "why not", **more}
-        return await self.store.commit(PutEntry("mcp_servers", name, {"name": name, **NEW}), **given)
+        return await self.store.commit(
+            PutEntry("mcp_servers", name, {"name": name, **NEW}), **given
+        )
 
     @property
     def shared(self) -> list[bool]:
@@ -65,7 +79,12 @@ class ReplicaStore:
 
 @asynccontextmanager
 async def replica_store(
-    server: fixture.RedisServer, folder: Path, name: str, text: str = TEXT, file: str = "mcpx.yaml", **environ: str
+    server: fixture.RedisServer,
+    folder: Path,
+    name: str,
+    text: str = TEXT,
+    file: str = "mcpx.yaml",
+    **environ: str,
 ) -> AsyncIterator[ReplicaStore]:
     made = ReplicaStore(server, folder / name, name, text, file, environ)
     made.gateway.start()
@@ -84,7 +103,9 @@ async def replica_store(
 
 
 @asynccontextmanager
-async def both(server: fixture.RedisServer, folder: Path) -> AsyncIterator[tuple[ReplicaStore, ReplicaStore]]:
+async def both(
+    server: fixture.RedisServer, folder: Path
+) -> AsyncIterator[tuple[ReplicaStore, ReplicaStore]]:
     async with AsyncExitStack() as stack:
         one = await stack.enter_async_context(replica_store(server, folder, "one"))
         two = await stack.enter_async_context(replica_store(server, folder, "two"))
@@ -95,15 +116,24 @@ async def both(server: fixture.RedisServer, folder: Path) -> AsyncIterator[tuple
 def test_a_commit_is_in_the_file_and_history_of_the_other_and_secret_in_the_store(
     server: fixture.RedisServer, tmp_path: Path
 ) -> None:
-    """SCA-1, CFG-6: with its number, author and words; comments stay; nothing of it can be read in the store."""
+    """SCA-1, CFG-6: with its number, author and words; comments stay; nothing of it can be read in
+    the store."""
 
     async def main() -> None:
         async with both(server, tmp_path) as (one, two):
             done = await one.commit("new")
-            await until(lambda: two.path.read_text() == one.path.read_text() and two.store.revision > 1)
-            assert "name: new" in two.path.read_text() and two.path.read_text().startswith("# mine\n")
+            await until(
+                lambda: two.path.read_text() == one.path.read_text() and two.store.revision > 1
+            )
+            assert "name: new" in two.path.read_text() and two.path.read_text().startswith(
+                "# mine\n"
+            )
             kept = two.store.revisions()[0]
-            assert (kept.number, kept.author, kept.message) == (done.revision.number, "anna", "why not")
+            assert (kept.number, kept.author, kept.message) == (
+                done.revision.number,
+                "anna",
+                "why not",
+            )
             assert (await two.store.look()).etag == done.etag
             raw = server.cli("--no-raw", "HGETALL", "{mcpx}:config")
             assert "geheim" not in raw and "idle" not in raw
@@ -111,32 +141,48 @@ def test_a_commit_is_in_the_file_and_history_of_the_other_and_secret_in_the_stor
     run(main())
 
 
-def test_of_two_commits_in_one_moment_one_is_told(server: fixture.RedisServer, tmp_path: Path) -> None:
+def test_of_two_commits_in_one_moment_one_is_told(
+    server: fixture.RedisServer, tmp_path: Path
+) -> None:
     """SCA-1: and both files end up the same."""
 
     async def main() -> None:
         async with both(server, tmp_path) as (one, two):
             etag = (await one.store.look()).etag
             told = await asyncio.gather(
-                one.commit("a", if_match=etag), two.commit("b", if_match=etag), return_exceptions=True
+                one.commit("a", if_match=etag),
+                two.commit("b", if_match=etag),
+                return_exceptions=True,
             )
             assert sorted(type(each).__name__ for each in told) == ["Committed", "Stale"], told
             assert any(isinstance(each, Stale) for each in told)
-            await until(lambda: two.path.read_text() == one.path.read_text() and one.shared == [True, True])
+            await until(
+                lambda: two.path.read_text() == one.path.read_text() and one.shared == [True, True]
+            )
 
     run(main())
 
 
-def test_commits_that_do_not_mind_come_one_after_the_other(server: fixture.RedisServer, tmp_path: Path) -> None:
+def test_commits_that_do_not_mind_come_one_after_the_other(
+    server: fixture.RedisServer, tmp_path: Path
+) -> None:
     """SCA-1: each is made to what the one before left, wherever that was made; nothing is lost."""
 
     async def main() -> None:
         async with both(server, tmp_path) as (one, two):
             await asyncio.gather(
-                *(each.commit(f"{name}{n}") for n in range(3) for name, each in (("a", one), ("b", two)))
+                *(
+                    each.commit(f"{name}{n}")
+                    for n in range(3)
+                    for name, each in (("a", one), ("b", two))
+                )
             )
-            await until(lambda: one.path.read_text() == two.path.read_text() and one.shared == [True, True])
-            assert [one.path.read_text().count(f"name: {name}{n}") for n in range(3) for name in "ab"] == [1] * 6
+            await until(
+                lambda: one.path.read_text() == two.path.read_text() and one.shared == [True, True]
+            )
+            assert [
+                one.path.read_text().count(f"name: {name}{n}") for n in range(3) for name in "ab"
+            ] == [1] * 6
             assert one.store.revision == two.store.revision
 
     run(main())
@@ -161,8 +207,8 @@ def test_a_replica_with_other_files_refuses(server: fixture.RedisServer, tmp_pat
 def test_what_a_file_says_at_the_start_counts_unless_it_is_an_older_revision(
     server: fixture.RedisServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SCA-1: the first one gives its own to all; an older one is brought up to date; one that nobody knows stays, and
-    that is said once."""
+    """SCA-1: the first one gives its own to all; an older one is brought up to date; one that
+    nobody knows stays, and that is said once."""
 
     async def main() -> None:
         async with replica_store(server, tmp_path, "one") as one:
@@ -172,19 +218,25 @@ def test_what_a_file_says_at_the_start_counts_unless_it_is_an_older_revision(
                 await until(lambda: one.shared == old.shared == [True, True])
                 assert {row["revision"] for row in one.store.replicas()} == {one.store.revision}
             with caplog.at_level(logging.WARNING):
-                async with replica_store(server, tmp_path, "odd", TEXT.replace("idle", "own")) as odd:
+                async with replica_store(
+                    server, tmp_path, "odd", TEXT.replace("idle", "own")
+                ) as odd:
                     await until(lambda: one.shared == [False, True])  # odd, one
                     assert "own" in odd.path.read_text() and "own" not in one.path.read_text()
                     assert sum("is not that of the others" in line for line in caplog.messages) == 1
                     await one.commit("more")
                     await until(lambda: one.shared == [True, True])
-                    texts = [await odd.store.revision_text(each.number) for each in odd.store.revisions()]
+                    texts = [
+                        await odd.store.revision_text(each.number) for each in odd.store.revisions()
+                    ]
                     assert any("name: own" in text for kept in texts for text in kept.values())
 
     run(main())
 
 
-def test_without_the_store_nothing_is_changed_and_it_is_said_why(server: fixture.RedisServer, tmp_path: Path) -> None:
+def test_without_the_store_nothing_is_changed_and_it_is_said_why(
+    server: fixture.RedisServer, tmp_path: Path
+) -> None:
     """SCA-2: a commit is that of all, or none."""
 
     async def main() -> None:
@@ -205,14 +257,19 @@ def test_without_the_store_nothing_is_changed_and_it_is_said_why(server: fixture
 def test_a_replica_that_starts_first_on_an_empty_store_undoes_nothing_that_it_missed(
     server: fixture.RedisServer, tmp_path: Path
 ) -> None:
-    """SCA-1: everything was switched off; the one that comes first was away when the last change was made."""
+    """SCA-1: everything was switched off; the one that comes first was away when the last change
+    was made."""
 
     async def main() -> None:
         async with replica_store(server, tmp_path, "one") as one:
             async with replica_store(server, tmp_path, "two") as two:
                 await until(lambda: one.shared == two.shared == [True, True])
                 await one.commit("seen")
-                await until(lambda: two.path.read_text() == one.path.read_text() and two.shared == [True, True])
+                await until(
+                    lambda: (
+                        two.path.read_text() == one.path.read_text() and two.shared == [True, True]
+                    )
+                )
             await one.commit("missed")
         texts = {each: each.path.read_text() for each in (one, two)}
         assert "name: missed" in texts[one] and "name: missed" not in texts[two]
@@ -236,12 +293,17 @@ def test_what_a_newcomer_puts_into_an_emptied_store_replaces_nothing_that_runs(
         async with both(server, tmp_path) as (one, two):
             done = await one.commit("new")
             await until(
-                lambda: one.shared == two.shared == [True, True] and one.path.read_text() == two.path.read_text()
+                lambda: (
+                    one.shared == two.shared == [True, True]
+                    and one.path.read_text() == two.path.read_text()
+                )
             )
             texts = {"mcpx.yaml": TEXT.replace("idle", "own")}
             number = done.revision.number + 7
             server.cli("DEL", "{mcpx}:config", "{mcpx}:config:etags")
-            assert await Sharing(one.replicas).put(Shared(number, etag_of_texts(texts), texts, first=True), None)
+            assert await Sharing(one.replicas).put(
+                Shared(number, etag_of_texts(texts), texts, first=True), None
+            )
             await until(lambda: int(server.cli("HGET", "{mcpx}:config", "number")) > number)
             await until(lambda: one.shared == two.shared == [True, True])
             assert (await one.commit("more")).revision.number > number
@@ -254,8 +316,8 @@ def test_what_a_newcomer_puts_into_an_emptied_store_replaces_nothing_that_runs(
 def test_values_that_were_copied_to_another_place_in_the_store_are_not_accepted(
     server: fixture.RedisServer, tmp_path: Path
 ) -> None:
-    """SEC-8: a configuration that was only proposed does not become that of all, and an earlier consent counts for
-    nothing."""
+    """SEC-8: a configuration that was only proposed does not become that of all, and an earlier
+    consent counts for nothing."""
 
     async def main() -> None:
         async with both(server, tmp_path) as (one, two):
@@ -269,10 +331,14 @@ def test_values_that_were_copied_to_another_place_in_the_store_are_not_accepted(
             assert await Sharing(two.replicas).read() is None
 
             sharing = Sharing(one.replicas)
-            verdict = sharing._verdict(consent, answers.decode().rpartition(":")[2], two.replicas.id)  # pyright: ignore[reportPrivateUsage]
+            verdict = sharing._verdict(
+                consent, answers.decode().rpartition(":")[2], two.replicas.id
+            )  # pyright: ignore[reportPrivateUsage]
             assert verdict.told == ()
             verdict = sharing._verdict(consent, "another question", two.replicas.id)  # pyright: ignore[reportPrivateUsage]
-            assert [told.message for told in verdict.told] == ["its answer cannot be read: it has another MCPX_KEY"]
+            assert [told.message for told in verdict.told] == [
+                "its answer cannot be read: it has another MCPX_KEY"
+            ]
 
     run(main())
 
@@ -292,9 +358,16 @@ def test_a_change_whose_fate_is_not_known_is_not_said_to_be_none(
 
             with monkeypatch.context() as patched:
                 patched.setattr(Sharing, "put", unanswered)
-                with pytest.raises(EditError, match="whether they take it up is known when it is back"):
+                with pytest.raises(
+                    EditError, match="whether they take it up is known when it is back"
+                ):
                     await one.commit("new")
-            await until(lambda: one.path.read_text() == two.path.read_text() and "name: new" in two.path.read_text())
+            await until(
+                lambda: (
+                    one.path.read_text() == two.path.read_text()
+                    and "name: new" in two.path.read_text()
+                )
+            )
 
     run(main())
 
@@ -302,7 +375,8 @@ def test_a_change_whose_fate_is_not_known_is_not_said_to_be_none(
 def test_a_change_that_takes_long_to_run_at_one_replica_holds_up_nobody_elses(
     server: fixture.RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SCA-1: it is agreed upon; the next is made to it, and taken up after it, where the first is still under way."""
+    """SCA-1: it is agreed upon; the next is made to it, and taken up after it, where the first is
+    still under way."""
     monkeypatch.setattr("mcpx.core.joint.TURN", 60.0)
 
     async def main() -> None:
@@ -321,7 +395,9 @@ def test_a_change_that_takes_long_to_run_at_one_replica_holds_up_nobody_elses(
             assert "name: first" in two.path.read_text() and "name: second" in two.path.read_text()
             goes_on.set()
             assert (await first).revision.number < second.revision.number
-            await until(lambda: one.path.read_text() == two.path.read_text() and one.shared == [True, True])
+            await until(
+                lambda: one.path.read_text() == two.path.read_text() and one.shared == [True, True]
+            )
 
     run(main())
 
@@ -329,7 +405,8 @@ def test_a_change_that_takes_long_to_run_at_one_replica_holds_up_nobody_elses(
 def test_what_a_replica_could_not_take_up_it_takes_up_as_soon_as_it_can_and_changes_nothing_before(
     server: fixture.RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SCA-1: what others agreed upon, its disk being full at that moment, is not undone by way of it."""
+    """SCA-1: what others agreed upon, its disk being full at that moment, is not undone by way of
+    it."""
     monkeypatch.setattr("mcpx.core.joint.RETRY", 0.05)
 
     async def main() -> None:
@@ -353,7 +430,9 @@ def test_what_a_replica_could_not_take_up_it_takes_up_as_soon_as_it_can_and_chan
             await tries.wait()
             assert two.path.read_text() == TEXT and one.shared == [True, False]
             full = False
-            await until(lambda: one.path.read_text() == two.path.read_text() and one.shared == [True, True])
+            await until(
+                lambda: one.path.read_text() == two.path.read_text() and one.shared == [True, True]
+            )
             assert two.store.revisions()[0].number == second.revision.number
             await two.commit("third")
             await until(lambda: "name: third" in one.path.read_text())
@@ -362,7 +441,9 @@ def test_what_a_replica_could_not_take_up_it_takes_up_as_soon_as_it_can_and_chan
                 await two.commit("fourth")
             await until(lambda: "name: fourth" in one.path.read_text())
             full = False
-            await until(lambda: one.path.read_text() == two.path.read_text() and one.shared == [True, True])
+            await until(
+                lambda: one.path.read_text() == two.path.read_text() and one.shared == [True, True]
+            )
 
     run(main())
 
@@ -405,11 +486,15 @@ def test_two_keys_in_one_store_do_not_write_over_each_other(
         async with replica_store(server, tmp_path, "old", MCPX_KEY="old") as old:
             heard: list[int] = []
             old.replicas.members.watch("key", heard.append)
-            await until(lambda: bool(heard))  # of its own claim; it looks once more then, and would claim it again
+            await until(
+                lambda: bool(heard)
+            )  # of its own claim; it looks once more then, and would claim it again
             await yield_to_loop()
             await old.replicas.store.ask("PING")  # answered behind that look
             server.cli("DEL", "{mcpx}:fingerprint")
-            async with replica_store(server, tmp_path, "new", TEXT.replace("idle", "own"), MCPX_KEY="new") as new:
+            async with replica_store(
+                server, tmp_path, "new", TEXT.replace("idle", "own"), MCPX_KEY="new"
+            ) as new:
                 await until(old.replicas.parted.is_set)
                 assert new.replicas.joined.is_set()
                 with pytest.raises(EditError, match="store"):

@@ -71,7 +71,10 @@ def command(
     stage: Stage, name: str = "greet", *, line: str = "hello", reads_only: bool = False, **more: Any
 ) -> Command:
     return Command(
-        name=name, description=f"{name}s", action=Play(stage=stage, line=line, reads_only=reads_only), **more
+        name=name,
+        description=f"{name}s",
+        action=Play(stage=stage, line=line, reads_only=reads_only),
+        **more,
     )
 
 
@@ -93,7 +96,9 @@ class CommandGateway(CoreGateway):
 
 
 def config(*commands: Command, servers: tuple[Server, ...] = (), **fields: Any) -> Config:
-    return Config(mcp_servers=servers, commands=commands, global_=Global(startup_wait=2.0), **fields)
+    return Config(
+        mcp_servers=servers, commands=commands, global_=Global(startup_wait=2.0), **fields
+    )
 
 
 def test_a_command_is_a_tool_without_the_mark_of_a_server() -> None:
@@ -101,7 +106,9 @@ def test_a_command_is_a_tool_without_the_mark_of_a_server() -> None:
 
     async def main() -> None:
         stage = Stage()
-        async with CommandGateway(command(stage, parameters=(Parameter(name="who", required=True),))) as core:
+        async with CommandGateway(
+            command(stage, parameters=(Parameter(name="who", required=True),))
+        ) as core:
             (tool,) = await core.tools()
             assert tool == {
                 "name": "greet",
@@ -121,26 +128,38 @@ def test_a_command_is_a_tool_without_the_mark_of_a_server() -> None:
 
 @pytest.mark.parametrize(
     ("reads_only", "read_only", "told"),
-    [(True, None, {"readOnlyHint": True}), (False, None, None), (True, False, {"readOnlyHint": False})],
+    [
+        (True, None, {"readOnlyHint": True}),
+        (False, None, None),
+        (True, False, {"readOnlyHint": False}),
+    ],
 )
-def test_what_changes_nothing_says_so(reads_only: bool, read_only: bool | None, told: Json | None) -> None:
+def test_what_changes_nothing_says_so(
+    reads_only: bool, read_only: bool | None, told: Json | None
+) -> None:
     """LIF-9, SEC-7 ask for it; the user's own word wins."""
 
     async def main() -> None:
-        async with CommandGateway(command(Stage(), reads_only=reads_only, read_only=read_only)) as core:
+        async with CommandGateway(
+            command(Stage(), reads_only=reads_only, read_only=read_only)
+        ) as core:
             assert (await core.tools())[0].get("annotations") == told
 
     run(main())
 
 
 @pytest.mark.parametrize("prefix", ["configured", "always"])
-def test_a_command_keeps_its_plain_name_and_a_tool_of_that_name_gets_its_servers(prefix: Any) -> None:
+def test_a_command_keeps_its_plain_name_and_a_tool_of_that_name_gets_its_servers(
+    prefix: Any,
+) -> None:
     """NAM-1."""
 
     async def main() -> None:
         toy = ScriptedServer(tools=("greet", "other"))
         naming = Naming(prefix=prefix)
-        async with CommandGateway(command(Stage()), servers=(toy.server("toy"),), naming=naming) as core:
+        async with CommandGateway(
+            command(Stage()), servers=(toy.server("toy"),), naming=naming
+        ) as core:
             others = ["toy_greet", "toy_other" if prefix == "always" else "other"]
             assert await core.names() == ["greet", *others]
             assert (await core.call("greet"))["content"][0]["text"] == "hello"
@@ -159,12 +178,17 @@ def test_a_command_keeps_its_plain_name_and_a_tool_of_that_name_gets_its_servers
         ("me", "arguments"),
     ],
 )
-def test_wrong_arguments_are_refused_by_name_before_anything_runs(arguments: Any, told: str) -> None:
+def test_wrong_arguments_are_refused_by_name_before_anything_runs(
+    arguments: Any, told: str
+) -> None:
     """SRC-5."""
 
     async def main() -> None:
         stage = Stage()
-        asked = (Parameter(name="who", required=True), Parameter(name="times", type="integer", max=5))
+        asked = (
+            Parameter(name="who", required=True),
+            Parameter(name="times", type="integer", max=5),
+        )
         async with CommandGateway(command(stage, parameters=asked)) as core:
             result = await core.call("greet", arguments)
             assert result["isError"] is True
@@ -213,12 +237,17 @@ def test_a_failure_is_a_tool_error_with_the_commands_name() -> None:
         async with CommandGateway(command(stage)) as core:
             stage.fail = CommandFailed("the API is asleep")
             result = await core.call("greet")
-            assert (result["isError"], result["content"][0]["text"]) == (True, "greet: the API is asleep")
+            assert (result["isError"], result["content"][0]["text"]) == (
+                True,
+                "greet: the API is asleep",
+            )
 
     run(main())
 
 
-def test_a_defect_of_a_part_fails_its_own_call_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_defect_of_a_part_fails_its_own_call_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """SRC-8."""
 
     async def main() -> None:
@@ -241,7 +270,9 @@ def test_calls_of_commands_are_recorded_like_any_other() -> None:
         async with CommandGateway(command(Stage())) as core:
             core.gateway.bus.subscribe(heard.append, CallFinished)
             await core.call("greet")
-            await core.call("exec", {"server_name": "commands", "tool_name": "greet"}, mode="inspect")
+            await core.call(
+                "exec", {"server_name": "commands", "tool_name": "greet"}, mode="inspect"
+            )
             told = [(call.passage.server, call.passage.name, call.outcome) for call in heard]
             assert told == [("commands", "greet", "ok")] * 2
 
@@ -260,8 +291,12 @@ def test_a_service_of_the_name_commands_holds_them_in_every_compact_mode() -> No
                 ("describe", "call", {"method": "commands.greet"}),
                 ("search", "mcp_execute_tool", {"tool_name": "greet", "arguments": {}}),
             ):
-                assert (await core.call(tool, arguments, mode))["content"][0]["text"] == "hello", mode
-            listed = (await core.call("mcp_list_services", {}, "search"))["structuredContent"]["services"]
+                assert (await core.call(tool, arguments, mode))["content"][0]["text"] == "hello", (
+                    mode
+                )
+            listed = (await core.call("mcp_list_services", {}, "search"))["structuredContent"][
+                "services"
+            ]
             assert [(each["name"], each["status"], each["tool_count"]) for each in listed] == [
                 ("commands", "connected", 1)
             ]
@@ -279,12 +314,17 @@ def test_a_reload_touches_only_the_command_that_changed_and_lets_its_calls_finis
             one.hold, two.hold = asyncio.Event(), asyncio.Event()
             running = [asyncio.create_task(core.call(name)) for name in ("one", "two")]
             await until(lambda: len(one.ran) == 2 and two.ran)
-            plan = await core.gateway.apply(config(command(one, "one"), command(two, "two", line="bye")))
+            plan = await core.gateway.apply(
+                config(command(one, "one"), command(two, "two", line="bye"))
+            )
             assert plan.commands == ("two",) and str(plan) == "commands: two"
             assert two.closed == []
             one.hold.set()
             two.hold.set()
-            assert [task["content"][0]["text"] for task in await asyncio.gather(*running)] == ["hello", "hello"]
+            assert [task["content"][0]["text"] for task in await asyncio.gather(*running)] == [
+                "hello",
+                "hello",
+            ]
             await until(lambda: two.closed == ["two"])
             assert (await core.call("two"))["content"][0]["text"] == "bye"
             assert one.prepared == ["one"] and one.closed == []
@@ -301,7 +341,9 @@ def test_a_disabled_command_is_not_there() -> None:
     """SRC-6."""
 
     async def main() -> None:
-        async with CommandGateway(command(Stage(), enabled=False), command(Stage(), "other")) as core:
+        async with CommandGateway(
+            command(Stage(), enabled=False), command(Stage(), "other")
+        ) as core:
             assert await core.names() == ["other"]
             with pytest.raises(NotFound):
                 await core.call("greet")

@@ -19,7 +19,8 @@ def item(name: str) -> Item:
 
 
 class Overtaken(Pins):
-    """Another one writes right behind each of our own writings, before we know that ours is done."""
+    """Another one writes right behind each of our own writings, before we know that ours is
+    done."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -39,7 +40,9 @@ def pinning(pins: Pins, tasks: Tasks) -> Pinning:
     return Pinning(gateway, pins, tasks, keeps=True)
 
 
-def test_what_another_replica_approves_right_after_something_was_written_here_counts(tmp_path: Path) -> None:
+def test_what_another_replica_approves_right_after_something_was_written_here_counts(
+    tmp_path: Path,
+) -> None:
     async def main() -> None:
         tasks = Tasks("test")
         pins = Overtaken(tmp_path)
@@ -61,7 +64,9 @@ def test_what_another_replica_approves_right_after_something_was_written_here_co
     run(main())
 
 
-def test_what_another_gateway_has_approved_before_the_first_look_counts_where_something_waits(tmp_path: Path) -> None:
+def test_what_another_gateway_has_approved_before_the_first_look_counts_where_something_waits(
+    tmp_path: Path,
+) -> None:
     async def main() -> None:
         tasks = Tasks("test")
         pins = Pins(tmp_path)

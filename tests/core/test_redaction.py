@@ -1,4 +1,5 @@
-"""What must not be said is in no text that went through the redactor, nor in any line of the log (OBS-1)."""
+"""What must not be said is in no text that went through the redactor, nor in any line of the log
+(OBS-1)."""
 
 import asyncio
 import base64
@@ -42,7 +43,10 @@ def redactor(*secrets: str) -> Redactor:
         json.dumps(SECRET)[1:-1],
         json.dumps(SECRET, ensure_ascii=False)[1:-1],
         repr(SECRET)[1:-1],
-        *(base64.b64encode(f"{'u' * more}:{SECRET}{'!' * more}".encode()).decode() for more in range(4)),
+        *(
+            base64.b64encode(f"{'u' * more}:{SECRET}{'!' * more}".encode()).decode()
+            for more in range(4)
+        ),
         base64.urlsafe_b64encode(SECRET.encode()).decode(),
         SECRET.replace('"', "&quot;"),
     ],
@@ -53,7 +57,11 @@ def test_a_secret_is_found_however_it_is_spelled(said: str) -> None:
     assert said not in told
 
 
-@given(st.text(st.characters(codec="utf-8"), min_size=8, max_size=40), st.text(max_size=20), st.text(max_size=20))
+@given(
+    st.text(st.characters(codec="utf-8"), min_size=8, max_size=40),
+    st.text(max_size=20),
+    st.text(max_size=20),
+)
 def test_no_secret_is_left_in_any_text(secret: str, before: str, behind: str) -> None:
     made = redactor(secret)
     if not is_worth_hiding(secret) or not secret.isascii() or not secret.isalnum():
@@ -85,7 +93,9 @@ def test_a_header_is_secret_with_and_without_its_scheme() -> None:
     assert made.redact("abcdef-123456 hunter2222") == "*** ***"
 
 
-@pytest.mark.parametrize("common", ["true", "localhost", "abc12", "password", "aaaaaaa", "", "application/json"])
+@pytest.mark.parametrize(
+    "common", ["true", "localhost", "abc12", "password", "aaaaaaa", "", "application/json"]
+)
 def test_what_is_short_or_common_is_left(common: str) -> None:
     text = f"the value is {common}, as always"
     assert redactor(common).redact(text) == text
@@ -101,7 +111,9 @@ def test_what_is_short_or_common_is_left(common: str) -> None:
         ("ghp_abcdefghijklmnopqrstuvwxyz0123", "***"),
     ],
 )
-def test_what_looks_like_a_credential_is_left_out_though_nobody_knows_it(said: str, told: str) -> None:
+def test_what_looks_like_a_credential_is_left_out_though_nobody_knows_it(
+    said: str, told: str
+) -> None:
     assert without_forms(said) == told
 
 
@@ -161,8 +173,25 @@ def test_a_value_of_any_depth_is_redacted() -> None:
 
 
 def test_names_of_secrets_are_told_from_others() -> None:
-    secret = ["GITHUB_TOKEN", "X-Api-Key", "authToken", "DB_PASSWORD", "Authorization", "githubtoken", "SENTRY_DSN"]
-    plain = ["HOME", "AUTHOR", "MONKEY", "KEYBOARD", "TOKEN_URL", "KEY_FILE", "max_tokens", "AWS_ACCESS_KEY_ID"]
+    secret = [
+        "GITHUB_TOKEN",
+        "X-Api-Key",
+        "authToken",
+        "DB_PASSWORD",
+        "Authorization",
+        "githubtoken",
+        "SENTRY_DSN",
+    ]
+    plain = [
+        "HOME",
+        "AUTHOR",
+        "MONKEY",
+        "KEYBOARD",
+        "TOKEN_URL",
+        "KEY_FILE",
+        "max_tokens",
+        "AWS_ACCESS_KEY_ID",
+    ]
     assert [name for name in (*secret, *plain) if is_secret_name(name)] == secret
 
 
@@ -201,7 +230,9 @@ def out() -> Iterator[io.StringIO]:
     console = logging.StreamHandler(stream)
     console.setFormatter(Plain())
     outlet = Outlet([console], redactor("known-canary-1").redact)
-    loggers = [logging.getLogger(name) for name in ("mcpx.canary", "asyncio.canary", "somebody.else")]
+    loggers = [
+        logging.getLogger(name) for name in ("mcpx.canary", "asyncio.canary", "somebody.else")
+    ]
     for logger in loggers:
         logger.handlers[:], logger.propagate = [outlet], False
         logger.setLevel(logging.DEBUG)
@@ -247,7 +278,9 @@ def test_whatever_formats_a_line_it_is_redacted(out: io.StringIO) -> None:
     assert json.loads(out.getvalue()) == {"message": "***", "more": "***"}
 
 
-def test_what_nobody_caught_is_a_line_of_the_log(monkeypatch: pytest.MonkeyPatch, out: io.StringIO) -> None:
+def test_what_nobody_caught_is_a_line_of_the_log(
+    monkeypatch: pytest.MonkeyPatch, out: io.StringIO
+) -> None:
     before = sys.excepthook, threading.excepthook, sys.unraisablehook
     log = logging.getLogger("mcpx")
     handlers, propagates = list(log.handlers), log.propagate
@@ -280,5 +313,7 @@ baſic basıc BASİC :// @ ?token= &Api-Key= ?SIG= user pass 12345678 abcdefghij
 
 
 @given(st.lists(st.sampled_from([*PIECES.split(), " "]), max_size=8).map("".join))
-def test_a_text_that_is_not_looked_through_holds_nothing_that_looks_like_a_credential(text: str) -> None:
+def test_a_text_that_is_not_looked_through_holds_nothing_that_looks_like_a_credential(
+    text: str,
+) -> None:
     assert without_forms(text) == redaction._looks().sub(redaction._mark, text)  # pyright: ignore[reportPrivateUsage]

@@ -8,7 +8,13 @@ from kit.callers import modern_caller, older_caller
 from kit.loop import run
 from mcpx.core.router import ROUTES, route
 from mcpx.model.call import Call, Caller, Json
-from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, NotFound, RpcError
+from mcpx.model.errors import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    RESOURCE_NOT_FOUND,
+    NotFound,
+    RpcError,
+)
 from mcpx.model.offer import Kind, Offer
 from mcpx.surfaces.modes.direct import Direct
 from mcpx.surfaces.settings import Settings
@@ -55,7 +61,9 @@ class Room:
         return {}
 
 
-def routed(method: str, caller: Caller | None = None, **params: Any) -> tuple[Json, list[tuple[Any, ...]]]:
+def routed(
+    method: str, caller: Caller | None = None, **params: Any
+) -> tuple[Json, list[tuple[Any, ...]]]:
     room = Room()
     return run(route(DIRECT, room, Call(method, params, caller or older_caller()))), room.done
 
@@ -79,7 +87,9 @@ def test_a_name_becomes_the_servers_own_and_everything_else_stays(method: str) -
     """SUR-1."""
     result, done = routed(method, name="pub-x", arguments={"name": "pub-x"}, **EXTRA)
     assert result == {"from": "call"}
-    assert done == [("call", "srv", {"name": "own of pub-x", "arguments": {"name": "pub-x"}, **EXTRA})]
+    assert done == [
+        ("call", "srv", {"name": "own of pub-x", "arguments": {"name": "pub-x"}, **EXTRA})
+    ]
     with pytest.raises(NotFound):
         routed(method, name="hidden")
 
@@ -90,10 +100,14 @@ def test_a_uri_becomes_the_servers_own_and_everything_else_stays() -> None:
     assert result == {"from": "send"}
     assert done == [("send", "srv", {"uri": "own of pub:x", **EXTRA})]
     assert routed("resources/subscribe", uri="pub:x")[1] == [("subscribe", "srv", "own of pub:x")]
-    assert routed("resources/unsubscribe", uri="pub:x")[1] == [("unsubscribe", "srv", "own of pub:x")]
+    assert routed("resources/unsubscribe", uri="pub:x")[1] == [
+        ("unsubscribe", "srv", "own of pub:x")
+    ]
 
 
-@pytest.mark.parametrize("method", ["resources/read", "resources/subscribe", "resources/unsubscribe"])
+@pytest.mark.parametrize(
+    "method", ["resources/read", "resources/subscribe", "resources/unsubscribe"]
+)
 def test_an_unknown_uri_is_told_in_the_callers_era(method: str) -> None:
     for caller, code in ((older_caller(), RESOURCE_NOT_FOUND), (modern_caller(), INVALID_PARAMS)):
         with pytest.raises(NotFound) as caught:
@@ -113,18 +127,31 @@ def test_completion_finds_prompts_templates_and_plain_uris() -> None:
     """PRO-2."""
     argument = {"name": "a", "value": "b"}
     for ref, done in (
-        ({"type": "ref/prompt", "name": "pub-x", "title": "t"}, ("call", {"name": "own of pub-x", "title": "t"})),
+        (
+            {"type": "ref/prompt", "name": "pub-x", "title": "t"},
+            ("call", {"name": "own of pub-x", "title": "t"}),
+        ),
         ({"type": "ref/resource", "uri": "x:{id}"}, ("call", {"uri": "own of x:{id}"})),
         ({"type": "ref/resource", "uri": "pub:x"}, ("send", {"uri": "own of pub:x"})),
     ):
-        [(how, server, params)] = routed("completion/complete", ref=ref, argument=argument, **EXTRA)[1]
+        [(how, server, params)] = routed(
+            "completion/complete", ref=ref, argument=argument, **EXTRA
+        )[1]
         assert (how, server) == (done[0], "srv")
         assert params == {"ref": {"type": ref["type"], **done[1]}, "argument": argument, **EXTRA}
 
 
 @pytest.mark.parametrize(
     "ref",
-    [None, [], "x", {}, {"type": "ref/other"}, {"type": "ref/resource"}, {"type": "ref/resource", "uri": 5}],
+    [
+        None,
+        [],
+        "x",
+        {},
+        {"type": "ref/other"},
+        {"type": "ref/resource"},
+        {"type": "ref/resource", "uri": 5},
+    ],
 )
 def test_a_reference_that_is_none_is_a_mistake_in_the_params(ref: Any) -> None:
     with pytest.raises(RpcError) as caught:
@@ -132,13 +159,17 @@ def test_a_reference_that_is_none_is_a_mistake_in_the_params(ref: Any) -> None:
     assert caught.value.code == INVALID_PARAMS
 
 
-@pytest.mark.parametrize("ref", [{"type": "ref/prompt", "name": "no"}, {"type": "ref/resource", "uri": "no:no"}])
+@pytest.mark.parametrize(
+    "ref", [{"type": "ref/prompt", "name": "no"}, {"type": "ref/resource", "uri": "no:no"}]
+)
 def test_a_reference_to_nothing_is_not_found(ref: Json) -> None:
     with pytest.raises(NotFound):
         routed("completion/complete", ref=ref)
 
 
-@pytest.mark.parametrize("method", ["", "tools", "tools/Call", "sampling/createMessage", "__class__"])
+@pytest.mark.parametrize(
+    "method", ["", "tools", "tools/Call", "sampling/createMessage", "__class__"]
+)
 def test_an_unknown_method_is_said_to_be_unknown(method: str) -> None:
     with pytest.raises(RpcError) as caught:
         routed(method)

@@ -1,4 +1,5 @@
-"""SUR-12 in this process: in which order several calls run, what stops them, and what reaches client and servers."""
+"""SUR-12 in this process: in which order several calls run, what stops them, and what reaches
+client and servers."""
 
 import asyncio
 import re
@@ -26,7 +27,8 @@ FIELDS = {"type": "object", "properties": {"id": {"type": "string"}}, "required"
 
 
 class Plant(ScriptedServer):
-    """A server whose tools note when they begin and end. `hold` is what the calls named there wait for."""
+    """A server whose tools note when they begin and end. `hold` is what the calls named there wait
+    for."""
 
     def __init__(self, *eras: str) -> None:
         tools = dict.fromkeys((*READS, "write", "refuse"), self._tool)
@@ -57,9 +59,14 @@ class Plant(ScriptedServer):
             if name == "steps":
                 for number in (1, 2):
                     token = params["_meta"]["progressToken"]
-                    line.say("notifications/progress", {"progressToken": token, "progress": number, "total": 2})
+                    line.say(
+                        "notifications/progress",
+                        {"progressToken": token, "progress": number, "total": 2},
+                    )
             if name == "ask":
-                answer = await line.ask("elicitation/create", {"message": mark, "requestedSchema": {}})
+                answer = await line.ask(
+                    "elicitation/create", {"message": mark, "requestedSchema": {}}
+                )
                 return {"content": [{"type": "text", "text": str(answer)}]}
             if name == "refuse":
                 raise RpcError(-32055, "as told", {"why": mark})
@@ -75,7 +82,11 @@ class Plant(ScriptedServer):
 @asynccontextmanager
 async def running_gateway(plant: ScriptedServer, **settings: Any) -> AsyncIterator[Gateway]:
     gateway = Gateway(
-        Config(mcp_servers=(plant.server("p", prefix="p"),), global_=Global(startup_wait=600.0, **settings)), {}
+        Config(
+            mcp_servers=(plant.server("p", prefix="p"),),
+            global_=Global(startup_wait=600.0, **settings),
+        ),
+        {},
     )
     gateway.start()
     try:
@@ -97,10 +108,14 @@ def item(mode: str, tool: str, **arguments: Any) -> Json:
 TOOLS = {"inspect": "exec", "describe": "call", "search": "mcp_execute_tool"}
 
 
-async def calls(gateway: Gateway, mode: str, *items: Any, caller: Caller | None = None, **more: Any) -> Json:
+async def calls(
+    gateway: Gateway, mode: str, *items: Any, caller: Caller | None = None, **more: Any
+) -> Json:
     meta = {"_meta": {"progressToken": "t"}} if more.pop("token", False) else {}
     params = {"name": TOOLS[mode], "arguments": {"calls": list(items), **more}, **meta}
-    return await gateway.handle(Call("tools/call", params, caller or Caller(mode=mode, session="s")))
+    return await gateway.handle(
+        Call("tools/call", params, caller or Caller(mode=mode, session="s"))
+    )
 
 
 def outcomes(result: Json) -> list[str]:
@@ -156,10 +171,16 @@ def test_so_many_at_once_and_no_more() -> None:
                 event.set()
             result = await work
             assert outcomes(result) == ["ok"] * MOST and plant.most == AT_ONCE
-            assert [entry["result"] for entry in result["structuredContent"]["result"]] == [*plant.hold]
+            assert [entry["result"] for entry in result["structuredContent"]["result"]] == [
+                *plant.hold
+            ]
             made = len(plant.log)
             refused = await calls(gateway, "search", *items, items[0])
-            assert refused["isError"] and "20" in refused["content"][0]["text"] and len(plant.log) == made
+            assert (
+                refused["isError"]
+                and "20" in refused["content"][0]["text"]
+                and len(plant.log) == made
+            )
 
     run(main())
 
@@ -171,11 +192,19 @@ def test_the_first_failure_stops_the_rest_unless_told_otherwise(mode: str) -> No
     async def main() -> None:
         plant = Plant()
         async with running_gateway(plant) as gateway:
-            for wrong in (item(mode, "boom", id="b"), item(mode, "refuse", id="r"), item(mode, "look"), 5):
+            for wrong in (
+                item(mode, "boom", id="b"),
+                item(mode, "refuse", id="r"),
+                item(mode, "look"),
+                5,
+            ):
                 plant.log.clear()
                 three = (item(mode, "write", id="w"), wrong, item(mode, "write", id="z"))
                 result = await calls(gateway, mode, *three)
-                assert outcomes(result) == ["ok", "failed", "not run: call 2 failed"] and result["isError"] is True
+                assert (
+                    outcomes(result) == ["ok", "failed", "not run: call 2 failed"]
+                    and result["isError"] is True
+                )
                 assert "+z" not in plant.log
                 told = result["structuredContent"]
                 entries = told["result"] if mode == "search" else told["results"]
@@ -197,7 +226,10 @@ def test_what_runs_already_is_waited_for_when_a_neighbour_fails() -> None:
     async def main() -> None:
         plant = Plant()
         async with running_gateway(plant) as gateway:
-            plant.hold = {"slow": asyncio.Event(), **{str(n): asyncio.Event() for n in range(AT_ONCE - 2)}}
+            plant.hold = {
+                "slow": asyncio.Event(),
+                **{str(n): asyncio.Event() for n in range(AT_ONCE - 2)},
+            }
             items = [item("inspect", "look", id="slow"), item("inspect", "boom", id="b")]
             items += [item("inspect", "look", id=str(n)) for n in range(AT_ONCE - 2)]
             items += [item("inspect", "look", id="late"), item("inspect", "write", id="w")]
@@ -221,7 +253,9 @@ def test_a_client_that_gives_up_ends_all_that_runs() -> None:
         plant = Plant()
         async with running_gateway(plant) as gateway:
             plant.hold = {name: asyncio.Event() for name in "ab"}
-            items = [item("describe", "look", id=name) for name in "ab"] + [item("describe", "write", id="w")]
+            items = [item("describe", "look", id=name) for name in "ab"] + [
+                item("describe", "write", id="w")
+            ]
             work = asyncio.ensure_future(calls(gateway, "describe", *items))
             await until(lambda: plant.running == 2)
             work.cancel()
@@ -252,7 +286,9 @@ def test_progress_of_several_is_that_of_one_and_only_grows() -> None:
             assert any(params.get("_meta", {}).get("proxy") == {"server": "p"} for params in told)
             tape.told.clear()
             await calls(gateway, "describe", items[0], caller=caller, token=True)
-            assert [params["progress"] for _, params in tape.told] == [1, 2], "one call is the same call"
+            assert [params["progress"] for _, params in tape.told] == [1, 2], (
+                "one call is the same call"
+            )
 
     run(main())
 
@@ -274,15 +310,17 @@ def test_an_older_client_is_asked_in_the_middle_of_several_calls() -> None:
 
 
 def test_a_modern_client_is_asked_by_one_call_only() -> None:
-    """SUR-12, PRO-5: in several the server is refused, nothing waits for an answer that cannot come; the one call of a
-    list is answered and taken up again."""
+    """SUR-12, PRO-5: in several the server is refused, nothing waits for an answer that cannot
+    come; the one call of a list is answered and taken up again."""
 
     async def main() -> None:
         plant = Plant("older")
         async with running_gateway(plant) as gateway:
             caller = modern_caller(mode="describe", askable=True)
             asking = item("describe", "ask", id="a")
-            result = await calls(gateway, "describe", asking, item("describe", "write", id="w"), caller=caller)
+            result = await calls(
+                gateway, "describe", asking, item("describe", "write", id="w"), caller=caller
+            )
             assert outcomes(result) == ["failed", "not run: call 1 failed"]
             assert "must be called alone" in result["content"][-1]["text"]
             assert plant.running == 0 and plant.log == ["+a", "-a"]
@@ -330,7 +368,9 @@ def test_several_calls_resume_nothing(resuming: Json) -> None:
             given = [{"method": "p.look", "arguments": {"id": "a"}}] * 2
             params = {"name": "call", "arguments": {"calls": given}, **resuming}
             with pytest.raises(RpcError, match="belong to a single call"):
-                await gateway.handle(Call("tools/call", params, modern_caller(askable=True, mode="describe")))
+                await gateway.handle(
+                    Call("tools/call", params, modern_caller(askable=True, mode="describe"))
+                )
             assert len(plant.log) == made
 
     run(main())
@@ -361,7 +401,10 @@ def test_all_results_together_are_bounded_and_none_is_lost(mode: str) -> None:
                 "search": {"tool_name": "mcpx.result"},
             }[mode]
             read = await calls(gateway, mode, *[{**reader, "arguments": reading}] * 2)
-            assert all(text.startswith("x" * 1_000) for text in [block["text"] for block in read["content"][1::2]])
+            assert all(
+                text.startswith("x" * 1_000)
+                for text in [block["text"] for block in read["content"][1::2]]
+            )
 
     run(main())
 
@@ -378,9 +421,17 @@ def test_each_call_is_recorded_as_the_tool_it_is() -> None:
                 seen.append((event.passage.server, event.passage.name, event.outcome))
 
             gateway.bus.subscribe(note, CallFinished)
-            items = [item("search", "write", id="w"), item("search", "boom", id="b"), item("search", "look", id="l")]
+            items = [
+                item("search", "write", id="w"),
+                item("search", "boom", id="b"),
+                item("search", "look", id="l"),
+            ]
             await calls(gateway, "search", *items, **{"continue": True})
-            assert sorted(seen) == [("p", "boom", "tool_error"), ("p", "look", "ok"), ("p", "write", "ok")]
+            assert sorted(seen) == [
+                ("p", "boom", "tool_error"),
+                ("p", "look", "ok"),
+                ("p", "write", "ok"),
+            ]
 
     run(main())
 
@@ -396,18 +447,29 @@ def test_each_call_is_recorded_as_the_tool_it_is() -> None:
         ({"calls": [{"calls": []}]}, "cannot hold calls"),
         ({"calls": [{"method": "p.look", "argumets": {}}]}, 'Unknown argument "argumets"'),
         ({"calls": [{"method": "p.look", "arguments": {"id": "a"}}], "continue": 7}, "continue"),
-        ({"calls": [{"server_name": "p", "tool_name": "look"}]}, 'call {"method": "p.look", "arguments": {...}}'),
+        (
+            {"calls": [{"server_name": "p", "tool_name": "look"}]},
+            'call {"method": "p.look", "arguments": {...}}',
+        ),
     ],
 )
-def test_a_list_of_calls_that_is_wrong_is_refused_in_words_that_help(arguments: Json, words: str) -> None:
+def test_a_list_of_calls_that_is_wrong_is_refused_in_words_that_help(
+    arguments: Json, words: str
+) -> None:
     """SUR-9, SUR-12."""
 
     async def main() -> None:
         plant = Plant()
         async with running_gateway(plant) as gateway:
-            call = Call("tools/call", {"name": "call", "arguments": arguments}, Caller(mode="describe", session="s"))
+            call = Call(
+                "tools/call",
+                {"name": "call", "arguments": arguments},
+                Caller(mode="describe", session="s"),
+            )
             result = await gateway.handle(call)
-            assert result["isError"] and words in "\n".join(block["text"] for block in result["content"])
+            assert result["isError"] and words in "\n".join(
+                block["text"] for block in result["content"]
+            )
             assert plant.log == []
 
     run(main())
@@ -425,14 +487,21 @@ def test_calls_as_json_text_are_understood() -> None:
                 [{"method": "p.look", "arguments": '{"id": "a"}'}],
             ]
             for given in texts:
-                params = {"name": "call", "arguments": {"calls": given, "continue": "true", "method": ""}}
-                result = await gateway.handle(Call("tools/call", params, Caller(mode="describe", session="s")))
+                params = {
+                    "name": "call",
+                    "arguments": {"calls": given, "continue": "true", "method": ""},
+                }
+                result = await gateway.handle(
+                    Call("tools/call", params, Caller(mode="describe", session="s"))
+                )
                 assert outcomes(result) == ["ok"] and result["content"][1]["text"] == "a"
 
     run(main())
 
 
-def test_after_too_much_that_cannot_be_cut_no_other_call_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_too_much_that_cannot_be_cut_no_other_call_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SUR-12: what came is told, and which calls were not made."""
 
     async def main() -> None:
@@ -451,7 +520,8 @@ def test_after_too_much_that_cannot_be_cut_no_other_call_begins(monkeypatch: pyt
             heads = [block["text"] for block in result["content"] if block["type"] == "text"]
             assert heads[0] == "[mcpx: 2 of 4 calls ok]"
             assert heads[3:] == [
-                f"[mcpx: {n} p.write: not run: the results before it take too much room]" for n in (3, 4)
+                f"[mcpx: {n} p.write: not run: the results before it take too much room]"
+                for n in (3, 4)
             ]
 
     run(main())

@@ -28,7 +28,9 @@ def store() -> Iterator[RedisServer]:
 
 
 def config(*servers: Server, **fields: Any) -> Config:
-    return Config(mcp_servers=servers, global_=Global(startup_wait=0.0, first_start_wait=0.0), **fields)
+    return Config(
+        mcp_servers=servers, global_=Global(startup_wait=0.0, first_start_wait=0.0), **fields
+    )
 
 
 @asynccontextmanager
@@ -45,7 +47,12 @@ async def replica(store: RedisServer, config: Config) -> AsyncIterator[Gateway]:
 
 
 async def names(gateway: Gateway, caller: Caller | None = None) -> list[str]:
-    return [tool["name"] for tool in (await gateway.handle(Call("tools/list", {}, caller or older_caller())))["tools"]]
+    return [
+        tool["name"]
+        for tool in (await gateway.handle(Call("tools/list", {}, caller or older_caller())))[
+            "tools"
+        ]
+    ]
 
 
 async def public(gateway: Gateway) -> dict[str, str]:
@@ -59,7 +66,11 @@ async def settled(*gateways: Gateway) -> None:
     for gateway in gateways:
         shared = gateway.catalogs.names
         assert shared is not None
-        await until(lambda shared=shared: shared.loading is None and not shared._proposed and not shared._look)
+        await until(
+            lambda shared=shared: (
+                shared.loading is None and not shared._proposed and not shared._look
+            )
+        )
 
 
 async def agreed(holds: Callable[[], Awaitable[bool]]) -> None:
@@ -76,7 +87,9 @@ async def shows(gateway: Gateway, expected: dict[str, str]) -> None:
 
 
 async def come(gateway: Gateway, *servers: str) -> None:
-    await until(lambda: all(gateway.generation.upstreams[name].settled.is_set() for name in servers))
+    await until(
+        lambda: all(gateway.generation.upstreams[name].settled.is_set() for name in servers)
+    )
     await until(lambda: all(gateway.catalog.count(name, "tools") for name in servers))
 
 
@@ -110,7 +123,11 @@ def test_servers_that_come_up_in_opposite_orders_end_with_the_same_names() -> No
                 for gateway in (first, second):
                     await shows(gateway, {"one": "one_echo", "two": "echo"})
                 await settled(first, second)
-                assert await public(first) == await public(second) == {"one": "one_echo", "two": "echo"}
+                assert (
+                    await public(first)
+                    == await public(second)
+                    == {"one": "one_echo", "two": "echo"}
+                )
 
     run(main(), 30)
 
@@ -174,7 +191,8 @@ def test_a_replica_that_starts_has_the_names_before_its_first_answer(store: Redi
 
 
 def test_without_the_store_names_are_given_here_and_nobody_waits_long() -> None:
-    """NAM-1, SCA-2: on its return they are told to it, what was given twice is settled, and clients hear of it."""
+    """NAM-1, SCA-2: on its return they are told to it, what was given twice is settled, and clients
+    hear of it."""
 
     async def main() -> None:
         with RedisServer() as store:
@@ -198,7 +216,9 @@ def test_without_the_store_names_are_given_here_and_nobody_waits_long() -> None:
 
                 def listen(told: str, gateway: Gateway) -> None:
                     def changed(event: OffersChanged) -> None:
-                        heard.append((told, [offer.public for offer in gateway.catalog.offers["tools"]]))
+                        heard.append(
+                            (told, [offer.public for offer in gateway.catalog.offers["tools"]])
+                        )
 
                     gateway.bus.subscribe(changed, OffersChanged)
 
@@ -258,7 +278,8 @@ def test_a_store_that_was_emptied_learns_the_names_again() -> None:
 
 
 def test_names_that_the_user_has_changed_begin_anew_everywhere(store: RedisServer) -> None:
-    """NAM-1, CFG-5: as in one process; a prefix is its server's alone, another naming is everybody's."""
+    """NAM-1, CFG-5: as in one process; a prefix is its server's alone, another naming is
+    everybody's."""
 
     async def main() -> None:
         one, two, common = pair()
@@ -279,14 +300,18 @@ def test_names_that_the_user_has_changed_begin_anew_everywhere(store: RedisServe
                 await settled(gateway)
                 assert await public(gateway) == {"one": "one_echo", "two": "x_echo"}
             for gateway, a, b in ((first, one, two), (second, uno, due)):
-                await gateway.apply(config(a.server("one"), b.server("two"), naming=Naming(prefix="always")))
+                await gateway.apply(
+                    config(a.server("one"), b.server("two"), naming=Naming(prefix="always"))
+                )
                 await settled(gateway)
                 assert await public(gateway) == {"one": "one_echo", "two": "two_echo"}
 
     run(main(), 40)
 
 
-def test_a_name_is_free_again_once_its_server_is_not_configured_any_more(store: RedisServer) -> None:
+def test_a_name_is_free_again_once_its_server_is_not_configured_any_more(
+    store: RedisServer,
+) -> None:
     """NAM-1: and what was given meanwhile stays."""
 
     async def main() -> None:
@@ -322,7 +347,9 @@ def test_odd_names_of_servers_are_shared_as_they_are(store: RedisServer) -> None
                 assert await names(second) == shown
                 known = second.catalogs.names
                 assert known is not None
-                assert set(known.settled.values()) == set(shown) - {first.catalog.offers["tools"][5].public}
+                assert set(known.settled.values()) == set(shown) - {
+                    first.catalog.offers["tools"][5].public
+                }
 
     run(main(), 30)
 
@@ -336,9 +363,15 @@ def test_many_names_are_told_in_pieces_and_found_whole(store: RedisServer) -> No
         async def as_given(gateway: Gateway) -> bool:
             await names(gateway)
             found = {(o.server, o.name): o.public for o in gateway.catalog.offers["tools"]}
-            return all(found["two", tool] == tool and found["one", tool] == f"one_{tool}" for tool in tools)
+            return all(
+                found["two", tool] == tool and found["one", tool] == f"one_{tool}" for tool in tools
+            )
 
-        mine, theirs, again = ScriptedServer(tools=tools), ScriptedServer(tools=tools), ScriptedServer(tools=tools)
+        mine, theirs, again = (
+            ScriptedServer(tools=tools),
+            ScriptedServer(tools=tools),
+            ScriptedServer(tools=tools),
+        )
         mine.opening.clear()
         async with replica(store, config(mine.server("one"), theirs.server("two"))) as first:
             await come(first, "two")
@@ -359,13 +392,17 @@ def test_many_names_are_told_in_pieces_and_found_whole(store: RedisServer) -> No
 def test_names_that_are_settled_while_a_catalog_is_built_in_slices_count_in_it(
     store: RedisServer, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
-    """NAM-1: they were compared with the catalog before that one, and nobody proposes what is settled already."""
+    """NAM-1: they were compared with the catalog before that one, and nobody proposes what is
+    settled already."""
     monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
     tools = [f"t{number}" for number in range(600)]
 
     async def main() -> None:
         async with replica(
-            store, config(ScriptedServer(tools=tools).server("one"), ScriptedServer(tools=tools).server("two"))
+            store,
+            config(
+                ScriptedServer(tools=tools).server("one"), ScriptedServer(tools=tools).server("two")
+            ),
         ) as first:
             await come(first, "one", "two")
             await settled(first)
@@ -375,7 +412,9 @@ def test_names_that_are_settled_while_a_catalog_is_built_in_slices_count_in_it(
             catalogs._shared = catalogs._recipe = None  # nothing is found yet that could contradict
             if whose == "of some":
                 recipe = catalogs._cook(None)
-                building = special.building = asyncio.create_task(catalogs._build_special(special, recipe))
+                building = special.building = asyncio.create_task(
+                    catalogs._build_special(special, recipe)
+                )
             else:
                 _ = catalogs.shared
                 building = catalogs._building
@@ -383,15 +422,20 @@ def test_names_that_are_settled_while_a_catalog_is_built_in_slices_count_in_it(
             await yield_to_loop(3)  # it has begun, and has copied the names that count
             assert not building.done()
             theirs = {
-                ("tools", server, tool): name for server, tool, name in (("one", "t0", "one_t0"), ("two", "t0", "t0"))
+                ("tools", server, tool): name
+                for server, tool, name in (("one", "t0", "one_t0"), ("two", "t0", "t0"))
             }
             await shared._take_up(
-                theirs, {(kind, name): (server, tool) for (kind, server, tool), name in theirs.items()}
+                theirs,
+                {(kind, name): (server, tool) for (kind, server, tool), name in theirs.items()},
             )
             await building
             await catalogs.ready()
             found = special.catalog or catalogs.shared
-            assert (found.names()["tools", "one", "t0"], found.names()["tools", "two", "t0"]) == ("one_t0", "t0")
+            assert (found.names()["tools", "one", "t0"], found.names()["tools", "two", "t0"]) == (
+                "one_t0",
+                "t0",
+            )
 
     run(main(), 30)
 

@@ -12,7 +12,16 @@ import pytest
 
 from kit.loop import run
 from mcpx.config import Config, load
-from mcpx.config.edits import EditError, NewText, PutEntry, RemoveEntry, Restore, SetFields, SetSection, Where
+from mcpx.config.edits import (
+    EditError,
+    NewText,
+    PutEntry,
+    RemoveEntry,
+    Restore,
+    SetFields,
+    SetSection,
+    Where,
+)
 from mcpx.config.masking import MASK
 from mcpx.config.problems import Refused
 from mcpx.core import history
@@ -63,7 +72,9 @@ class StoredGateway:
 
     async def put(self, name: str, etag: str | None = None, **more: Any) -> Committed:
         entry = {**NEW, **more}
-        return await self.store.commit(PutEntry("mcp_servers", name, entry), if_match=etag, author="eve", via="api")
+        return await self.store.commit(
+            PutEntry("mcp_servers", name, entry), if_match=etag, author="eve", via="api"
+        )
 
 
 def inside(make: Callable[[], Any]) -> None:
@@ -78,15 +89,36 @@ def test_a_commit_is_written_taken_up_and_kept(tmp_path: Path) -> None:
             stored.path.chmod(0o644)
             etag = (await stored.store.look()).etag
             done = await stored.store.commit(
-                PutEntry("mcp_servers", "new", NEW, create=True), if_match=etag, author="eve", via="ui", message="why"
+                PutEntry("mcp_servers", "new", NEW, create=True),
+                if_match=etag,
+                author="eve",
+                via="ui",
+                message="why",
             )
-            assert stored.servers == ["idle", "new"] and stored.applied[-1].mcp_servers[1].name == "new"
-            assert stored.path.read_text().startswith(TEXT) and "- name: new" in stored.path.read_text()
-            assert stat.S_IMODE(stored.path.stat().st_mode) == 0o600 and os.listdir(tmp_path) == ["c.yaml"]
-            assert (done.changed, done.error, done.files) == (True, "", (stored.path,)) and done.etag != etag
+            assert (
+                stored.servers == ["idle", "new"]
+                and stored.applied[-1].mcp_servers[1].name == "new"
+            )
+            assert (
+                stored.path.read_text().startswith(TEXT)
+                and "- name: new" in stored.path.read_text()
+            )
+            assert stat.S_IMODE(stored.path.stat().st_mode) == 0o600 and os.listdir(tmp_path) == [
+                "c.yaml"
+            ]
+            assert (done.changed, done.error, done.files) == (
+                True,
+                "",
+                (stored.path,),
+            ) and done.etag != etag
             assert done.etag == (await stored.store.look()).etag
             newest = stored.store.revisions()[0]
-            assert (newest.number, newest.via, newest.author, newest.message) == (2, "ui", "eve", "why")
+            assert (newest.number, newest.via, newest.author, newest.message) == (
+                2,
+                "ui",
+                "eve",
+                "why",
+            )
             assert [(event.ok, event.by) for event in stored.events] == [(True, "eve (ui)")]
 
     inside(main)
@@ -97,16 +129,32 @@ def test_a_preview_says_what_would_be_and_changes_nothing(tmp_path: Path) -> Non
 
     async def main() -> None:
         async with StoredGateway(tmp_path / "c.yaml") as stored:
-            seen = await stored.store.preview(SetFields("mcp_servers", "idle", {"connection.env.TOKEN": "geheim-5678"}))
-            assert seen.ok and seen.plan is not None and seen.etag == (await stored.store.look()).etag
+            seen = await stored.store.preview(
+                SetFields("mcp_servers", "idle", {"connection.env.TOKEN": "geheim-5678"})
+            )
+            assert (
+                seen.ok and seen.plan is not None and seen.etag == (await stored.store.look()).etag
+            )
             diff = seen.files[0].diff
             assert "geheim" not in diff + seen.files[0].text
-            assert f"+    connection: {{type: stdio, command: x, env: {{TOKEN: {MASK} (new)}}}}" in diff
-            assert stored.path.read_text() == TEXT and stored.store.revision == 1 and not stored.events
-            wrong = await stored.store.preview(SetFields("mcp_servers", "idle", {"timeout": -1, "enabled": True}))
+            assert (
+                f"+    connection: {{type: stdio, command: x, env: {{TOKEN: {MASK} (new)}}}}"
+                in diff
+            )
+            assert (
+                stored.path.read_text() == TEXT and stored.store.revision == 1 and not stored.events
+            )
+            wrong = await stored.store.preview(
+                SetFields("mcp_servers", "idle", {"timeout": -1, "enabled": True})
+            )
             (told,) = wrong.told
             assert not wrong.ok and wrong.plan is None
-            assert told.path == "mcp_servers[0].timeout" and told.line and told.column and told.file.endswith("c.yaml")
+            assert (
+                told.path == "mcp_servers[0].timeout"
+                and told.line
+                and told.column
+                and told.file.endswith("c.yaml")
+            )
 
     inside(main)
 
@@ -126,7 +174,11 @@ def test_what_is_wrong_is_never_written(tmp_path: Path) -> None:
                 with pytest.raises(Refused) as caught:
                     await stored.store.commit(change, if_match=None, author="", via="api")
                 assert caught.value.told and caught.value.told[0].message
-            assert stored.path.read_text() == TEXT and stored.servers == ["idle"] and stored.store.revision == 1
+            assert (
+                stored.path.read_text() == TEXT
+                and stored.servers == ["idle"]
+                and stored.store.revision == 1
+            )
 
     inside(main)
 
@@ -137,7 +189,9 @@ def test_of_two_who_saw_the_same_only_one_can_save(tmp_path: Path) -> None:
     async def main() -> None:
         async with StoredGateway(tmp_path / "c.yaml") as stored:
             etag = (await stored.store.look()).etag
-            outcomes = await asyncio.gather(*(stored.put(f"n{at}", etag) for at in range(8)), return_exceptions=True)
+            outcomes = await asyncio.gather(
+                *(stored.put(f"n{at}", etag) for at in range(8)), return_exceptions=True
+            )
             stale = [each for each in outcomes if isinstance(each, Stale)]
             (done,) = [each for each in outcomes if isinstance(each, Committed)]
             assert len(stale) == 7 and {each.etag for each in stale} == {done.etag}
@@ -160,8 +214,11 @@ def test_a_hand_edit_between_look_and_commit_is_not_overwritten(tmp_path: Path) 
     inside(main)
 
 
-def test_a_hand_edit_in_the_very_moment_of_the_save_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CFG-6: one who writes into the old file between the look and the exchange is not lost either."""
+def test_a_hand_edit_in_the_very_moment_of_the_save_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CFG-6: one who writes into the old file between the look and the exchange is not lost
+    either."""
     replace = os.replace
 
     async def main() -> None:
@@ -176,13 +233,18 @@ def test_a_hand_edit_in_the_very_moment_of_the_save_stays(tmp_path: Path, monkey
             monkeypatch.setattr(os, "replace", late)
             with pytest.raises(Stale) as caught:
                 await stored.put("new")
-            assert stored.path.read_text().startswith("# HAND") and "new" not in stored.path.read_text()
+            assert (
+                stored.path.read_text().startswith("# HAND")
+                and "new" not in stored.path.read_text()
+            )
             assert caught.value.etag == (await stored.store.look()).etag
 
     inside(main)
 
 
-def test_the_watcher_hears_nothing_new_of_a_commit_and_everything_of_a_hand_edit(tmp_path: Path) -> None:
+def test_the_watcher_hears_nothing_new_of_a_commit_and_everything_of_a_hand_edit(
+    tmp_path: Path,
+) -> None:
     """CFG-5, CFG-6: the same door, once."""
 
     async def main() -> None:
@@ -206,7 +268,9 @@ def test_a_comment_by_hand_is_a_revision_too_and_a_save_of_the_same_is_none(tmp_
             await stored.store.file_changed()
             await stored.store.propose(by="SIGHUP")
             assert [revision.number for revision in stored.store.revisions()] == [2, 1]
-            done = await stored.store.commit(NewText(TEXT + "# by hand\n"), if_match=None, author="", via="ui")
+            done = await stored.store.commit(
+                NewText(TEXT + "# by hand\n"), if_match=None, author="", via="ui"
+            )
             assert not done.changed and done.revision.number == 2
 
     inside(main)
@@ -235,7 +299,9 @@ def test_any_two_revisions_are_compared_and_one_is_restored(tmp_path: Path) -> N
     async def main() -> None:
         async with StoredGateway(tmp_path / "c.yaml", tmp_path / "state") as stored:
             await stored.put("new")
-            await stored.store.commit(RemoveEntry("mcp_servers", "idle"), if_match=None, author="", via="ui")
+            await stored.store.commit(
+                RemoveEntry("mcp_servers", "idle"), if_match=None, author="", via="ui"
+            )
             assert "-  - name: idle   # not now" in await stored.store.diff(1)
             assert "+  - name: new" in await stored.store.diff(1, 2)
             assert "geheim" not in await stored.store.diff(1) + await stored.store.diff(3, 1)
@@ -262,7 +328,11 @@ def test_the_history_outlives_a_restart_and_notes_what_happened_meanwhile(tmp_pa
         (tmp_path / "c.yaml").write_text(TEXT)
         async with StoredGateway(tmp_path / "c.yaml", state, text=None) as stored:
             newest = stored.store.revisions()[0]
-            assert (newest.number, newest.via, newest.plan) == (3, "file", "changed while mcpx was not running")
+            assert (newest.number, newest.via, newest.plan) == (
+                3,
+                "file",
+                "changed while mcpx was not running",
+            )
             assert "new" in (await stored.store.revision_text(2))[str(stored.path)]
         kept = [path for path in (state / "history").rglob("*") if path.is_file()]
         assert len(kept) == 3 and {stat.S_IMODE(path.stat().st_mode) for path in kept} == {0o600}
@@ -271,7 +341,9 @@ def test_the_history_outlives_a_restart_and_notes_what_happened_meanwhile(tmp_pa
     inside(main)
 
 
-def test_files_that_did_not_change_add_nothing_to_the_history_of_another_version(tmp_path: Path) -> None:
+def test_files_that_did_not_change_add_nothing_to_the_history_of_another_version(
+    tmp_path: Path,
+) -> None:
     """CFG-6: earlier versions computed the etag of the same files in another way."""
     state = tmp_path / "state"
 
@@ -283,7 +355,10 @@ def test_files_that_did_not_change_add_nothing_to_the_history_of_another_version
         newest.write_text(newest.read_text().replace(etag, "0" * len(etag)))
         for _ in range(2):
             async with StoredGateway(tmp_path / "c.yaml", state, text=None) as stored:
-                assert [(each.number, each.via) for each in stored.store.revisions()] == [(2, "api"), (1, "start")]
+                assert [(each.number, each.via) for each in stored.store.revisions()] == [
+                    (2, "api"),
+                    (1, "start"),
+                ]
                 assert stored.store.revisions()[0].etag == etag
         assert etag in newest.read_text()
 
@@ -327,7 +402,9 @@ def test_the_history_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     inside(main)
 
 
-def test_a_state_folder_that_cannot_be_written_costs_the_history_on_disk_and_no_more(tmp_path: Path) -> None:
+def test_a_state_folder_that_cannot_be_written_costs_the_history_on_disk_and_no_more(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "state").write_text("a file")
 
     async def main() -> None:
@@ -353,8 +430,12 @@ def test_a_link_to_the_file_stays_a_link(tmp_path: Path) -> None:
     inside(main)
 
 
-@pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/self").exists(), reason="root may write everywhere")
-def test_a_folder_that_cannot_be_written_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(
+    os.geteuid() == 0 and not Path("/proc/self").exists(), reason="root may write everywhere"
+)
+def test_a_folder_that_cannot_be_written_is_said_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
         async with StoredGateway(tmp_path / "c.yaml") as stored:
 
@@ -362,9 +443,15 @@ def test_a_folder_that_cannot_be_written_is_said_in_words(tmp_path: Path, monkey
                 raise PermissionError(13, "Permission denied")
 
             monkeypatch.setattr(tempfile, "mkstemp", refuse)
-            with pytest.raises(Unwritable, match=r"c\.yaml cannot be written: permission.*edit the file by hand"):
+            with pytest.raises(
+                Unwritable, match=r"c\.yaml cannot be written: permission.*edit the file by hand"
+            ):
                 await stored.put("new")
-            assert stored.path.read_text() == TEXT and stored.servers == ["idle"] and stored.store.revision == 1
+            assert (
+                stored.path.read_text() == TEXT
+                and stored.servers == ["idle"]
+                and stored.store.revision == 1
+            )
 
     inside(main)
 
@@ -395,7 +482,9 @@ def test_one_who_leaves_does_not_cut_a_save_short(tmp_path: Path) -> None:
     inside(main)
 
 
-def test_what_is_written_and_cannot_be_taken_up_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_and_cannot_be_taken_up_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
         async with StoredGateway(tmp_path / "c.yaml") as stored:
 
@@ -417,7 +506,9 @@ def test_reloads_and_commits_in_a_storm_end_in_the_last_state(tmp_path: Path) ->
     async def main() -> None:
         async with StoredGateway(tmp_path / "c.yaml", tmp_path / "state") as stored:
             work = [stored.put(f"n{at}") for at in range(12)]
-            storm = [stored.store.propose(by="SIGHUP") for _ in range(6)] + [stored.store.asked() for _ in range(6)]
+            storm = [stored.store.propose(by="SIGHUP") for _ in range(6)] + [
+                stored.store.asked() for _ in range(6)
+            ]
             await asyncio.gather(*work, *storm, *(stored.store.file_changed() for _ in range(6)))
             assert sorted(stored.servers) == sorted(["idle", *(f"n{at}" for at in range(12))])
             assert [each.number for each in stored.store.revisions()] == list(range(13, 0, -1))
@@ -432,7 +523,9 @@ def test_the_bytes_before_a_text_stay(tmp_path: Path) -> None:
             stored.path.write_bytes(b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode())
             await stored.put("new")
             data = stored.path.read_bytes()
-            assert data.startswith(b"\xef\xbb\xbf# mine\r\n") and data.count(b"\n") == data.count(b"\r\n")
+            assert data.startswith(b"\xef\xbb\xbf# mine\r\n") and data.count(b"\n") == data.count(
+                b"\r\n"
+            )
 
     inside(main)
 
@@ -448,7 +541,11 @@ def test_secrets_are_in_no_words_of_the_store(tmp_path: Path) -> None:
                 written.sheets,
                 stored.store.revisions(),
             ]
-            said += [stored.store.status(), await stored.store.revision_text(1), await stored.store.export("yaml")]
+            said += [
+                stored.store.status(),
+                await stored.store.revision_text(1),
+                await stored.store.export("yaml"),
+            ]
             assert "geheim" not in repr(said)
 
     inside(main)
@@ -466,7 +563,8 @@ def demo(path: Path, begun: list[str]) -> ConfigStore:
 
 
 def test_without_a_file_the_first_write_makes_one(tmp_path: Path) -> None:
-    """RUN-3, CFG-6: nothing is written before; the folder is 0700, the file 0600, and it goes on with that file."""
+    """RUN-3, CFG-6: nothing is written before; the folder is 0700, the file 0600, and it goes on
+    with that file."""
     path, begun = tmp_path / "xdg" / "mcpx" / "config.yaml", list[str]()
 
     async def main() -> None:
@@ -480,13 +578,22 @@ def test_without_a_file_the_first_write_makes_one(tmp_path: Path) -> None:
         with pytest.raises(Refused):
             await store.commit(SetSection("mode", "nope"), if_match=None, author="", via="ui")
         assert os.listdir(tmp_path) == [] and not begun
-        done = await store.commit(PutEntry("mcp_servers", "new", NEW), if_match=written.etag, author="", via="ui")
+        done = await store.commit(
+            PutEntry("mcp_servers", "new", NEW), if_match=written.etag, author="", via="ui"
+        )
         assert store.destination is None and begun == ["watch"] and done.revision.number == 2
         assert (store.keeps(1), store.keeps(2)) == (False, True)
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600 and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-        assert store.sources[0] == path and [server.name for server in load(path, {}).mcp_servers] == ["new"]
+        assert (
+            stat.S_IMODE(path.stat().st_mode) == 0o600
+            and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        )
+        assert store.sources[0] == path and [
+            server.name for server in load(path, {}).mcp_servers
+        ] == ["new"]
         with pytest.raises(Stale):
-            await store.commit(RemoveEntry("mcp_servers", "new"), if_match=written.etag, author="", via="ui")
+            await store.commit(
+                RemoveEntry("mcp_servers", "new"), if_match=written.etag, author="", via="ui"
+            )
         assert (await store.propose(by="the file changed"))["ok"]
         await store.close()
 
@@ -500,7 +607,9 @@ def test_a_file_that_came_meanwhile_is_not_overwritten_by_the_first_write(tmp_pa
         store = demo(path, [])
         path.write_text(TEXT)
         with pytest.raises(Stale):
-            await store.commit(PutEntry("mcp_servers", "new", NEW), if_match=None, author="", via="ui")
+            await store.commit(
+                PutEntry("mcp_servers", "new", NEW), if_match=None, author="", via="ui"
+            )
         assert path.read_text() == TEXT
         await store.close()
 

@@ -1,4 +1,5 @@
-"""CFG-6: a program that is killed while it saves leaves the old file or the new one, never a part of either."""
+"""CFG-6: a program that is killed while it saves leaves the old file or the new one, never a part
+of either."""
 
 import os
 import random
@@ -21,7 +22,10 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 
 LOOP = Path(__file__).with_name("saving_loop.py")
 KILLS = 200
-HEAD = "# head\nmcp_servers:\n  - name: a   # named\n    enabled: false\n    connection: {type: stdio, command: x}\n"
+HEAD = (
+    "# head\nmcp_servers:\n  - name: a   # named\n    enabled: false\n    connection: {type: "
+    "stdio, command: x}\n"
+)
 SAVED = re.compile(rf"{re.escape(HEAD)}    description: (?P<one><\d+>)(?P=one){{199}}\n# end\n")
 
 
@@ -34,13 +38,17 @@ def test_whenever_a_save_is_killed_the_file_is_the_old_or_the_new_one(tmp_path: 
     path.chmod(0o600)
     chance, seen = random.Random(6), set[str]()
     command = [sys.executable, LOOP, path, state]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as loops:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as loops:
         assert loops.stdin is not None and loops.stdout is not None
         for _ in range(KILLS):
             loops.stdin.write("go\n")
             loops.stdin.flush()
             child = int(loops.stdout.readline())
-            time.sleep(chance.uniform(0.0, 0.15))  # a save takes some milliseconds of reading, writing and renaming
+            time.sleep(
+                chance.uniform(0.0, 0.15)
+            )  # a save takes some milliseconds of reading, writing and renaming
             os.kill(child, signal.SIGKILL)
             assert loops.stdout.readline() == "ended\n"
             text = path.read_text()
@@ -57,13 +65,22 @@ def test_whenever_a_save_is_killed_the_file_is_the_old_or_the_new_one(tmp_path: 
 
 
 @pytest.mark.parametrize("remedy", ["write", "start"])
-def test_leftover_files_of_a_killed_save_are_deleted_at_the_next_write_and_start(tmp_path: Path, remedy: str) -> None:
+def test_leftover_files_of_a_killed_save_are_deleted_at_the_next_write_and_start(
+    tmp_path: Path, remedy: str
+) -> None:
     """CFG-6: whatever step of the save was the last one."""
     path = tmp_path / "mcpx.yaml"
     text = f"{HEAD}# end\n"
     environ = private_environ(tmp_path)
     leftovers = 0
-    command = [sys.executable, str(LOOP.with_name("interrupted_save.py")), "enable", "a", "--config", str(path)]
+    command = [
+        sys.executable,
+        str(LOOP.with_name("interrupted_save.py")),
+        "enable",
+        "a",
+        "--config",
+        str(path),
+    ]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environ) as commands:
         assert commands.stdin is not None and commands.stdout is not None
@@ -89,7 +106,8 @@ def test_leftover_files_of_a_killed_save_are_deleted_at_the_next_write_and_start
 
 
 def test_a_file_that_is_being_written_is_not_taken_for_a_leftover(tmp_path: Path) -> None:
-    """CFG-6: two processes may save at the same time. A folder or link of that name is left alone."""
+    """CFG-6: two processes may save at the same time. A folder or link of that name is left
+    alone."""
     (tmp_path / ".mcpx-folder.new").mkdir()
     (tmp_path / ".mcpx-link.new").symlink_to(tmp_path / "elsewhere")
     (tmp_path / ".mcpx-old.new").write_text("leftover")
@@ -99,4 +117,8 @@ def test_a_file_that_is_being_written_is_not_taken_for_a_leftover(tmp_path: Path
         file.write(b"text")
         os.replace(name, tmp_path / "there")
     assert (tmp_path / "there").read_bytes() == b"text"
-    assert sorted(each.name for each in tmp_path.iterdir()) == [".mcpx-folder.new", ".mcpx-link.new", "there"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        ".mcpx-folder.new",
+        ".mcpx-link.new",
+        "there",
+    ]

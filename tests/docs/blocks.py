@@ -1,4 +1,5 @@
-"""The fenced blocks of a page, and what a comment before one wishes: `<!-- run: file=mcpx.yaml exit=6 -->`.
+"""The fenced blocks of a page, and what a comment before one wishes: `<!-- run: file=mcpx.yaml
+exit=6 -->`.
 
 file=NAME     the block is written to this file of the page's folder, for the commands below it
 exit=N        the last command of the block ends with this code (else all end with 0)
@@ -13,7 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(
-    r"^(?P<fence>`{3,})(?P<language>[\w-]*)[^\n]*\n(?P<text>.*?)^(?P=fence)\s*$", re.MULTILINE | re.DOTALL
+    r"^(?P<fence>`{3,})(?P<language>[\w-]*)[^\n]*\n(?P<text>.*?)^(?P=fence)\s*$",
+    re.MULTILINE | re.DOTALL,
 )
 WISHES = re.compile(r"<!-- run: (.*?) -->\s*\Z")
 
@@ -40,7 +42,8 @@ class Block:
 
     @property
     def commands(self) -> list[Command]:
-        """Of a terminal session the lines after `$ `, with what follows each; of a script, all of it."""
+        """Of a terminal session the lines after `$ `, with what follows each; of a script, all of
+        it."""
         if self.language in {"bash", "sh"}:
             return [Command(self.text.strip(), ())]
         if self.language != "console" and not self.text.startswith("$ "):
@@ -51,7 +54,11 @@ class Block:
             taken = 1
             while lines[taken - 1].endswith("\\") and taken < len(lines):
                 taken += 1
-            found.append(Command("\n".join(lines[:taken]), tuple(line for line in lines[taken:] if line.strip())))
+            found.append(
+                Command(
+                    "\n".join(lines[:taken]), tuple(line for line in lines[taken:] if line.strip())
+                )
+            )
         return found
 
 

@@ -67,7 +67,14 @@ CONTEXT = {
 """Of which configuration a block is a part of."""
 
 
-BEGINS_EMPTY = {"README.md", "README.zh-CN.md", "docs/start.md", "docs/team.md", "docs/recipes.md", "docs/index.md"}
+BEGINS_EMPTY = {
+    "README.md",
+    "README.zh-CN.md",
+    "docs/start.md",
+    "docs/team.md",
+    "docs/recipes.md",
+    "docs/index.md",
+}
 """Pages that begin at the beginning: they write what they use."""
 
 
@@ -78,14 +85,18 @@ def named(name: str, folder: Path) -> Session:
     if name == "guarded":
         made.write("mcpx.yaml", GUARDED)
     elif name == "two":
-        made.write("mcpx.yaml", GUARDED.replace("name: files", "name: remote").replace("name: memory", "name: files"))
+        made.write(
+            "mcpx.yaml",
+            GUARDED.replace("name: files", "name: remote").replace("name: memory", "name: files"),
+        )
     else:
         assert name == "empty", name
     return made
 
 
 def file_of(block: Block) -> str | None:
-    """Where a reader puts it: a page that begins at the beginning means its servers to go into mcpx.yaml."""
+    """Where a reader puts it: a page that begins at the beginning means its servers to go into
+    mcpx.yaml."""
     if (name := block.wishes.get("file")) or block.page not in BEGINS_EMPTY:
         return name
     return "mcpx.yaml" if block.language == "yaml" and "mcp_servers:" in block.text else None

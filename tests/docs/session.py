@@ -1,7 +1,8 @@
-"""Runs the commands of a page as its reader would: one folder, one home, one after the other; what serves goes on.
+"""Runs the commands of a page as its reader would: one folder, one home, one after the other; what
+serves goes on.
 
-Other people's servers (`npx …`, `uvx …`) are the real ones, from the packages the tests install; ports are free ones,
-put in the place of 8000 and 8080.
+Other people's servers (`npx …`, `uvx …`) are the real ones, from the packages the tests install;
+ports are free ones, put in the place of 8000 and 8080.
 """
 
 import json
@@ -18,7 +19,8 @@ from pathlib import Path
 from docs.blocks import ROOT, Block, Command
 
 SERVES = re.compile(
-    r"^(?:\S+=\S+ )*mcpx(?: serve)?(?: (?![a-z]+\b(?!\.|/))\S+)*(?: --[\w-]+(?: \S+)?)*\s*(?:&\s*)?(?:#.*)?$"
+    r"^(?:\S+=\S+ )*mcpx(?: serve)?(?: (?![a-z]+\b(?!\.|/))\S+)*(?: --[\w-]+(?: "
+    r"\S+)?)*\s*(?:&\s*)?(?:#.*)?$"
 )
 """`mcpx`, `mcpx FILE --admin`, `mcpx serve …`: goes on until it is ended."""
 LISTENS = re.compile(r"http://127\.0\.0\.1:(\d+)/mcp")
@@ -67,7 +69,10 @@ class Session:
     def _stand_ins(self, programs: Path) -> None:
         """`npx` and `uvx` without a network: they run what is installed."""
         binaries = ROOT / "tests" / "npm" / "node_modules" / ".bin"
-        cases = "".join(f'  {name}) shift; exec "{binaries}/{program}" "$@";;\n' for name, program in PACKAGES.items())
+        cases = "".join(
+            f'  {name}) shift; exec "{binaries}/{program}" "$@";;\n'
+            for name, program in PACKAGES.items()
+        )
         other = '  *) echo "npx: $1 is not here" >&2; exit 1;;\n'
         npx = f'#!/bin/sh\n[ "$1" = -y ] && shift\ncase "$1" in\n{cases}{other}esac\n'
         uvx = f'#!/bin/sh\nprogram=$1; shift; exec "{Path(sys.executable).parent}/$program" "$@"\n'
@@ -75,7 +80,8 @@ class Session:
             (programs / name).write_text(text, encoding="utf-8")
             (programs / name).chmod(0o755)
 
-    # What is done ------------------------------------------------------------------------------------------------
+    # What is done
+    # ----------------------------------------------------------------------------------------------
 
     def write(self, name: str, text: str) -> None:
         (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -104,7 +110,9 @@ class Session:
     def _together(self, block: Block, commands: list[Command], *, last: bool) -> None:
         if not commands:
             return
-        script = "".join(f"{self._here(command.text)}\nprintf '{END}%d\\n' $?\n" for command in commands)
+        script = "".join(
+            f"{self._here(command.text)}\nprintf '{END}%d\\n' $?\n" for command in commands
+        )
         running = subprocess.Popen(
             ["bash", "-c", script],
             cwd=self.folder,
@@ -118,12 +126,16 @@ class Session:
             said = running.communicate(timeout=LONGEST)[0].decode(errors="replace")
         except subprocess.TimeoutExpired:
             os.killpg(running.pid, signal.SIGKILL)
-            said = running.communicate()[0].decode(errors="replace") + f"\nnot over after {LONGEST} s"
+            said = (
+                running.communicate()[0].decode(errors="replace") + f"\nnot over after {LONGEST} s"
+            )
         outputs = re.findall(rf"(.*?){END}(\d+)\n", said, re.DOTALL)
         assert len(outputs) == len(commands), f"{block.place}: {said}"
         for command, (output, code) in zip(commands, outputs, strict=True):
             wished = block.wishes.get("exit", "0") if last and command is commands[-1] else "0"
-            assert code == wished, f"{block.place}: {command.text}\nended with {code}, not {wished}:\n{output}"
+            assert code == wished, (
+                f"{block.place}: {command.text}\nended with {code}, not {wished}:\n{output}"
+            )
             if block.wishes.get("output") != "free":
                 compare(block, command, output)
 
@@ -145,8 +157,12 @@ class Session:
         for raw in stderr:
             line = raw.decode(errors="replace")
             said.append(line)
-            self.ports |= {told: found[1] for told, where in wanted.items() if (found := where.search(line))}
-            if wanted.keys() <= self.ports.keys() and sum(map(bool, map(str.strip, said))) >= len(command.shown):
+            self.ports |= {
+                told: found[1] for told, where in wanted.items() if (found := where.search(line))
+            }
+            if wanted.keys() <= self.ports.keys() and sum(map(bool, map(str.strip, said))) >= len(
+                command.shown
+            ):
                 break
         else:
             serving, self._serving = self._serving, None
@@ -165,7 +181,9 @@ class Session:
         """Until no server is connecting any more: a reader types more slowly than we do."""
         until = time.monotonic() + 30
         while time.monotonic() < until:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['8000']}/health", timeout=10) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self.ports['8000']}/health", timeout=10
+            ) as answer:
                 servers = json.load(answer).get("servers", {})
             if all(server["status"] != "connecting" for server in servers.values()):
                 return
@@ -184,7 +202,8 @@ class Session:
 
 
 def compare(block: Block, command: Command, output: str) -> None:
-    """Each line that the page shows comes, in this order; `…` stands for anything, any number for any other."""
+    """Each line that the page shows comes, in this order; `…` stands for anything, any number for
+    any other."""
     lines = iter(output.split("\n"))
     for shown in command.shown:
         wanted = re.compile(pattern_of(shown.strip()))

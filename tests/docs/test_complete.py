@@ -1,4 +1,5 @@
-"""Every option, key, metric, route, variable and code is documented; pages that are made of the program are fresh."""
+"""Every option, key, metric, route, variable and code is documented; pages that are made of the
+program are fresh."""
 
 import argparse
 import ast
@@ -33,7 +34,8 @@ def section(text: str, heading: str) -> str:
 
 
 def test_the_pages_that_are_made_of_the_program_are_what_it_says_now() -> None:
-    """RUN-4: run scripts/references.py after a change of options, keys, routes, metrics, variables or clients."""
+    """RUN-4: run scripts/references.py after a change of options, keys, routes, metrics, variables
+    or clients."""
     check = [sys.executable, "scripts/references.py", "--check"]
     done = subprocess.run(check, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
@@ -55,7 +57,9 @@ def test_every_option_of_a_command_is_in_its_section(command: str) -> None:
     told = section(page("cli.md"), f"mcpx {command}")
     assert told, f"docs/cli.md has no section of mcpx {command}"
     assert [
-        o for o in options_of(COMMANDS[command].parser()) if not re.search(rf"`(?:\w+ … )?{re.escape(o)}[ `]", told)
+        o
+        for o in options_of(COMMANDS[command].parser())
+        if not re.search(rf"`(?:\w+ … )?{re.escape(o)}[ `]", told)
     ] == []
 
 
@@ -76,10 +80,15 @@ def test_every_key_of_the_configuration_is_in_its_reference() -> None:
     told = set(re.findall(r"^\| `([^`]+)`", page("configuration.md"), re.MULTILINE))
     keys = set(keys_of(config_schema())) - {"$schema"}  # for editors
     headings = set(
-        re.findall(r"`([\w.\[\]]+)`", "\n".join(re.findall(r"^## .*", page("configuration.md"), re.MULTILINE)))
+        re.findall(
+            r"`([\w.\[\]]+)`",
+            "\n".join(re.findall(r"^## .*", page("configuration.md"), re.MULTILINE)),
+        )
     )
     named = told | {part for heading in headings for part in re.split(r"[.\[\]]+", heading)}
-    named |= set(re.findall(r"`\{(\w+): …\}`", page("configuration.md")))  # a section of one key, told as a type
+    named |= set(
+        re.findall(r"`\{(\w+): …\}`", page("configuration.md"))
+    )  # a section of one key, told as a type
     assert sorted(keys - named) == []
 
 
@@ -87,7 +96,9 @@ def metrics() -> set[str]:
     found: set[str] = set()
     for file in (ROOT / "src" / "mcpx" / "telemetry").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and re.fullmatch(r"(mcpx|process)_[a-z_]+", str(node.value)):
+            if isinstance(node, ast.Constant) and re.fullmatch(
+                r"(mcpx|process)_[a-z_]+", str(node.value)
+            ):
                 found.add(str(node.value))
     return found
 
@@ -114,7 +125,9 @@ def test_every_route_of_the_admin_api_has_a_section_and_no_other() -> None:
 @pytest.mark.parametrize("name", ["usage.md", "usage.zh-CN.md"])
 def test_every_path_of_the_front_is_in_the_usage(name: str) -> None:
     """PRO-1."""
-    modes = [routes.ROUTES[f"/mcp/{routes.MODE}"].path.replace(routes.MODE, mode) for mode in SURFACES]
+    modes = [
+        routes.ROUTES[f"/mcp/{routes.MODE}"].path.replace(routes.MODE, mode) for mode in SURFACES
+    ]
     paths = [path for path in routes.ROUTES if routes.MODE not in path] + [routes.RESOURCE, *modes]
     assert [path for path in paths if f"`{path}`" not in page(name)] == []
 
@@ -122,7 +135,9 @@ def test_every_path_of_the_front_is_in_the_usage(name: str) -> None:
 def test_every_code_of_an_error_is_in_its_page() -> None:
     """SRC-8, PRO-6."""
     all_codes = {
-        value for name, value in vars(errors).items() if name.isupper() and type(value) is int and value < -32000
+        value
+        for name, value in vars(errors).items()
+        if name.isupper() and type(value) is int and value < -32000
     }
     assert [code for code in sorted(all_codes) if f"| {code} |" not in page("errors.md")] == []
 
@@ -131,17 +146,25 @@ def test_every_code_of_an_error_is_in_its_page() -> None:
 def test_every_exit_code_is_in_the_page_and_no_other(name: str) -> None:
     """RUN-4."""
     table = page(name).partition("code |")[2].partition("\n\n")[0]
-    assert {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} == set(codes.MEANINGS)
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} == set(
+        codes.MEANINGS
+    )
 
 
 def test_every_page_is_in_the_navigation_of_the_site() -> None:
     listed = re.findall(r'"([\w./-]+\.md)"', (ROOT / "zensical.toml").read_text(encoding="utf-8"))
     there = {str(path.relative_to(DOCS)) for path in DOCS.glob("*.md")}
     assert sorted(there - set(listed)) == []
-    assert [name for name in listed if not (DOCS / name).exists() and not (ROOT / name).exists()] == []
+    assert [
+        name for name in listed if not (DOCS / name).exists() and not (ROOT / name).exists()
+    ] == []
 
 
 def test_every_client_program_has_a_page() -> None:
     """RUN-5."""
-    data = tomllib.loads((ROOT / "src" / "mcpx" / "clients" / "programs.toml").read_text(encoding="utf-8"))
-    assert {client["id"] for client in data["client"]} == {p.stem for p in (DOCS / "clients").glob("*.md")} - {"README"}
+    data = tomllib.loads(
+        (ROOT / "src" / "mcpx" / "clients" / "programs.toml").read_text(encoding="utf-8")
+    )
+    assert {client["id"] for client in data["client"]} == {
+        p.stem for p in (DOCS / "clients").glob("*.md")
+    } - {"README"}

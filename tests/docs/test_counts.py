@@ -7,7 +7,9 @@ import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 NUMBERS = {"two": 2, "three": 3, "four": 4, "five": 5}
-ANNOUNCED = re.compile(r"\b(two|three|four|five) commands\b[^\n]*\n\n```console\n(.*?)```", re.DOTALL)
+ANNOUNCED = re.compile(
+    r"\b(two|three|four|five) commands\b[^\n]*\n\n```console\n(.*?)```", re.DOTALL
+)
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)

@@ -1,6 +1,8 @@
-"""Every block of the pages does what the page says: commands run, configurations load, programs run, JSON parses.
+"""Every block of the pages does what the page says: commands run, configurations load, programs
+run, JSON parses.
 
-What cannot be run here stands in `not_run.toml` with the reason and how often; one more is a mistake until it does.
+What cannot be run here stands in `not_run.toml` with the reason and how often; one more is a
+mistake until it does.
 """
 
 import json
@@ -38,7 +40,8 @@ OURS = {
 }
 """A mapping with one of these at its top is a configuration."""
 EXPECTED = re.compile("is reserved|which is this gateway|is not found|not found")
-"""Said of what is pasted into a client, which names mcpx itself; and of programs that are not on this machine."""
+"""Said of what is pasted into a client, which names mcpx itself; and of programs that are not on
+this machine."""
 ENGLISH = [page for page in pages() if ".zh-CN." not in page]
 CHINESE = [page for page in pages() if ".zh-CN." in page]
 
@@ -49,19 +52,33 @@ def left_out(command: Command) -> str | None:
 
 
 def commands_of(page: str) -> list[tuple[Block, list[Command]]]:
-    return [] if page in ELSEWHERE else [(block, block.commands) for block in blocks(page) if block.commands]
+    return (
+        []
+        if page in ELSEWHERE
+        else [(block, block.commands) for block in blocks(page) if block.commands]
+    )
 
 
 @pytest.mark.parametrize("page", pages())
 def test_every_block_is_of_a_kind_that_is_looked_after(page: str) -> None:
     assert [
-        f"{b.place}: {b.language}" for b in blocks(page) if b.language not in RUN | LOADED | SHOWN | {"python"}
+        f"{b.place}: {b.language}"
+        for b in blocks(page)
+        if b.language not in RUN | LOADED | SHOWN | {"python"}
     ] == []
 
 
 def test_what_is_not_run_is_listed_with_its_reason_and_no_more_than_that() -> None:
-    met = [entry for page in ENGLISH for _, commands in commands_of(page) for c in commands if (entry := left_out(c))]
-    assert {start: met.count(start) for start in NOT_RUN} == {start: told["count"] for start, told in NOT_RUN.items()}
+    met = [
+        entry
+        for page in ENGLISH
+        for _, commands in commands_of(page)
+        for c in commands
+        if (entry := left_out(c))
+    ]
+    assert {start: met.count(start) for start in NOT_RUN} == {
+        start: told["count"] for start, told in NOT_RUN.items()
+    }
     assert all(told["why"] for told in NOT_RUN.values())
 
 
@@ -99,7 +116,9 @@ def is_config(text: str, language: str) -> bool:
     return isinstance(value, dict) and any(isinstance(value.get(key), dict) for key in OURS)
 
 
-@pytest.mark.parametrize("page", [page for page in pages() if any(b.language in LOADED for b in blocks(page))])
+@pytest.mark.parametrize(
+    "page", [page for page in pages() if any(b.language in LOADED for b in blocks(page))]
+)
 def test_the_configurations_of_a_page_load_as_they_stand(page: str, tmp_path: Path) -> None:
     """CFG-8: without a warning, in a folder that has nothing else, with nothing set."""
     for block in blocks(page):
@@ -113,14 +132,20 @@ def test_the_configurations_of_a_page_load_as_they_stand(page: str, tmp_path: Pa
             if name := block.wishes.get("beside"):
                 (folder / "others.yaml").write_text(prepared.CONTEXT[name], encoding="utf-8")
             warnings = load(folder if name else file, prepared.VARIABLES).warnings
-            if "/clients/" not in page:  # what is pasted into a client program has words and variables of its own
-                assert [warning for warning in warnings if not EXPECTED.search(str(warning))] == [], block.place
+            if (
+                "/clients/" not in page
+            ):  # what is pasted into a client program has words and variables of its own
+                assert [
+                    warning for warning in warnings if not EXPECTED.search(str(warning))
+                ] == [], block.place
 
 
 WITH_PROGRAMS = [page for page in pages() if any(b.language == "python" for b in blocks(page))]
 
 
-@pytest.mark.parametrize("page", [page for page in WITH_PROGRAMS if page != "docs/library.md"])  # tests/library has it
+@pytest.mark.parametrize(
+    "page", [page for page in WITH_PROGRAMS if page != "docs/library.md"]
+)  # tests/library has it
 def test_the_programs_of_a_page_run(page: str, tmp_path: Path) -> None:
     """RUN-7."""
     session: Session = prepared.session(page, tmp_path)
@@ -140,7 +165,13 @@ def test_the_programs_of_a_page_run(page: str, tmp_path: Path) -> None:
 
 def test_a_wish_that_is_misspelt_is_noticed() -> None:
     known = {"file", "exit", "output", "use", "beside"}
-    assert [f"{b.place}: {w}" for page in pages() for b in blocks(page) for w in b.wishes if w not in known] == []
+    assert [
+        f"{b.place}: {w}"
+        for page in pages()
+        for b in blocks(page)
+        for w in b.wishes
+        if w not in known
+    ] == []
 
 
 def test_a_page_that_shows_something_else_than_the_program_says_fails(tmp_path: Path) -> None:

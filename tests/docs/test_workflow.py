@@ -22,7 +22,10 @@ def test_the_quick_suite_runs_on_every_system_and_every_python_the_package_names
 
 
 def test_everything_runs_somewhere_and_what_is_built_is_installed_and_run() -> None:
-    runs = {name: [step["run"] for step in job["steps"] if "run" in step] for name, job in jobs().items()}
+    runs = {
+        name: [step["run"] for step in job["steps"] if "run" in step]
+        for name, job in jobs().items()
+    }
     assert runs["whole"][-1] == "scripts/test" and runs["check"] == ["scripts/check"]
     assert runs["package"][0] == "uv build" and "--transport stdio" in runs["package"][1]
 

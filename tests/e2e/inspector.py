@@ -31,7 +31,9 @@ class Answer:
         return json.loads(self.stderr.splitlines()[-1])["error"]
 
 
-def inspect(target: Sequence[str], home: Path, *words: str, env: Mapping[str, str] | None = None) -> Answer:
+def inspect(
+    target: Sequence[str], home: Path, *words: str, env: Mapping[str, str] | None = None
+) -> Answer:
     """`target` is the command of a server, or its address and how to speak to it.
 
     `home` takes the place of the user's own, for the inspector keeps state there.

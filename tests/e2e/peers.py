@@ -21,7 +21,10 @@ from kit.process import START, Child
 Json = dict[str, Any]
 
 TEXT = "First line.\nZweite Zeile: äöü ✓\n"
-PAGE = "<html><head><title>A page</title></head><body><h1>Hello</h1><p>from the <b>loopback</b>.</p></body></html>"
+PAGE = (
+    "<html><head><title>A page</title></head><body><h1>Hello</h1><p>from the "
+    "<b>loopback</b>.</p></body></html>"
+)
 COMMITS = ("Begin", "Say more")
 STATIC = "demo://resource/static/document/features.md"
 """A resource that the everything server lists."""
@@ -38,7 +41,11 @@ class Peer:
     @property
     def native(self) -> Json:
         """Its entry in `mcp_servers`, with a prefix (NAM-1)."""
-        return {"name": self.name, "prefix": self.name, "connection": {"type": "stdio", **self.client}}
+        return {
+            "name": self.name,
+            "prefix": self.name,
+            "connection": {"type": "stdio", **self.client},
+        }
 
     @property
     def client(self) -> Json:
@@ -48,7 +55,8 @@ class Peer:
 
 @dataclass(frozen=True)
 class World:
-    """What the servers work on. Folders of programs that remember things are apart from each other."""
+    """What the servers work on. Folders of programs that remember things are apart from each
+    other."""
 
     folder: Path
     page: str
@@ -64,23 +72,40 @@ class World:
 
     def peers(self, graph: str) -> dict[str, Peer]:
         """All six; `graph` names the file in which memory keeps what it is told."""
-        without_programs = self.folder / "empty"  # with a Node in reach, fetch would install packages of its own
+        without_programs = (
+            self.folder / "empty"
+        )  # with a Node in reach, fetch would install packages of its own
         python, javascript = sys.executable, node()
         all_six = (
             Peer("everything", [javascript, npm_bin("server-everything")]),
             Peer("filesystem", [javascript, npm_bin("server-filesystem"), str(self.files)]),
-            Peer("memory", [javascript, npm_bin("server-memory")], {"MEMORY_FILE_PATH": str(self.folder / graph)}),
+            Peer(
+                "memory",
+                [javascript, npm_bin("server-memory")],
+                {"MEMORY_FILE_PATH": str(self.folder / graph)},
+            ),
             Peer("git", [python, "-m", "mcp_server_git", "--repository", str(self.repository)]),
             Peer("time", [python, "-m", "mcp_server_time", "--local-timezone", "UTC"]),
-            Peer("fetch", [python, "-m", "mcp_server_fetch", "--allow-private-ips"], {"PATH": str(without_programs)}),
+            Peer(
+                "fetch",
+                [python, "-m", "mcp_server_fetch", "--allow-private-ips"],
+                {"PATH": str(without_programs)},
+            ),
         )
         return {peer.name: peer for peer in all_six}
 
     def marked(self, word: str) -> list[Peer]:
         """Three of them with a word in the command line by which their processes are found."""
         peers = self.peers("marked.jsonl")
-        extra = {"everything": ["stdio", word], "filesystem": [word], "fetch": ["--user-agent", word]}
-        return [replace(peers[name], command=[*peers[name].command, *words]) for name, words in extra.items()]
+        extra = {
+            "everything": ["stdio", word],
+            "filesystem": [word],
+            "fetch": ["--user-agent", word],
+        }
+        return [
+            replace(peers[name], command=[*peers[name].command, *words])
+            for name, words in extra.items()
+        ]
 
 
 @contextmanager
@@ -96,14 +121,25 @@ def world(folder: Path) -> Iterator[World]:
 
 def _make_repository(folder: Path) -> None:
     def git(*words: str) -> None:
-        subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True, timeout=20)
+        subprocess.run(
+            ["git", "-C", str(folder), *words], check=True, capture_output=True, timeout=20
+        )
 
     folder.mkdir()
     git("init", "--quiet")
     for count, message in enumerate(COMMITS):
         (folder / "story.txt").write_text("line\n" * (count + 1), encoding="utf-8")
         git("add", "story.txt")
-        git("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "commit", "--quiet", "--message", message)
+        git(
+            "-c",
+            "user.name=Ada",
+            "-c",
+            "user.email=ada@example.org",
+            "commit",
+            "--quiet",
+            "--message",
+            message,
+        )
 
 
 class _Page(BaseHTTPRequestHandler):
@@ -138,8 +174,8 @@ def _page_served() -> Iterator[str]:
 def everything_on(transport: Literal["streamableHttp", "sse"]) -> Iterator[str]:
     """The everything server on a port; yields its address.
 
-    It takes its port from the environment and does not tell which one it got, so a free one is looked for first.
-    Another program may take it in between: then another is tried.
+    It takes its port from the environment and does not tell which one it got, so a free one is
+    looked for first. Another program may take it in between: then another is tried.
     """
     for _ in range(5):
         with create_server(("127.0.0.1", 0)) as probe:

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from behaviour.clients import AnsweringUser, Client, Door, Front, Kind, Question, SdkClient, connected
+from behaviour.clients import (
+    AnsweringUser,
+    Client,
+    Door,
+    Front,
+    Kind,
+    Question,
+    SdkClient,
+    connected,
+)
 from e2e.peers import Peer
 from kit.gateway import Gateway
 
@@ -53,9 +62,18 @@ class Local(AnsweringUser):
 
 def door_to(gateway: Gateway, front: Front) -> Door:
     if front == "stdio":
-        return Door(front, command=gateway.stdio_command, env=gateway.env, stderr=gateway.folder / "stderr.txt")
+        return Door(
+            front,
+            command=gateway.stdio_command,
+            env=gateway.env,
+            stderr=gateway.folder / "stderr.txt",
+        )
     base = f"127.0.0.1:{gateway.port}"
-    urls = {"http": f"http://{base}/mcp", "sse": f"http://{base}/sse", "websocket": f"ws://{base}/ws"}
+    urls = {
+        "http": f"http://{base}/mcp",
+        "sse": f"http://{base}/sse",
+        "websocket": f"ws://{base}/ws",
+    }
     return Door(front, urls[front])
 
 
@@ -74,5 +92,10 @@ def sdk(client: Client) -> Any:
 
 
 def said(result: Json) -> Json:
-    """A result without what belongs to the era in which it came rather than to the server that gave it."""
-    return {key: value for key, value in result.items() if key not in ("resultType", "ttlMs", "cacheScope", "_meta")}
+    """A result without what belongs to the era in which it came rather than to the server that gave
+    it."""
+    return {
+        key: value
+        for key, value in result.items()
+        if key not in ("resultType", "ttlMs", "cacheScope", "_meta")
+    }

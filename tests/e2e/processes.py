@@ -9,7 +9,9 @@ from kit.gateway import STOP_SECONDS
 
 PROC = Path("/proc")
 
-needs_proc = pytest.mark.skipif(not (PROC / "self" / "cmdline").exists(), reason="looks for processes in /proc")
+needs_proc = pytest.mark.skipif(
+    not (PROC / "self" / "cmdline").exists(), reason="looks for processes in /proc"
+)
 
 
 def left_running(word: str, seconds: float = STOP_SECONDS) -> list[str]:
@@ -25,7 +27,9 @@ def running(word: str) -> list[str]:
     for folder in PROC.iterdir():
         if folder.name.isdigit():
             try:
-                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                line = (
+                    (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                )
             except OSError:
                 continue  # ended meanwhile
             if word in line:

@@ -1,7 +1,9 @@
-"""A session in each compact mode before published servers: find a tool through the menu, call it, get what it gives.
+"""A session in each compact mode before published servers: find a tool through the menu, call it,
+get what it gives.
 
-Nothing but the words of a task is known here: which server has the tool, what it is called and what it takes is told
-by the surface itself (SUR-2, SUR-3, SUR-4, SUR-5). Every result is compared with the same call made directly.
+Nothing but the words of a task is known here: which server has the tool, what it is called and what
+it takes is told by the surface itself (SUR-2, SUR-3, SUR-4, SUR-5). Every result is compared with
+the same call made directly.
 """
 
 import functools
@@ -69,8 +71,15 @@ class Talk:
         ]
 
     async def _browsed(self) -> list[Found]:
-        teller, argument = {"inspect": ("inspect", "server_name"), "describe": ("describe", "method")}[self.mode]
-        menu = next(tool["description"] for tool in await self.client.listed("tools/list") if tool["name"] == teller)
+        teller, argument = {
+            "inspect": ("inspect", "server_name"),
+            "describe": ("describe", "method"),
+        }[self.mode]
+        menu = next(
+            tool["description"]
+            for tool in await self.client.listed("tools/list")
+            if tool["name"] == teller
+        )
         servers = re.findall(r"^  Server: (\S+)", menu, re.MULTILINE)
         assert servers == list(FOUR)
         found = []
@@ -84,12 +93,16 @@ class Talk:
         return found
 
     async def _tools_of(self, reply: Json, dotted: str) -> list[Json]:
-        """All tools of a server: at once, or, where that was too much to be told at once, read on by the handle."""
+        """All tools of a server: at once, or, where that was too much to be told at once, read on
+        by the handle."""
         structured = reply["structuredContent"]
         if "tools" in structured:
             return structured["tools"]
         whole = await self.read_on(structured["handle"])
-        return [{"name": name} for name in re.findall(rf"^- {re.escape(dotted)}([\w-]+)\(", whole, re.MULTILINE)]
+        return [
+            {"name": name}
+            for name in re.findall(rf"^- {re.escape(dotted)}([\w-]+)\(", whole, re.MULTILINE)
+        ]
 
     async def read_on(self, handle: str, **how: Any) -> str:
         """A kept result, page by page."""
@@ -106,21 +119,26 @@ class Talk:
 
     async def built_in(self, arguments: Json) -> Json:
         return await self.run(
-            Found("mcpx", "result", "result" if self.mode == "inspect" else "mcpx.result", ""), arguments
+            Found("mcpx", "result", "result" if self.mode == "inspect" else "mcpx.result", ""),
+            arguments,
         )
 
     async def told(self, tool: Found) -> str:
         """All that is said of one tool."""
         match self.mode:
             case "inspect":
-                reply = await self.client.call("inspect", {"server_name": tool.server, "tool_name": tool.spelled})
+                reply = await self.client.call(
+                    "inspect", {"server_name": tool.server, "tool_name": tool.spelled}
+                )
             case "describe":
                 reply = await self.client.call("describe", {"method": tool.spelled})
             case _:
                 return tool.signature
         return _text(reply)
 
-    async def run(self, tool: Found, arguments: Json, on_progress: OnProgress | None = None) -> Json:
+    async def run(
+        self, tool: Found, arguments: Json, on_progress: OnProgress | None = None
+    ) -> Json:
         match self.mode:
             case "inspect":
                 name, wrapped = "exec", {"server_name": tool.server, "tool_name": tool.spelled}
@@ -131,7 +149,8 @@ class Talk:
         return await self.client.call(name, {**wrapped, "arguments": arguments}, on_progress)
 
     def unwrapped(self, result: Json) -> Json:
-        """Without what the mode puts around `structuredContent`, and without what belongs to the era (SUR-7)."""
+        """Without what the mode puts around `structuredContent`, and without what belongs to the
+        era (SUR-7)."""
         result = said(result)
         if self.mode != "search":
             return result
@@ -200,12 +219,17 @@ async def talk(
 
 
 @asynccontextmanager
-async def _opened(way: Way, mode: str, earth: World, gateway: GatewayProcess) -> AsyncIterator[Door]:
-    """Over HTTP each mode has its path; on stdio there is one, which the command line chooses (SUR-6)."""
+async def _opened(
+    way: Way, mode: str, earth: World, gateway: GatewayProcess
+) -> AsyncIterator[Door]:
+    """Over HTTP each mode has its path; on stdio there is one, which the command line chooses
+    (SUR-6)."""
     if way.shared:
         yield Door(way.front, gateway.url if mode == "auto" else f"{gateway.url}/{mode}")
         return
-    with GatewayProcess(config(earth, f"{way}-{mode}.jsonl"), "--mode", mode, transport="stdio") as alone:
+    with GatewayProcess(
+        config(earth, f"{way}-{mode}.jsonl"), "--mode", mode, transport="stdio"
+    ) as alone:
         yield door_to(alone, "stdio")
 
 
@@ -245,7 +269,9 @@ async def test_commits_are_listed(talk: Talk, direct: Mapping[str, Client], eart
     assert all(message in _text(result) for message in COMMITS)
 
 
-async def test_an_image_passes_untouched_between_its_texts(talk: Talk, direct: Mapping[str, Client]) -> None:
+async def test_an_image_passes_untouched_between_its_texts(
+    talk: Talk, direct: Mapping[str, Client]
+) -> None:
     """SUR-8"""
     tool = await talk.find("get a tiny image", "tiny", "image")
     expected = said(await direct[tool.server].call(tool.name))
@@ -260,7 +286,11 @@ async def test_what_is_data_keeps_its_value_in_fewer_characters(
     """SUR-7, FMT-2: rows come shorter as text and whole as `structuredContent`."""
     create = await talk.find("create new entities in the knowledge graph", "create", "entities")
     entities = [
-        {"name": f"{way} {mode} {number}", "entityType": "person", "observations": [f"has number {number}"]}
+        {
+            "name": f"{way} {mode} {number}",
+            "entityType": "person",
+            "observations": [f"has number {number}"],
+        }
         for number in range(6)
     ]
     await talk.run(create, {"entities": entities})
@@ -270,24 +300,38 @@ async def test_what_is_data_keeps_its_value_in_fewer_characters(
     expected = said(await direct[read.server].call(read.name, arguments))
     result = talk.unwrapped(await talk.run(read, arguments))
     assert result["structuredContent"] == expected["structuredContent"]
-    assert [entity["name"] for entity in result["structuredContent"]["entities"]] == arguments["names"]
+    assert [entity["name"] for entity in result["structuredContent"]["entities"]] == arguments[
+        "names"
+    ]
     assert len(_text(result)) < len(_text(expected))
     assert all(entity["name"] in _text(result) for entity in entities)
 
 
-async def test_resources_and_prompts_stay_in_reach(talk: Talk, direct: Mapping[str, Client]) -> None:
-    """SUR-3, NAM-4: as MCP has it in every mode; `describe` has a tool besides, with binary as embedded resources."""
+async def test_resources_and_prompts_stay_in_reach(
+    talk: Talk, direct: Mapping[str, Client]
+) -> None:
+    """SUR-3, NAM-4: as MCP has it in every mode; `describe` has a tool besides, with binary as
+    embedded resources."""
     expected = said(await direct["everything"].request("resources/read", {"uri": STATIC}))
-    assert wrap_uri("everything", STATIC) in [entry["uri"] for entry in await talk.client.listed("resources/list")]
-    assert said(await talk.client.request("resources/read", {"uri": wrap_uri("everything", STATIC)})) == expected
+    assert wrap_uri("everything", STATIC) in [
+        entry["uri"] for entry in await talk.client.listed("resources/list")
+    ]
+    assert (
+        said(await talk.client.request("resources/read", {"uri": wrap_uri("everything", STATIC)}))
+        == expected
+    )
     prompts = [prompt["name"] for prompt in await talk.client.listed("prompts/list")]
     assert "everything_simple-prompt" in prompts
-    filled = await talk.client.request("prompts/get", {"name": "everything_simple-prompt", "arguments": {}})
+    filled = await talk.client.request(
+        "prompts/get", {"name": "everything_simple-prompt", "arguments": {}}
+    )
     assert filled["messages"] != []
     if talk.mode != "describe":
         return
     listed = await talk.client.call("resources", {"server_name": "everything"})
-    (uri,) = {entry["uri"] for entry in listed["structuredContent"]["resources"] if entry["uri"] == STATIC}
+    (uri,) = {
+        entry["uri"] for entry in listed["structuredContent"]["resources"] if entry["uri"] == STATIC
+    }
     assert uri in _text(listed)
     read = await talk.client.call("resources", {"uri": uri})
     assert read["content"] == [{"type": "text", "text": expected["contents"][0]["text"]}]
@@ -300,9 +344,14 @@ async def test_resources_and_prompts_stay_in_reach(talk: Talk, direct: Mapping[s
     assert block["resource"]["blob"] != ""
 
 
-async def test_a_question_is_answered_in_the_middle_of_a_call(talk: Talk, direct: Mapping[str, Client]) -> None:
-    """PRO-5: the tool is there only for those who can be asked, and the surface finds it for them."""
-    tool = await talk.find("trigger an elicitation request to the user", "trigger", "elicitation", "request")
+async def test_a_question_is_answered_in_the_middle_of_a_call(
+    talk: Talk, direct: Mapping[str, Client]
+) -> None:
+    """PRO-5: the tool is there only for those who can be asked, and the surface finds it for
+    them."""
+    tool = await talk.find(
+        "trigger an elicitation request to the user", "trigger", "elicitation", "request"
+    )
     questions, results = [], []
     for client, call in (
         (direct[tool.server], direct[tool.server].call(tool.name)),
@@ -310,9 +359,14 @@ async def test_a_question_is_answered_in_the_middle_of_a_call(talk: Talk, direct
     ):
         before = len(client.user.asked)
         results.append(await call)
-        asked = [question for question in client.user.asked[before:] if question.method != "roots/list"]
+        asked = [
+            question for question in client.user.asked[before:] if question.method != "roots/list"
+        ]
         questions.append(
-            [(one.method, {key: value for key, value in one.params.items() if key != "_meta"}) for one in asked]
+            [
+                (one.method, {key: value for key, value in one.params.items() if key != "_meta"})
+                for one in asked
+            ]
         )
     assert [method for method, _ in questions[0]] == ["elicitation/create"]
     assert questions[0] == questions[1]
@@ -320,12 +374,16 @@ async def test_a_question_is_answered_in_the_middle_of_a_call(talk: Talk, direct
     assert "ada" in _text(results[1])
 
 
-async def test_progress_comes_step_by_step_before_the_result(talk: Talk, direct: Mapping[str, Client]) -> None:
+async def test_progress_comes_step_by_step_before_the_result(
+    talk: Talk, direct: Mapping[str, Client]
+) -> None:
     """PRO-4"""
     tool = await talk.find("long running operation with progress", "long-running")
     arguments = {"duration": 0.15, "steps": 3}
     steps: list[tuple[float, float | None]] = []
-    result = await talk.run(tool, arguments, lambda params: steps.append((params["progress"], params["total"])))
+    result = await talk.run(
+        tool, arguments, lambda params: steps.append((params["progress"], params["total"]))
+    )
     assert steps == [(1, 3), (2, 3), (3, 3)]
     assert talk.unwrapped(result) == said(await direct[tool.server].call(tool.name, arguments))
 
@@ -341,12 +399,16 @@ async def test_a_long_file_is_kept_and_read_on_to_its_end(talk: Talk, earth: Wor
     assert kept["handle"] in _text(result)
     assert len(_text(result)) < 4_000
     assert (await talk.read_on(kept["handle"])).rstrip("\n") == LONG.rstrip("\n")
-    assert "1234: entry 1234 of the journal" in _text(await talk.built_in({"handle": kept["handle"], "grep": "1234"}))
+    assert "1234: entry 1234 of the journal" in _text(
+        await talk.built_in({"handle": kept["handle"], "grep": "1234"})
+    )
     unknown = await talk.built_in({"handle": "AAAAAAAAAAAA"})
     assert unknown["isError"] is True
 
 
-async def test_a_mistake_comes_back_with_what_would_have_been_right(talk: Talk, earth: World) -> None:
+async def test_a_mistake_comes_back_with_what_would_have_been_right(
+    talk: Talk, earth: World
+) -> None:
     """SUR-9"""
     tool = await talk.find("read a text file", "read", "text", "file")
     misspelt = Found(tool.server, tool.name, tool.spelled.replace("text", "txet"), "")
@@ -363,7 +425,9 @@ async def test_a_mistake_comes_back_with_what_would_have_been_right(talk: Talk, 
     assert '"1"' in mended["content"][-1]["text"]
 
 
-async def test_a_servers_own_failure_is_its_own(talk: Talk, direct: Mapping[str, Client], earth: World) -> None:
+async def test_a_servers_own_failure_is_its_own(
+    talk: Talk, direct: Mapping[str, Client], earth: World
+) -> None:
     """PRO-6, SUR-7"""
     tool = await talk.find("read a text file", "read", "text", "file")
     arguments = {"path": str(earth.files / "absent.txt")}
@@ -390,23 +454,36 @@ async def test_auto_shows_everything_to_a_client_that_defers_tools_itself(
     kind: Any, gateway: GatewayProcess, earth: World
 ) -> None:
     """SUR-5: by the client's name, whatever the budget; others beside it are shown the search."""
-    async with connected(kind, Door("http", gateway.url), Local("claude-code", earth.files, quiet=True)) as client:
+    async with connected(
+        kind, Door("http", gateway.url), Local("claude-code", earth.files, quiet=True)
+    ) as client:
         names = [tool["name"] for tool in await client.listed("tools/list")]
-        assert {"everything_echo", "filesystem_read_text_file", "git_git_log", "memory_read_graph"} <= set(names)
+        assert {
+            "everything_echo",
+            "filesystem_read_text_file",
+            "git_git_log",
+            "memory_read_graph",
+        } <= set(names)
         echoed = await client.call("everything_echo", {"message": "hello"})
         assert _text(echoed) == "Echo: hello"
-    async with connected(kind, Door("http", gateway.url), Local("bob", earth.files, quiet=True)) as client:
+    async with connected(
+        kind, Door("http", gateway.url), Local("bob", earth.files, quiet=True)
+    ) as client:
         assert [tool["name"] for tool in await client.listed("tools/list")] == NAMES["search"]
 
 
 async def test_auto_shows_everything_while_it_is_within_the_budget(earth: World) -> None:
     """SUR-5: the reason is in the log."""
-    with GatewayProcess(config(earth, "small.jsonl", auto_budget=100_000, log_level="INFO")) as running:
+    with GatewayProcess(
+        config(earth, "small.jsonl", auto_budget=100_000, log_level="INFO")
+    ) as running:
         user = Local("ada", earth.files, quiet=True)
         async with connected("sdk-older", Door("http", running.url), user) as client:
             names = [tool["name"] for tool in await client.listed("tools/list")]
         assert "everything_echo" in names
-        assert re.search(r"auto: ada is shown 'direct': \d+ tools take about [\d,]+ tokens", running.stderr())
+        assert re.search(
+            r"auto: ada is shown 'direct': \d+ tools take about [\d,]+ tokens", running.stderr()
+        )
 
 
 # ---- the official inspector
@@ -414,9 +491,15 @@ async def test_auto_shows_everything_while_it_is_within_the_budget(earth: World)
 MCPX = str(Path(sys.executable).parent / "mcpx")
 
 CALLS: Mapping[str, tuple[str, Json]] = {
-    "inspect": ("exec", {"server_name": "everything", "tool_name": "get-sum", "arguments": {"a": 2, "b": 40}}),
+    "inspect": (
+        "exec",
+        {"server_name": "everything", "tool_name": "get-sum", "arguments": {"a": 2, "b": 40}},
+    ),
     "describe": ("call", {"method": "everything.get-sum", "arguments": {"a": 2, "b": 40}}),
-    "search": ("mcp_execute_tool", {"tool_name": "everything_get-sum", "arguments": {"a": 2, "b": 40}}),
+    "search": (
+        "mcp_execute_tool",
+        {"tool_name": "everything_get-sum", "arguments": {"a": 2, "b": 40}},
+    ),
 }
 
 
@@ -425,7 +508,8 @@ CALLS: Mapping[str, tuple[str, Json]] = {
 def test_the_inspector_lists_and_calls(
     route: str, shown: str, gateway: GatewayProcess, earth: World, tmp_path: Path
 ) -> None:
-    """SUR-2, SUR-3, SUR-4, SUR-6: a client that nobody here has written; it checks results by their schemas."""
+    """SUR-2, SUR-3, SUR-4, SUR-6: a client that nobody here has written; it checks results by their
+    schemas."""
     if route == "stdio":
         file = tmp_path / "config.json"
         file.write_text(json.dumps(config(earth, f"inspected-{shown}.jsonl")), encoding="utf-8")

@@ -1,7 +1,8 @@
-"""The everything server behind mcpx, on each transport it offers: what it says while it works (SRC-1, PRO-2 to PRO-5).
+"""The everything server behind mcpx, on each transport it offers: what it says while it works
+(SRC-1, PRO-2 to PRO-5).
 
-It stands behind mcpx three times, over stdio, streamable HTTP and SSE. Whatever has a result is compared with the
-same call made directly.
+It stands behind mcpx three times, over stdio, streamable HTTP and SSE. Whatever has a result is
+compared with the same call made directly.
 """
 
 import gzip
@@ -13,7 +14,17 @@ from itertools import count
 import anyio
 import pytest
 
-from behaviour.clients import BOUND, MESSAGE, UPDATED, AnsweringUser, Client, Door, Json, RefusedError, connected
+from behaviour.clients import (
+    BOUND,
+    MESSAGE,
+    UPDATED,
+    AnsweringUser,
+    Client,
+    Door,
+    Json,
+    RefusedError,
+    connected,
+)
 from e2e.peers import STATIC, Peer, everything_on
 from e2e.people import WAYS, Way, directly, door_to, said, sdk
 from kit.gateway import GatewayProcess
@@ -55,7 +66,9 @@ def gateway(servers: list[Json]) -> Iterator[GatewayProcess]:
 
 @pytest.fixture(scope="module")
 async def direct(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
-    async with directly(PEER, AnsweringUser("ada"), tmp_path_factory.mktemp("direct") / "stderr.txt") as client:
+    async with directly(
+        PEER, AnsweringUser("ada"), tmp_path_factory.mktemp("direct") / "stderr.txt"
+    ) as client:
         yield client
 
 
@@ -97,7 +110,9 @@ each_server = pytest.mark.parametrize("server", SERVERS)
 
 
 @each_server
-async def test_progress_arrives_step_by_step_before_the_result(server: str, ada: Client, direct: Client) -> None:
+async def test_progress_arrives_step_by_step_before_the_result(
+    server: str, ada: Client, direct: Client
+) -> None:
     """PRO-2, PRO-4"""
     arguments = {"duration": 0.15, "steps": 3}
     steps: list[tuple[float, float | None]] = []
@@ -113,17 +128,23 @@ async def test_progress_arrives_step_by_step_before_the_result(server: str, ada:
 @each_server
 async def test_a_model_of_the_client_is_asked(server: str, ada: Client, direct: Client) -> None:
     """PRO-5: sampling"""
-    await _same_question_and_same_result(server, ada, direct, "trigger-sampling-request", {"prompt": "Are you there?"})
+    await _same_question_and_same_result(
+        server, ada, direct, "trigger-sampling-request", {"prompt": "Are you there?"}
+    )
 
 
 @each_server
-async def test_the_person_at_the_client_fills_in_a_form(server: str, ada: Client, direct: Client) -> None:
+async def test_the_person_at_the_client_fills_in_a_form(
+    server: str, ada: Client, direct: Client
+) -> None:
     """PRO-5: elicitation, form"""
     await _same_question_and_same_result(server, ada, direct, "trigger-elicitation-request", {})
 
 
 @each_server
-async def test_the_person_at_the_client_is_sent_to_an_address(server: str, ada: Client, direct: Client) -> None:
+async def test_the_person_at_the_client_is_sent_to_an_address(
+    server: str, ada: Client, direct: Client
+) -> None:
     """PRO-5: elicitation, URL"""
     arguments = {"url": "https://example.org/consent", "elicitationId": "e1"}
     await _same_question_and_same_result(server, ada, direct, "trigger-url-elicitation", arguments)
@@ -134,9 +155,16 @@ async def test_an_address_that_must_be_visited_first_comes_as_the_servers_own_er
     server: str, way: Way, ada: Client, direct: Client
 ) -> None:
     """PRO-6: code -32042 and its data, once for each id"""
-    arguments = {"url": "https://example.org/first", "errorPath": True, "elicitationId": f"{way} {server}"}
+    arguments = {
+        "url": "https://example.org/first",
+        "errorPath": True,
+        "elicitationId": f"{way} {server}",
+    }
     errors = []
-    for client, tool in ((direct, "trigger-url-elicitation"), (ada, f"{server}_trigger-url-elicitation")):
+    for client, tool in (
+        (direct, "trigger-url-elicitation"),
+        (ada, f"{server}_trigger-url-elicitation"),
+    ):
         with pytest.raises(RefusedError) as refused:
             await client.call(tool, arguments)
         error = refused.value.error
@@ -149,20 +177,26 @@ async def test_an_address_that_must_be_visited_first_comes_as_the_servers_own_er
 
 
 @each_server
-async def test_the_roots_of_the_client_are_known_to_the_server(server: str, ada: Client, direct: Client) -> None:
+async def test_the_roots_of_the_client_are_known_to_the_server(
+    server: str, ada: Client, direct: Client
+) -> None:
     """PRO-5: roots"""
     expected = said(await direct.call("get-roots-list"))
     assert "file:///home/ada" in expected["content"][0]["text"]
     assert said(await ada.call(f"{server}_get-roots-list")) == expected
 
 
-async def _same_question_and_same_result(server: str, ada: Client, direct: Client, tool: str, arguments: Json) -> None:
+async def _same_question_and_same_result(
+    server: str, ada: Client, direct: Client, tool: str, arguments: Json
+) -> None:
     questions = []
     results = []
     for client, name in ((direct, tool), (ada, f"{server}_{tool}")):
         before = len(client.user.asked)
         results.append(said(await client.call(name, arguments)))
-        asked = [question for question in client.user.asked[before:] if question.method != "roots/list"]
+        asked = [
+            question for question in client.user.asked[before:] if question.method != "roots/list"
+        ]
         questions.append([(question.method, _without_mark(question.params)) for question in asked])
     assert questions[0] == questions[1] and len(questions[0]) == 1
     assert results[0] == results[1] and results[0]["isError"] is False
@@ -187,7 +221,9 @@ async def test_an_updated_resource_is_announced_to_its_subscriber(server: str, b
 
 
 @each_server
-async def test_a_log_message_arrives_marked_with_its_server(server: str, ada: Client, way: Way) -> None:
+async def test_a_log_message_arrives_marked_with_its_server(
+    server: str, ada: Client, way: Way
+) -> None:
     """PRO-2, PRO-4"""
     if ada.modern:
         pytest.skip("the level is set once for a session, which modern clients do not have")
@@ -207,12 +243,16 @@ async def test_a_log_message_arrives_marked_with_its_server(server: str, ada: Cl
 def maker(request: pytest.FixtureRequest, way: Way, ada: Client, bob: Client) -> Client:
     """Who makes a resource. Over the network Ada has a link of her own to each server."""
     if request.param == "ada" and way.shared and ada.modern:
-        pytest.skip("without a session nothing ties what one call makes on its own link to the next list")
+        pytest.skip(
+            "without a session nothing ties what one call makes on its own link to the next list"
+        )
     return ada if request.param == "ada" else bob
 
 
 @each_server
-async def test_a_resource_made_by_a_call_is_announced_listed_and_read(server: str, maker: Client) -> None:
+async def test_a_resource_made_by_a_call_is_announced_listed_and_read(
+    server: str, maker: Client
+) -> None:
     """PRO-2, PRO-4, NAM-4: a tool makes a resource for its session and returns a link to it."""
     name = f"{next(NUMBERS)}.gz"
     async with _list_change(maker) as announced:
@@ -221,7 +261,9 @@ async def test_a_resource_made_by_a_call_is_announced_listed_and_read(server: st
         assert (link["type"], link["name"]) == ("resource_link", name)
         with anyio.fail_after(BOUND):
             await announced()
-    listed = [entry["uri"] for entry in await maker.listed("resources/list") if entry["name"] == name]
+    listed = [
+        entry["uri"] for entry in await maker.listed("resources/list") if entry["name"] == name
+    ]
     assert listed == [wrap_uri(server, link["uri"])]
     for uri in (link["uri"], *listed):
         read = await maker.request("resources/read", {"uri": uri})

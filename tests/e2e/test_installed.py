@@ -1,4 +1,5 @@
-"""mcpx as a stranger gets it: built, and installed with an empty home and nothing else (RUN-1, RUN-3)."""
+"""mcpx as a stranger gets it: built, and installed with an empty home and nothing else (RUN-1,
+RUN-3)."""
 
 import json
 import os
@@ -45,7 +46,8 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def dist(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with both distributions, built as for a release: the wheel of the sdist, not of the sources."""
+    """The folder with both distributions, built as for a release: the wheel of the sdist, not of
+    the sources."""
     out = tmp_path_factory.mktemp("dist")
     printed(["uv", "build", "--out-dir", str(out), str(sources)], dict(os.environ), out)
     return out
@@ -65,11 +67,23 @@ def sdist(dist: Path) -> Path:
 
 @pytest.fixture(scope="module", params=["wheel", "sdist"])
 def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of programs of a fresh environment with nothing but one distribution and what it asks for."""
+    """The folder of programs of a fresh environment with nothing but one distribution and what it
+    asks for."""
     base = tmp_path_factory.mktemp("fresh")
     env, folder = stranger(base), base / "venv"
     printed(["uv", "venv", "--no-project", str(folder)], env, base)
-    printed(["uv", "pip", "install", "--python", str(folder), str(request.getfixturevalue(request.param))], env, base)
+    printed(
+        [
+            "uv",
+            "pip",
+            "install",
+            "--python",
+            str(folder),
+            str(request.getfixturevalue(request.param)),
+        ],
+        env,
+        base,
+    )
     return folder / ("Scripts" if os.name == "nt" else "bin")
 
 
@@ -93,8 +107,15 @@ def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: Path)
 def test_the_package_says_what_it_is(wheel: Path) -> None:
     """RUN-1: the distribution is `mcpx-gateway`, the package and the command are `mcpx`."""
     told = metadata(wheel)
-    assert (told["Name"], told["Version"], told["Requires-Python"]) == ("mcpx-gateway", __version__, ">=3.11")
-    assert told["License-Expression"] == "Apache-2.0" and told["Description-Content-Type"] == "text/markdown"
+    assert (told["Name"], told["Version"], told["Requires-Python"]) == (
+        "mcpx-gateway",
+        __version__,
+        ">=3.11",
+    )
+    assert (
+        told["License-Expression"] == "Apache-2.0"
+        and told["Description-Content-Type"] == "text/markdown"
+    )
     assert 0 < len(told["Summary"]) <= 120
     kinds = set(told.get_all("Classifier", []))
     assert {f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13, 14)} <= kinds
@@ -102,18 +123,39 @@ def test_the_package_says_what_it_is(wheel: Path) -> None:
     assert told.get_all("Provides-Extra") == ["keyring"]
     assert str(told.get_payload()) == (REPOSITORY / "README.md").read_text(encoding="utf-8")
     with ZipFile(wheel) as archive:
-        commands = archive.read(f"{INFO}/entry_points.txt").decode().split("\n[")[0].strip().splitlines()
-    assert commands == ["[console_scripts]", "mcpx = mcpx.cli.main:main", "mcpx-gateway = mcpx.cli.main:main"]
+        commands = (
+            archive.read(f"{INFO}/entry_points.txt").decode().split("\n[")[0].strip().splitlines()
+        )
+    assert commands == [
+        "[console_scripts]",
+        "mcpx = mcpx.cli.main:main",
+        "mcpx-gateway = mcpx.cli.main:main",
+    ]
 
 
-def test_the_sdist_holds_what_a_packager_needs(sdist: Path, sources: Path, wheel: Path, tmp_path: Path) -> None:
-    """RUN-1: documentation, examples and packaging files too; the same wheel comes of it as of the sources."""
+def test_the_sdist_holds_what_a_packager_needs(
+    sdist: Path, sources: Path, wheel: Path, tmp_path: Path
+) -> None:
+    """RUN-1: documentation, examples and packaging files too; the same wheel comes of it as of the
+    sources."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = [name for part in ("src", "docs", "examples", "packaging") for name in tracked(part)]
-    assert sorted({*wanted, "LICENSE", "README.md", "CHANGELOG.md", "Containerfile", "pyproject.toml"} - names) == []
-    assert [name for name in names if re.search(r"node_modules|__pycache__|\.venv|uv\.lock", name)] == []
-    printed(["uv", "build", "--wheel", "--out-dir", str(tmp_path), str(sources)], dict(os.environ), tmp_path)
+    assert (
+        sorted(
+            {*wanted, "LICENSE", "README.md", "CHANGELOG.md", "Containerfile", "pyproject.toml"}
+            - names
+        )
+        == []
+    )
+    assert [
+        name for name in names if re.search(r"node_modules|__pycache__|\.venv|uv\.lock", name)
+    ] == []
+    printed(
+        ["uv", "build", "--wheel", "--out-dir", str(tmp_path), str(sources)],
+        dict(os.environ),
+        tmp_path,
+    )
     assert (tmp_path / wheel.name).read_bytes() == wheel.read_bytes()
 
 
@@ -121,23 +163,37 @@ def test_only_what_runs_is_installed(installed: Path, home: Path) -> None:
     """RUN-1: neither the SDK nor any test tool comes along, and of uvicorn nothing but itself."""
     command = ["uv", "pip", "list", "--python", str(installed.parent), "--format", "freeze"]
     listed = printed(command, stranger(home), home)
-    names = {line.split("==")[0].split(" ")[0].lower() for line in listed.splitlines() if "==" in line or "@" in line}
+    names = {
+        line.split("==")[0].split(" ")[0].lower()
+        for line in listed.splitlines()
+        if "==" in line or "@" in line
+    }
     assert "mcpx-gateway" in names
-    assert names & {"mcp", "httpx", "watchfiles", "jinja2", "python-dotenv", "pytest", "playwright"} == set()
+    assert (
+        names & {"mcp", "httpx", "watchfiles", "jinja2", "python-dotenv", "pytest", "playwright"}
+        == set()
+    )
 
 
-def test_nothing_that_was_installed_knows_where_it_was_built(installed: Path, sources: Path) -> None:
+def test_nothing_that_was_installed_knows_where_it_was_built(
+    installed: Path, sources: Path
+) -> None:
     """RUN-1: no path of the sources, nor of this repository, is left in it."""
     (package,) = installed.parent.rglob("site-packages/mcpx")
     files = [*package.rglob("*"), *(package.parent / INFO).iterdir(), installed / "mcpx"]
     places = [str(place).encode() for place in (REPOSITORY, sources)]
     texts = [file for file in files if file.is_file() and file.suffix not in (".pyc", ".gz")]
     assert len(texts) > 100
-    assert [file.name for file in texts if any(place in file.read_bytes() for place in places)] == []
+    assert [
+        file.name for file in texts if any(place in file.read_bytes() for place in places)
+    ] == []
 
 
-def test_every_name_it_goes_by_behaves_the_same(installed: Path, home: Path, tmp_path: Path) -> None:
-    """RUN-1: as a command, by the distribution's name and as a module; what it calls itself is mcpx."""
+def test_every_name_it_goes_by_behaves_the_same(
+    installed: Path, home: Path, tmp_path: Path
+) -> None:
+    """RUN-1: as a command, by the distribution's name and as a module; what it calls itself is
+    mcpx."""
     ways = [
         [str(installed / "mcpx")],
         [str(installed / "mcpx-gateway")],
@@ -147,25 +203,36 @@ def test_every_name_it_goes_by_behaves_the_same(installed: Path, home: Path, tmp
     for words, code in ((["--version"], 0), (["--help"], 0), (["--nonsense"], 2), (["chekc"], 2)):
         told = [printed([*way, *words], env, tmp_path, code) for way in ways]
         assert told[0] == told[1] == told[2]
-        assert "__main__" not in told[0] and "mcpx-gateway" not in told[0] and "Traceback" not in told[0]
+        assert (
+            "__main__" not in told[0]
+            and "mcpx-gateway" not in told[0]
+            and "Traceback" not in told[0]
+        )
     assert printed([*ways[0], "--version"], env, tmp_path) == VERSION
 
 
-def test_a_config_is_checked_where_it_was_installed(installed: Path, home: Path, tmp_path: Path) -> None:
+def test_a_config_is_checked_where_it_was_installed(
+    installed: Path, home: Path, tmp_path: Path
+) -> None:
     """CFG-8: what the checks need is inside."""
     file = tmp_path / "mcpx.yaml"
-    file.write_text("mcp_servers:\n  - name: one\n    connection: {type: http, url: 'http://127.0.0.1:9/mcp'}\n")
+    file.write_text(
+        "mcp_servers:\n  - name: one\n    connection: {type: http, url: 'http://127.0.0.1:9/mcp'}\n"
+    )
     told = printed([str(installed / "mcpx"), "check", str(file)], stranger(home), tmp_path)
     assert "good · native shape" in told and "1 of 1 server enabled" in told
     file.write_text("mcp_server: []\n")
-    assert "did you mean" in printed([str(installed / "mcpx"), "check", str(file)], stranger(home), tmp_path, 2)
+    assert "did you mean" in printed(
+        [str(installed / "mcpx"), "check", str(file)], stranger(home), tmp_path, 2
+    )
 
 
 @pytest.mark.parametrize("kind", ["raw-older", "raw-modern"])
 def test_the_first_command_serves_the_demo_on_stdio(
     kind: Kind, installed: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """RUN-1, RUN-3: `python -m mcpx`, started by a client, without any config; nothing is written."""
+    """RUN-1, RUN-3: `python -m mcpx`, started by a client, without any config; nothing is
+    written."""
     work, stderr = tmp_path / "work", tmp_path / "stderr.txt"
     work.mkdir()
     monkeypatch.chdir(work)
@@ -187,10 +254,14 @@ def use_the_demo(door: Door, kind: Kind = "raw-older") -> None:
     anyio.run(use)
 
 
-def test_the_admin_pages_are_served_where_it_was_installed(installed: Path, home: Path, tmp_path: Path) -> None:
+def test_the_admin_pages_are_served_where_it_was_installed(
+    installed: Path, home: Path, tmp_path: Path
+) -> None:
     """ADM-1: the page and all that it loads at first come out of the package."""
     command = [str(installed / "mcpx"), "--transport", "http", "--port", "0", "--admin-port", "0"]
-    with Child(command, stranger(home, MCPX_STATE_DIR=str(tmp_path / "state")), cwd=tmp_path) as child:
+    with Child(
+        command, stranger(home, MCPX_STATE_DIR=str(tmp_path / "state")), cwd=tmp_path
+    ) as child:
         assert child.stderr.wait_for(LISTENS, START), child.stderr.text
         address = admin_address(child.stderr)
         page = fetched(f"{address}/").decode()
@@ -198,7 +269,9 @@ def test_the_admin_pages_are_served_where_it_was_installed(installed: Path, home
         loaded = re.findall(r'(?:src|href)="\./(assets/[^"]+)"', page)
         site = REPOSITORY / "src" / "mcpx" / "admin" / "site"
         assert len(loaded) > 3
-        assert [name for name in loaded if fetched(f"{address}/{name}") != (site / name).read_bytes()] == []
+        assert [
+            name for name in loaded if fetched(f"{address}/{name}") != (site / name).read_bytes()
+        ] == []
         child.process.terminate()
         assert child.process.wait(STOP_SECONDS) == 0
 
@@ -210,7 +283,8 @@ def fetched(url: str) -> bytes:
 
 
 def test_uvx_runs_it_from_the_folder(sources: Path, home: Path, tmp_path: Path) -> None:
-    """RUN-1: from the sources, in which nothing is written; anew when they are others, as after `git pull`."""
+    """RUN-1: from the sources, in which nothing is written; anew when they are others, as after
+    `git pull`."""
     folder = shutil.copytree(sources, tmp_path / "clone")
     committed(folder)
     before = {path.relative_to(folder) for path in folder.rglob("*")}
@@ -219,19 +293,36 @@ def test_uvx_runs_it_from_the_folder(sources: Path, home: Path, tmp_path: Path) 
     use_the_demo(Door("stdio", command=command, env=env, stderr=tmp_path / "stderr.txt"))
     assert {path.relative_to(folder) for path in folder.rglob("*")} == before
     pulled = folder / "src" / "mcpx" / "cli" / "main.py"
-    pulled.write_text(pulled.read_text(encoding="utf-8").replace("def main(", "print('pulled')\n\n\ndef main(", 1))
+    pulled.write_text(
+        pulled.read_text(encoding="utf-8").replace("def main(", "print('pulled')\n\n\ndef main(", 1)
+    )
     committed(folder)
     assert printed([*command, "--version"], env, tmp_path) == f"pulled\n{VERSION}"
 
 
 def committed(folder: Path) -> None:
-    as_somebody = ["git", "-C", str(folder), "-c", "user.name=ada", "-c", "user.email=ada@example.com"]
-    for words in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message", "a change"]):
+    as_somebody = [
+        "git",
+        "-C",
+        str(folder),
+        "-c",
+        "user.name=ada",
+        "-c",
+        "user.email=ada@example.com",
+    ]
+    for words in (
+        ["init", "--quiet"],
+        ["add", "--all"],
+        ["commit", "--quiet", "--message", "a change"],
+    ):
         subprocess.run([*as_somebody, *words], check=True, timeout=BOUND)
 
 
-def test_uvx_runs_it_by_the_name_of_the_distribution(wheel: Path, home: Path, tmp_path: Path) -> None:
-    """RUN-1: `uvx mcpx-gateway@…` is what a registry's entry becomes. uv is shown the wheel, which no index has."""
+def test_uvx_runs_it_by_the_name_of_the_distribution(
+    wheel: Path, home: Path, tmp_path: Path
+) -> None:
+    """RUN-1: `uvx mcpx-gateway@…` is what a registry's entry becomes. uv is shown the wheel, which
+    no index has."""
     name = f"mcpx-gateway@{__version__}"
     command = ["uvx", "--quiet", "--find-links", str(wheel.parent), name]
     use_the_demo(Door("stdio", command=command, env=stranger(home), stderr=tmp_path / "stderr.txt"))
@@ -254,8 +345,13 @@ def test_pipx_installs_it_and_removes_it(wheel: Path, home: Path, tmp_path: Path
     env, command = stranger(home), home / ".local" / "bin" / "mcpx"
     pipx = ["uvx", "--quiet", "pipx"]
     printed([*pipx, "install", str(wheel)], env, tmp_path)
-    assert json.loads(printed([*pipx, "list", "--json"], env, tmp_path))["venvs"].keys() == {"mcpx-gateway"}
-    assert subprocess.run([command, "--version"], env=env, capture_output=True, text=True).stdout == VERSION
+    assert json.loads(printed([*pipx, "list", "--json"], env, tmp_path))["venvs"].keys() == {
+        "mcpx-gateway"
+    }
+    assert (
+        subprocess.run([command, "--version"], env=env, capture_output=True, text=True).stdout
+        == VERSION
+    )
     use_the_demo(Door("stdio", command=[str(command)], env=env, stderr=tmp_path / "stderr.txt"))
     printed([*pipx, "uninstall", "mcpx-gateway"], env, tmp_path)
     assert not os.path.lexists(command)

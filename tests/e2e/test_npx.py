@@ -42,8 +42,11 @@ def npx_processes(folder: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("end", ["terminate", "kill"])
-def test_the_next_start_works_after_a_download_was_interrupted(registry: NpmRegistry, tmp_path: Path, end: str) -> None:
-    """LIF-7, LIF-10: npm leaves half-written packages and its lock, which would make each later start fail."""
+def test_the_next_start_works_after_a_download_was_interrupted(
+    registry: NpmRegistry, tmp_path: Path, end: str
+) -> None:
+    """LIF-7, LIF-10: npm leaves half-written packages and its lock, which would make each later
+    start fail."""
     server = drip_server(registry, tmp_path)
     registry.hold()
     with GatewayProcess({"mcp_servers": [server]}) as gateway:

@@ -1,8 +1,9 @@
-"""Six published servers behind one mcpx: each answers through it as it does directly (SRC-1, SRC-2, SUR-1, NAM-1).
+"""Six published servers behind one mcpx: each answers through it as it does directly (SRC-1, SRC-2,
+SUR-1, NAM-1).
 
-Everything is asked twice, of mcpx and of a server of the same kind that the SDK's client has started by itself. The
-Node servers speak older revisions only and the Python ones both eras, so every client here has an upstream of the
-other era as well.
+Everything is asked twice, of mcpx and of a server of the same kind that the SDK's client has
+started by itself. The Node servers speak older revisions only and the Python ones both eras, so
+every client here has an upstream of the other era as well.
 """
 
 import re
@@ -45,7 +46,10 @@ def gateway(earth: World) -> Iterator[GatewayProcess]:
 
 def config(earth: World, graph: str) -> Json:
     peers = earth.peers(graph)
-    return {"mcp_servers": [peers[name].native for name in SIX], "global": {"startup_wait": 20, "first_start_wait": 20}}
+    return {
+        "mcp_servers": [peers[name].native for name in SIX],
+        "global": {"startup_wait": 20, "first_start_wait": 20},
+    }
 
 
 @pytest.fixture(scope="module", params=WAYS, ids=str)
@@ -57,8 +61,8 @@ async def way(request: pytest.FixtureRequest) -> Way:
 async def through(
     way: Way, earth: World, gateway: GatewayProcess, direct: Mapping[str, Client]
 ) -> AsyncIterator[Client]:
-    """A client that can be asked everything, in front of all six. It comes after `direct` and goes before it: what is
-    opened in one task must be closed in the opposite order."""
+    """A client that can be asked everything, in front of all six. It comes after `direct` and goes
+    before it: what is opened in one task must be closed in the opposite order."""
     user = Local("ada", earth.files)
     if way.shared:
         async with connected(way.kind, door_to(gateway, way.front), user) as client:
@@ -109,7 +113,9 @@ async def test_every_resource_is_wrapped_and_every_template_is_kept(
     for server in ("everything", "memory"):
         for definition in await direct[server].listed("resources/list"):
             mark = {"proxy": {"server": server, "originalUri": definition["uri"]}}
-            expected.append({**definition, "uri": wrap_uri(server, definition["uri"]), "_meta": mark})
+            expected.append(
+                {**definition, "uri": wrap_uri(server, definition["uri"]), "_meta": mark}
+            )
         for definition in await direct[server].listed("resources/templates/list"):
             mark = {"proxy": {"server": server, "originalUri": definition["uriTemplate"]}}
             kept.append({**definition, "_meta": mark})
@@ -118,7 +124,8 @@ async def test_every_resource_is_wrapped_and_every_template_is_kept(
 
 
 async def test_tools_for_clients_that_can_be_asked_are_listed_to_them(through: Client) -> None:
-    """PRO-3, SUR-1: the client's capabilities reach the upstream, which offers more to a client that has them."""
+    """PRO-3, SUR-1: the client's capabilities reach the upstream, which offers more to a client
+    that has them."""
     assert {tool["_meta"]["proxy"]["name"] for tool in await through.listed("tools/list")} >= ASKING
 
 
@@ -130,7 +137,11 @@ async def _listed_or_none(client: Client, method: str) -> list[Json]:
 
 
 def _unasking(definitions: list[Json]) -> list[Json]:
-    return [definition for definition in definitions if definition["_meta"]["proxy"]["name"] not in ASKING]
+    return [
+        definition
+        for definition in definitions
+        if definition["_meta"]["proxy"]["name"] not in ASKING
+    ]
 
 
 # ---- what is called
@@ -154,19 +165,47 @@ class Ask:
 ASKS = (
     Ask("filesystem", "read_text_file", lambda w: {"path": str(w.files / "notes.txt")}, TEXT),
     Ask("filesystem", "list_directory", lambda w: {"path": str(w.files)}, "notes.txt"),
-    Ask("filesystem", "read_text_file", lambda w: {"path": str(w.folder / "x")}, "Access denied", fails=True),
+    Ask(
+        "filesystem",
+        "read_text_file",
+        lambda w: {"path": str(w.folder / "x")},
+        "Access denied",
+        fails=True,
+    ),
     Ask("git", "git_log", lambda w: {"repo_path": str(w.repository)}, COMMITS[0]),
     Ask("git", "git_show", lambda w: {"repo_path": str(w.repository), "revision": "HEAD"}, "+line"),
-    Ask("git", "git_show", lambda w: {"repo_path": str(w.repository), "revision": "no"}, "", fails=True),
+    Ask(
+        "git",
+        "git_show",
+        lambda w: {"repo_path": str(w.repository), "revision": "no"},
+        "",
+        fails=True,
+    ),
     Ask("fetch", "fetch", lambda w: {"url": w.page}, "from the loopback."),
     Ask("fetch", "fetch", lambda w: {"url": w.page, "raw": True}, PAGE),
-    Ask("time", "convert_time", lambda _: {"source_timezone": "Nowhere", "time": "12:00"}, "", fails=True),
+    Ask(
+        "time",
+        "convert_time",
+        lambda _: {"source_timezone": "Nowhere", "time": "12:00"},
+        "",
+        fails=True,
+    ),
     Ask("everything", "echo", lambda _: {"message": "äöü ✓ 😀"}, "Echo: äöü ✓ 😀"),
     Ask("everything", "get-sum", lambda _: {"a": 2, "b": 40}, "42"),
     Ask("everything", "get-sum", lambda _: {"a": "two"}, "", fails=True),
     Ask("everything", "get-tiny-image", lambda _: {}, "image/png"),
-    Ask("everything", "get-annotated-message", lambda _: {"messageType": "error", "includeImage": True}, "priority"),
-    Ask("everything", "get-structured-content", lambda _: {"location": "Chicago"}, "structuredContent"),
+    Ask(
+        "everything",
+        "get-annotated-message",
+        lambda _: {"messageType": "error", "includeImage": True},
+        "priority",
+    ),
+    Ask(
+        "everything",
+        "get-structured-content",
+        lambda _: {"location": "Chicago"},
+        "structuredContent",
+    ),
     Ask("everything", "get-resource-links", lambda _: {"count": 4}, "resource_link"),
 )
 
@@ -195,9 +234,16 @@ def _flat(value: object) -> str:
             return str(value)
 
 
-async def test_a_time_is_converted_as_directly(through: Client, direct: Mapping[str, Client]) -> None:
-    """PRO-6: the answer holds today's date, so the direct one is asked for on both sides of midnight."""
-    arguments = {"source_timezone": "Asia/Tokyo", "time": "16:30", "target_timezone": "Asia/Kolkata"}
+async def test_a_time_is_converted_as_directly(
+    through: Client, direct: Mapping[str, Client]
+) -> None:
+    """PRO-6: the answer holds today's date, so the direct one is asked for on both sides of
+    midnight."""
+    arguments = {
+        "source_timezone": "Asia/Tokyo",
+        "time": "16:30",
+        "target_timezone": "Asia/Kolkata",
+    }
     before = said(await direct["time"].call("convert_time", arguments))
     result = said(await through.call("time_convert_time", arguments))
     after = said(await direct["time"].call("convert_time", arguments))
@@ -210,10 +256,17 @@ async def test_entities_are_remembered_and_read_back_as_directly(
 ) -> None:
     """PRO-2, PRO-6: a server that keeps state; each client writes names of its own."""
     name = f"Ada of {way}"
-    entity = {"name": name, "entityType": "person", "observations": ["writes programs", "Größe: 1,65 m"]}
+    entity = {
+        "name": name,
+        "entityType": "person",
+        "observations": ["writes programs", "Größe: 1,65 m"],
+    }
     for tool, arguments in (
         ("create_entities", {"entities": [entity]}),
-        ("add_observations", {"observations": [{"entityName": name, "contents": ["likes engines"]}]}),
+        (
+            "add_observations",
+            {"observations": [{"entityName": name, "contents": ["likes engines"]}]},
+        ),
         ("open_nodes", {"names": [name]}),
         ("search_nodes", {"query": name}),
     ):
@@ -237,10 +290,14 @@ async def test_what_is_remembered_is_announced_to_the_subscriber(through: Client
     assert heard["uri"] == uri
 
 
-async def test_the_clients_root_reaches_the_filesystem_server(through: Client, earth: World) -> None:
-    """PRO-3, PRO-5: it asks for roots on its own account, as soon as it is greeted, and works in nothing else.
+async def test_the_clients_root_reaches_the_filesystem_server(
+    through: Client, earth: World
+) -> None:
+    """PRO-3, PRO-5: it asks for roots on its own account, as soon as it is greeted, and works in
+    nothing else.
 
-    Of several clients each has its own root, so it is asked of each; how soon is the server's affair.
+    Of several clients each has its own root, so it is asked of each; how soon is the server's
+    affair.
     """
     folder = str(earth.files)
     with anyio.fail_after(BOUND):
@@ -265,7 +322,9 @@ async def test_a_resource_is_read_by_its_wrapped_and_by_its_own_address(
 
 
 @pytest.mark.parametrize("kind", ["text", "blob"])
-async def test_an_expanded_template_is_read(kind: str, through: Client, direct: Mapping[str, Client]) -> None:
+async def test_an_expanded_template_is_read(
+    kind: str, through: Client, direct: Mapping[str, Client]
+) -> None:
     """PRO-2, NAM-4: the content tells the time of day, and is equal but for that."""
     uri = f"demo://resource/dynamic/{kind}/7"
     expected = said(await direct["everything"].request("resources/read", {"uri": uri}))
@@ -294,8 +353,12 @@ async def test_a_prompt_is_filled_in_as_directly(
 ) -> None:
     """PRO-2"""
     given = {"url": earth.page} if arguments is None else arguments
-    expected = said(await direct[server].request("prompts/get", {"name": prompt, "arguments": given}))
-    result = said(await through.request("prompts/get", {"name": f"{server}_{prompt}", "arguments": given}))
+    expected = said(
+        await direct[server].request("prompts/get", {"name": prompt, "arguments": given})
+    )
+    result = said(
+        await through.request("prompts/get", {"name": f"{server}_{prompt}", "arguments": given})
+    )
     assert result["messages"] != []
     assert _timeless(result) == _timeless(expected)
 
@@ -310,7 +373,11 @@ async def test_arguments_of_a_prompt_and_of_a_template_are_completed(
     """PRO-2: also with the arguments that are already chosen."""
     template = "demo://resource/dynamic/text/{resourceId}"
     for reference, public, argument in (
-        ({"type": "ref/prompt", "name": "completable-prompt"}, "everything_completable-prompt", ("department", "S")),
+        (
+            {"type": "ref/prompt", "name": "completable-prompt"},
+            "everything_completable-prompt",
+            ("department", "S"),
+        ),
         ({"type": "ref/resource", "uri": template}, template, ("resourceId", "7")),
     ):
         wanted = {"ref": reference, "argument": {"name": argument[0], "value": argument[1]}}
@@ -324,5 +391,7 @@ async def test_arguments_of_a_prompt_and_of_a_template_are_completed(
     from mcp_types import PromptReference
 
     reference = PromptReference(type="ref/prompt", name="everything_completable-prompt")
-    narrowed = await sdk(through).complete(reference, {"name": "name", "value": ""}, {"department": "Sales"})
+    narrowed = await sdk(through).complete(
+        reference, {"name": "name", "value": ""}, {"department": "Sales"}
+    )
     assert narrowed.completion.values == ["David", "Eve", "Frank"]

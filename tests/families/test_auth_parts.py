@@ -1,4 +1,5 @@
-"""What every way to prove oneself keeps, whoever wrote it: one suite, run over all that are found."""
+"""What every way to prove oneself keeps, whoever wrote it: one suite, run over all that are
+found."""
 
 import dataclasses
 import importlib
@@ -19,7 +20,17 @@ from mcpx.wire.fetch import Fetcher
 
 TYPES = sorted(AUTHS)
 SECRET = "canary-4410cd"
-OPEN = {"name", "type", "location", "username", "client_id", "token_url", "issuer", "scope", "client_auth"}
+OPEN = {
+    "name",
+    "type",
+    "location",
+    "username",
+    "client_id",
+    "token_url",
+    "issuer",
+    "scope",
+    "client_auth",
+}
 """Fields that may be shown; all others are taken for secrets."""
 
 
@@ -50,7 +61,9 @@ def test_a_part_is_the_one_class_of_its_type_in_a_file_of_that_name(name: str) -
     assert part.type == name and isinstance(part.per_server, bool | property)
     assert part.__module__.rpartition(".")[2] == name
     own = vars(importlib.import_module(part.__module__)).values()
-    assert [each for each in own if inspect.isclass(each) and vars(each).get("type") == name] == [part]
+    assert [each for each in own if inspect.isclass(each) and vars(each).get("type") == name] == [
+        part
+    ]
     assert part.__doc__ and inspect.getmodule(part).__doc__
 
 
@@ -76,7 +89,9 @@ def test_no_secret_stands_in_what_a_part_looks_like(name: str) -> None:
     assert SECRET not in repr(filled(part))
     shown = {field.name for field in dataclasses.fields(part) if field.repr}
     known = OPEN if part.__module__.startswith("mcpx.auth.") else shown
-    assert shown <= known | {"metadata_url", "redirect_port", "client_name"}, "a field that may hold a secret is shown"
+    assert shown <= known | {"metadata_url", "redirect_port", "client_name"}, (
+        "a field that may hold a secret is shown"
+    )
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -95,7 +110,12 @@ def test_credentials_answer_at_once_and_show_no_secret(name: str, tmp_path: Path
             fetched.append(Fetcher({}))
             return fetched[0]
 
-        fields = {"name": "somebody", "environ": {}, "fetcher": fetcher, "url": "http://127.0.0.1:9/mcp"}
+        fields = {
+            "name": "somebody",
+            "environ": {},
+            "fetcher": fetcher,
+            "url": "http://127.0.0.1:9/mcp",
+        }
         if "state" in {field.name for field in dataclasses.fields(Purpose)}:
             fields["state"] = tmp_path
         credentials = filled(AUTHS[name]).credentials(Purpose(**fields))
@@ -125,5 +145,7 @@ def test_nothing_of_a_way_that_nobody_uses_is_imported() -> None:
         "wanted += ['mcpx.wire.fetch', 'mcpx.transports.proving']\n"
         "print([name for name in wanted if name in sys.modules])\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout.split() == ["[]"]

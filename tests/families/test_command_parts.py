@@ -46,7 +46,9 @@ def test_a_command_is_a_frozen_value_whose_fields_are_its_keys(name: str, tmp_pa
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_the_least_command_has_no_mistakes_and_says_whether_it_reads_only(name: str, tmp_path: Path) -> None:
+def test_the_least_command_has_no_mistakes_and_says_whether_it_reads_only(
+    name: str, tmp_path: Path
+) -> None:
     action = made(name, tmp_path)
     assert isinstance(action.reads_only, bool)
     for parameters in ({}, {"id": True}, None):

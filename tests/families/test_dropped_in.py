@@ -1,4 +1,5 @@
-"""A new part is one file, or one installed package: config validation, routes and command line take it up as it is."""
+"""A new part is one file, or one installed package: config validation, routes and command line take
+it up as it is."""
 
 import json
 import os
@@ -163,12 +164,16 @@ def _points() -> list[tuple[str, str, str]]:
 
 
 @pytest.fixture(scope="module", params=WAYS)
-def env(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+def env(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, str]:
     """An environment in which each family has one more part."""
     folder = tmp_path_factory.mktemp("parts")
     if request.param == "file":
         package = folder / "mcpx"
-        shutil.copytree(Path(mcpx.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            Path(mcpx.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__")
+        )
         for place, (source, _, _) in FILES.items():
             (package / f"{place}.py").write_text(source)
     else:
@@ -205,27 +210,35 @@ DUCK = {
 
 @pytest.mark.parametrize("era", ["older", "modern"])
 def test_a_new_command_is_listed_and_called(env: Mapping[str, str], era: str) -> None:
-    """SRC-6, RUN-8: its arguments are checked, its failures are tool errors, its answers are kept where the config says
-    so (LIF-9)."""
+    """SRC-6, RUN-8: its arguments are checked, its failures are tool errors, its answers are kept
+    where the config says so (LIF-9)."""
     kept = {**DUCK, "name": "kept", "cache_ttl": 60}
     with GatewayProcess({"commands": [DUCK, kept], "mode": "direct"}, env=env) as gateway:
         visitor = Visitor(gateway.port, "direct", era)
         (tool, _) = visitor.tools()
         assert (tool["name"], tool["annotations"]["readOnlyHint"]) == ("duck", True)
-        assert [text(visitor.use("duck", at="noon")) for _ in range(2)] == ["quack quack 1", "quack quack 2"]
+        assert [text(visitor.use("duck", at="noon")) for _ in range(2)] == [
+            "quack quack 1",
+            "quack quack 2",
+        ]
         assert [text(visitor.use("kept", at="noon")) for _ in range(2)] == ["quack quack 1"] * 2
         assert text(visitor.use("kept")) == "quack quack 2"
         slept = visitor.use("kept", at="night")
         assert slept["isError"] and text(slept) == "kept: ducks sleep at night"
         assert visitor.use("duck", at="dawn")["isError"]
-        assert text(Visitor(gateway.port, "describe", era).run("commands", "duck")) == "quack quack 3"
+        assert (
+            text(Visitor(gateway.port, "describe", era).run("commands", "duck")) == "quack quack 3"
+        )
 
 
 def test_a_new_format_is_chosen_for_one_server(env: Mapping[str, str]) -> None:
-    """FMT-1, FMT-2, RUN-8: also in the process for large results; what it has no words for is JSON."""
+    """FMT-1, FMT-2, RUN-8: also in the process for large results; what it has no words for is
+    JSON."""
     chosen = told("chosen", value_format="duckish", schema_format="duckish")
     limits = {"startup_wait": 15, "first_start_wait": 15, "result_limit": 2_000_000}
-    with GatewayProcess({"mcp_servers": [chosen, told("plain")], "global": limits}, env=env) as gateway:
+    with GatewayProcess(
+        {"mcp_servers": [chosen, told("plain")], "global": limits}, env=env
+    ) as gateway:
         visitor = Visitor(gateway.port, "describe")
 
         def shown(server: str, value: object) -> str:
@@ -248,7 +261,9 @@ class Gatekeeper(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Hall)
         self.url = f"http://127.0.0.1:{self.server_address[1]}/mcp"
-        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread = threading.Thread(
+            target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -262,13 +277,21 @@ class Gatekeeper(ThreadingHTTPServer):
 
 class _Hall(BaseHTTPRequestHandler):
     answers: ClassVar[dict[str, Any]] = {
-        "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "hall"}},
+        "initialize": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "hall"},
+        },
         "tools/list": {"tools": [{"name": "sit", "inputSchema": {"type": "object"}}]},
     }
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        answer = {"jsonrpc": "2.0", "id": asked.get("id"), "result": self.answers.get(asked["method"], {})}
+        answer = {
+            "jsonrpc": "2.0",
+            "id": asked.get("id"),
+            "result": self.answers.get(asked["method"], {}),
+        }
         body = json.dumps(answer).encode()
         modern = asked["method"] == "server/discover"
         status = 400 if modern else 202 if "id" not in asked else 200
@@ -294,10 +317,16 @@ class _Hall(BaseHTTPRequestHandler):
 def test_a_new_way_to_prove_oneself_is_used_towards_a_server(env: Mapping[str, str]) -> None:
     """RUN-8"""
     with Gatekeeper() as hall:
-        server = {"name": "hall", "auth": {"ref": "hat"}, "connection": {"type": "http", "url": hall.url}}
+        server = {
+            "name": "hall",
+            "auth": {"ref": "hat"},
+            "connection": {"type": "http", "url": hall.url},
+        }
         hat = {"name": "hat", "type": "feather", "feather": {"colour": "red"}}
         waits = {"startup_wait": 15, "first_start_wait": 15}
-        with GatewayProcess({"mcp_servers": [server], "auth_configs": [hat], "global": waits}, env=env) as gateway:
+        with GatewayProcess(
+            {"mcp_servers": [server], "auth_configs": [hat], "global": waits}, env=env
+        ) as gateway:
             assert Visitor(gateway.port, "direct").names() == ["sit"]
 
 
@@ -306,7 +335,13 @@ def check(tmp_path: Path, env: Mapping[str, str], text: str) -> subprocess.Compl
     file.write_text(text, encoding="utf-8")
     command = [sys.executable, "-m", "mcpx", "check", str(file)]
     return subprocess.run(
-        command, env={**os.environ, **env}, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        command,
+        env={**os.environ, **env},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -328,7 +363,10 @@ def test_a_new_part_is_validated_like_any_other(env: Mapping[str, str], tmp_path
         ("commands: [{name: a, type: quack, quack: {time: 2}}]", "did you mean 'times'?"),
         ("commands: [{name: a, type: quak, quack: {times: 2}}]", "did you mean 'quack'?"),
         ("commands: [{name: a, type: quack, quack: {times: 10}}]", "too loud"),
-        ("auth_configs: [{name: a, type: feather, feather: {color: red}}]", "did you mean 'colour'?"),
+        (
+            "auth_configs: [{name: a, type: feather, feather: {color: red}}]",
+            "did you mean 'colour'?",
+        ),
         ("auth_configs: [{name: a, type: feather, feather: {colour: beige}}]", "nobody sees that"),
         ("global: {value_format: duckis}", "did you mean 'duckish'?"),
         ("global: {value_format: typescript}", "one of duckish, json, toon"),
@@ -350,7 +388,8 @@ def test_new_parts_are_taken_in_one_config(env: Mapping[str, str], tmp_path: Pat
         env,
         "commands: [{name: a, type: quack, quack: {times: 2}}]\n"
         "auth_configs: [{name: hat, type: feather, feather: {colour: red}}]\n"
-        "mcp_servers: [{name: b, auth: {ref: hat}, connection: {type: http, url: 'https://example.org/mcp'}}]\n"
+        "mcp_servers: [{name: b, auth: {ref: hat}, connection: {type: http, url: "
+        "'https://example.org/mcp'}}]\n"
         "global: {value_format: duckish, schema_format: duckish}\n",
     )
     assert good.returncode == 0, good.stderr
@@ -359,7 +398,9 @@ def test_new_parts_are_taken_in_one_config(env: Mapping[str, str], tmp_path: Pat
 
 def test_without_it_the_same_config_is_refused_with_what_there_is(tmp_path: Path) -> None:
     """CFG-4"""
-    refused = check(tmp_path, {}, "mode: loud\nmcp_servers: [{name: a, connection: {type: pond, depth: 3}}]")
+    refused = check(
+        tmp_path, {}, "mode: loud\nmcp_servers: [{name: a, connection: {type: pond, depth: 3}}]"
+    )
     assert refused.returncode == 2
     assert "one of auto, describe, direct, inspect, search" in refused.stderr
     assert "one of http, sse, stdio, websocket" in refused.stderr

@@ -1,4 +1,5 @@
-"""What every format keeps, whoever wrote it, and what becomes of one that does not (FMT-1, FMT-2, RUN-8)."""
+"""What every format keeps, whoever wrote it, and what becomes of one that does not (FMT-1, FMT-2,
+RUN-8)."""
 
 import copy
 import json
@@ -13,11 +14,30 @@ from mcpx.formats.json import as_json
 from mcpx.formats.writing import schema_writer, value_writer
 
 ROWS = [{"id": n, "name": f"row {n}", "size": n * 3} for n in range(5)]
-VALUES = [ROWS, {"rows": ROWS}, {}, [], "text", "", 1, 1.5, 2**80, True, None, "\ud83d", [[[]]], {"ä": "🎉"}]
+VALUES = [
+    ROWS,
+    {"rows": ROWS},
+    {},
+    [],
+    "text",
+    "",
+    1,
+    1.5,
+    2**80,
+    True,
+    None,
+    "\ud83d",
+    [[[]]],
+    {"ä": "🎉"},
+]
 SCHEMAS: list[Any] = [
     {},
     True,
-    {"type": "object", "properties": {"path": {"type": "string", "description": "Where"}}, "required": ["path"]},
+    {
+        "type": "object",
+        "properties": {"path": {"type": "string", "description": "Where"}},
+        "required": ["path"],
+    },
     {"$ref": "#"},
     {"type": "array", "items": {"enum": [1, "a", None]}},
 ]

@@ -1,4 +1,5 @@
-"""RUN-8, SRC-8: a part of another package that misbehaves harms nobody else, and is told without a traceback."""
+"""RUN-8, SRC-8: a part of another package that misbehaves harms nobody else, and is told without a
+traceback."""
 
 import os
 import subprocess
@@ -92,7 +93,10 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     about = folder / "hostile-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: hostile\nVersion: 1.0\n")
-    points = "".join(f"{name.lower()} = hostile_parts:{name}\n" for name in NAMES) + "leaves = leaves:Part\n"
+    points = (
+        "".join(f"{name.lower()} = hostile_parts:{name}\n" for name in NAMES)
+        + "leaves = leaves:Part\n"
+    )
     (about / "entry_points.txt").write_text(f"[mcpx.commands]\n{points}")
     return {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -113,17 +117,28 @@ def test_a_part_that_cannot_be_checked_is_a_mistake_with_its_place(
     file = tmp_path / "mcpx.yaml"
     file.write_text(f"commands: [{{name: a, type: {kind}, {kind}: {{secret: c4n4ry}}}}]")
     command = [sys.executable, "-m", "mcpx", "check", str(file)]
-    done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, env={**os.environ, **env}, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 2, done.stderr
     assert said in done.stderr and "mcpx.yaml:1:" in done.stderr
     assert "Traceback" not in done.stderr
-    assert not [line for line in done.stderr.splitlines() if "c4n4ry" in line and "secret: c4n4ry" not in line]
+    assert not [
+        line
+        for line in done.stderr.splitlines()
+        if "c4n4ry" in line and "secret: c4n4ry" not in line
+    ]
 
 
-def test_a_command_that_ends_the_program_or_answers_nonsense_fails_alone(env: Mapping[str, str]) -> None:
-    """SRC-8: its call is a tool error, the others go on, and mcpx ends cleanly though it cannot be closed."""
+def test_a_command_that_ends_the_program_or_answers_nonsense_fails_alone(
+    env: Mapping[str, str],
+) -> None:
+    """SRC-8: its call is a tool error, the others go on, and mcpx ends cleanly though it cannot be
+    closed."""
     kinds = ("fine", "exits", "answers")
-    with GatewayProcess({"commands": [{"name": kind, "type": kind} for kind in kinds]}, env=env) as gateway:
+    with GatewayProcess(
+        {"commands": [{"name": kind, "type": kind} for kind in kinds]}, env=env
+    ) as gateway:
         session = Session(gateway.port)
         for kind, words in (("exits", "SystemExit"), ("answers", "TypeError")):
             failed = session.call(kind)

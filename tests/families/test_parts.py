@@ -1,4 +1,5 @@
-"""What every part of every family keeps, whoever wrote it: one suite, run over all that are found."""
+"""What every part of every family keeps, whoever wrote it: one suite, run over all that are
+found."""
 
 import dataclasses
 import importlib
@@ -30,7 +31,11 @@ FAMILIES: dict[str, Family[Any]] = {
     "commands": COMMANDS,
     "formats": FORMATS,
 }
-PARTS = [pytest.param(family, name, id=f"{which}-{name}") for which, family in FAMILIES.items() for name in family]
+PARTS = [
+    pytest.param(family, name, id=f"{which}-{name}")
+    for which, family in FAMILIES.items()
+    for name in family
+]
 MODES = sorted(SURFACES)
 WAYS = sorted(TRANSPORTS)
 
@@ -42,12 +47,16 @@ def test_the_families_have_the_parts_that_are_promised() -> None:
 
 
 @pytest.mark.parametrize(("family", "name"), PARTS)
-def test_a_part_is_the_one_class_of_its_type_in_a_file_of_that_name(family: Family[Any], name: str) -> None:
+def test_a_part_is_the_one_class_of_its_type_in_a_file_of_that_name(
+    family: Family[Any], name: str
+) -> None:
     part = family[name]
     assert part.type == name
     assert part.__module__.rpartition(".")[2] == name
     own = vars(importlib.import_module(part.__module__)).values()
-    assert [each for each in own if inspect.isclass(each) and vars(each).get("type") == name] == [part]
+    assert [each for each in own if inspect.isclass(each) and vars(each).get("type") == name] == [
+        part
+    ]
     assert part.__doc__ or inspect.getmodule(part).__doc__
 
 
@@ -61,7 +70,9 @@ def test_a_surface_is_made_of_what_all_of_them_share(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_menu_of_a_surface_depends_on_settings_that_there_are(mode: str) -> None:
-    assert set(SURFACES[mode].menu_settings) <= {field.name for field in dataclasses.fields(Settings)}
+    assert set(SURFACES[mode].menu_settings) <= {
+        field.name for field in dataclasses.fields(Settings)
+    }
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -89,11 +100,14 @@ def test_nothing_of_a_surface_is_imported_before_it_is_asked_for() -> None:
         "print([name for name in sys.modules if name.startswith('mcpx.surfaces.modes.')])\n"
         "print('importlib.metadata' in sys.modules)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout.split() == ["[]", "False"]
 
 
-# ------------------------------------------------------------------------------------------------ the family itself
+# ------------------------------------------------------------------------------------------------
+# the family itself
 
 
 @pytest.fixture
@@ -103,7 +117,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "red.py").write_text('class Red:\n    type = "red"\n')
-    (package / "blue.py").write_text('from some_parts.red import Red\n\n\nclass Blue(Red):\n    type = "blue"\n')
+    (package / "blue.py").write_text(
+        'from some_parts.red import Red\n\n\nclass Blue(Red):\n    type = "blue"\n'
+    )
     (package / "paint.py").write_text("raise RuntimeError('not a part')\n")
     monkeypatch.syspath_prepend(tmp_path)
     yield "some_parts"
@@ -124,7 +140,9 @@ def test_a_file_is_imported_when_its_part_is_asked_for(folder: str) -> None:
     assert parts["blue"].__name__ == "Blue"
 
 
-@pytest.mark.parametrize("name", ["green", "paint", "__init__", "", "../red", "red.py", 3, None, [], {}])
+@pytest.mark.parametrize(
+    "name", ["green", "paint", "__init__", "", "../red", "red.py", 3, None, [], {}]
+)
 def test_what_is_no_type_is_unknown(folder: str, name: Any) -> None:
     parts = family(folder)
     assert name not in parts
@@ -143,7 +161,9 @@ class Installed:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
         self.looked = 0
-        self._found = [metadata.EntryPoint(name, value, "mcpx.colours") for name, value in values.items()]
+        self._found = [
+            metadata.EntryPoint(name, value, "mcpx.colours") for name, value in values.items()
+        ]
         monkeypatch.setattr(metadata, "entry_points", self._look)
 
     def _look(self, *, group: str) -> list[metadata.EntryPoint]:
@@ -165,7 +185,11 @@ def test_other_packages_are_asked_once_and_only_for_what_the_folder_does_not_hav
 
 @pytest.mark.parametrize("value", ["no_such_package:Part", "brought:Missing", "brought:Green"])
 def test_a_part_of_another_package_that_cannot_be_used_is_told_and_unknown(
-    value: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    value: str,
+    folder: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     (tmp_path / "brought.py").write_text('class Green:\n    type = "red"\n')
     sys.modules.pop("brought", None)
@@ -182,7 +206,9 @@ MISFITS = {
     "no class": "Part = 'part'",
     "without a type": "class Part: pass",
     "of another type": "class Part:\n    type = 'other'",
-    "without behaviour": "import dataclasses\n@dataclasses.dataclass\nclass Part:\n    type = 'part'",
+    "without behaviour": (
+        "import dataclasses\n@dataclasses.dataclass\nclass Part:\n    type = 'part'"
+    ),
     "with an import that fails": "import no_such_package_anywhere",
     "with a mistake in it": "class Part(",
     "that ends the program": "raise SystemExit(7)",
@@ -192,14 +218,20 @@ MISFITS = {
 @pytest.mark.parametrize("which", FAMILIES)
 @pytest.mark.parametrize("misfit", MISFITS)
 def test_a_misfit_of_another_package_is_told_and_missing_in_every_family(
-    misfit: str, which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    misfit: str,
+    which: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """RUN-8: and all other parts are there."""
     (tmp_path / "misfit_part.py").write_text(MISFITS[misfit])
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "misfit_part", raising=False)
     entry = metadata.EntryPoint("part", "misfit_part:Part", f"mcpx.{which}")
-    monkeypatch.setattr(metadata, "entry_points", lambda *, group: [entry] if group == entry.group else [])
+    monkeypatch.setattr(
+        metadata, "entry_points", lambda *, group: [entry] if group == entry.group else []
+    )
     real = FAMILIES[which]
     monkeypatch.setattr(real, "_outside", None)
     with caplog.at_level(logging.WARNING):
@@ -244,7 +276,8 @@ def test_a_field_that_no_config_file_can_fill_is_told(
 ) -> None:
     """RUN-8: when the part is loaded, not as a traceback when somebody uses it."""
     (tmp_path / "odd_part.py").write_text(
-        "from dataclasses import dataclass\nfrom typing import *\nfrom collections.abc import Callable, Mapping\n"
+        "from dataclasses import dataclass\nfrom typing import *\nfrom collections.abc import "
+        "Callable, Mapping\n"
         "@dataclass(frozen=True)\nclass Part:\n    type: ClassVar[str] = 'part'\n"
         f"    reads_only = mistakes = prepare = None\n    odd: {kind!r} = None\n"
     )
@@ -265,7 +298,8 @@ def test_of_two_parts_of_one_type_the_first_is_used_and_ours_before_all(
 ) -> None:
     """RUN-8: and the other one is told, not silently chosen or dropped."""
     (tmp_path / "twice.py").write_text(
-        'class One:\n    type = "green"\nclass Two:\n    type = "green"\nclass Red:\n    type = "red"\n'
+        'class One:\n    type = "green"\nclass Two:\n    type = "green"\nclass Red:\n    type = '
+        '"red"\n'
     )
     found = [("green", "twice:One"), ("green", "twice:Two"), ("red", "twice:Red")]
     entries = [metadata.EntryPoint(name, value, "mcpx.colours") for name, value in found]

@@ -1,4 +1,5 @@
-"""Schemas from strangers: whatever they hold, the text comes, is bounded, and is closed where it was opened."""
+"""Schemas from strangers: whatever they hold, the text comes, is bounded, and is closed where it
+was opened."""
 
 import re
 from typing import Any
@@ -49,14 +50,20 @@ def test_the_judge_of_these_tests_can_tell(text: str, verdict: bool) -> None:
     assert well_formed(text) is verdict
 
 
-words = st.text(max_size=12) | st.sampled_from(["*/", "/*", '"', "\\", "}", "\n", "a-b", "path", "\ud83d", "\u2028"])
+words = st.text(max_size=12) | st.sampled_from(
+    ["*/", "/*", '"', "\\", "}", "\n", "a-b", "path", "\ud83d", "\u2028"]
+)
 junk = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | words,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
     max_leaves=6,
 )
-pointers = st.sampled_from(["#", "#/$defs/a", "#/$defs/b", "#/properties/path", "#/$defs/a/items", "#/gone", "x", ""])
-kinds = st.sampled_from(["string", "integer", "number", "boolean", "null", "object", "array", "odd"])
+pointers = st.sampled_from(
+    ["#", "#/$defs/a", "#/$defs/b", "#/properties/path", "#/$defs/a/items", "#/gone", "x", ""]
+)
+kinds = st.sampled_from(
+    ["string", "integer", "number", "boolean", "null", "object", "array", "odd"]
+)
 
 
 def schemas(inner: st.SearchStrategy[object]) -> st.SearchStrategy[Json]:
@@ -84,11 +91,18 @@ def schemas(inner: st.SearchStrategy[object]) -> st.SearchStrategy[Json]:
         "description": words | st.text(min_size=80, max_size=300),
         "format": words,
         "pattern": words,
-        **dict.fromkeys(("minimum", "maximum", "minLength", "maxItems", "multipleOf"), st.integers() | st.floats()),
+        **dict.fromkeys(
+            ("minimum", "maximum", "minLength", "maxItems", "multipleOf"),
+            st.integers() | st.floats(),
+        ),
     }
     # A few keywords at a time; one value in four is not what its keyword wants.
     chosen = st.lists(st.sampled_from(sorted(sound)), max_size=5, unique=True)
-    return chosen.flatmap(lambda keys: st.fixed_dictionaries({key: st.one_of(*[sound[key]] * 3, junk) for key in keys}))
+    return chosen.flatmap(
+        lambda keys: st.fixed_dictionaries(
+            {key: st.one_of(*[sound[key]] * 3, junk) for key in keys}
+        )
+    )
 
 
 subschemas = st.recursive(junk, schemas, max_leaves=8)
@@ -101,7 +115,9 @@ documents = st.builds(
 
 @settings(max_examples=400, deadline=None)
 @given(documents, st.none() | st.integers(-1, 200))
-def test_any_schema_has_a_text_that_is_bounded_and_closed(schema: object, length: int | None) -> None:
+def test_any_schema_has_a_text_that_is_bounded_and_closed(
+    schema: object, length: int | None
+) -> None:
     """FMT-1"""
     text = signature("tool", schema, max_description_len=length)
 
@@ -120,8 +136,12 @@ def wide(count: int) -> Json:
 
 
 def laughs() -> Json:
-    """Each definition uses the next one twice: written in place it would be 2 to the power of 60 long."""
-    both = [{"properties": {"a": {"$ref": f"#/$defs/d{n + 1}"}, "b": {"$ref": f"#/$defs/d{n + 1}"}}} for n in range(60)]
+    """Each definition uses the next one twice: written in place it would be 2 to the power of 60
+    long."""
+    both = [
+        {"properties": {"a": {"$ref": f"#/$defs/d{n + 1}"}, "b": {"$ref": f"#/$defs/d{n + 1}"}}}
+        for n in range(60)
+    ]
     return {"$defs": {f"d{n}": schema for n, schema in enumerate(both)}, "$ref": "#/$defs/d0"}
 
 
@@ -154,11 +174,20 @@ def every_definition_uses_every_other(count: int) -> Json:
         deep(600),
         every_definition_uses_every_other(150),
         {"type": ["object"] * 1_000, "required": [f"r{n}" for n in range(50_000)]},
-        {"anyOf": [{"type": "object", "properties": {f"p{n}": {"type": "string"}}} for n in range(20_000)]},
+        {
+            "anyOf": [
+                {"type": "object", "properties": {f"p{n}": {"type": "string"}}}
+                for n in range(20_000)
+            ]
+        },
         {"anyOf": [{}] * 100_000},
         {"enum": ["e" * 1_000_000] * 3},
         {"const": [["c"] * 1_000] * 100},
-        {"properties": {"n" * 1_000_000: {"default": "d" * 1_000_000, "description": "x" * 1_000_000}}},
+        {
+            "properties": {
+                "n" * 1_000_000: {"default": "d" * 1_000_000, "description": "x" * 1_000_000}
+            }
+        },
         {"properties": {f"p{n}": {"$ref": f"#/properties/p{n + 1}"} for n in range(20_000)}},
         {"$ref": "#/" + "a/" * 1_000_000},
         {"properties": {"x": {"default": 10**4_000, "minimum": 10**4_000, "enum": [10**4_000]}}},
@@ -176,7 +205,8 @@ def test_a_hostile_schema_has_a_bounded_text(schema: object) -> None:
 
 
 def test_a_document_too_large_to_survey_names_its_definitions() -> None:
-    """FMT-1: whether they are recursive or not; this one is, behind more schemas than are looked at."""
+    """FMT-1: whether they are recursive or not; this one is, behind more schemas than are looked
+    at."""
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}
     filling = {f"p{n}": {"type": "null"} for n in range(6_000)}
     schema = {"$defs": {"Node": node}, "properties": {"first": {"$ref": "#/$defs/Node"}, **filling}}
@@ -204,6 +234,10 @@ def test_nesting_ends_at_a_known_depth() -> None:
 
 def test_half_an_emoji_does_not_spoil_the_text() -> None:
     """FMT-1: it can be sent as UTF-8."""
-    schema = {"properties": {"a\ud83d": {"enum": ["\ud83d"], "description": "cut \ud83d", "default": "ok"}}}
+    schema = {
+        "properties": {
+            "a\ud83d": {"enum": ["\ud83d"], "description": "cut \ud83d", "default": "ok"}
+        }
+    }
 
     assert type_text(schema) == '{"a\\ud83d"?: "\\ud83d" /* cut \\ud83d; default: "ok" */}'

@@ -1,4 +1,5 @@
-"""Values for a model to read: TOON where it is clearly smaller, compact JSON everywhere else, and nothing lost."""
+"""Values for a model to read: TOON where it is clearly smaller, compact JSON everywhere else, and
+nothing lost."""
 
 import json
 import subprocess
@@ -15,7 +16,10 @@ from mcpx.formats.json import as_json
 from mcpx.formats.tokens import estimate
 from mcpx.formats.toon import MAX_TOON, Toon
 
-ROWS = [{"id": n, "name": f"item {n}", "done": n % 2 == 0, "price": 1.5 * n, "note": None} for n in range(4)]
+ROWS = [
+    {"id": n, "name": f"item {n}", "done": n % 2 == 0, "price": 1.5 * n, "note": None}
+    for n in range(4)
+]
 ROWS_AS_TOON = """\
 [4]{id,name,done,price,note}:
   0,item 0,true,0,null
@@ -35,7 +39,11 @@ def compact(value: object) -> str:
 def same(one: Any, other: Any) -> bool:
     """Equal as JSON: `1` is `1.0`, and neither is `true`."""
     if isinstance(one, dict):
-        return isinstance(other, dict) and one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+        return (
+            isinstance(other, dict)
+            and one.keys() == other.keys()
+            and all(same(one[k], other[k]) for k in one)
+        )
     if isinstance(one, list):
         return isinstance(other, list) and len(one) == len(other) and all(map(same, one, other))
     return isinstance(one, bool) == isinstance(other, bool) and one == other
@@ -51,7 +59,8 @@ def test_rows_inside_objects_become_a_table() -> None:
     text = render({"total": 4, "data": {"tags": ["a", "b"], "items": ROWS}})
 
     assert text.startswith(
-        "total: 4\ndata:\n  tags[2]: a,b\n  items[4]{id,name,done,price,note}:\n    0,item 0,true,0,null\n"
+        "total: 4\ndata:\n  tags[2]: a,b\n  items[4]{id,name,done,price,note}:\n    0,item "
+        "0,true,0,null\n"
     )
 
 
@@ -66,7 +75,10 @@ def test_rows_inside_objects_become_a_table() -> None:
         [{"id": n, "user": {"login": "kim", "id": n}} for n in range(5)],
         [*ROWS, {"id": 5}],
         [*ROWS, 5],
-        [{"id": n, "text": "A long text that says the same in both forms, again and again. " * 3} for n in range(5)],
+        [
+            {"id": n, "text": "A long text that says the same in both forms, again and again. " * 3}
+            for n in range(5)
+        ],
         {"a": {"b": {"c": {"d": {"e": ROWS}}}}},
         {"rows": ROWS * 5, "other": [{"a": 1}, [2]]},
         {"rows": ROWS * 5, "other": [{"a": 1, "b": 2}, {"a": 3, "c": 4}]},
@@ -107,7 +119,9 @@ def test_a_very_large_value_is_json_at_once() -> None:
     assert render(rows) == compact(rows)
 
 
-@pytest.mark.parametrize("number", [1e300, 5e-324, 1e-7, -0.0, 123456789012345678.0, 2**64, -(2**63) - 1])
+@pytest.mark.parametrize(
+    "number", [1e300, 5e-324, 1e-7, -0.0, 123456789012345678.0, 2**64, -(2**63) - 1]
+)
 def test_numbers_that_toon_would_change_keep_their_rows_json(number: float) -> None:
     """FMT-2: nothing is lost."""
     rows = [{"id": n, "name": f"item {n}", "value": number} for n in range(5)]
@@ -140,7 +154,10 @@ def test_infinities_do_not_fail() -> None:
         """What the wire makes of `1e400`; orjson refuses subclasses."""
 
     assert render({"a": NotFinite("inf")}) == '{"a":Infinity}'
-    assert render([{"a": float("nan"), "b": 1}] * 3) == '[{"a":null,"b":1},{"a":null,"b":1},{"a":null,"b":1}]'
+    assert (
+        render([{"a": float("nan"), "b": 1}] * 3)
+        == '[{"a":null,"b":1},{"a":null,"b":1},{"a":null,"b":1}]'
+    )
 
 
 @pytest.mark.parametrize("levels", [300, 1_000, 20_000])
@@ -154,7 +171,8 @@ def test_deep_nesting_is_written_without_the_stack(levels: int) -> None:
 
 
 def test_a_panic_inside_the_library_falls_back_to_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    """FMT-2: pyo3's panics are not of the kind `Exception`; an interrupt is, and must not be swallowed."""
+    """FMT-2: pyo3's panics are not of the kind `Exception`; an interrupt is, and must not be
+    swallowed."""
     panic = type("PanicException", (BaseException,), {})
 
     def fail(error: BaseException) -> None:
@@ -174,7 +192,8 @@ def test_a_panic_inside_the_library_falls_back_to_json(monkeypatch: pytest.Monke
 def test_the_library_is_loaded_by_the_first_table_only() -> None:
     """FMT-2: start-up time."""
     code = (
-        "import sys; from mcpx.formats.writing import value_writer; from mcpx.formats.typescript import type_text\n"
+        "import sys; from mcpx.formats.writing import value_writer; from mcpx.formats.typescript "
+        "import type_text\n"
         "render = value_writer('toon')\n"
         "render({'a': 1}); assert 'toons' not in sys.modules\n"
         "render([{'a': n, 'b': n} for n in range(5)]); assert 'toons' in sys.modules"
@@ -188,10 +207,22 @@ awkward = st.sampled_from([
     "Infinity", "1_000", "a.b", "1a", "工具", "🎉", " x ", "", "|", '"', "\\", "\n", "\t", "\x00", "\x85", "\xa0",
     "\u2028", "\ufeff",
 ])  # fmt: skip
-strings = awkward | st.text(max_size=8) | st.text(alphabet=',:"|-[]{}#\n\t\\ 0189eE.+truefalsn', max_size=8)
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | strings
+strings = (
+    awkward
+    | st.text(max_size=8)
+    | st.text(alphabet=',:"|-[]{}#\n\t\\ 0189eE.+truefalsn', max_size=8)
+)
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | strings
+)
 tables = st.lists(strings, min_size=1, max_size=5, unique=True).flatmap(
-    lambda keys: st.lists(st.fixed_dictionaries(dict.fromkeys(keys, scalars)), min_size=1, max_size=6)
+    lambda keys: st.lists(
+        st.fixed_dictionaries(dict.fromkeys(keys, scalars)), min_size=1, max_size=6
+    )
 )
 wrapped = st.recursive(
     tables | st.lists(scalars, max_size=4),
@@ -222,6 +253,7 @@ def test_every_value_comes_back_from_its_text(value: object) -> None:
 @settings(max_examples=600, deadline=None)
 @given(tables | wrapped)
 def test_tables_survive_toon_whether_they_are_chosen_or_not(value: object) -> None:
-    """FMT-2: the look at a value that lets it pass, without the sizes, which would hide most of what it lets pass."""
+    """FMT-2: the look at a value that lets it pass, without the sizes, which would hide most of
+    what it lets pass."""
     if toon_format._largest_table(value, 0) >= 0:
         assert same(toons.loads(toons.dumps(value)), value)

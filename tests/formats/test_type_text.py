@@ -20,7 +20,11 @@ def test_the_spelling_is_the_one_that_was_promised() -> None:
     """FMT-1"""
     schema = {
         "type": "object",
-        "properties": {"path": {"type": "string"}, "limit": {"type": "number"}, "mode": {"enum": ["a", "b"]}},
+        "properties": {
+            "path": {"type": "string"},
+            "limit": {"type": "number"},
+            "mode": {"enum": ["a", "b"]},
+        },
         "required": ["path"],
     }
 
@@ -46,10 +50,17 @@ def test_the_spelling_is_the_one_that_was_promised() -> None:
         ({"type": "array", "items": {"enum": ["a", "b"]}}, '("a" | "b")[]'),
         ({"type": "array", "items": {"type": "array", "items": {"type": "number"}}}, "number[][]"),
         ({"type": "array"}, "unknown[]"),
-        ({"type": "array", "prefixItems": [{"type": "string"}, {"type": "number"}]}, "[string, number]"),
+        (
+            {"type": "array", "prefixItems": [{"type": "string"}, {"type": "number"}]},
+            "[string, number]",
+        ),
         ({"type": "array", "items": [{"type": "string"}, {"type": "null"}]}, "[string, null]"),
         (
-            {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": ["number", "null"]}},
+            {
+                "type": "array",
+                "prefixItems": [{"type": "string"}],
+                "items": {"type": ["number", "null"]},
+            },
             "[string, ...(number | null)[]]",
         ),
         (
@@ -62,16 +73,34 @@ def test_the_spelling_is_the_one_that_was_promised() -> None:
         ({"type": "object", "additionalProperties": False}, "{}"),
         ({"type": "object", "additionalProperties": {"type": "number"}}, "Record<string, number>"),
         ({"type": "object", "additionalProperties": True}, "Record<string, unknown>"),
-        ({"type": "object", "patternProperties": {"^x": {"type": "string"}}}, "Record<string, string>"),
         (
-            {"type": "object", "propertyNames": {"enum": ["a", "b"]}, "additionalProperties": {"type": "string"}},
+            {"type": "object", "patternProperties": {"^x": {"type": "string"}}},
+            "Record<string, string>",
+        ),
+        (
+            {
+                "type": "object",
+                "propertyNames": {"enum": ["a", "b"]},
+                "additionalProperties": {"type": "string"},
+            },
             'Record<"a" | "b", string>',
         ),
         (
-            {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "number"}},
+            {
+                "type": "object",
+                "properties": {"a": {"type": "string"}},
+                "additionalProperties": {"type": "number"},
+            },
             "{a?: string, [key: string]: number}",
         ),
-        ({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}, "{a?: string}"),
+        (
+            {
+                "type": "object",
+                "properties": {"a": {"type": "string"}},
+                "additionalProperties": False,
+            },
+            "{a?: string}",
+        ),
         ({"type": "object", "required": ["a"]}, "{a: unknown}"),
         (
             {"properties": {"x-y": {"type": "string"}, "2": True, "$ok_1": True}},
@@ -80,7 +109,10 @@ def test_the_spelling_is_the_one_that_was_promised() -> None:
         # unions
         ({"type": ["string", "null"]}, "string | null"),
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "string | null"),
-        ({"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}, "string | string[]"),
+        (
+            {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
+            "string | string[]",
+        ),
         ({"anyOf": [{"type": "string"}, {"type": "string"}]}, "string"),
         (
             {"type": "object", "oneOf": [{"properties": {"a": True}}, {"required": ["b"]}]},
@@ -90,23 +122,45 @@ def test_the_spelling_is_the_one_that_was_promised() -> None:
         ({"enum": ["a"], "nullable": True}, '"a" | null'),
         # intersections
         (
-            {"allOf": [{"properties": {"a": {"type": "string"}}}, {"properties": {"b": True}, "required": ["a"]}]},
+            {
+                "allOf": [
+                    {"properties": {"a": {"type": "string"}}},
+                    {"properties": {"b": True}, "required": ["a"]},
+                ]
+            },
             "{a: string, b?: unknown}",
         ),
         (
-            {"allOf": [{"properties": {"a": {"type": "string"}}}, {"properties": {"a": {"default": "b"}}}]},
+            {
+                "allOf": [
+                    {"properties": {"a": {"type": "string"}}},
+                    {"properties": {"a": {"default": "b"}}},
+                ]
+            },
             '{a?: string /* default: "b" */}',
         ),
         ({"allOf": [{"enum": ["a", "b"]}]}, '"a" | "b"'),
         (
-            {"allOf": [{"properties": {"a": True}}, {"anyOf": [{"required": ["b"]}, {"required": ["c"]}]}]},
+            {
+                "allOf": [
+                    {"properties": {"a": True}},
+                    {"anyOf": [{"required": ["b"]}, {"required": ["c"]}]},
+                ]
+            },
             "{a?: unknown} & ({b: unknown} | {c: unknown})",
         ),
         (
-            {"type": "object", "properties": {"a": True}, "oneOf": [{"properties": {"b": True}}, {"type": "null"}]},
+            {
+                "type": "object",
+                "properties": {"a": True},
+                "oneOf": [{"properties": {"b": True}}, {"type": "null"}],
+            },
             "{a?: unknown} & ({b?: unknown} | null)",
         ),
-        ({"type": "array", "items": {"allOf": [{"required": ["a"]}, {"type": "string"}]}}, "({a: unknown} & string)[]"),
+        (
+            {"type": "array", "items": {"allOf": [{"required": ["a"]}, {"type": "string"}]}},
+            "({a: unknown} & string)[]",
+        ),
         # enums and constants
         (
             {"type": "string", "enum": ["a", 1, 1.5, 2.0, None, True, 'say "hi"']},
@@ -138,7 +192,10 @@ def test_each_keyword_has_its_type(schema: object, text: str) -> None:
         ({"type": "number", "minimum": -5, "maximum": 10.5}, "number /* -5 to 10.5 */"),
         ({"type": "number", "minimum": 0}, "number /* >= 0 */"),
         ({"type": "number", "exclusiveMinimum": 0, "maximum": 1}, "number /* > 0; <= 1 */"),
-        ({"type": "integer", "minimum": -(2**53) + 1, "maximum": 2**53 - 1}, "number /* integer */"),
+        (
+            {"type": "integer", "minimum": -(2**53) + 1, "maximum": 2**53 - 1},
+            "number /* integer */",
+        ),
         ({"type": "number", "multipleOf": 5}, "number /* multiple of 5 */"),
         ({"type": "string", "minLength": 1}, "string /* not empty */"),
         ({"type": "string", "minLength": 2, "maxLength": 8}, "string /* 2-8 characters */"),
@@ -148,25 +205,51 @@ def test_each_keyword_has_its_type(schema: object, text: str) -> None:
             {"type": "array", "items": {"type": "string", "format": "uuid"}, "maxItems": 3},
             "string[] /* at most 3 items; each uuid */",
         ),
-        ({"type": "array", "minItems": 2, "maxItems": 2, "uniqueItems": True}, "unknown[] /* 2 items; unique */"),
-        ({"type": "string", "default": "x", "deprecated": True}, 'string /* deprecated; default: "x" */'),
+        (
+            {"type": "array", "minItems": 2, "maxItems": 2, "uniqueItems": True},
+            "unknown[] /* 2 items; unique */",
+        ),
+        (
+            {"type": "string", "default": "x", "deprecated": True},
+            'string /* deprecated; default: "x" */',
+        ),
         (
             {"anyOf": [{"type": "string", "format": "uri"}, {"type": "null"}], "default": None},
             "string | null /* uri */",
         ),
         ({"type": "string", "description": "Where to look"}, "string /* Where to look */"),
         ({"type": "string", "description": " Two\n\tlines. "}, "string /* Two lines */"),
-        ({"type": "string", "description": "Size", "default": "big"}, 'string /* Size; default: "big" */'),
+        (
+            {"type": "string", "description": "Size", "default": "big"},
+            'string /* Size; default: "big" */',
+        ),
         # what says nothing new is left out
         ({"type": "string", "description": "X.", "title": "X"}, "string"),
-        ({"type": "number", "description": "Results (default: 5)", "default": 5}, "number /* Results (default: 5) */"),
-        ({"type": "number", "description": "From 1-9", "minimum": 1, "maximum": 9}, "number /* From 1-9 */"),
+        (
+            {"type": "number", "description": "Results (default: 5)", "default": 5},
+            "number /* Results (default: 5) */",
+        ),
+        (
+            {"type": "number", "description": "From 1-9", "minimum": 1, "maximum": 9},
+            "number /* From 1-9 */",
+        ),
         ({"type": "array", "default": []}, "unknown[]"),
         # the description of the thing itself, wherever it stands
-        ({"type": "array", "items": {"type": "string", "description": "A name"}}, "string[] /* A name */"),
-        ({"anyOf": [{"type": "string", "description": "A name"}, {"type": "null"}]}, "string | null /* A name */"),
         (
-            {"oneOf": [{"const": "a", "description": "first"}, {"const": "b", "description": "second"}]},
+            {"type": "array", "items": {"type": "string", "description": "A name"}},
+            "string[] /* A name */",
+        ),
+        (
+            {"anyOf": [{"type": "string", "description": "A name"}, {"type": "null"}]},
+            "string | null /* A name */",
+        ),
+        (
+            {
+                "oneOf": [
+                    {"const": "a", "description": "first"},
+                    {"const": "b", "description": "second"},
+                ]
+            },
             '"a" /* first */ | "b" /* second */',
         ),
     ],
@@ -180,11 +263,18 @@ def test_properties_that_must_be_there_by_choice_are_named() -> None:
     """FMT-1"""
     schema = {
         "type": "object",
-        "properties": {"id": {"type": "string"}, "name": {"type": "string"}, "team": {"type": "string"}},
+        "properties": {
+            "id": {"type": "string"},
+            "name": {"type": "string"},
+            "team": {"type": "string"},
+        },
         "anyOf": [{"required": ["id"]}, {"required": ["name", "team"]}],
     }
 
-    assert type_text(schema) == "{id?: string, name?: string, team?: string} /* needs id or name + team */"
+    assert (
+        type_text(schema)
+        == "{id?: string, name?: string, team?: string} /* needs id or name + team */"
+    )
 
 
 def test_a_description_cannot_end_its_comment() -> None:
@@ -201,8 +291,14 @@ def test_descriptions_are_cut_where_the_caller_says() -> None:
     assert parameter(schema, max_description_len=9) == 'string /* word word...; default: "x" */'
     assert parameter(schema, max_description_len=0) == "string"
     assert parameter(schema, max_description_len=-1) == "string"
-    assert parameter(schema) == f'string /* {("word " * 100)[:DESCRIPTION_LENGTH].rstrip()}...; default: "x" */'
-    assert parameter(schema, max_description_len=1_000) == f'string /* {("word " * 100).rstrip()}; default: "x" */'
+    assert (
+        parameter(schema)
+        == f'string /* {("word " * 100)[:DESCRIPTION_LENGTH].rstrip()}...; default: "x" */'
+    )
+    assert (
+        parameter(schema, max_description_len=1_000)
+        == f'string /* {("word " * 100).rstrip()}; default: "x" */'
+    )
 
 
 def test_a_long_enum_is_cut_and_the_rest_counted() -> None:
@@ -228,7 +324,11 @@ def test_any_local_pointer_is_followed(pointer: str) -> None:
     """FMT-1: $ref."""
     mode = {"type": "string", "enum": ["fast", "slow"], "description": "How"}
     defs = {"Mode": mode, "a/b": mode, "List": {"anyOf": [True, mode]}}
-    schema = {"$defs": defs, "definitions": defs, "properties": {"first": mode, "x": {"$ref": pointer}}}
+    schema = {
+        "$defs": defs,
+        "definitions": defs,
+        "properties": {"first": mode, "x": {"$ref": pointer}},
+    }
 
     assert 'x?: "fast" | "slow" /* How */}' in type_text(schema)
 
@@ -261,7 +361,11 @@ def test_what_stands_beside_a_reference_counts_too() -> None:
     schema = {
         "$defs": {"Base": {"type": "object", "properties": {"a": {"type": "string"}}}},
         "properties": {
-            "x": {"$ref": "#/$defs/Base", "description": "Mine", "properties": {"b": {"type": "number"}}},
+            "x": {
+                "$ref": "#/$defs/Base",
+                "description": "Mine",
+                "properties": {"b": {"type": "number"}},
+            },
         },
     }
 
@@ -285,8 +389,15 @@ def test_a_definition_used_twice_is_written_once() -> None:
 def test_a_definition_used_once_or_tiny_is_written_in_place() -> None:
     """FMT-1: $ref."""
     schema = {
-        "$defs": {"Point": {"properties": {"lat": {"type": "number"}}}, "Unit": {"enum": ["km", "mi"]}},
-        "properties": {"at": {"$ref": "#/$defs/Point"}, "a": {"$ref": "#/$defs/Unit"}, "b": {"$ref": "#/$defs/Unit"}},
+        "$defs": {
+            "Point": {"properties": {"lat": {"type": "number"}}},
+            "Unit": {"enum": ["km", "mi"]},
+        },
+        "properties": {
+            "at": {"$ref": "#/$defs/Point"},
+            "a": {"$ref": "#/$defs/Unit"},
+            "b": {"$ref": "#/$defs/Unit"},
+        },
     }
 
     assert type_text(schema) == '{at?: {lat?: number}, a?: "km" | "mi", b?: "km" | "mi"}'
@@ -296,18 +407,31 @@ def test_a_recursive_ref_is_named_once() -> None:
     """FMT-1: $ref, also recursive."""
     node = {
         "type": "object",
-        "properties": {"name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/Node"}}},
+        "properties": {
+            "name": {"type": "string"},
+            "children": {"type": "array", "items": {"$ref": "#/$defs/Node"}},
+        },
         "required": ["name"],
     }
-    schema = {"$defs": {"Node": node}, "properties": {"root": {"$ref": "#/$defs/Node"}}, "required": ["root"]}
+    schema = {
+        "$defs": {"Node": node},
+        "properties": {"root": {"$ref": "#/$defs/Node"}},
+        "required": ["root"],
+    }
 
-    assert signature("draw", schema) == "draw({root: Node})\ntype Node = {name: string, children?: Node[]}"
+    assert (
+        signature("draw", schema)
+        == "draw({root: Node})\ntype Node = {name: string, children?: Node[]}"
+    )
 
 
 def test_definitions_that_use_each_other_are_all_there() -> None:
     """FMT-1: $ref, also recursive."""
     defs = {
-        "Or": {"type": "object", "properties": {"any": {"type": "array", "items": {"$ref": "#/$defs/Filter"}}}},
+        "Or": {
+            "type": "object",
+            "properties": {"any": {"type": "array", "items": {"$ref": "#/$defs/Filter"}}},
+        },
         "Not": {"type": "object", "properties": {"not": {"$ref": "#/$defs/Filter"}}},
         "Filter": {"anyOf": [{"$ref": "#/$defs/Or"}, {"$ref": "#/$defs/Not"}, {"type": "string"}]},
     }
@@ -345,12 +469,18 @@ def test_two_definitions_of_the_same_name_are_told_apart() -> None:
 
     first, *definitions = type_text(schema).split("\n")
 
-    assert first == "{a?: string2[], b?: string2[], c?: It_em[], d?: It_em[], e?: It_em2[], f?: It_em2[]}"
-    assert definitions == [f"type {name} = {{a?: string}}" for name in ("string2", "It_em", "It_em2")]
+    assert (
+        first
+        == "{a?: string2[], b?: string2[], c?: It_em[], d?: It_em[], e?: It_em2[], f?: It_em2[]}"
+    )
+    assert definitions == [
+        f"type {name} = {{a?: string}}" for name in ("string2", "It_em", "It_em2")
+    ]
 
 
 @pytest.mark.parametrize(
-    "schema", [{"type": "object"}, {"type": "object", "properties": {}}, {}, None, True, False, 7, "x", []]
+    "schema",
+    [{"type": "object"}, {"type": "object", "properties": {}}, {}, None, True, False, 7, "x", []],
 )
 def test_a_tool_without_parameters_takes_an_empty_object(schema: object) -> None:
     """FMT-1"""

@@ -30,7 +30,9 @@ class Asked:
 
 def line_up(admission: Admission, begun: list[int], number: int) -> Asked:
     asked = Asked()
-    admission.line_up(cast(Exchange, asked), {"id": number}, Visitor(), lambda: begun.append(number))
+    admission.line_up(
+        cast(Exchange, asked), {"id": number}, Visitor(), lambda: begun.append(number)
+    )
     return asked
 
 
@@ -52,7 +54,9 @@ def test_those_in_line_are_begun_in_order_a_few_in_each_turn() -> None:
     run(main())
 
 
-def test_where_the_first_has_waited_for_long_newcomers_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_first_has_waited_for_long_newcomers_are_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SEC-6."""
 
     async def main() -> None:
@@ -81,7 +85,9 @@ def test_no_more_are_remembered_than_so_many_in_all() -> None:
     run(main())
 
 
-def test_where_most_give_up_fewer_are_let_in_until_hardly_anybody_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_most_give_up_fewer_are_let_in_until_hardly_anybody_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SEC-6: else all are begun, and none is answered in time."""
 
     async def main() -> None:
@@ -104,7 +110,9 @@ def test_where_most_give_up_fewer_are_let_in_until_hardly_anybody_does(monkeypat
         assert await let_in(gave_up=900, answered=1_000)
         assert not await let_in(gave_up=900, answered=100)
         assert not await let_in(gave_up=500, answered=600)
-        assert await let_in(gave_up=1, answered=900) is False  # 1,000 in flight are as many as may be: twice 500
+        assert (
+            await let_in(gave_up=1, answered=900) is False
+        )  # 1,000 in flight are as many as may be: twice 500
         assert await let_in(gave_up=0, answered=900)
         assert not await let_in(gave_up=900)
         await clock.advance(module.LONG_AGO + 1)

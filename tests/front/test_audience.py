@@ -11,7 +11,15 @@ from mcpx.front import audience as module
 from mcpx.front.audience import Audience, ListenStream, Session
 from mcpx.front.notices import Notice
 from mcpx.model.call import Json
-from mcpx.model.events import SEVERAL, Bus, Event, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
+from mcpx.model.events import (
+    SEVERAL,
+    Bus,
+    Event,
+    OffersChanged,
+    ResourceUpdated,
+    ServerSaid,
+    UpstreamChanged,
+)
 from mcpx.wire import era
 
 Heard = list[tuple[str, Json]]
@@ -44,7 +52,10 @@ def test_every_session_hears_that_lists_changed_and_each_notice_once() -> None:
     audience = Audience()
     (_, one), (_, two) = session(audience), session(audience)
     tell(audience, OffersChanged(frozenset({"templates", "resources", "tools"})))
-    expected = [("notifications/resources/list_changed", {}), ("notifications/tools/list_changed", {})]
+    expected = [
+        ("notifications/resources/list_changed", {}),
+        ("notifications/tools/list_changed", {}),
+    ]
     assert one == two == expected
 
 
@@ -56,7 +67,9 @@ def test_listeners_hear_what_they_asked_for_under_their_own_mark() -> None:
     _, nothing = stream(audience)
     tell(audience, OffersChanged(frozenset({"tools", "templates"})))
     assert tools == [("notifications/tools/list_changed", {"_meta": {era.SUBSCRIPTION_KEY: "a"}})]
-    assert resources == [("notifications/resources/list_changed", {"_meta": {era.SUBSCRIPTION_KEY: 7}})]
+    assert resources == [
+        ("notifications/resources/list_changed", {"_meta": {era.SUBSCRIPTION_KEY: 7}})
+    ]
     assert nothing == []
 
 
@@ -97,7 +110,11 @@ def test_an_update_reaches_its_subscribers_in_the_form_they_subscribed_with() ->
     tell(audience, ResourceUpdated("srv", params, frozenset({plain.id, both.id, listener.id})))
 
     def told(uri: str, **meta: Any) -> tuple[str, Json]:
-        return "notifications/resources/updated", {"uri": uri, "title": "t", "_meta": {"k": 1, **MARK, **meta}}
+        return "notifications/resources/updated", {
+            "uri": uri,
+            "title": "t",
+            "_meta": {"k": 1, **MARK, **meta},
+        }
 
     assert heard_plain == [told("x:1")]
     assert heard_both == [told("proxy://resource/abc"), told("x:1")]
@@ -150,7 +167,9 @@ def test_a_shared_servers_log_reaches_sessions_whose_level_admits_it(
     audience = Audience()
     _, heard = session(audience, log_level=level)
     tell(audience, ServerSaid("srv", "notifications/message", {"level": message, "data": 1}, None))
-    assert heard == ([("notifications/message", {"level": message, "data": 1, "_meta": MARK})] if hears else [])
+    assert heard == (
+        [("notifications/message", {"level": message, "data": 1, "_meta": MARK})] if hears else []
+    )
 
 
 @pytest.mark.parametrize("level", [None, "debug"])
@@ -214,12 +233,19 @@ def test_a_filter_that_is_none_asks_for_nothing(wanted: Any) -> None:
 
 def test_only_what_is_honoured_is_acknowledged() -> None:
     heard: Heard = []
-    wanted = {"toolsListChanged": True, "resourcesListChanged": 1, "resourceSubscriptions": ["a:1", 5, None, "b:1"]}
+    wanted = {
+        "toolsListChanged": True,
+        "resourcesListChanged": 1,
+        "resourceSubscriptions": ["a:1", 5, None, "b:1"],
+    }
     listener = ListenStream("x", wanted, lambda method, params: heard.append((method, params)))
     assert listener.wanted_uris() == ["a:1", "b:1"]
     listener.forms["srv", "a:1"] = {"a:1"}
     listener.acknowledge()
-    assert heard[0][1]["notifications"] == {"toolsListChanged": True, "resourceSubscriptions": ["a:1"]}
+    assert heard[0][1]["notifications"] == {
+        "toolsListChanged": True,
+        "resourceSubscriptions": ["a:1"],
+    }
     assert listener.goodbye() == {"resultType": "complete", "_meta": {era.SUBSCRIPTION_KEY: "x"}}
 
 
@@ -261,7 +287,8 @@ def test_an_update_is_made_once_for_each_form_of_its_uri() -> None:
 
 
 def test_thousands_are_told_in_turns_and_in_order() -> None:
-    """SEC-6: everybody hears everything, but for log messages that come faster than they can be told."""
+    """SEC-6: everybody hears everything, but for log messages that come faster than they can be
+    told."""
 
     async def main() -> None:
         audience = Audience()
@@ -269,7 +296,9 @@ def test_thousands_are_told_in_turns_and_in_order() -> None:
         bus = Bus()
         audience.listen_to(bus)
         for n in range(module.WAITING * 3):
-            bus.publish(ServerSaid("srv", "notifications/message", {"level": "error", "data": n}, None))
+            bus.publish(
+                ServerSaid("srv", "notifications/message", {"level": "error", "data": n}, None)
+            )
         for _ in range(100):
             bus.publish(OffersChanged(frozenset({"tools"}), server="srv"))
         assert not heard[-1]
@@ -312,4 +341,8 @@ def test_questions_are_numbered_by_session_and_carry_the_servers_name() -> None:
     """PRO-5."""
     one, two = Session(lambda *_: None), Session(lambda *_: None)
     assert one.id != two.id
-    assert [one.question_id("a"), one.question_id("b"), two.question_id("a")] == ["a:1", "b:2", "a:1"]
+    assert [one.question_id("a"), one.question_id("b"), two.question_id("a")] == [
+        "a:1",
+        "b:2",
+        "a:1",
+    ]

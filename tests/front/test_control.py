@@ -32,7 +32,11 @@ async def broken(request: Json) -> Json:
 
 def test_each_config_and_environment_has_a_socket_of_its_own(tmp_path: Path) -> None:
     """RUN-6, CFG-7."""
-    paths = {socket_path(tmp_path, Path(file), env) for file in ("/a", "/b") for env in (None, "prod", "dev")}
+    paths = {
+        socket_path(tmp_path, Path(file), env)
+        for file in ("/a", "/b")
+        for env in (None, "prod", "dev")
+    }
     assert len(paths) == 6
     assert all(path.parent == tmp_path / "control" for path in paths)
 
@@ -58,7 +62,8 @@ def test_a_verb_is_answered_and_the_socket_is_gone_at_the_end(tmp_path: Path) ->
 
 
 def test_the_place_of_another_is_neither_taken_nor_cleared(tmp_path: Path) -> None:
-    """RUN-6: the second leaves the first alone; one whose place was taken leaves the taker alone."""
+    """RUN-6: the second leaves the first alone; one whose place was taken leaves the taker
+    alone."""
 
     async def main() -> None:
         path = tmp_path / "control" / "a.sock"

@@ -1,4 +1,5 @@
-"""One client on a carrier that keeps messages in order: both eras side by side, questions, and the end."""
+"""One client on a carrier that keeps messages in order: both eras side by side, questions, and the
+end."""
 
 import asyncio
 import json
@@ -16,7 +17,13 @@ from mcpx.front.conversation import ClientConversation
 from mcpx.front.dispatch import Dispatcher
 from mcpx.front.visitor import Visitor
 from mcpx.model.call import Caller, Json
-from mcpx.model.errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_VERSION, RpcError
+from mcpx.model.errors import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    UNSUPPORTED_VERSION,
+    RpcError,
+)
 from mcpx.wire import codec, era
 from mcpx.wire.peer import Peer
 
@@ -26,7 +33,9 @@ class PeerClient:
 
     def __init__(self, *, solo: bool = True, start: bool = True, **toys: ScriptedServer) -> None:
         servers = tuple(toy.server(name) for name, toy in toys.items())
-        self.gateway = Gateway(Config(mcp_servers=servers, global_=Global(startup_wait=2.0, first_start_wait=2.0)), {})
+        self.gateway = Gateway(
+            Config(mcp_servers=servers, global_=Global(startup_wait=2.0, first_start_wait=2.0)), {}
+        )
         self.congested = False
         self.firsts: list[Caller] = []
         self.events: list[str] = []
@@ -83,7 +92,10 @@ class PeerClient:
 
     async def greet(self, **capabilities: Any) -> Json:
         return await self.ask(
-            "initialize", protocolVersion="2025-06-18", capabilities=capabilities, clientInfo={"name": "me"}
+            "initialize",
+            protocolVersion="2025-06-18",
+            capabilities=capabilities,
+            clientInfo={"name": "me"},
         )
 
     async def modern(self, method: str, capabilities: Json | None = None, **params: Any) -> Json:
@@ -125,7 +137,11 @@ def test_servers_start_with_the_first_message_that_tells_who_the_client_is() -> 
             await client.greet(**CLIENT_CAPABILITIES)
             await client.modern("server/discover")
             [caller] = client.firsts
-            assert (caller.capabilities, caller.solo, caller.principal) == (CLIENT_CAPABILITIES, True, "local")
+            assert (caller.capabilities, caller.solo, caller.principal) == (
+                CLIENT_CAPABILITIES,
+                True,
+                "local",
+            )
         async with PeerClient(a=ScriptedServer()) as client:
             await client.modern("server/discover", {"roots": {}})
             await client.greet()
@@ -143,7 +159,10 @@ def test_both_eras_may_be_spoken_on_one_carrier() -> None:
         async with PeerClient(a=ScriptedServer()) as client:
             await client.greet()
             assert (await client.ask("tools/call", name="echo")).keys() == {"content"}
-            assert (await client.modern("tools/call", name="echo")).keys() == {"content", "resultType"}
+            assert (await client.modern("tools/call", name="echo")).keys() == {
+                "content",
+                "resultType",
+            }
 
     run(main())
 
@@ -154,7 +173,10 @@ def test_a_modern_message_climbs_the_ladder_without_headers() -> None:
             for params, code in (
                 ({}, INVALID_PARAMS),
                 ({"_meta": {era.CAPABILITIES_KEY: {}}}, INVALID_PARAMS),
-                ({"_meta": {era.CAPABILITIES_KEY: {}, era.VERSION_KEY: "2030-01-01"}}, UNSUPPORTED_VERSION),
+                (
+                    {"_meta": {era.CAPABILITIES_KEY: {}, era.VERSION_KEY: "2030-01-01"}},
+                    UNSUPPORTED_VERSION,
+                ),
             ):
                 with pytest.raises(RpcError) as caught:
                     await client.ask("server/discover", **params)
@@ -185,13 +207,21 @@ def test_a_question_reaches_the_client_and_its_answer_the_server() -> None:
 
     async def main() -> None:
         toy = ScriptedServer(
-            "older", tools={"ask": asking_tool(("roots/list", None), ("elicitation/create", {"message": "?"}))}
+            "older",
+            tools={
+                "ask": asking_tool(("roots/list", None), ("elicitation/create", {"message": "?"}))
+            },
         )
         async with PeerClient(srv=toy) as client:
-            client.answers = {"roots/list": {"roots": [1]}, "elicitation/create": {"action": "accept"}}
+            client.answers = {
+                "roots/list": {"roots": [1]},
+                "elicitation/create": {"action": "accept"},
+            }
             await client.greet(**CLIENT_CAPABILITIES)
             result = await client.ask("tools/call", name="ask")
-            assert result["structuredContent"] == {"answers": [{"roots": [1]}, {"action": "accept"}]}
+            assert result["structuredContent"] == {
+                "answers": [{"roots": [1]}, {"action": "accept"}]
+            }
             assert [question["id"] for question in client.questions] == ["srv:1", "srv:2"]
 
     run(main())

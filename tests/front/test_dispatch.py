@@ -47,7 +47,9 @@ class Office:
 
     def __init__(self, **toys: ScriptedServer) -> None:
         servers = tuple(toy.server(name) for name, toy in toys.items())
-        self.gateway = Gateway(Config(mcp_servers=servers, global_=Global(startup_wait=0.0, first_start_wait=0.0)), {})
+        self.gateway = Gateway(
+            Config(mcp_servers=servers, global_=Global(startup_wait=0.0, first_start_wait=0.0)), {}
+        )
         self.dispatcher = Dispatcher(self.gateway)
         self.heard: list[tuple[str, Json]] = []
         self.session = Session(lambda notice: self.heard.append((notice.method, notice.params)))
@@ -64,14 +66,20 @@ class Office:
         await self.gateway.close()
 
     def greet(self, **params: Any) -> Json:
-        return self.dispatcher.greet(params, self.session, Visitor("ann"), RecordingChannel(), solo=False)
+        return self.dispatcher.greet(
+            params, self.session, Visitor("ann"), RecordingChannel(), solo=False
+        )
 
     async def ask(self, method: str, **params: Any) -> Json:
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         return await self.dispatcher.serve_older(message, self.session)
 
     def updates(self) -> list[str]:
-        return [params["uri"] for method, params in self.heard if method == "notifications/resources/updated"]
+        return [
+            params["uri"]
+            for method, params in self.heard
+            if method == "notifications/resources/updated"
+        ]
 
 
 # --- greetings
@@ -79,7 +87,11 @@ class Office:
 
 @pytest.mark.parametrize(
     ("asked", "answered"),
-    [*((version, version) for version in era.OLDER), ("2026-07-28", "2025-11-25"), (None, "2025-11-25")],
+    [
+        *((version, version) for version in era.OLDER),
+        ("2026-07-28", "2025-11-25"),
+        (None, "2025-11-25"),
+    ],
 )
 def test_initialize_is_answered_before_any_server_is_up(asked: str | None, answered: str) -> None:
     """LIF-1 and PRO-3: everything is declared at once."""
@@ -88,7 +100,9 @@ def test_initialize_is_answered_before_any_server_is_up(asked: str | None, answe
         hangs = ScriptedServer()
         hangs.opening.clear()
         office = Office(hangs=hangs)
-        result = office.greet(protocolVersion=asked, clientInfo={"name": "c"}, capabilities={"roots": {}})
+        result = office.greet(
+            protocolVersion=asked, clientInfo={"name": "c"}, capabilities={"roots": {}}
+        )
         assert result["protocolVersion"] == answered
         assert result["capabilities"] == {
             "tools": {"listChanged": True},
@@ -98,8 +112,16 @@ def test_initialize_is_answered_before_any_server_is_up(asked: str | None, answe
             "logging": {},
         }
         caller = office.session.caller
-        assert (caller.principal, caller.session, caller.modern) == ("ann", office.session.id, False)
-        assert (caller.client, caller.capabilities, caller.version) == ({"name": "c"}, {"roots": {}}, answered)
+        assert (caller.principal, caller.session, caller.modern) == (
+            "ann",
+            office.session.id,
+            False,
+        )
+        assert (caller.client, caller.capabilities, caller.version) == (
+            {"name": "c"},
+            {"roots": {}},
+            answered,
+        )
         await office.gateway.close()
 
     run(main())
@@ -126,7 +148,9 @@ def test_instructions_name_the_servers_in_at_most_two_kilobytes(name: str) -> No
             assert len(text.encode()) <= 2048
             listed = text.partition(": ")[2].removesuffix(".").removesuffix(", …")
             names = [part for part in listed.split(", ") if part]
-            assert names == [name.format(n) for n in range(len(names))]  # whole names, from the first on
+            assert names == [
+                name.format(n) for n in range(len(names))
+            ]  # whole names, from the first on
             assert len(names) == count or len(text.encode()) > 1700
             assert office.dispatcher.discover(modern_caller())["instructions"] == text
 
@@ -135,7 +159,12 @@ def test_instructions_name_the_servers_in_at_most_two_kilobytes(name: str) -> No
 
 def test_a_disabled_server_is_not_named() -> None:
     async def main() -> None:
-        config = Config(mcp_servers=(ScriptedServer().server("on"), ScriptedServer().server("off", enabled=False)))
+        config = Config(
+            mcp_servers=(
+                ScriptedServer().server("on"),
+                ScriptedServer().server("off", enabled=False),
+            )
+        )
         dispatcher = Dispatcher(Gateway(config, {}))
         assert "on" in dispatcher.discover(modern_caller())["instructions"].split(": ")[1]
         assert "off" not in dispatcher.discover(modern_caller())["instructions"]
@@ -143,12 +172,20 @@ def test_a_disabled_server_is_not_named() -> None:
     run(main())
 
 
-@pytest.mark.parametrize(("level", "taken"), [("debug", "debug"), ("loud", None), (None, None), (5, None), ([], None)])
+@pytest.mark.parametrize(
+    ("level", "taken"), [("debug", "debug"), ("loud", None), (None, None), (5, None), ([], None)]
+)
 def test_a_modern_caller_is_what_its_own_envelope_says(level: Any, taken: str | None) -> None:
     async def main() -> None:
-        meta = {era.VERSION_KEY: "2026-07-28", era.CAPABILITIES_KEY: {"roots": {}}, era.LEVEL_KEY: level}
+        meta = {
+            era.VERSION_KEY: "2026-07-28",
+            era.CAPABILITIES_KEY: {"roots": {}},
+            era.LEVEL_KEY: level,
+        }
         voice = RecordingChannel()
-        caller = Office().dispatcher.modern_caller({"params": {"_meta": meta}}, Visitor("bob"), voice, solo=False)
+        caller = Office().dispatcher.modern_caller(
+            {"params": {"_meta": meta}}, Visitor("bob"), voice, solo=False
+        )
         assert (caller.principal, caller.modern, caller.session) == ("bob", True, None)
         assert (caller.capabilities, caller.client, caller.log_level) == ({"roots": {}}, {}, taken)
         assert caller.voice is voice
@@ -185,7 +222,9 @@ def test_a_modern_result_is_shaped_and_an_older_one_left_alone() -> None:
             assert shaped.keys() == {"tools", "resultType", "ttlMs", "cacheScope"}
             for method in era.REMOVED:
                 with pytest.raises(RpcError) as caught:
-                    await office.dispatcher.serve_modern({"method": method, "params": {}}, modern_caller())
+                    await office.dispatcher.serve_modern(
+                        {"method": method, "params": {}}, modern_caller()
+                    )
                 assert caught.value.code == METHOD_NOT_FOUND
 
     run(main())
@@ -207,7 +246,9 @@ def test_a_level_holds_for_the_session_from_then_on() -> None:
     """PRO-2."""
 
     async def main() -> None:
-        toy = ScriptedServer("older", capabilities={"logging": {}}, answers={"logging/setLevel": fine})
+        toy = ScriptedServer(
+            "older", capabilities={"logging": {}}, answers={"logging/setLevel": fine}
+        )
         async with Office(toy=toy) as office:
             assert await office.ask("logging/setLevel", level="error") == {}
             await until(lambda: "logging/setLevel" in toy.lines[0].methods())
@@ -228,7 +269,9 @@ def test_what_is_between_the_client_and_us_goes_no_further(method: str) -> None:
             office.dispatcher.notification(office.session, method, {})
             office.dispatcher.notification(office.session, "notifications/roots/list_changed", {})
             await until(lambda: "notifications/roots/list_changed" in toy.lines[0].methods())
-            assert toy.lines[0].methods().count(method) == (1 if method == "notifications/initialized" else 0)
+            assert toy.lines[0].methods().count(method) == (
+                1 if method == "notifications/initialized" else 0
+            )
 
     run(main())
 
@@ -324,7 +367,8 @@ def test_a_client_that_leaves_is_unsubscribed() -> None:
 
 
 def test_no_more_can_be_subscribed_to_than_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SEC-6: by number, and by what the URIs take; what is subscribed to may be subscribed to again."""
+    """SEC-6: by number, and by what the URIs take; what is subscribed to may be subscribed to
+    again."""
 
     async def main() -> None:
         async with Office(lib=library("older")) as office:
@@ -374,7 +418,9 @@ class Listening:
     def __init__(self, office: Office, **wanted: Any) -> None:
         self.frames: list[tuple[str, Json]] = []
         self.end = asyncio.Event()
-        stream = ListenStream("id", wanted, lambda method, params: self.frames.append((method, params)))
+        stream = ListenStream(
+            "id", wanted, lambda method, params: self.frames.append((method, params))
+        )
         self.task = asyncio.create_task(office.dispatcher.listen(stream, modern_caller(), self.end))
 
     async def acknowledged(self) -> Json:
@@ -383,7 +429,9 @@ class Listening:
         return self.frames[0][1]["notifications"]
 
 
-def test_servers_are_subscribed_before_a_listener_is_acknowledged_and_unsubscribed_at_its_end() -> None:
+def test_servers_are_subscribed_before_a_listener_is_acknowledged_and_unsubscribed_at_its_end() -> (
+    None
+):
     async def main() -> None:
         lib = library("older")
         async with Office(lib=lib) as office:
@@ -479,11 +527,21 @@ def test_what_servers_say_of_themselves_is_told_where_every_tool_is_shown() -> N
     """PRO-3: `direct`, and `auto` while it comes to that; compact menus have it already."""
 
     async def hello(line: ScriptedConnection, params: Json) -> Json:
-        return {"protocolVersion": era.LATEST_OLDER, "capabilities": {"tools": {}}, "instructions": "Be kind."}
+        return {
+            "protocolVersion": era.LATEST_OLDER,
+            "capabilities": {"tools": {}},
+            "instructions": "Be kind.",
+        }
 
     async def main() -> None:
         async with Office(toy=ScriptedServer("older", answers={"initialize": hello})) as office:
-            for mode, told in (("direct", True), ("auto", True), ("search", False), ("inspect", False), (None, True)):
+            for mode, told in (
+                ("direct", True),
+                ("auto", True),
+                ("search", False),
+                ("inspect", False),
+                (None, True),
+            ):
                 text: str = office.dispatcher.discover(modern_caller(mode=mode))["instructions"]
                 assert text.endswith("\n\ntoy: Be kind.") == told, mode
                 greeting = office.dispatcher.greet(
@@ -499,16 +557,24 @@ def test_with_auto_it_is_told_what_the_client_will_be_shown(budget: int, told: b
     """PRO-3, SUR-5: as far as that is known before its first list."""
 
     async def hello(line: ScriptedConnection, params: Json) -> Json:
-        return {"protocolVersion": era.LATEST_OLDER, "capabilities": {"tools": {}}, "instructions": "Be kind."}
+        return {
+            "protocolVersion": era.LATEST_OLDER,
+            "capabilities": {"tools": {}},
+            "instructions": "Be kind.",
+        }
 
     async def main() -> None:
         toy = ScriptedServer("older", answers={"initialize": hello})
-        config = Config(mcp_servers=(toy.server("toy"),), mode="auto", global_=Global(auto_budget=budget))
+        config = Config(
+            mcp_servers=(toy.server("toy"),), mode="auto", global_=Global(auto_budget=budget)
+        )
         gateway = Gateway(config, {})
         try:
             gateway.start()
             await gateway.generation.upstreams["toy"].settled.wait()
-            assert ("Be kind." in Dispatcher(gateway).discover(modern_caller())["instructions"]) == told
+            assert (
+                "Be kind." in Dispatcher(gateway).discover(modern_caller())["instructions"]
+            ) == told
         finally:
             await gateway.close()
 

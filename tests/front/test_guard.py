@@ -31,7 +31,9 @@ class Socket:
         self.scheme = scheme
 
 
-def asked(*fields: tuple[str, str | bytes], target: str = "/mcp", port: int = 8000, scheme: str = "http") -> Exchange:
+def asked(
+    *fields: tuple[str, str | bytes], target: str = "/mcp", port: int = 8000, scheme: str = "http"
+) -> Exchange:
     line = Socket(port, scheme)
     return Exchange(line, "GET", target, headers(*fields), b"", True, False)  # type: ignore[arg-type]
 
@@ -108,7 +110,12 @@ def test_no_host_and_two_hosts_are_refused_everywhere() -> None:
 
 @pytest.mark.parametrize(
     "origin",
-    ["http://localhost:8000", "http://127.0.0.1:8000", "http://[::1]:8000", "HTTP://LOCALHOST:8000"],
+    [
+        "http://localhost:8000",
+        "http://127.0.0.1:8000",
+        "http://[::1]:8000",
+        "HTTP://LOCALHOST:8000",
+    ],
 )
 def test_a_page_that_came_from_us_is_let_in(origin: str) -> None:
     """SEC-1: by whichever of our names."""
@@ -118,8 +125,18 @@ def test_a_page_that_came_from_us_is_let_in(origin: str) -> None:
 @pytest.mark.parametrize(
     "origin",
     [
-        *("http://localhost", "http://localhost:80", "http://localhost:3000", "http://127.0.0.1:8001"),
-        *("https://localhost:8000", "https://localhost", "http://[::1]:5173", "http://localhost:08001"),
+        *(
+            "http://localhost",
+            "http://localhost:80",
+            "http://localhost:3000",
+            "http://127.0.0.1:8001",
+        ),
+        *(
+            "https://localhost:8000",
+            "https://localhost",
+            "http://[::1]:5173",
+            "http://localhost:08001",
+        ),
     ],
 )
 def test_other_pages_of_this_machine_are_strangers(origin: str) -> None:
@@ -131,7 +148,9 @@ def test_the_usual_port_need_not_be_said_and_the_scheme_must_fit() -> None:
     for port, scheme, other in ((80, "http", "https"), (443, "https", "http")):
 
         def allowed(origin: str, port: int = port, scheme: str = scheme) -> bool:
-            return LOCAL.origin_allowed(asked(("host", "localhost"), ("origin", origin), port=port, scheme=scheme))
+            return LOCAL.origin_allowed(
+                asked(("host", "localhost"), ("origin", origin), port=port, scheme=scheme)
+            )
 
         assert allowed(f"{scheme}://localhost")
         assert allowed(f"{scheme}://localhost:{port}")
@@ -146,10 +165,20 @@ def test_allowed_origins_are_let_in_and_nothing_like_them() -> None:
     def allowed(origin: str) -> bool:
         return guard.origin_allowed(asked(("host", "localhost:8000"), ("origin", origin)))
 
-    for origin in ("https://app.example:8443", "http://tools.example", "http://tools.example:80", "http://[::1]:8000"):
+    for origin in (
+        "https://app.example:8443",
+        "http://tools.example",
+        "http://tools.example:80",
+        "http://[::1]:8000",
+    ):
         assert allowed(origin), origin
     for origin in (
-        *("http://app.example:8443", "https://app.example", "https://app.example:8443/", "https://x.app.example:8443"),
+        *(
+            "http://app.example:8443",
+            "https://app.example",
+            "https://app.example:8443/",
+            "https://x.app.example:8443",
+        ),
         *("https://tools.example", "http://tools.example:8080", "null", "*"),
     ):
         assert not allowed(origin), origin
@@ -163,11 +192,28 @@ def test_allowed_origins_are_let_in_and_nothing_like_them() -> None:
         ("http://[::1]:65535", ("http", "[::1]", 65535)),
         *(
             (text, None)
-            for text in ("", "null", "*", "a", "http://", "http:///", "http://a/", "http://a:", "http://a:0")
+            for text in (
+                "",
+                "null",
+                "*",
+                "a",
+                "http://",
+                "http:///",
+                "http://a/",
+                "http://a:",
+                "http://a:0",
+            )
         ),
         *(
             (text, None)
-            for text in ("http://a:65536", "http://a:²", "ws://a", "http://u@a", "http://a b", "http://a\n")
+            for text in (
+                "http://a:65536",
+                "http://a:²",
+                "ws://a",
+                "http://u@a",
+                "http://a b",
+                "http://a\n",
+            )
         ),
     ],
 )

@@ -1,4 +1,5 @@
-"""Who somebody is by the token they show, which profiles it opens, and what a proxy may say of them."""
+"""Who somebody is by the token they show, which profiles it opens, and what a proxy may say of
+them."""
 
 import json
 import os
@@ -56,7 +57,16 @@ def test_a_token_names_who_brings_it(value: str | bytes, name: str) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        *("", "Bearer", "Bearer ", "s3cret", "Basic s3cret", "Bearer S3cret", "Bearer s3cre", "Bearer s3crett"),
+        *(
+            "",
+            "Bearer",
+            "Bearer ",
+            "s3cret",
+            "Basic s3cret",
+            "Bearer S3cret",
+            "Bearer s3cre",
+            "Bearer s3crett",
+        ),
         *("Bearer ann", b"Bearer \xff\xfe\x80", "Bearer " + "s3cret" * 10_000),
     ],
 )
@@ -81,7 +91,12 @@ def test_no_token_and_two_tokens_make_a_stranger() -> None:
 
 
 def test_a_moment_without_a_zone_is_utc() -> None:
-    assert moment("2027-01-31") == moment("2027-01-31T00:00:00Z") == moment("2027-01-31T01:00+01:00") == 1801353600
+    assert (
+        moment("2027-01-31")
+        == moment("2027-01-31T00:00:00Z")
+        == moment("2027-01-31T01:00+01:00")
+        == 1801353600
+    )
 
 
 def test_a_token_is_refused_from_the_moment_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +112,9 @@ def test_a_token_is_refused_from_the_moment_it_ends(monkeypatch: pytest.MonkeyPa
 
 
 def test_ten_thousand_tokens_cost_a_request_what_one_does() -> None:
-    few, many = (Bearer(tokens(**{f"n{i}": f"t{i}" for i in range(n)}), OPEN, None) for n in (1, 10_000))
+    few, many = (
+        Bearer(tokens(**{f"n{i}": f"t{i}" for i in range(n)}), OPEN, None) for n in (1, 10_000)
+    )
     request = showing("Bearer t0")
 
     def ask(identity: Bearer) -> None:
@@ -111,7 +128,12 @@ def test_ten_thousand_tokens_cost_a_request_what_one_does() -> None:
 
 
 PROFILES = Doors(
-    [Profile(name="p"), Profile(name="club", tokens=("ann", "bob")), Profile(name="q"), Profile(name="x", tokens=())]
+    [
+        Profile(name="p"),
+        Profile(name="club", tokens=("ann", "bob")),
+        Profile(name="q"),
+        Profile(name="x", tokens=()),
+    ]
 )
 
 
@@ -173,7 +195,9 @@ for number in range(20):
 
 def test_processes_that_change_the_store_at_once_lose_nothing(tmp_path: Path) -> None:
     """SEC-1."""
-    running = [subprocess.Popen([sys.executable, "-c", CHANGES, str(tmp_path), part]) for part in "abc"]
+    running = [
+        subprocess.Popen([sys.executable, "-c", CHANGES, str(tmp_path), part]) for part in "abc"
+    ]
     assert [process.wait(60) for process in running] == [0, 0, 0]
     expected = {f"{part}-{number}" for part in "abc" for number in range(20) if number % 5}
     assert {kept.name for kept in TokenStore(tmp_path).read()} == expected
@@ -183,11 +207,19 @@ def test_processes_that_change_the_store_at_once_lose_nothing(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "content",
     [
-        *(b"", b"no json", b"[]x", b'{"tokens":[{"name":1}]}', b'{"tokens":[{"name":"a","digest":"00"}]}'),
+        *(
+            b"",
+            b"no json",
+            b"[]x",
+            b'{"tokens":[{"name":1}]}',
+            b'{"tokens":[{"name":"a","digest":"00"}]}',
+        ),
         *(b'{"tokens":[{"name":"a","digest":"zz"}]}', b'{"tokens":[7]}'),
     ],
 )
-def test_a_broken_store_lets_nobody_in_and_is_not_overwritten(tmp_path: Path, content: bytes) -> None:
+def test_a_broken_store_lets_nobody_in_and_is_not_overwritten(
+    tmp_path: Path, content: bytes
+) -> None:
     store = TokenStore(tmp_path)
     token = store.add("ann")
     known = Bearer((), OPEN, store)
@@ -217,8 +249,13 @@ def test_what_is_made_and_revoked_is_noticed_by_a_look(tmp_path: Path) -> None:
 def test_what_a_coming_configuration_does_not_name_is_not_good_any_more(tmp_path: Path) -> None:
     kept = TokenStore(tmp_path).add("kept")
     known = Bearer(tokens(ann="a", bob="b", zed="z"), OPEN, TokenStore(tmp_path))
-    known.keep_only([Token(name="bob", token="b"), Token(name="zed", token="z", expires="2020-01-31")])
-    good = [isinstance(known.admit(showing(f"Bearer {token}")), Badge) for token in ("a", "b", "z", kept)]
+    known.keep_only(
+        [Token(name="bob", token="b"), Token(name="zed", token="z", expires="2020-01-31")]
+    )
+    good = [
+        isinstance(known.admit(showing(f"Bearer {token}")), Badge)
+        for token in ("a", "b", "z", kept)
+    ]
     assert good == [False, True, False, True]
 
 
@@ -265,7 +302,11 @@ XFF = "x-forwarded-for"
         ("10.0.0.1", [(XFF, "203.0.113.9, unknown")], "10.0.0.1"),
         ("10.0.0.1", [(XFF, "203.0.113.9, evil, 10.0.0.2")], "10.0.0.2"),
         ("10.0.0.1", [(XFF, "")], "10.0.0.1"),
-        ("10.0.0.1", [("forwarded", 'for=1.1.1.1, for="[2001:db8::1]:47";proto=https')], "2001:db8::1"),
+        (
+            "10.0.0.1",
+            [("forwarded", 'for=1.1.1.1, for="[2001:db8::1]:47";proto=https')],
+            "2001:db8::1",
+        ),
         ("10.0.0.1", [("forwarded", "for=203.0.113.9;by=10.0.0.2, for=10.0.0.7")], "203.0.113.9"),
         ("10.0.0.1", [("forwarded", "for=_hidden")], "10.0.0.1"),
         ("10.0.0.1", [("forwarded", 'for="203.0.113.9')], "10.0.0.1"),
@@ -299,7 +340,11 @@ def test_where_no_proxy_is_trusted_nobody_is_asked() -> None:
 
 
 def test_a_header_without_end_is_looked_at_for_a_moment_only() -> None:
-    endless = ((XFF, "10.0.0.2," * 7_000), ("forwarded", "for=10.0.0.2," * 5_000), ("forwarded", '"' * 60_000))
+    endless = (
+        (XFF, "10.0.0.2," * 7_000),
+        ("forwarded", "for=10.0.0.2," * 5_000),
+        ("forwarded", '"' * 60_000),
+    )
     for name, value in endless:
         request = through("10.0.0.1", (name, value))
         began = time.process_time()
@@ -316,7 +361,9 @@ def test_our_origins_are_what_was_configured_never_what_a_request_says() -> None
     def origins(guard: Guard) -> set[str]:
         return set(guard.origins(asked(("host", "evil.example:8000"))))
 
-    assert origins(Guard("127.0.0.1")) == {f"http://{name}:8000" for name in ("127.0.0.1", "localhost", "[::1]")}
+    assert origins(Guard("127.0.0.1")) == {
+        f"http://{name}:8000" for name in ("127.0.0.1", "localhost", "[::1]")
+    }
     assert origins(Guard("192.0.2.5")) == {"http://192.0.2.5:8000"}
     assert origins(Guard("0.0.0.0")) == set()
     named = Guard("0.0.0.0", allowed_hosts=["gw.example", "*.lan.example"])

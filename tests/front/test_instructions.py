@@ -15,9 +15,13 @@ OURS = "mcpx is one gateway in front of several MCP servers"
 def test_each_server_speaks_under_its_own_name() -> None:
     """PRO-3: in the order of the config; one that says nothing is only named."""
     text = instructions(
-        [("git", "Knows a repository.  Ask it\n first."), ("time", ""), ("files", "Files.")], direct=True
+        [("git", "Knows a repository.  Ask it\n first."), ("time", ""), ("files", "Files.")],
+        direct=True,
     )
-    assert text == f"{OURS}: git, time, files.\n\ngit: Knows a repository. Ask it first.\n\nfiles: Files."
+    assert (
+        text
+        == f"{OURS}: git, time, files.\n\ngit: Knows a repository. Ask it first.\n\nfiles: Files."
+    )
 
 
 def test_where_a_menu_tells_it_only_names_are_told() -> None:
@@ -29,7 +33,9 @@ def test_where_a_menu_tells_it_only_names_are_told() -> None:
 def test_short_texts_come_whole_and_long_ones_share_the_rest() -> None:
     """PRO-3: the first in the config is not served at the cost of the others."""
     long = "".join(f"This is sentence number {n:04}. " for n in range(1000))
-    text = instructions([("a", long), ("b", "Short. And sweet."), ("c", long), ("d", long)], direct=True)
+    text = instructions(
+        [("a", long), ("b", "Short. And sweet."), ("c", long), ("d", long)], direct=True
+    )
     _, a, b, c, d = text.split("\n\n")
     assert b == "b: Short. And sweet."
     sizes = [len(part) for part in (a, c, d)]
@@ -51,7 +57,9 @@ def test_short_texts_come_whole_and_long_ones_share_the_rest() -> None:
 def test_a_long_text_is_cut_at_a_sentence_else_between_words(told: str, kept: str | None) -> None:
     """PRO-3"""
     head = f"{OURS}: a."
-    assert instructions([("a", told)], direct=True) == (head if kept is None else f"{head}\n\na: {kept}")
+    assert instructions([("a", told)], direct=True) == (
+        head if kept is None else f"{head}\n\na: {kept}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,20 +77,32 @@ def test_no_text_passes_for_a_heading_or_for_another_server(told: str) -> None:
     """PRO-3: a stranger's text begins no line and steers no terminal."""
     text = instructions([("evil", told), ("bank", "Safe.")], direct=True)
     head, evil, bank = text.split("\n\n")
-    assert evil.startswith("evil: ") and evil.isprintable() and bank == "bank: Safe." and "\n" not in head
+    assert (
+        evil.startswith("evil: ")
+        and evil.isprintable()
+        and bank == "bank: Safe."
+        and "\n" not in head
+    )
 
 
 NAME = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=60)
 TEXT = st.one_of(
     st.text(st.characters(exclude_categories=()), max_size=300),
-    st.builds(lambda word, times: word * times, st.text(min_size=1, max_size=30), st.integers(1, 400)),
+    st.builds(
+        lambda word, times: word * times, st.text(min_size=1, max_size=30), st.integers(1, 400)
+    ),
 )
 
 
 @calmly
-@given(st.lists(st.tuples(NAME, TEXT), max_size=60), st.booleans(), st.sampled_from([512, 2048, LIMIT]))
-def test_it_is_never_longer_than_it_may_be(servers: list[tuple[str, str]], direct: bool, limit: int) -> None:
-    """PRO-3: bytes of UTF-8; and whoever has a paragraph has it under its name, in the order of the config."""
+@given(
+    st.lists(st.tuples(NAME, TEXT), max_size=60), st.booleans(), st.sampled_from([512, 2048, LIMIT])
+)
+def test_it_is_never_longer_than_it_may_be(
+    servers: list[tuple[str, str]], direct: bool, limit: int
+) -> None:
+    """PRO-3: bytes of UTF-8; and whoever has a paragraph has it under its name, in the order of the
+    config."""
     text = instructions(servers, direct=direct, limit=limit)
     assert len(text.encode()) <= limit
     head, *parts = text.split("\n\n")

@@ -25,7 +25,8 @@ class KnownKeys(Keys):
 
 @pytest.mark.parametrize("configured", ["our-service", None])
 def test_a_token_without_our_audience_is_refused(configured: str | None) -> None:
-    """SEC-1: also a token that names no audience, whether or not the configuration sets `audience`."""
+    """SEC-1: also a token that names no audience, whether or not the configuration sets
+    `audience`."""
     import jwt
 
     key = make_key("ES256")

@@ -19,7 +19,9 @@ from mcpx.transports import Stdio
 
 
 def config(*tokens: Token, profiles: tuple[Profile, ...] = (), auth: bool = True) -> Config:
-    return Config(server=FrontServer(auth=FrontAuth(tokens=tokens) if auth else None), profiles=profiles)
+    return Config(
+        server=FrontServer(auth=FrontAuth(tokens=tokens) if auth else None), profiles=profiles
+    )
 
 
 def no_fetcher() -> Any:
@@ -27,7 +29,9 @@ def no_fetcher() -> Any:
 
 
 ANN = Token(name="ann", token="a")
-SERVERS = tuple(Server(name=name, connection=Stdio(command="none"), enabled=False) for name in ("one", "two"))
+SERVERS = tuple(
+    Server(name=name, connection=Stdio(command="none"), enabled=False) for name in ("one", "two")
+)
 P, Q = Profile(name="p"), Profile(name="q", tokens=("ann",))
 
 
@@ -53,7 +57,9 @@ def visitor(reception: Reception, token: str = "a", profile: str | None = None) 
         (config(auth=False), False),
     ],
 )
-def test_whoever_would_not_be_let_in_again_the_same_way_has_to_leave(after: Config, stays: bool) -> None:
+def test_whoever_would_not_be_let_in_again_the_same_way_has_to_leave(
+    after: Config, stays: bool
+) -> None:
     """SEC-1."""
     reception = Reception(House("127.0.0.1"), config(ANN, profiles=(P,)), no_fetcher)
     there = visitor(reception)
@@ -62,9 +68,13 @@ def test_whoever_would_not_be_let_in_again_the_same_way_has_to_leave(after: Conf
     assert (reception.stays_until(there) is not None) is stays
 
 
-def test_whoever_another_replica_let_in_leaves_when_their_token_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_another_replica_let_in_leaves_when_their_token_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SEC-1, SCA-1: though nobody has shown it here."""
-    reception = Reception(House("127.0.0.1"), config(Token(name="ann", token="a", expires="2999-01-31")), no_fetcher)
+    reception = Reception(
+        House("127.0.0.1"), config(Token(name="ann", token="a", expires="2999-01-31")), no_fetcher
+    )
     assert reception.identity is not None and not reception.identity.look()
     ends = time.time() + 600
     there = Visitor("ann", None, "", Badge("ann", expires=ends))
@@ -89,13 +99,19 @@ def test_health_tells_of_the_servers_that_somebody_sees() -> None:
 
     async def work() -> None:
         narrow = Profile(name="p", servers=("one",))
-        made = config(ANN, Token(name="bound", token="b", profile="p"), Token(name="lost", token="l", profile="gone"))
+        made = config(
+            ANN,
+            Token(name="bound", token="b", profile="p"),
+            Token(name="lost", token="l", profile="gone"),
+        )
         gateway = Gateway(Config(server=made.server, profiles=(narrow,), mcp_servers=SERVERS), {})
         reception = Reception(House("127.0.0.1"), gateway.generation.config, no_fetcher)
         front = HttpFront(Dispatcher(gateway), reception, max_request=1000)
 
         def seen(token: str) -> set[str] | None:
-            exchange = asked(("host", "127.0.0.1"), ("authorization", f"Bearer {token}"), target="/health")
+            exchange = asked(
+                ("host", "127.0.0.1"), ("authorization", f"Bearer {token}"), target="/health"
+            )
             told: list[bytes] = []
             line: Any = exchange.line
             line.write = lambda head, body=b"": told.append(body)

@@ -23,10 +23,14 @@ def metric(gateway: Gateway, name: str) -> float:
     return float(value)
 
 
-def test_clients_in_their_handshake_do_not_evict_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_in_their_handshake_do_not_evict_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SEC-6: idle sessions are evicted instead. Evictions are counted and logged."""
     monkeypatch.setattr(sessions, "IDLE_AFTER", 0.0)
-    monkeypatch.setattr(http, "PING_EVERY", 0.05)  # Evictions are logged at this interval, at most once a minute.
+    monkeypatch.setattr(
+        http, "PING_EVERY", 0.05
+    )  # Evictions are logged at this interval, at most once a minute.
     together = Barrier(50)
 
     def shake_hands(port: int) -> int:
@@ -40,14 +44,18 @@ def test_clients_in_their_handshake_do_not_evict_each_other(monkeypatch: pytest.
         assert metric(gateway, "mcpx_sessions_room") == 0
         assert list(clients.map(shake_hands, [gateway.port] * 50)) == [202] * 50
         assert metric(gateway, "mcpx_sessions_evicted_total") == 50
-        statuses = [session.post(notification("notifications/initialized")).status for session in idle]
+        statuses = [
+            session.post(notification("notifications/initialized")).status for session in idle
+        ]
         assert sorted(statuses) == [202] * 50 + [404] * 50
         wait_until(lambda: "for new sessions, because the limit" in gateway.stderr())
         assert "raise server.limits.sessions" in gateway.stderr()
 
 
 @pytest.mark.parametrize("how", ["delete", "evicted"])
-def test_an_ended_session_is_freed_without_the_garbage_collector(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+def test_an_ended_session_is_freed_without_the_garbage_collector(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
     """SEC-6: it is not part of a reference cycle, also if it had a stream and calls."""
     monkeypatch.setattr(sessions, "IDLE_AFTER", 0.0)
 

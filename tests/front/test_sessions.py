@@ -23,7 +23,9 @@ class Hall:
         self.ended: list[HttpSession] = []
         self.sessions = Sessions(self.ended.append)
 
-    def begin(self, address: str = "10.0.0.1", principal: str = "ann", weight: int = 0) -> HttpSession:
+    def begin(
+        self, address: str = "10.0.0.1", principal: str = "ann", weight: int = 0
+    ) -> HttpSession:
         owner = self.sessions.begin(Visitor(principal, address=address), weight)
         assert owner is not None
         return owner
@@ -37,7 +39,9 @@ class Hall:
         return owner not in self.ended
 
 
-def test_a_flood_of_greetings_ends_no_session_that_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_of_greetings_ends_no_session_that_is_in_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SEC-6: whoever sends them."""
     monkeypatch.setattr(sessions, "MOST", 100)
 
@@ -59,7 +63,11 @@ def test_whoever_asks_for_another_pays_before_others_do(monkeypatch: pytest.Monk
 
     async def main() -> None:
         hall = Hall()
-        others = [hall.begin("10.0.0.2"), hall.begin("10.0.0.1", "bob"), hall.use(hall.begin("10.0.0.3"))]
+        others = [
+            hall.begin("10.0.0.2"),
+            hall.begin("10.0.0.1", "bob"),
+            hall.use(hall.begin("10.0.0.3")),
+        ]
         flood = [hall.use(hall.begin()) for _ in range(300)]
         assert all(map(hall.is_open, others))
         assert [hall.is_open(owner) for owner in flood] == [False] * 203 + [True] * 97
@@ -88,7 +96,9 @@ def test_who_holds_most_makes_room_for_a_newcomer(monkeypatch: pytest.MonkeyPatc
     run(main(), 3000)
 
 
-def test_a_busy_session_never_goes_and_with_all_busy_nobody_comes_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_session_never_goes_and_with_all_busy_nobody_comes_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SEC-6."""
     monkeypatch.setattr(sessions, "MOST", 3)
 
@@ -106,7 +116,9 @@ def test_a_busy_session_never_goes_and_with_all_busy_nobody_comes_in(monkeypatch
     run(main())
 
 
-def test_a_handshake_in_progress_is_not_evicted_within_its_grace_period(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handshake_in_progress_is_not_evicted_within_its_grace_period(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SEC-6: idle sessions make room for it, also those of its own client."""
     monkeypatch.setattr(sessions, "MOST", 100)
 
@@ -126,7 +138,9 @@ def test_a_handshake_in_progress_is_not_evicted_within_its_grace_period(monkeypa
     run(main(), 3000)
 
 
-def test_handshakes_of_many_clients_do_not_evict_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handshakes_of_many_clients_do_not_evict_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SEC-6: if no session is idle, the new client is refused."""
     monkeypatch.setattr(sessions, "MOST", 50)
 
@@ -139,7 +153,9 @@ def test_handshakes_of_many_clients_do_not_evict_each_other(monkeypatch: pytest.
     run(main())
 
 
-def test_sessions_without_a_stream_are_evicted_first_and_the_oldest_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_without_a_stream_are_evicted_first_and_the_oldest_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SEC-6"""
     monkeypatch.setattr(sessions, "MOST", 4)
     monkeypatch.setattr(sessions, "SHARE", 1)
@@ -161,7 +177,9 @@ def test_sessions_without_a_stream_are_evicted_first_and_the_oldest_of_them(monk
     run(main(), 3000)
 
 
-def test_what_clients_say_of_themselves_is_bounded_for_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_clients_say_of_themselves_is_bounded_for_all_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SEC-6."""
     monkeypatch.setattr(sessions, "MOST_WEIGHT", 1000)
 
@@ -198,7 +216,8 @@ def test_one_place_is_an_address_or_a_network_of_them(one: str, two: str, same: 
 
 
 @pytest.mark.parametrize(
-    ("kind", "limit"), [("unused", 60), ("three calls", 300), ("four calls", 1800), ("stream", None)]
+    ("kind", "limit"),
+    [("unused", 60), ("three calls", 300), ("four calls", 1800), ("stream", None)],
 )
 def test_the_idle_limit_of_a_session_depends_on_its_kind(
     monkeypatch: pytest.MonkeyPatch, kind: str, limit: float | None
@@ -370,7 +389,8 @@ def test_the_end_of_a_session_with_many_calls_is_spread_over_turns() -> None:
 def test_a_session_that_goes_on_here_is_in_use_though_nobody_has_said_a_word_here(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """SCA-1: its client may have left before it was taken up; it lasts as long as any that is used."""
+    """SCA-1: its client may have left before it was taken up; it lasts as long as any that is
+    used."""
 
     async def main() -> None:
         clock = LoopClock(monkeypatch)

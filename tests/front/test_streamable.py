@@ -1,4 +1,5 @@
-"""Streamable HTTP towards clients, in both eras, over a real socket: sessions, streams, and what races on them."""
+"""Streamable HTTP towards clients, in both eras, over a real socket: sessions, streams, and what
+races on them."""
 
 import asyncio
 import json
@@ -57,15 +58,31 @@ class StreamableClient:
 
     def post(self, message: Any, **headers: str | None) -> StreamedReply:
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
-        return self.web.send("POST", "/mcp", body, self._headers({k.replace("_", "-"): v for k, v in headers.items()}))
+        return self.web.send(
+            "POST",
+            "/mcp",
+            body,
+            self._headers({k.replace("_", "-"): v for k, v in headers.items()}),
+        )
 
     def get(self, last: str | None = None, **headers: str | None) -> StreamedReply:
-        more = {"accept": "text/event-stream", **headers, **({"last-event-id": last} if last else {})}
+        more = {
+            "accept": "text/event-stream",
+            **headers,
+            **({"last-event-id": last} if last else {}),
+        }
         return self.web.send("GET", "/mcp", b"", self._headers(more))
 
     def ask(self, method: str, id: Any = None, **params: Any) -> StreamedReply:
         self._ids += 1
-        return self.post({"jsonrpc": "2.0", "id": self._ids if id is None else id, "method": method, "params": params})
+        return self.post(
+            {
+                "jsonrpc": "2.0",
+                "id": self._ids if id is None else id,
+                "method": method,
+                "params": params,
+            }
+        )
 
     def call(self, name: str, id: Any = None, **params: Any) -> StreamedReply:
         return self.ask("tools/call", id, name=name, **params)
@@ -73,7 +90,9 @@ class StreamableClient:
     def notify(self, method: str, **params: Any) -> StreamedReply:
         return self.post({"jsonrpc": "2.0", "method": method, "params": params})
 
-    async def greet(self, version: str = "2025-11-25", capabilities: Json | None = None) -> "StreamableClient":
+    async def greet(
+        self, version: str = "2025-11-25", capabilities: Json | None = None
+    ) -> "StreamableClient":
         reply = self.ask(
             "initialize",
             protocolVersion=version,
@@ -86,12 +105,19 @@ class StreamableClient:
         assert self.session
         return self
 
-    def modern(self, method: str, id: Any = 1, meta: Json | None = None, **params: Any) -> StreamedReply:
+    def modern(
+        self, method: str, id: Any = 1, meta: Json | None = None, **params: Any
+    ) -> StreamedReply:
         envelope = {era.VERSION_KEY: era.LATEST_MODERN, era.CAPABILITIES_KEY: {}, **(meta or {})}
         headers = {"mcp-protocol-version": era.LATEST_MODERN, "mcp-method": method}
         if "name" in params:
             headers["mcp-name"] = era.encode_header(params["name"])
-        message = {"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": envelope}}
+        message = {
+            "jsonrpc": "2.0",
+            "id": id,
+            "method": method,
+            "params": {**params, "_meta": envelope},
+        }
         return self.post(message, **headers)
 
 
@@ -118,7 +144,10 @@ class Front:
 @asynccontextmanager
 async def front(toy: ScriptedServer | None = None) -> AsyncGenerator[Front]:
     toy = toy or ScriptedServer()
-    gateway = Gateway(Config(mcp_servers=(toy.server(),), global_=Global(startup_wait=2.0, first_start_wait=2.0)), {})
+    gateway = Gateway(
+        Config(mcp_servers=(toy.server(),), global_=Global(startup_wait=2.0, first_start_wait=2.0)),
+        {},
+    )
     tasks = Tasks("front")
     streamable = Streamable(Dispatcher(gateway), tasks)
 
@@ -137,7 +166,9 @@ async def front(toy: ScriptedServer | None = None) -> AsyncGenerator[Front]:
 
 async def says(line: ScriptedConnection, params: Json) -> Json:
     """A tool that says something before its result."""
-    line.say("notifications/progress", {"progressToken": params["_meta"]["progressToken"], "progress": 1})
+    line.say(
+        "notifications/progress", {"progressToken": params["_meta"]["progressToken"], "progress": 1}
+    )
     return {"content": []}
 
 
@@ -163,7 +194,12 @@ def error_of(message: Json) -> int:
         (b'{"jsonrpc":"2.0","id":1,"method":"ping"}', {}, 400, INVALID_REQUEST),  # no session
         (b'{"jsonrpc":"2.0","method":"notifications/x"}', {}, 400, INVALID_REQUEST),
         (b'{"jsonrpc":"2.0","id":1,"result":{}}', {}, 400, INVALID_REQUEST),
-        (b'{"jsonrpc":"2.0","id":1,"method":"ping"}', {"mcp_session_id": "made-up"}, 404, INVALID_REQUEST),
+        (
+            b'{"jsonrpc":"2.0","id":1,"method":"ping"}',
+            {"mcp_session_id": "made-up"},
+            404,
+            INVALID_REQUEST,
+        ),
         (b"{}", {"content_type": "text/plain"}, 415, INVALID_REQUEST),
         (b"{}", {"content_type": None}, 415, INVALID_REQUEST),
         (b"{}", {"accept": "application/json"}, 406, INVALID_REQUEST),
@@ -188,13 +224,16 @@ def test_what_is_wrong_is_refused_with_the_status_the_protocol_names(
 
 
 @pytest.mark.parametrize(
-    "accept", ["*/*", None, "text/*, application/*", "APPLICATION/JSON;q=0.5 , text/event-stream;q=0.1"]
+    "accept",
+    ["*/*", None, "text/*, application/*", "APPLICATION/JSON;q=0.5 , text/event-stream;q=0.1"],
 )
 def test_whoever_takes_both_kinds_of_reply_is_served(accept: str | None) -> None:
     async def main() -> None:
         async with front() as at:
             message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
-            reply = at.client().post(message, accept=accept, content_type="application/json; charset=utf-8")
+            reply = at.client().post(
+                message, accept=accept, content_type="application/json; charset=utf-8"
+            )
             assert (await reply.json())["result"]["serverInfo"]["name"] == "mcpx"
 
     run(main())
@@ -242,7 +281,9 @@ def test_a_deleted_session_is_gone_with_all_that_ran_in_it() -> None:
             await stream.begun.wait()
             hanging = ann.call("hang")
             await until(lambda: toy.lines and toy.lines[0].calls())
-            deleted = at.web.send("DELETE", "/mcp", b"", {"mcp-session-id": ann.session or "", "x-who": "ann"})
+            deleted = at.web.send(
+                "DELETE", "/mcp", b"", {"mcp-session-id": ann.session or "", "x-who": "ann"}
+            )
             await deleted.over.wait()
             assert deleted.status == 200
             assert error_of(await hanging.json()) == REQUEST_CANCELLED
@@ -282,7 +323,9 @@ def test_a_session_is_greeted_once() -> None:
     run(main())
 
 
-def test_with_all_sessions_taken_the_one_silent_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_all_sessions_taken_the_one_silent_longest_makes_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SEC-6."""
     monkeypatch.setattr(sessions, "MOST", 2)
 
@@ -320,7 +363,9 @@ def test_with_all_sessions_busy_a_new_one_is_refused(monkeypatch: pytest.MonkeyP
     run(main())
 
 
-def test_a_session_nobody_uses_ends_and_one_in_use_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_nobody_uses_ends_and_one_in_use_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SEC-6."""
 
     async def main() -> None:
@@ -357,14 +402,20 @@ def test_a_client_that_says_too_much_of_itself_gets_no_session() -> None:
 
 
 @pytest.mark.parametrize("bound", ["MOST_RUNNING", "MOST_OF_ONE"])
-def test_no_more_calls_are_taken_than_so_many_at_a_time(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_calls_are_taken_than_so_many_at_a_time(
+    bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SEC-6: of one session, and of all sessions of one client; the next is told so at once."""
     monkeypatch.setattr(module, bound, 3)
 
     async def main() -> None:
         toy = ScriptedServer("older", tools={"hang": never_return, "echo": echo})
         async with front(toy) as at:
-            ann, other, bob = await at.client().greet(), await at.client().greet(), await at.client("bob").greet()
+            ann, other, bob = (
+                await at.client().greet(),
+                await at.client().greet(),
+                await at.client("bob").greet(),
+            )
             hanging = [ann.call("hang", n) for n in range(3)]
             await until(lambda: toy.lines and len(toy.lines[0].calls()) == 3)
             refused = await ann.call("echo").json()
@@ -398,7 +449,8 @@ def test_a_reply_is_json_unless_something_goes_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "primed"), [("2024-11-05", False), ("2025-03-26", False), ("2025-06-18", False), ("2025-11-25", True)]
+    ("version", "primed"),
+    [("2024-11-05", False), ("2025-03-26", False), ("2025-06-18", False), ("2025-11-25", True)],
 )
 def test_only_clients_of_2025_11_25_get_the_priming_event(version: str, primed: bool) -> None:
     async def main() -> None:
@@ -473,7 +525,10 @@ def test_a_broken_connection_is_no_cancellation_in_the_older_era() -> None:
         gate = asyncio.Event()
 
         async def slow(line: ScriptedConnection, params: Json) -> Json:
-            line.say("notifications/progress", {"progressToken": params["_meta"]["progressToken"], "progress": 1})
+            line.say(
+                "notifications/progress",
+                {"progressToken": params["_meta"]["progressToken"], "progress": 1},
+            )
             await gate.wait()
             return {"content": [], "late": True}
 
@@ -493,7 +548,9 @@ def test_a_broken_connection_is_no_cancellation_in_the_older_era() -> None:
     run(main())
 
 
-def test_a_call_kept_alive_by_signs_of_life_can_be_come_back_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_kept_alive_by_signs_of_life_can_be_come_back_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Its client has seen an event id, so it may come back with it."""
     monkeypatch.setattr(module, "SILENT_FOR", 0.0)
 
@@ -521,7 +578,9 @@ def test_a_call_kept_alive_by_signs_of_life_can_be_come_back_for(monkeypatch: py
     run(main())
 
 
-def test_a_finished_stream_is_kept_for_a_while_and_then_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_stream_is_kept_for_a_while_and_then_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SEC-6."""
     monkeypatch.setattr(module, "READ_FOR", 0.05)
 
@@ -563,7 +622,16 @@ def test_a_position_nobody_gave_opens_the_stream_of_what_belongs_to_no_request()
         toy = ScriptedServer("older")
         async with front(toy) as at:
             ann = await at.client().greet()
-            for last in ("s99-1", "nonsense", "-", "push-x", "s1-" + "9" * 50, "push-99999999999", "s1-²", "push-²"):
+            for last in (
+                "s99-1",
+                "nonsense",
+                "-",
+                "push-x",
+                "s1-" + "9" * 50,
+                "push-99999999999",
+                "s1-²",
+                "push-²",
+            ):
                 stream = ann.get(last)
                 await stream.begun.wait()
                 assert stream.status == 200
@@ -592,13 +660,21 @@ def test_a_question_travels_on_the_stream_of_its_call_and_the_answer_goes_back()
                 answer = ann.post({"jsonrpc": "2.0", "id": question["id"], "result": {"n": n}})
                 await answer.over.wait()
                 assert answer.status == 202
-            assert (await call.message())["result"]["structuredContent"] == {"answers": [{"n": 1}, {"n": 2}]}
+            assert (await call.message())["result"]["structuredContent"] == {
+                "answers": [{"n": 1}, {"n": 2}]
+            }
 
     run(main())
 
 
 @pytest.mark.parametrize(
-    "answer", [{"error": {"code": -1, "message": "closed"}}, {"error": None}, {"result": None}, {"result": []}]
+    "answer",
+    [
+        {"error": {"code": -1, "message": "closed"}},
+        {"error": None},
+        {"result": None},
+        {"result": []},
+    ],
 )
 def test_an_answer_that_is_none_ends_the_call_and_not_the_session(answer: Json) -> None:
     async def main() -> None:
@@ -627,13 +703,19 @@ def test_answers_to_nothing_and_answers_of_another_session_are_ignored() -> None
                 await reply.over.wait()
                 assert reply.status == 202
             for _ in range(2):
-                await ann.post({"jsonrpc": "2.0", "id": question["id"], "result": {"right": True}}).over.wait()
-            assert (await call.message())["result"]["structuredContent"] == {"answers": [{"right": True}]}
+                await ann.post(
+                    {"jsonrpc": "2.0", "id": question["id"], "result": {"right": True}}
+                ).over.wait()
+            assert (await call.message())["result"]["structuredContent"] == {
+                "answers": [{"right": True}]
+            }
 
     run(main())
 
 
-def test_a_server_puts_no_more_questions_than_so_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_puts_no_more_questions_than_so_many_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SEC-6."""
     monkeypatch.setattr(http_session, "MOST_QUESTIONS", 3)
 
@@ -684,7 +766,9 @@ def test_a_session_that_ends_while_it_is_asked_leaves_no_question_open() -> None
             ann = await at.client().greet(capabilities=CLIENT_CAPABILITIES)
             call = ann.call("ask")
             await call.message()
-            gone = at.web.send("DELETE", "/mcp", b"", {"mcp-session-id": ann.session or "", "x-who": "ann"})
+            gone = at.web.send(
+                "DELETE", "/mcp", b"", {"mcp-session-id": ann.session or "", "x-who": "ann"}
+            )
             await gone.over.wait()
             await until(lambda: toy.lines[1].closed_by_gateway)
             await call.over.wait()
@@ -701,7 +785,11 @@ def test_a_modern_request_needs_no_session_and_gets_none() -> None:
             reply = at.client().modern("server/discover")
             result = (await reply.json())["result"]
             assert result["supportedVersions"] == ["2026-07-28"]
-            assert (result["resultType"], result["ttlMs"], result["cacheScope"]) == ("complete", 0, "private")
+            assert (result["resultType"], result["ttlMs"], result["cacheScope"]) == (
+                "complete",
+                0,
+                "private",
+            )
             assert reply.headers.get("mcp-session-id") is None
             assert at.sessions == 0
 
@@ -723,13 +811,28 @@ def test_what_the_modern_era_no_longer_has_is_not_found(method: str) -> None:
 def test_a_header_that_comes_twice_is_a_mismatch(header: str) -> None:
     async def main() -> None:
         async with front() as at:
-            params = {"name": "echo", "_meta": {era.VERSION_KEY: era.LATEST_MODERN, era.CAPABILITIES_KEY: {}}}
-            body = json.dumps({"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": params}).encode()
-            values = {"mcp-protocol-version": era.LATEST_MODERN, "mcp-method": "tools/call", "mcp-name": "echo"}
+            params = {
+                "name": "echo",
+                "_meta": {era.VERSION_KEY: era.LATEST_MODERN, era.CAPABILITIES_KEY: {}},
+            }
+            body = json.dumps(
+                {"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": params}
+            ).encode()
+            values = {
+                "mcp-protocol-version": era.LATEST_MODERN,
+                "mcp-method": "tools/call",
+                "mcp-name": "echo",
+            }
             lines = [*{**POST, **values}.items(), (header, values[header])]
             reply = StreamedReply()
             pool = at.web._pool  # pyright: ignore[reportPrivateUsage]
-            pool.start("POST", "/mcp", header_lines([(k.encode(), v.encode()) for k, v in lines]), body, reply)
+            pool.start(
+                "POST",
+                "/mcp",
+                header_lines([(k.encode(), v.encode()) for k, v in lines]),
+                body,
+                reply,
+            )
             message = await reply.json()
             assert (reply.status, message["id"], error_of(message)) == (400, 4, -32020)
 
@@ -774,7 +877,8 @@ def test_a_connection_closed_in_the_same_turn_leaves_nothing_behind() -> None:
 
 
 def test_what_belongs_to_a_modern_request_comes_on_its_own_stream() -> None:
-    """PRO-4: progress under the client's token, logs at the level it asked for; and never a question."""
+    """PRO-4: progress under the client's token, logs at the level it asked for; and never a
+    question."""
 
     async def main() -> None:
         async def busy(line: ScriptedConnection, params: Json) -> Json:
@@ -807,7 +911,10 @@ def test_a_bug_is_an_internal_error_that_tells_nothing_but_where_to_look(
             reply = ann.modern("tools/list") if modern else ann.ask("tools/list")
             message = await reply.json()
             (which,) = message["error"].pop("data").values()
-            assert message["error"] == {"code": -32603, "message": f"Internal error (request {which})"}
+            assert message["error"] == {
+                "code": -32603,
+                "message": f"Internal error (request {which})",
+            }
             assert f"answering tools/list failed (request {which})" in caplog.text
             assert reply.status == 200
             assert at.open == 0
@@ -826,7 +933,9 @@ def test_modern_notifications_are_taken_and_ignored_and_answers_refused() -> Non
             unknown = ann.post(note, mcp_protocol_version="2030-01-01")
             assert error_of(await unknown.json()) == -32022
             assert unknown.status == 400
-            answer = ann.post({"jsonrpc": "2.0", "id": 1, "result": {}}, mcp_protocol_version=era.LATEST_MODERN)
+            answer = ann.post(
+                {"jsonrpc": "2.0", "id": 1, "result": {}}, mcp_protocol_version=era.LATEST_MODERN
+            )
             assert error_of(await answer.json()) == INVALID_REQUEST
             assert answer.status == 400
 
@@ -843,7 +952,9 @@ def test_arguments_that_travel_as_headers_must_agree_with_them() -> None:
             ann = at.client()
 
             async def status(value: bytes, header: str | None) -> int:
-                meta = json.dumps({era.VERSION_KEY: era.LATEST_MODERN, era.CAPABILITIES_KEY: {}}).encode()
+                meta = json.dumps(
+                    {era.VERSION_KEY: era.LATEST_MODERN, era.CAPABILITIES_KEY: {}}
+                ).encode()
                 body = (
                     b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":'
                     b'{"name":"echo","arguments":{"n":%b},"_meta":%b}}' % (value, meta)
@@ -931,7 +1042,9 @@ class Elsewhere:
     def __init__(self) -> None:
         self.asked: list[tuple[str, bool]] = []
 
-    def take(self, exchange: Exchange, visitor: Visitor, mode: str | None, id: str, *, passed: bool) -> bool:
+    def take(
+        self, exchange: Exchange, visitor: Visitor, mode: str | None, id: str, *, passed: bool
+    ) -> bool:
         self.asked.append((id, passed))
         exchange.reply(200, b'"answered elsewhere"')
         return True
@@ -941,9 +1054,12 @@ class Elsewhere:
     def give_away(self, owner: HttpSession) -> None: ...
 
 
-@pytest.mark.parametrize("lost", [True, False], ids=["by the word of another replica", "by its client"])
+@pytest.mark.parametrize(
+    "lost", [True, False], ids=["by the word of another replica", "by its client"]
+)
 def test_a_call_whose_session_goes_is_told_why(lost: bool) -> None:
-    """SCA-1: what another replica has taken up nobody has cancelled, and the call may have had an effect."""
+    """SCA-1: what another replica has taken up nobody has cancelled, and the call may have had an
+    effect."""
 
     async def main() -> None:
         toy = ScriptedServer("older", tools={"hang": never_return})

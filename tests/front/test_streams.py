@@ -1,4 +1,5 @@
-"""Replies that become event streams only when they must, and can be taken up again; over a real socket."""
+"""Replies that become event streams only when they must, and can be taken up again; over a real
+socket."""
 
 import asyncio
 import json
@@ -17,7 +18,13 @@ from mcpx.front import streams
 from mcpx.front.notices import Parcel, encoded
 from mcpx.front.streams import EventLog, PostStream, PushStream, Shelf
 from mcpx.model.call import Json
-from mcpx.model.errors import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
+from mcpx.model.errors import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    RpcError,
+)
 from mcpx.wire import codec, jsonrpc
 from mcpx.wire.exchange import Exchange, Headers
 
@@ -70,7 +77,8 @@ def test_a_reply_with_nothing_before_it_is_plain_json(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "status"), [(METHOD_NOT_FOUND, 404), (INVALID_PARAMS, 400), (HEADER_MISMATCH, 400), (-32603, 200)]
+    ("code", "status"),
+    [(METHOD_NOT_FOUND, 404), (INVALID_PARAMS, 400), (HEADER_MISMATCH, 400), (-32603, 200)],
 )
 def test_an_error_has_a_status_of_its_own_in_the_modern_era_only(code: int, status: int) -> None:
     async def main() -> None:
@@ -185,7 +193,9 @@ def test_a_client_that_went_away_finds_the_rest_when_it_comes_back() -> None:
     run(main())
 
 
-@pytest.mark.parametrize(("position", "expected"), [(0, 3), (1, 2), (2, 1), (3, 0), (99, 0), (-1, 3)])
+@pytest.mark.parametrize(
+    ("position", "expected"), [(0, 3), (1, 2), (2, 1), (3, 0), (99, 0), (-1, 3)]
+)
 def test_a_finished_stream_is_told_from_any_position(position: int, expected: int) -> None:
     async def main() -> None:
         async with door() as at:
@@ -508,14 +518,18 @@ def test_a_reader_that_is_far_behind_is_cut_off(kind: str) -> None:
 
 
 def test_one_that_reads_nothing_and_comes_again_leaves_nothing_waiting() -> None:
-    """SEC-6: whoever asks a thousand times for what is kept does not get it a thousand times into our memory."""
+    """SEC-6: whoever asks a thousand times for what is kept does not get it a thousand times into
+    our memory."""
     pushes, post = PushStream(Shelf()), PostStream(silent()[0], "s1")
     lines: list[Silent] = []
     for n in range(400):
         pushes.send(Parcel(b"l" * 1000, n % 2 == 0))
         post.send(jsonrpc.notification("notifications/x", {"text": "x" * 1000}))
     for _ in range(10):
-        for take in (lambda exchange: pushes.attach(exchange, 0), lambda exchange: post.resume(exchange, 0)):
+        for take in (
+            lambda exchange: pushes.attach(exchange, 0),
+            lambda exchange: post.resume(exchange, 0),
+        ):
             exchange, line = silent()
             take(exchange)
             lines.append(line)

@@ -41,14 +41,18 @@ def test_a_line_is_split_as_a_shell_does(line: str, words: list[str], after: str
     assert split(line) == (words, after)
 
 
-@pytest.mark.parametrize("line", ["curl 'a", 'curl "a', "curl $(ls)", 'curl "`ls`"', "curl ${A:-b}", "curl $'a"])
+@pytest.mark.parametrize(
+    "line", ["curl 'a", 'curl "a', "curl $(ls)", 'curl "`ls`"', "curl ${A:-b}", "curl $'a"]
+)
 def test_what_only_a_shell_can_do_is_refused(line: str) -> None:
     with pytest.raises(ConfigError, match="error:"):
         split(line)
 
 
 def test_the_usual_options_make_a_request() -> None:
-    found = http(f"curl -sSL0 '{URL}' -A me -e https://x.example -H 'X-A: b' -m5 --retry 2 --compressed -o f")
+    found = http(
+        f"curl -sSL0 '{URL}' -A me -e https://x.example -H 'X-A: b' -m5 --retry 2 --compressed -o f"
+    )
     assert found == {
         "method": "GET",
         "url": URL,
@@ -84,7 +88,9 @@ def test_what_cannot_be_imported_is_refused_with_the_reason(options: str, said: 
     assert said in str(refused.value)
 
 
-@pytest.mark.parametrize("line", ["", "curl", "curl -s", "curl ftp://a.example/x", "curl 'http://a b/'"])
+@pytest.mark.parametrize(
+    "line", ["", "curl", "curl -s", "curl ftp://a.example/x", "curl 'http://a b/'"]
+)
 def test_a_line_without_an_address_is_refused(line: str) -> None:
     with pytest.raises(ConfigError, match="error:"):
         made(line)
@@ -103,11 +109,23 @@ SECRETS: list[tuple[str, str, Json]] = [
     ("-u me:CANARY", "basic_auth", PAIR),
     ("-u CANARY:", "basic_auth", {"username": "${EXAMPLE_USERNAME}", "password": ""}),
     ("-H 'Authorization: Basic bWU6Q0FOQVJZ'", "basic_auth", PAIR),
-    ("-H 'Authorization: Token CANARY'", "api_key", in_header("Authorization", "Token ${EXAMPLE_AUTHORIZATION}")),
+    (
+        "-H 'Authorization: Token CANARY'",
+        "api_key",
+        in_header("Authorization", "Token ${EXAMPLE_AUTHORIZATION}"),
+    ),
     ("-H 'X-API-Key: CANARY'", "api_key", in_header("X-API-Key", "${EXAMPLE_API_KEY}")),
     ("-b 'sid=CANARY'", "api_key", in_header("Cookie", "${EXAMPLE_COOKIE}")),
-    ("-H 'X-Thing: ghp_CANARYCANARYCANARYCANARY'", "api_key", in_header("X-Thing", "${EXAMPLE_THING}")),
-    ("-G -d api_key=CANARY", "api_key", {"location": "query", "name": "api_key", "value": "${EXAMPLE_API_KEY}"}),
+    (
+        "-H 'X-Thing: ghp_CANARYCANARYCANARYCANARY'",
+        "api_key",
+        in_header("X-Thing", "${EXAMPLE_THING}"),
+    ),
+    (
+        "-G -d api_key=CANARY",
+        "api_key",
+        {"location": "query", "name": "api_key", "value": "${EXAMPLE_API_KEY}"},
+    ),
     (
         "-H 'X-Key: CANARY' -H 'X-Token: CANARY'",
         "custom_header",
@@ -123,8 +141,12 @@ def without_canary(found: Imported, tmp_path: Path) -> None:
     assert len(load(file, dict.fromkeys(found.variables, "secret"), strict=True).commands) == 1
 
 
-@pytest.mark.parametrize(("options", "kind", "section"), SECRETS, ids=[options for options, *_ in SECRETS])
-def test_a_secret_is_a_variable_and_never_written(tmp_path: Path, options: str, kind: str, section: Json) -> None:
+@pytest.mark.parametrize(
+    ("options", "kind", "section"), SECRETS, ids=[options for options, *_ in SECRETS]
+)
+def test_a_secret_is_a_variable_and_never_written(
+    tmp_path: Path, options: str, kind: str, section: Json
+) -> None:
     found = made(f"curl {URL} {options}", Wishes(name="x"))
     assert found.auths == [{"name": "x_auth", "type": kind, kind: section}]
     assert list(found.variables) == re.findall(r"\$\{(\w+)\}", str(section))
@@ -138,7 +160,9 @@ def test_a_secret_is_a_variable_and_never_written(tmp_path: Path, options: str, 
         ("""--json '{"client_secret": "CANARY", "a": 1}'""", "EXAMPLE_CLIENT_SECRET"),
     ],
 )
-def test_a_secret_in_a_body_is_a_variable_in_its_place(tmp_path: Path, options: str, name: str) -> None:
+def test_a_secret_in_a_body_is_a_variable_in_its_place(
+    tmp_path: Path, options: str, name: str
+) -> None:
     found = made(f"curl {URL} {options}")
     assert list(found.variables) == [name] and not found.auths
     assert f"${{{name}}}" in found.commands[0]["http"]["body"].values()
@@ -152,7 +176,9 @@ def test_secrets_in_an_address_are_variables_too() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["page_token", "nextToken", "sort_key", "max_tokens", "monkey", "idempotency_key"])
+@pytest.mark.parametrize(
+    "name", ["page_token", "nextToken", "sort_key", "max_tokens", "monkey", "idempotency_key"]
+)
 def test_what_only_sounds_like_a_secret_stays(name: str) -> None:
     found = made(f"curl '{URL}?{name}=7'")
     assert not found.variables and found.commands[0]["http"]["params"] == {name: f"{{{name}}}"}
@@ -179,7 +205,11 @@ def test_variables_of_the_line_are_references_and_other_dollars_are_not(tmp_path
     (loaded,) = load(file, {"ID": "1", "A": "2", "B": "3", "C": "wrong"}, strict=True).commands
     assert getattr(loaded.action, "url", None) == f"{URL}/1"
     assert getattr(loaded.action, "headers", None) == {"X-B": "3"}
-    assert {name: its["default"] for name, its in loaded.schema["properties"].items()} == {"a": "2", "c": "$C", "d": 5}
+    assert {name: its["default"] for name, its in loaded.schema["properties"].items()} == {
+        "a": "2",
+        "c": "$C",
+        "d": 5,
+    }
 
 
 def test_a_place_to_be_filled_in_an_address_is_an_argument() -> None:

@@ -30,21 +30,43 @@ def ref(name: str) -> Json:
     ("given", "made"),
     [
         ({"type": "string", "nullable": True}, {"type": ["string", "null"]}),
-        ({"type": "string", "nullable": True, "enum": ["a"]}, {"type": ["string", "null"], "enum": ["a", None]}),
+        (
+            {"type": "string", "nullable": True, "enum": ["a"]},
+            {"type": ["string", "null"], "enum": ["a", None]},
+        ),
         ({"type": ["string", "null"]}, {"type": ["string", "null"]}),
-        ({"type": "number", "minimum": 1, "exclusiveMinimum": True}, {"type": "number", "exclusiveMinimum": 1}),
+        (
+            {"type": "number", "minimum": 1, "exclusiveMinimum": True},
+            {"type": "number", "exclusiveMinimum": 1},
+        ),
         ({"maximum": 5, "exclusiveMaximum": False}, {"maximum": 5}),
         ({"exclusiveMaximum": 5}, {"exclusiveMaximum": 5}),
         ({"type": "integer", "example": 7}, {"type": "integer", "examples": [7]}),
-        ({"oneOf": [{"type": "string"}], "nullable": True}, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
+        (
+            {"oneOf": [{"type": "string"}], "nullable": True},
+            {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        ),
         ({"type": "file", "xml": {"name": "a"}, "x-own": 1, "discriminator": {}}, {}),
         ({"not": {"type": "string"}, "if": {}, "then": False}, {}),
-        ({"minLength": -1, "maxLength": "9", "pattern": 5, "required": "a", "enum": "a", "items": []}, {}),
+        (
+            {
+                "minLength": -1,
+                "maxLength": "9",
+                "pattern": 5,
+                "required": "a",
+                "enum": "a",
+                "items": [],
+            },
+            {},
+        ),
         ("nonsense", {}),
         ({"$ref": "other.yaml#/a"}, {}),
         ({"$ref": "https://evil.example/schema.json"}, {}),
         ({"$ref": "#/components/schemas/Nobody"}, {}),
-        ({"default": float("inf"), "enum": [1e999], "example": 2**70}, {"examples": [float(2**70)]}),
+        (
+            {"default": float("inf"), "enum": [1e999], "example": 2**70},
+            {"examples": [float(2**70)]},
+        ),
     ],
     ids=str,
 )
@@ -53,7 +75,9 @@ def test_the_words_of_openapi_become_those_of_json_schema(given: Any, made: Json
 
 
 def test_references_are_put_in_their_place_with_what_stands_beside_them() -> None:
-    made = converted({**ref("Pet"), "description": "mine"}, Pet={"type": "object", "description": "a pet"})
+    made = converted(
+        {**ref("Pet"), "description": "mine"}, Pet={"type": "object", "description": "a pet"}
+    )
     assert made == {"type": "object", "description": "mine"}
 
 
@@ -61,13 +85,21 @@ def test_what_leads_in_a_circle_is_cut_and_says_so() -> None:
     node = {"type": "object", "properties": {"name": {"type": "string"}, "next": ref("Node")}}
     made = converted(ref("Node"), Node=node)
     assert made["properties"]["next"] == {"description": "the same as 'Node' around it"}
-    assert converted(ref("A"), A=ref("B"), B=ref("A")) == {"description": "the same as 'A' around it"}
+    assert converted(ref("A"), A=ref("B"), B=ref("A")) == {
+        "description": "the same as 'A' around it"
+    }
 
 
 def test_parts_of_one_object_become_one() -> None:
     named = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
     made = converted(
-        {"allOf": [ref("Named"), {"properties": {"age": {"type": "integer"}}, "required": ["age"]}]}, Named=named
+        {
+            "allOf": [
+                ref("Named"),
+                {"properties": {"age": {"type": "integer"}}, "required": ["age"]},
+            ]
+        },
+        Named=named,
     )
     assert made == {
         "type": "object",
@@ -79,15 +111,27 @@ def test_parts_of_one_object_become_one() -> None:
 
 
 def test_what_only_answers_have_is_left_out_of_what_is_sent() -> None:
-    properties = {"id": {"type": "string", "readOnly": True}, "name": {"type": "string", "writeOnly": True}}
+    properties = {
+        "id": {"type": "string", "readOnly": True},
+        "name": {"type": "string", "writeOnly": True},
+    }
     made = converted({"type": "object", "properties": properties, "required": ["id", "name"]})
-    assert made == {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    assert made == {
+        "type": "object",
+        "properties": {"name": {"type": "string"}},
+        "required": ["name"],
+    }
 
 
 def test_a_schema_that_is_cut_accepts_what_the_whole_one_accepts() -> None:
     deep: Json = {"type": "string"}
     for _ in range(30):
-        deep = {"type": "object", "required": ["a"], "properties": {"a": deep}, "additionalProperties": False}
+        deep = {
+            "type": "object",
+            "required": ["a"],
+            "properties": {"a": deep},
+            "additionalProperties": False,
+        }
     value: Any = "x"
     for _ in range(30):
         value = {"a": value}
@@ -106,7 +150,9 @@ def test_a_schema_that_is_cut_accepts_what_the_whole_one_accepts() -> None:
 
 def test_a_document_that_grows_without_end_is_cut_in_a_moment() -> None:
     """A billion laughs in references, a million properties, ten thousand choices."""
-    laughs = {f"L{n}": {"properties": {f"p{k}": ref(f"L{n + 1}") for k in range(10)}} for n in range(30)}
+    laughs = {
+        f"L{n}": {"properties": {f"p{k}": ref(f"L{n + 1}") for k in range(10)}} for n in range(30)
+    }
     wide = {"type": "object", "properties": {f"p{k}": {"type": "string"} for k in range(100_000)}}
     many = {"enum": list(range(10_000)), "anyOf": [{"const": k} for k in range(10_000)]}
     parts = {f"A{n}": {"allOf": [ref(f"A{n + 1}")] * 20} for n in range(30)}

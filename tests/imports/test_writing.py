@@ -14,7 +14,21 @@ from mcpx.imports.writing import MOST_NODES, fits, to_file, to_yaml
 from mcpx.model.errors import ConfigError
 
 NASTY = [
-    *("${HOME}", "$${HOME}", "$HOME", "$", "$$", "${file:/etc/passwd}", "${", "{x}", "{}", "a: b", "- a", "# a", "yes"),
+    *(
+        "${HOME}",
+        "$${HOME}",
+        "$HOME",
+        "$",
+        "$$",
+        "${file:/etc/passwd}",
+        "${",
+        "{x}",
+        "{}",
+        "a: b",
+        "- a",
+        "# a",
+        "yes",
+    ),
     *(
         "null",
         "~",
@@ -34,7 +48,16 @@ NASTY = [
         "&a",
         "*a",
     ),
-    *("!!python/object", "|", ">", " leading", "trailing ", "two\nlines", "\n\nbreaks\n\n", " \n indented\n  more"),
+    *(
+        "!!python/object",
+        "|",
+        ">",
+        " leading",
+        "trailing ",
+        "two\nlines",
+        "\n\nbreaks\n\n",
+        " \n indented\n  more",
+    ),
     *("tab\there", "\ttab", "a\n\n b\n", "é…漢字😀", "\u00a0"),
 ]
 
@@ -42,7 +65,13 @@ NASTY = [
 def loaded(tmp_path: Path, description: str, default: object = "") -> tuple[str, object]:
     schema = {"type": "object", "properties": {"x": {"default": default}}}
     http = {"url": "https://a.example/"}
-    command = {"name": "a", "description": description, "type": "http", "http": http, "input_schema": schema}
+    command = {
+        "name": "a",
+        "description": description,
+        "type": "http",
+        "http": http,
+        "input_schema": schema,
+    }
     file = tmp_path / "a.yaml"
     file.write_text(to_yaml({"commands": [command]}), encoding="utf-8")
     (found,) = load(file, {"HOME": "/wrong"}, strict=True).commands
@@ -55,7 +84,9 @@ def test_a_text_that_means_something_elsewhere_is_only_a_text(tmp_path: Path, te
 
 
 @given(st.text())
-def test_any_text_loads_as_it_was_but_for_what_nobody_sees(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+def test_any_text_loads_as_it_was_but_for_what_nobody_sees(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
     folder = tmp_path_factory.getbasetemp() / f"any-{os.getpid()}"
     folder.mkdir(exist_ok=True)
     assert loaded(folder, text, text) == (clean(text), clean(text))

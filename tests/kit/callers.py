@@ -11,14 +11,16 @@ CLIENT_CAPABILITIES: Json = {"elicitation": {}, "sampling": {}, "roots": {}}
 
 
 class RecordingChannel:
-    """The channel to a client (`Caller.voice`). It records notifications and replies to requests by method."""
+    """The channel to a client (`Caller.voice`). It records notifications and replies to requests by
+    method."""
 
     def __init__(self, **answers: Any) -> None:
         self.told: list[tuple[str, Json]] = []
         self.asked: list[tuple[str, str, Json | None]] = []
         self.pauses: list[int] = []
         self.answers: dict[str, Any] = answers
-        """Maps the last word of a method (`create`, `createMessage`, `list`) to a result, an error, or a future."""
+        """Maps the last word of a method (`create`, `createMessage`, `list`) to a result, an error,
+        or a future."""
 
     async def ask(self, server: str, method: str, params: Json | None) -> Json:
         self.asked.append((server, method, params))

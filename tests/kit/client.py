@@ -1,7 +1,8 @@
-"""Clients that send any message and see what an SDK hides: bytes, statuses, headers, and event streams.
+"""Clients that send any message and see what an SDK hides: bytes, statuses, headers, and event
+streams.
 
-`Session` is an older client over streamable HTTP, `post_modern` a client of 2026-07-28, and `StdioClient` a client
-that starts mcpx itself. Each wait is bounded by `WAIT_SECONDS`.
+`Session` is an older client over streamable HTTP, `post_modern` a client of 2026-07-28, and
+`StdioClient` a client that starts mcpx itself. Each wait is bounded by `WAIT_SECONDS`.
 """
 
 import contextlib
@@ -23,15 +24,19 @@ from kit.process import Output
 from kit.until import wait_until
 
 WAIT_SECONDS = 15.0
-"""Bound for an expected event on a busy machine. A test that requires a short time measures it itself."""
+"""Bound for an expected event on a busy machine. A test that requires a short time measures it
+itself."""
 
 ACCEPT_BOTH = "application/json, text/event-stream"
 
 
 class Stream:
-    """One request whose response is read event by event. `cut` closes the connection as a network failure does."""
+    """One request whose response is read event by event. `cut` closes the connection as a network
+    failure does."""
 
-    def __init__(self, port: int, method: str, path: str, headers: Headers = (), body: bytes | None = None) -> None:
+    def __init__(
+        self, port: int, method: str, path: str, headers: Headers = (), body: bytes | None = None
+    ) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_SECONDS)
         self._connection.connect()
         self._socket: socket.socket = self._connection.sock
@@ -65,7 +70,8 @@ class Stream:
         return event["data"]
 
     def event(self) -> Json | None:
-        """The next event, with its data parsed if it is a JSON object. None at the end. Comments are skipped."""
+        """The next event, with its data parsed if it is a JSON object. None at the end. Comments
+        are skipped."""
         event: Json = {}
         while line := self._line():
             if line == b"\n":
@@ -73,7 +79,9 @@ class Stream:
                     return event
             elif not line.startswith(b":"):
                 name, _, value = line.decode().rstrip("\n").partition(": ")
-                event[name.rstrip(":")] = json.loads(value) if name == "data" and value.startswith("{") else value
+                event[name.rstrip(":")] = (
+                    json.loads(value) if name == "data" and value.startswith("{") else value
+                )
         return None
 
     def events(self) -> list[Json]:
@@ -116,8 +124,11 @@ class Stream:
         self.cut()
 
 
-def post(port: int, message: Any, headers: Mapping[str, str] | None = None, path: str = "/mcp") -> Reply:
-    """Send a POST with the usual headers. `headers` replaces some of them. An empty value removes a header."""
+def post(
+    port: int, message: Any, headers: Mapping[str, str] | None = None, path: str = "/mcp"
+) -> Reply:
+    """Send a POST with the usual headers. `headers` replaces some of them. An empty value removes a
+    header."""
     body = message if isinstance(message, bytes) else json.dumps(message).encode()
     usual = {"Content-Type": "application/json", "Accept": ACCEPT_BOTH, **(headers or {})}
     pairs = [(name, value) for name, value in usual.items() if value]
@@ -144,7 +155,9 @@ class Session:
         self.path = path
         self.own = dict(headers or {})
         self._count = 0
-        greeting = post(port, initialize_request(version, capabilities, client=client), self.own, path)
+        greeting = post(
+            port, initialize_request(version, capabilities, client=client), self.own, path
+        )
         assert greeting.status == 200, greeting
         self.greeting = greeting.message["result"]
         self.id = greeting.get("mcp-session-id") or ""
@@ -167,17 +180,25 @@ class Session:
     def start(self, method: str, params: Json | None = None, id: Any = None) -> Stream:
         """Send a request whose response is read event by event."""
         body = json.dumps(request(method, params, self.next_id() if id is None else id)).encode()
-        headers = [("Content-Type", "application/json"), ("Accept", ACCEPT_BOTH), *self.headers.items()]
+        headers = [
+            ("Content-Type", "application/json"),
+            ("Accept", ACCEPT_BOTH),
+            *self.headers.items(),
+        ]
         return Stream(self.port, "POST", self.path, headers, body)
 
-    def start_call(self, tool: str, id: Any = None, progress: Any = None, **arguments: Any) -> Stream:
+    def start_call(
+        self, tool: str, id: Any = None, progress: Any = None, **arguments: Any
+    ) -> Stream:
         meta = {} if progress is None else {"_meta": {"progressToken": progress}}
         return self.start("tools/call", {"name": tool, "arguments": arguments, **meta}, id)
 
     def listen(self, last: str | None = None) -> Stream:
         """Open the GET stream. `last` is the id of the last event that was received."""
         headers = [("Accept", "text/event-stream"), *self.headers.items()]
-        return Stream(self.port, "GET", self.path, [*headers, *([("Last-Event-ID", last)] if last else [])])
+        return Stream(
+            self.port, "GET", self.path, [*headers, *([("Last-Event-ID", last)] if last else [])]
+        )
 
     def delete(self) -> Reply:
         return fetch(self.port, self.path, "DELETE", self.headers)
@@ -191,17 +212,23 @@ def health(port: int) -> Json:
 
 
 def wait_until_settled(port: int, *names: str) -> Json:
-    """Wait until no server (of `names`, if given) is connecting. Return the states of all servers."""
+    """Wait until no server (of `names`, if given) is connecting. Return the states of all
+    servers."""
 
     def states() -> Json | None:
         servers = health(port)["servers"]
-        return None if any(servers[name]["status"] == "connecting" for name in names or servers) else servers
+        return (
+            None
+            if any(servers[name]["status"] == "connecting" for name in names or servers)
+            else servers
+        )
 
     return wait_until(states)
 
 
 class StdioClient:
-    """A client that starts mcpx and uses its standard streams. Output that is not a message fails the test."""
+    """A client that starts mcpx and uses its standard streams. Output that is not a message fails
+    the test."""
 
     def __init__(
         self,
@@ -230,7 +257,9 @@ class StdioClient:
         self._ended = False
         self._count = 0
         self._news = threading.Condition()
-        self._thread = threading.Thread(target=self._read, args=(self.process.stdout.fileno(),), daemon=True)
+        self._thread = threading.Thread(
+            target=self._read, args=(self.process.stdout.fileno(),), daemon=True
+        )
         self._thread.start()
 
     def _read(self, pipe: int) -> None:
@@ -286,16 +315,21 @@ class StdioClient:
             if "method" in message:
                 self._others.append(message)
             else:
-                assert message["id"] is None or message["id"] not in self._early, f"answered twice: {message}"
+                assert message["id"] is None or message["id"] not in self._early, (
+                    f"answered twice: {message}"
+                )
                 self._early[message["id"]] = message
         return self._early.pop(id)
 
     def rest(self) -> list[Json]:
-        """All responses that `reply` has not returned, until the end of the output. mcpx must be ending."""
+        """All responses that `reply` has not returned, until the end of the output. mcpx must be
+        ending."""
         while (raw := self._next(WAIT_SECONDS)) is not None:
             message = json.loads(raw)
             if "method" not in message:
-                assert message["id"] is None or message["id"] not in self._early, f"answered twice: {message}"
+                assert message["id"] is None or message["id"] not in self._early, (
+                    f"answered twice: {message}"
+                )
                 self._early[message["id"]] = message
         return list(self._early.values())
 
@@ -306,9 +340,13 @@ class StdioClient:
             while (raw := self._cut_out()) is None:
                 left = deadline - time.monotonic()
                 if self._ended:
-                    assert self._at == len(self.output), f"half a message at the end: {self.output[self._at :][:200]!r}"
+                    assert self._at == len(self.output), (
+                        f"half a message at the end: {self.output[self._at :][:200]!r}"
+                    )
                     return None
-                assert left > 0, f"nothing on standard output for {seconds:g} s; stderr:\n{self.stderr.text}"
+                assert left > 0, (
+                    f"nothing on standard output for {seconds:g} s; stderr:\n{self.stderr.text}"
+                )
                 self._news.wait(left)
             return raw
 
@@ -325,7 +363,9 @@ class StdioClient:
             return None
         header = self.output[self._at : end].decode()
         name, _, length = header.partition(": ")
-        assert name == "Content-Length" and length.isdigit(), f"one header, Content-Length: {header!r}"
+        assert name == "Content-Length" and length.isdigit(), (
+            f"one header, Content-Length: {header!r}"
+        )
         start = end + 4
         if len(self.output) < start + int(length):
             return None
@@ -348,7 +388,10 @@ class StdioClient:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):

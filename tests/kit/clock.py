@@ -1,4 +1,5 @@
-"""Clocks moved by hand: `Clock` for code that is given a clock, `LoopClock` for timers of the event loop."""
+"""Clocks moved by hand: `Clock` for code that is given a clock, `LoopClock` for timers of the event
+loop."""
 
 import asyncio
 
@@ -8,7 +9,8 @@ from kit.loop import yield_to_loop
 
 
 class Clock:
-    """A function that returns the time in seconds. Only `advance` and assignments to `now` change the time."""
+    """A function that returns the time in seconds. Only `advance` and assignments to `now` change
+    the time."""
 
     def __init__(self, now: float = 1000.0) -> None:
         self.now = now
@@ -21,7 +23,8 @@ class Clock:
 
 
 class LoopClock:
-    """Moves the clock of the running event loop ahead. The time limit given to `run` must be longer than that."""
+    """Moves the clock of the running event loop ahead. The time limit given to `run` must be longer
+    than that."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._loop = asyncio.get_running_loop()

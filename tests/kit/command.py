@@ -1,7 +1,8 @@
-"""Runs one command of mcpx: `run_command` in the test's process, `run_process` as a separate process.
+"""Runs one command of mcpx: `run_command` in the test's process, `run_process` as a separate
+process.
 
-`run_command` takes about 10 ms where a process takes 200. Use `run_process` for signals, closed streams, exit by
-`os._exit`, and everything else that would end or change the process of the test.
+`run_command` takes about 10 ms where a process takes 200. Use `run_process` for signals, closed
+streams, exit by `os._exit`, and everything else that would end or change the process of the test.
 """
 
 import contextlib
@@ -23,7 +24,9 @@ Completed = subprocess.CompletedProcess
 MCPX = [sys.executable, "-m", "mcpx"]
 
 
-def run_command(words: Sequence[str], folder: Path, environ: Mapping[str, str], stdin: str = "") -> "Completed[str]":
+def run_command(
+    words: Sequence[str], folder: Path, environ: Mapping[str, str], stdin: str = ""
+) -> "Completed[str]":
     """Call `main(words)` in `folder` with captured streams. `environ` is the whole environment."""
     stdout, stderr = _text_stream(), _text_stream()
     input_stream = io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
@@ -47,7 +50,9 @@ def run_command(words: Sequence[str], folder: Path, environ: Mapping[str, str], 
 
 def _refuse_to_serve(options: app.Run, environ: Mapping[str, str]) -> int:
     app.checked(options)
-    raise AssertionError("a command that serves changes its process: use run_process, GatewayProcess, or Gateway")
+    raise AssertionError(
+        "a command that serves changes its process: use run_process, GatewayProcess, or Gateway"
+    )
 
 
 def _text_stream() -> io.TextIOWrapper:
@@ -69,7 +74,11 @@ def _exit_code(ended: SystemExit, stderr: io.TextIOWrapper) -> int:
 
 
 def run_process(
-    words: Sequence[str], folder: Path, environ: Mapping[str, str], stdin: str = "", before: Sequence[str] = ()
+    words: Sequence[str],
+    folder: Path,
+    environ: Mapping[str, str],
+    stdin: str = "",
+    before: Sequence[str] = (),
 ) -> "Completed[str]":
     """Run `python -m mcpx` in `folder`. `before` are words before `-m`."""
     return subprocess.run(

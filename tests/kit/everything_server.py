@@ -1,10 +1,13 @@
-"""MCP test server on the standard library: one example of each MCP feature, on any transport, in any era.
+"""MCP test server on the standard library: one example of each MCP feature, on any transport, in
+any era.
 
-    python -I -S tests/kit/everything_server.py --transport stdio|http|sse|websocket --era older|modern|dual
+    python -I -S tests/kit/everything_server.py --transport stdio|http|sse|websocket --era
+    older|modern|dual
 
-A network transport writes the line `ready URL` to stdout when it listens. A tool that asks the client for input does
-so in the way of the caller's era: it sends a request to an older client, and returns `input_required` to a modern one.
-The tool returns the client's answer as `structuredContent`.
+A network transport writes the line `ready URL` to stdout when it listens. A tool that asks the
+client for input does so in the way of the caller's era: it sends a request to an older client, and
+returns `input_required` to a modern one. The tool returns the client's answer as
+`structuredContent`.
 """
 
 import argparse
@@ -56,13 +59,19 @@ def serve_stdio(everything: Everything, era: str) -> None:
 
 
 def serve_network(everything: Everything, options: argparse.Namespace) -> None:
-    """Serve until the process ends. Import only the transport that is needed: imports are most of the start time."""
+    """Serve until the process ends. Import only the transport that is needed: imports are most of
+    the start time."""
     from everything_server_http import serve_http
 
     if options.transport == "http":
         from everything_server_streamable import PATH, StreamableHttp
 
-        serve_http(StreamableHttp(everything, options.era, options.resumable).handle, "http", PATH, options.port)
+        serve_http(
+            StreamableHttp(everything, options.era, options.resumable).handle,
+            "http",
+            PATH,
+            options.port,
+        )
     elif options.transport == "sse":
         from everything_server_sse import EVENTS_PATH, SseTransport
 
@@ -74,13 +83,21 @@ def serve_network(everything: Everything, options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--transport", choices=TRANSPORTS, default="stdio")
     parser.add_argument("--era", choices=ERAS, default="dual")
-    parser.add_argument("--port", type=int, default=0, help="0 selects a free port; the ready line names the port")
-    parser.add_argument("--resumable", action="store_true", help="HTTP, older era: keep events for Last-Event-ID")
+    parser.add_argument(
+        "--port", type=int, default=0, help="0 selects a free port; the ready line names the port"
+    )
+    parser.add_argument(
+        "--resumable", action="store_true", help="HTTP, older era: keep events for Last-Event-ID"
+    )
     parser.add_argument("--page-size", type=int, metavar="N", help="list tools in pages of N")
-    parser.add_argument("--record", metavar="FILE", help="count the cancellations of all processes in FILE")
+    parser.add_argument(
+        "--record", metavar="FILE", help="count the cancellations of all processes in FILE"
+    )
     options = parser.parse_args()
     # Ctrl-C ends the server without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,4 +1,5 @@
-"""The features of the test server: one example of each kind of tool, resource, prompt, and notification."""
+"""The features of the test server: one example of each kind of tool, resource, prompt, and
+notification."""
 
 import base64
 import hashlib
@@ -86,7 +87,8 @@ def without_nulls(value: Any) -> Any:
 class RequestStateSeal:
     """Signs the `requestState` of a modern call with a key of this process.
 
-    A token is valid for one method, target, and set of arguments. Another process rejects the token.
+    A token is valid for one method, target, and set of arguments. Another process rejects the
+    token.
     """
 
     def __init__(self) -> None:
@@ -94,11 +96,14 @@ class RequestStateSeal:
 
     def seal(self, call: Call, state: str) -> str:
         expiry = time.time() + REQUEST_STATE_SECONDS
-        claims = json.dumps({"expiry": expiry, "request": self._identity(call), "state": state}).encode()
+        claims = json.dumps(
+            {"expiry": expiry, "request": self._identity(call), "state": state}
+        ).encode()
         return base64.urlsafe_b64encode(self._signature(claims) + claims).decode()
 
     def unseal(self, call: Call) -> str | None:
-        """Return the state that the call brings back, or None. Raise RpcError if it is not valid for the call."""
+        """Return the state that the call brings back, or None. Raise RpcError if it is not valid
+        for the call."""
         token = call.params.get("requestState")
         if token is None:
             return None
@@ -120,12 +125,19 @@ class RequestStateSeal:
 
     @staticmethod
     def _identity(call: Call) -> str:
-        salient = [call.method, call.params.get("name"), call.params.get("uri"), call.params.get("arguments") or {}]
+        salient = [
+            call.method,
+            call.params.get("name"),
+            call.params.get("uri"),
+            call.params.get("arguments") or {},
+        ]
         return json.dumps(salient, sort_keys=True)
 
     @staticmethod
     def _refusal() -> RpcError:
-        return RpcError(INVALID_PARAMS, "Invalid or expired requestState", {"reason": "invalid_request_state"})
+        return RpcError(
+            INVALID_PARAMS, "Invalid or expired requestState", {"reason": "invalid_request_state"}
+        )
 
 
 class Subscription:
@@ -306,7 +318,11 @@ class Everything:
         return {"resources": listed, **CACHE_HINTS}
 
     def _list_templates(self, call: Call) -> Json:
-        template = {"uriTemplate": ITEM_PREFIX + "{id}", "name": "item", "mimeType": "application/json"}
+        template = {
+            "uriTemplate": ITEM_PREFIX + "{id}",
+            "name": "item",
+            "mimeType": "application/json",
+        }
         return {"resourceTemplates": [template], **CACHE_HINTS}
 
     def _read_resource(self, call: Call) -> Json:
@@ -365,7 +381,9 @@ class Everything:
             raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}")
         definition, run = self._tools[name]
         arguments = call.params.get("arguments") or {}
-        missing = [name for name in definition["inputSchema"].get("required", ()) if name not in arguments]
+        missing = [
+            name for name in definition["inputSchema"].get("required", ()) if name not in arguments
+        ]
         if missing:
             raise RpcError(INVALID_PARAMS, f"Missing: {', '.join(missing)}")
         # A tool that asks the client finds the unsealed state here.
@@ -378,26 +396,48 @@ class Everything:
         region = {"type": "string", "x-mcp-header": "Region"}
         self._add_tool("echo", self._echo, "Returns the text", takes(text=STRING), **reads)
         self._add_tool(
-            "add", self._add, "Adds two numbers", takes(a=NUMBER, b=NUMBER), outputSchema=sum_schema, **reads
+            "add",
+            self._add,
+            "Adds two numbers",
+            takes(a=NUMBER, b=NUMBER),
+            outputSchema=sum_schema,
+            **reads,
         )
-        self._add_tool("progress", self._progress, "Reports progress 1 to `steps`", takes(steps=INTEGER))
         self._add_tool(
-            "slow", self._slow, "Takes its time; says 0 of `seconds` as progress at once", takes(seconds=NUMBER)
+            "progress", self._progress, "Reports progress 1 to `steps`", takes(steps=INTEGER)
         )
-        self._add_tool("cancelled_count", self._cancelled_count, "How many `slow` calls were cancelled")
-        self._add_tool("fail", self._fail, "Fails with a JSON-RPC error", takes(code=INTEGER, message=STRING))
-        self._add_tool("tool_error", self._tool_error, "Fails with an isError result", takes(message=STRING))
+        self._add_tool(
+            "slow",
+            self._slow,
+            "Takes its time; says 0 of `seconds` as progress at once",
+            takes(seconds=NUMBER),
+        )
+        self._add_tool(
+            "cancelled_count", self._cancelled_count, "How many `slow` calls were cancelled"
+        )
+        self._add_tool(
+            "fail", self._fail, "Fails with a JSON-RPC error", takes(code=INTEGER, message=STRING)
+        )
+        self._add_tool(
+            "tool_error", self._tool_error, "Fails with an isError result", takes(message=STRING)
+        )
         self._add_tool("elicit", self._elicit, "Asks the user for a name", takes(message=STRING))
         self._add_tool("elicit_url", self._elicit_url, "Sends the user to a URL")
         self._add_tool("sample", self._sample, "Asks the client's model", takes(prompt=STRING))
         self._add_tool("roots", self._roots, "Asks for the client's roots")
-        self._add_tool("log", self._log, "Logs one line", takes(level={"enum": list(LEVELS)}, message=STRING))
+        self._add_tool(
+            "log", self._log, "Logs one line", takes(level={"enum": list(LEVELS)}, message=STRING)
+        )
         self._add_tool("toggle_tool", self._toggle_tool, "Adds or removes the tool `extra`")
         self._add_tool("touch", self._touch, "Says that a resource was updated", takes(uri=STRING))
-        self._add_tool("big", self._big, "Returns a text of that many bytes", takes(bytes=INTEGER), **reads)
+        self._add_tool(
+            "big", self._big, "Returns a text of that many bytes", takes(bytes=INTEGER), **reads
+        )
         self._add_tool("image", self._image, "Returns an image", **reads)
         self._add_tool("ident", self._ident, "Who answers: process, session, client", **reads)
-        self._add_tool("env", self._env, "Returns one environment variable", takes(name=STRING), **reads)
+        self._add_tool(
+            "env", self._env, "Returns one environment variable", takes(name=STRING), **reads
+        )
         self._add_tool(
             "region",
             self._region,
@@ -405,7 +445,9 @@ class Everything:
             takes(region=region),
         )
 
-    def _add_tool(self, name: str, run: Tool, description: str, schema: Json | None = None, **more: Any) -> None:
+    def _add_tool(
+        self, name: str, run: Tool, description: str, schema: Json | None = None, **more: Any
+    ) -> None:
         definition = {
             "name": name,
             "title": name.replace("_", " ").capitalize(),
@@ -417,7 +459,10 @@ class Everything:
         self._tools[name] = (definition, run)
 
     def _echo(self, call: Call, arguments: Json) -> Json:
-        return {**text_result(arguments["text"]), "_meta": {"example.com/unknown": {"echoed": True}}}
+        return {
+            **text_result(arguments["text"]),
+            "_meta": {"example.com/unknown": {"echoed": True}},
+        }
 
     def _add(self, call: Call, arguments: Json) -> Json:
         return structured_result({"sum": arguments["a"] + arguments["b"]})
@@ -458,13 +503,19 @@ class Everything:
     def _fail(self, call: Call, arguments: Json) -> Json:
         if not isinstance(arguments["code"], int) or not isinstance(arguments["message"], str):
             raise invalid_params()
-        raise RpcError(arguments["code"], arguments["message"], {"tool": "fail", "nested": {"list": [1, None, "é"]}})
+        raise RpcError(
+            arguments["code"],
+            arguments["message"],
+            {"tool": "fail", "nested": {"list": [1, None, "é"]}},
+        )
 
     def _tool_error(self, call: Call, arguments: Json) -> Json:
         return {**text_result(arguments["message"]), "isError": True}
 
     def _log(self, call: Call, arguments: Json) -> Json:
-        call.log(arguments["level"], {"message": arguments["message"], "unknown": {"kept": True}}, NAME)
+        call.log(
+            arguments["level"], {"message": arguments["message"], "unknown": {"kept": True}}, NAME
+        )
         return text_result("logged")
 
     def _toggle_tool(self, call: Call, arguments: Json) -> Json:
@@ -522,7 +573,9 @@ class Everything:
             "required": ["name"],
         }
         question = {"message": arguments["message"], "requestedSchema": schema}
-        return self._ask(call, "elicitation", "elicitation/create", {"mode": "form", **question}, state="elicit")
+        return self._ask(
+            call, "elicitation", "elicitation/create", {"mode": "form", **question}, state="elicit"
+        )
 
     def _elicit_url(self, call: Call, arguments: Json) -> Json:
         question: Json = {"mode": "url", "message": "Please consent", "url": CONSENT_URL}
@@ -538,11 +591,15 @@ class Everything:
     def _roots(self, call: Call, arguments: Json) -> Json:
         return self._ask(call, "roots", "roots/list", {})
 
-    def _ask(self, call: Call, capability: str, method: str, question: Json, state: str | None = None) -> Json:
-        """Ask the client as the era of the call requires, and return the answer as the tool's result.
+    def _ask(
+        self, call: Call, capability: str, method: str, question: Json, state: str | None = None
+    ) -> Json:
+        """Ask the client as the era of the call requires, and return the answer as the tool's
+        result.
 
-        An older client receives a request. A modern client receives `input_required`, and calls again with the
-        answer. With `state`, the modern client also has to send the sealed state back.
+        An older client receives a request. A modern client receives `input_required`, and calls
+        again with the answer. With `state`, the modern client also has to send the sealed state
+        back.
         """
         if (call.client.capabilities or {}).get(capability) is None:
             return self._refuse_to_ask(call, capability)

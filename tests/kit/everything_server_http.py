@@ -1,7 +1,7 @@
 """A threaded HTTP/1.1 server on sockets, for the network transports of the test server.
 
-One thread per client connection reads the requests. A response is written by the thread that has the data. It is
-one body, or a stream of server-sent events that stays open while a call runs.
+One thread per client connection reads the requests. A response is written by the thread that has
+the data. It is one body, or a stream of server-sent events that stays open while a call runs.
 """
 
 import json
@@ -96,7 +96,8 @@ class SocketReader:
         return data
 
     def wait_for_data(self, timeout_seconds: float) -> bool:
-        """Return False after the timeout. Raise Disconnected if the client has closed the connection."""
+        """Return False after the timeout. Raise Disconnected if the client has closed the
+        connection."""
         if self._buffer:
             return True
         with selectors.DefaultSelector() as selector:
@@ -142,7 +143,9 @@ class HttpResponse:
     def send_json(self, status: int, message: Json, headers: Sequence[Header] = ()) -> None:
         self.send(status, encode(message), [JSON_TYPE, *headers])
 
-    def send_error(self, status: int, code: int, message: str, headers: Sequence[Header] = ()) -> None:
+    def send_error(
+        self, status: int, code: int, message: str, headers: Sequence[Header] = ()
+    ) -> None:
         """Send a JSON-RPC error that belongs to no request."""
         self.send_json(status, RpcError(code, message).reply(None), headers)
 
@@ -150,7 +153,9 @@ class HttpResponse:
         with self._lock:
             self._start_events(headers)
 
-    def send_event(self, data: str, event: str | None = None, event_id: str | None = None, retry_ms: int = 0) -> None:
+    def send_event(
+        self, data: str, event: str | None = None, event_id: str | None = None, retry_ms: int = 0
+    ) -> None:
         """Send a server-sent event. Start the stream first, if that has not happened yet."""
         lines = []
         if event_id is not None:
@@ -183,7 +188,10 @@ class HttpResponse:
 
     def upgrade(self, headers: Sequence[Header]) -> None:
         """Switch the connection to another protocol."""
-        lines = ["HTTP/1.1 101 Switching Protocols", *(f"{name}: {value}" for name, value in headers)]
+        lines = [
+            "HTTP/1.1 101 Switching Protocols",
+            *(f"{name}: {value}" for name, value in headers),
+        ]
         self.write_raw(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
 
     def write_raw(self, data: bytes) -> None:

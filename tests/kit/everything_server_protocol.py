@@ -1,7 +1,9 @@
-"""JSON-RPC core of the test server: calls, client connections of both protocol eras, and reply shapes.
+"""JSON-RPC core of the test server: calls, client connections of both protocol eras, and reply
+shapes.
 
-The older era has a handshake (`initialize`) and keeps state per session. The modern era (2026-07-28) has neither:
-each request carries an envelope in `params._meta`. Transports deliver decoded messages and send encoded ones.
+The older era has a handshake (`initialize`) and keeps state per session. The modern era
+(2026-07-28) has neither: each request carries an envelope in `params._meta`. Transports deliver
+decoded messages and send encoded ones.
 """
 
 import json
@@ -37,7 +39,8 @@ UNSUPPORTED_VERSION = -32022
 
 MODERN_RESULT_FIELDS = ("resultType", "ttlMs", "cacheScope")
 THREADED_METHODS = ("tools/call", "subscriptions/listen")
-"""Requests that may take long. All others are answered in order by the thread that received them."""
+"""Requests that may take long. All others are answered in order by the thread that received
+them."""
 
 MAX_EARLY_MESSAGES = 8
 CLOSE_TIMEOUT_SECONDS = 2.0
@@ -53,7 +56,12 @@ REQUIRED_PARAMS: dict[str, dict[str, type]] = {
     "logging/setLevel": {"level": str},
     "subscriptions/listen": {"notifications": dict},
 }
-OPTIONAL_PARAMS: dict[str, type] = {"_meta": dict, "arguments": dict, "cursor": str, "inputResponses": dict}
+OPTIONAL_PARAMS: dict[str, type] = {
+    "_meta": dict,
+    "arguments": dict,
+    "cursor": str,
+    "inputResponses": dict,
+}
 
 
 class RpcError(Exception):
@@ -87,7 +95,8 @@ def unsupported_version(requested: str) -> RpcError:
 
 def encode(message: Json) -> bytes:
     text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
-    # UTF-8 has no lone surrogates. "backslashreplace" writes one as \udXXX, which is its JSON escape.
+    # UTF-8 has no lone surrogates. "backslashreplace" writes one as \udXXX, which is its JSON
+    # escape.
     return text.encode("utf-8", "backslashreplace")
 
 
@@ -96,7 +105,8 @@ def notification(method: str, params: Json) -> Json:
 
 
 def message_kind(message: Any) -> str | None:
-    """Classify a decoded message: "request", "notification", "response", or None if it is invalid."""
+    """Classify a decoded message: "request", "notification", "response", or None if it is
+    invalid."""
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         return None
     if isinstance(message.get("method"), str):
@@ -108,7 +118,11 @@ def message_kind(message: Any) -> str | None:
         return "response"
     error = message.get("error")
     if isinstance(error, dict) and "id" in message:
-        return "response" if isinstance(error.get("code"), int) and isinstance(error.get("message"), str) else None
+        return (
+            "response"
+            if isinstance(error.get("code"), int) and isinstance(error.get("message"), str)
+            else None
+        )
     return None
 
 
@@ -122,17 +136,22 @@ def has_envelope(message: Json) -> bool:
 
 
 def read_envelope(message: Json) -> Json:
-    """Return the request's `_meta`. Raise RpcError if a required key of the modern era is missing."""
+    """Return the request's `_meta`. Raise RpcError if a required key of the modern era is
+    missing."""
     meta = (message.get("params") or {}).get("_meta")
     if not isinstance(meta, dict):
         raise RpcError(
             INVALID_PARAMS,
-            f"params._meta must be an object carrying the required {VERSION_KEY!r} and {CAPABILITIES_KEY!r} "
+            f"params._meta must be an object carrying the required {VERSION_KEY!r} and "
+            f"{CAPABILITIES_KEY!r} "
             "envelope keys",
         )
     missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]
     if missing:
-        raise RpcError(INVALID_PARAMS, f"params._meta is missing the required envelope key(s): {', '.join(missing)}")
+        raise RpcError(
+            INVALID_PARAMS,
+            f"params._meta is missing the required envelope key(s): {', '.join(missing)}",
+        )
     return meta
 
 
@@ -144,9 +163,12 @@ def check_version(version: Any) -> None:
 
 
 class Client:
-    """The client's version, name, and capabilities: of a session in the older era, of one request in the modern."""
+    """The client's version, name, and capabilities: of a session in the older era, of one request
+    in the modern."""
 
-    def __init__(self, version: str, info: Json | None = None, capabilities: Json | None = None) -> None:
+    def __init__(
+        self, version: str, info: Json | None = None, capabilities: Json | None = None
+    ) -> None:
         self.version = version
         self.info = info
         self.capabilities = capabilities
@@ -166,7 +188,11 @@ class Call:
     """One request while it is served. The handler waits and sends through the call."""
 
     def __init__(
-        self, request: Json, client: Client, send: Callable[[Json], None], session: "OlderConnection | None" = None
+        self,
+        request: Json,
+        client: Client,
+        send: Callable[[Json], None],
+        session: "OlderConnection | None" = None,
     ) -> None:
         self.request_id = request["id"]
         self.method: str = request["method"]
@@ -192,11 +218,17 @@ class Call:
     def report_progress(self, progress: float, total: float, message: str) -> None:
         token = self.meta.get("progressToken")
         if is_request_id(token):
-            params = {"progressToken": token, "progress": progress, "total": total, "message": message}
+            params = {
+                "progressToken": token,
+                "progress": progress,
+                "total": total,
+                "message": message,
+            }
             self.notify("notifications/progress", params)
 
     def log(self, level: str, data: Any, logger: str) -> None:
-        """Send a log message if its level reaches the session's level, or the level that the modern request names."""
+        """Send a log message if its level reaches the session's level, or the level that the modern
+        request names."""
         wanted = self.meta.get(LOG_LEVEL_KEY) if self.session is None else self.session.log_level
         if wanted in LEVELS and LEVELS.index(level) >= LEVELS.index(wanted):
             self.notify("notifications/message", {"level": level, "data": data, "logger": logger})
@@ -220,7 +252,9 @@ class Call:
         answer = self._mailbox.get()
         self.session.remove_question(question_id)
         if answer is CallCancelled:
-            self.notify("notifications/cancelled", {"requestId": question_id, "reason": "caller cancelled"})
+            self.notify(
+                "notifications/cancelled", {"requestId": question_id, "reason": "caller cancelled"}
+            )
             raise CallCancelled
         if "error" in answer:
             error = answer["error"]
@@ -241,7 +275,9 @@ Handler = Callable[[Call], Json]
 class Dispatcher:
     """Chooses a call's handler, checks the params, and shapes the reply for the call's era."""
 
-    def __init__(self, server_info: Json, older: dict[str, Handler], modern: dict[str, Handler]) -> None:
+    def __init__(
+        self, server_info: Json, older: dict[str, Handler], modern: dict[str, Handler]
+    ) -> None:
         self._server_info = server_info
         self._older = older
         self._modern = modern
@@ -257,7 +293,11 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - a defect in a handler must reach the client that ran into it
             sys.stderr.write(f"everything: {call.method}: {type(error).__name__}: {error}\n")
             # The SDK hides the text from modern clients and uses code 0 for older ones.
-            hidden = RpcError(INTERNAL_ERROR, "Internal server error") if call.is_modern else RpcError(0, str(error))
+            hidden = (
+                RpcError(INTERNAL_ERROR, "Internal server error")
+                if call.is_modern
+                else RpcError(0, str(error))
+            )
             return hidden.reply(call.request_id)
         if call.is_cancelled:
             return None
@@ -286,9 +326,12 @@ class Dispatcher:
             raise invalid_params()
 
     def _shape(self, call: Call, result: Json) -> Json:
-        """Add the fields that each modern result has, or remove the fields that no older result has."""
+        """Add the fields that each modern result has, or remove the fields that no older result
+        has."""
         if not call.is_modern:
-            return {name: value for name, value in result.items() if name not in MODERN_RESULT_FIELDS}
+            return {
+                name: value for name, value in result.items() if name not in MODERN_RESULT_FIELDS
+            }
         meta = {SERVER_INFO_KEY: self._server_info, **result.get("_meta", {})}
         return {"resultType": "complete", **result, "_meta": meta}
 
@@ -351,7 +394,8 @@ class Connection:
 
 
 class OlderConnection(Connection):
-    """A session of the older era. `write` sends a message on the stream of a request, or on the session's stream."""
+    """A session of the older era. `write` sends a message on the stream of a request, or on the
+    session's stream."""
 
     def __init__(
         self,
@@ -489,7 +533,10 @@ class ModernConnection(Connection):
         requested = (message.get("params") or {}).get("protocolVersion")
         if isinstance(requested, str):
             data["requested"] = requested
-        text = "connection is serving the 2026-07-28 protocol; the initialize handshake is not accepted"
+        text = (
+            "connection is serving the 2026-07-28 protocol; the initialize handshake is not "
+            "accepted"
+        )
         return RpcError(UNSUPPORTED_VERSION, text, data)
 
 
@@ -499,7 +546,9 @@ class StreamConnection:
     With the era "dual", the client's first request decides the era of the connection.
     """
 
-    def __init__(self, dispatcher: Dispatcher, sessions: Sessions, era: str, write: Callable[[Json], None]) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, sessions: Sessions, era: str, write: Callable[[Json], None]
+    ) -> None:
         self._dispatcher = dispatcher
         self._sessions = sessions
         self._write_message = write
@@ -511,7 +560,8 @@ class StreamConnection:
             self._connection = ModernConnection(dispatcher, self._write)
 
     def _write(self, message: Json, request_id: Any) -> None:
-        # A duplex stream carries all messages, so the request that a message belongs to does not matter.
+        # A duplex stream carries all messages, so the request that a message belongs to does not
+        # matter.
         del request_id
         self._write_message(message)
 
@@ -529,7 +579,9 @@ class StreamConnection:
     def _open(self, request: Json) -> OlderConnection | ModernConnection:
         if request["method"] != "initialize" and has_envelope(request):
             return ModernConnection(self._dispatcher, self._write)
-        return OlderConnection(self._dispatcher, self._write, self._sessions, refuses_envelopes=True)
+        return OlderConnection(
+            self._dispatcher, self._write, self._sessions, refuses_envelopes=True
+        )
 
     def close(self) -> None:
         if self._connection is not None:

@@ -1,4 +1,5 @@
-"""The HTTP+SSE transport of 2024-11-05: one GET per client for all replies, and one POST per message."""
+"""The HTTP+SSE transport of 2024-11-05: one GET per client for all replies, and one POST per
+message."""
 
 import os
 from urllib.parse import parse_qs
@@ -32,7 +33,9 @@ class SseTransport:
 
     def _open(self, response: HttpResponse) -> None:
         session_id = os.urandom(16).hex()
-        client = StreamConnection(self._dispatcher, self._everything.sessions, self._era, response.send_message)
+        client = StreamConnection(
+            self._dispatcher, self._everything.sessions, self._era, response.send_message
+        )
         self._clients[session_id] = client
         response.on_disconnect = lambda: self._close(session_id)
         response.send_event(f"{MESSAGES_PATH}?session_id={session_id}", "endpoint")

@@ -1,6 +1,8 @@
-"""The streamable HTTP transport of the test server: sessions of the older era, and requests of the modern era.
+"""The streamable HTTP transport of the test server: sessions of the older era, and requests of the
+modern era.
 
-The MCP-Protocol-Version header decides the era of a request. The older endpoint serves requests without the header.
+The MCP-Protocol-Version header decides the era of a request. The older endpoint serves requests
+without the header.
 """
 
 import base64
@@ -43,9 +45,11 @@ RETRY_MS = 100
 HEADERLESS_VERSION = "2025-03-26"
 """The version of an older request without the MCP-Protocol-Version header."""
 PRIMING_VERSION = "2025-11-25"
-"""Clients of earlier versions cannot parse an event without data. Versions are dates, which compare as text."""
+"""Clients of earlier versions cannot parse an event without data. Versions are dates, which compare
+as text."""
 SESSION_STREAM = "session"
-"""Key of the stream that a GET opens. The key of any other stream is "request-" and the id of a request."""
+"""Key of the stream that a GET opens. The key of any other stream is "request-" and the id of a
+request."""
 
 VERSION_HEADER = "mcp-protocol-version"
 METHOD_HEADER = "mcp-method"
@@ -70,7 +74,8 @@ STATUS_BY_CODE = {
 
 
 class StreamableHttp:
-    """The HTTP endpoint. Chooses the era of a request, or refuses it as a server of one era does."""
+    """The HTTP endpoint. Chooses the era of a request, or refuses it as a server of one era
+    does."""
 
     def __init__(self, everything: Everything, era: str, resumable: bool) -> None:
         dispatcher = everything.dispatcher()
@@ -82,7 +87,10 @@ class StreamableHttp:
         version = request.header(VERSION_HEADER)
         is_older = version is None or version in OLDER_VERSIONS
         if self._era == "older" and not is_older:
-            text = f"Bad Request: Unsupported protocol version: {version}. Known: {', '.join(OLDER_VERSIONS)}"
+            text = (
+                f"Bad Request: Unsupported protocol version: {version}. Known: "
+                f"{', '.join(OLDER_VERSIONS)}"
+            )
             response.send_error(400, INVALID_REQUEST, text)
         elif self._era == "modern" and is_older:
             self._refuse_older(request, response)
@@ -110,7 +118,11 @@ class StreamableHttp:
         message = decoded if isinstance(decoded, dict) else {}
         params = message.get("params")
         asked = params.get("protocolVersion") if isinstance(params, dict) else None
-        requested = asked if isinstance(asked, str) else request.header(VERSION_HEADER) or LATEST_OLDER_VERSION
+        requested = (
+            asked
+            if isinstance(asked, str)
+            else request.header(VERSION_HEADER) or LATEST_OLDER_VERSION
+        )
         refusal = RpcError(
             UNSUPPORTED_VERSION,
             "This server serves the 2026-07-28 protocol; the initialize handshake is not accepted",
@@ -120,13 +132,16 @@ class StreamableHttp:
 
     @staticmethod
     def _is_secure(request: HttpRequest, response: HttpResponse) -> bool:
-        """Check the content type, and refuse a request for another host (DNS rebinding). Send the refusal."""
+        """Check the content type, and refuse a request for another host (DNS rebinding). Send the
+        refusal."""
         origin = request.header("origin")
         if request.method == "POST" and not request.has_json_content():
             response.send_text(400, "Invalid Content-Type header")
         elif not _is_local(request.header("host") or ""):
             response.send_text(421, "Invalid Host header")
-        elif origin and not (origin.startswith("http://") and _is_local(origin.removeprefix("http://"))):
+        elif origin and not (
+            origin.startswith("http://") and _is_local(origin.removeprefix("http://"))
+        ):
             response.send_text(403, "Invalid Origin header")
         else:
             return True
@@ -196,7 +211,8 @@ class HttpSession(OlderConnection):
             self._attach(stream, response)
 
     def open_session_stream(self, response: HttpResponse) -> bool:
-        """Send the messages that belong to no request on a response. Return False if the stream is open already."""
+        """Send the messages that belong to no request on a response. Return False if the stream is
+        open already."""
         with self._streams_lock:
             if SESSION_STREAM in self._streams:
                 return False
@@ -232,7 +248,8 @@ class HttpSession(OlderConnection):
         call.send(RpcError(REQUEST_CANCELLED, "Request cancelled").reply(call.request_id))
 
     def _prime(self, stream: str, version: str, response: HttpResponse) -> None:
-        """Send an event without data, so that a client can resume the stream before the first message."""
+        """Send an event without data, so that a client can resume the stream before the first
+        message."""
         if self._log is not None and version >= PRIMING_VERSION:
             response.send_event("", event_id=self._log.add(stream, None), retry_ms=RETRY_MS)
 
@@ -293,7 +310,9 @@ class OlderEndpoint:
                 headers.append(("allow", "GET, POST, DELETE"))
             response.send_error(error.status, error.code, error.message, headers)
 
-    def _post(self, request: HttpRequest, response: HttpResponse, session: HttpSession | None) -> None:
+    def _post(
+        self, request: HttpRequest, response: HttpResponse, session: HttpSession | None
+    ) -> None:
         message = self._read_message(request)
         kind = message_kind(message)
         if kind is None:
@@ -325,7 +344,9 @@ class OlderEndpoint:
         self._sessions[session.id] = session
         return session
 
-    def _get(self, request: HttpRequest, response: HttpResponse, session: HttpSession | None) -> None:
+    def _get(
+        self, request: HttpRequest, response: HttpResponse, session: HttpSession | None
+    ) -> None:
         _, accepts_events = request.accepts()
         if not accepts_events:
             raise HttpError(406, "Not Acceptable: Client must accept text/event-stream")
@@ -395,12 +416,15 @@ class ModernEndpoint:
         except RpcError as error:
             _send_reply(response, error.reply(message["id"]))
             return
-        call = Call(message, Client.from_envelope(meta), lambda sent: _send_on_response(response, sent))
+        call = Call(
+            message, Client.from_envelope(meta), lambda sent: _send_on_response(response, sent)
+        )
         response.on_disconnect = call.cancel
         Connection(self._dispatcher).start(call)
 
     def _check_param_headers(self, message: Json, request: HttpRequest) -> None:
-        """Compare the Mcp-Param-* headers with the arguments that the tool's schema names for them."""
+        """Compare the Mcp-Param-* headers with the arguments that the tool's schema names for
+        them."""
         params = message["params"]
         arguments = params.get("arguments") or {}
         if message["method"] != "tools/call" or not isinstance(arguments, dict):
@@ -411,7 +435,9 @@ class ModernEndpoint:
         for argument, property_schema in schema["properties"].items():
             if "x-mcp-header" in property_schema:
                 header = PARAM_HEADER_PREFIX + property_schema["x-mcp-header"]
-                check_param_header(header, request.header_values(header.lower()), argument, arguments.get(argument))
+                check_param_header(
+                    header, request.header_values(header.lower()), argument, arguments.get(argument)
+                )
 
 
 def _send_on_response(response: HttpResponse, message: Json) -> None:
@@ -444,10 +470,15 @@ def check_routing_headers(message: Json, request: HttpRequest) -> None:
         raise RpcError(HEADER_MISMATCH, text)
     method = message["method"]
     if request.header(METHOD_HEADER) != method:
-        raise RpcError(HEADER_MISMATCH, f"{METHOD_HEADER} header does not match the request body's method")
+        raise RpcError(
+            HEADER_MISMATCH, f"{METHOD_HEADER} header does not match the request body's method"
+        )
     name = params.get(NAMED_PARAMS[method]) if method in NAMED_PARAMS else None
     if name is not None and decode_header_value(request.header(NAME_HEADER)) != name:
-        text = f"{NAME_HEADER} header does not match the request body's {NAMED_PARAMS[method]!r} parameter"
+        text = (
+            f"{NAME_HEADER} header does not match the request body's {NAMED_PARAMS[method]!r} "
+            "parameter"
+        )
         raise RpcError(HEADER_MISMATCH, text)
 
 
@@ -466,20 +497,27 @@ def check_param_header(header: str, values: list[str], argument: str, value: Any
         raise RpcError(HEADER_MISMATCH, text)
     decoded = decode_header_value(values[0])
     if decoded is None:
-        raise RpcError(HEADER_MISMATCH, f"{header} header carries a malformed base64 sentinel value")
+        raise RpcError(
+            HEADER_MISMATCH, f"{header} header carries a malformed base64 sentinel value"
+        )
     if decoded != rendered:
-        raise RpcError(HEADER_MISMATCH, f"{header} header does not match the request body's {argument!r} argument")
+        raise RpcError(
+            HEADER_MISMATCH,
+            f"{header} header does not match the request body's {argument!r} argument",
+        )
 
 
 def render_header_value(value: Any) -> str | None:
-    """Return the text that a client sends for an argument, or None if a client sends no header for it."""
+    """Return the text that a client sends for an argument, or None if a client sends no header for
+    it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, (str, int, float)) else None
 
 
 def decode_header_value(value: str | None) -> str | None:
-    """Decode `=?base64?...?=`. Return any other value unchanged, and None if the base64 text is not canonical."""
+    """Decode `=?base64?...?=`. Return any other value unchanged, and None if the base64 text is not
+    canonical."""
     wrapped = None if value is None else BASE64_VALUE.fullmatch(value)
     if wrapped is None:
         return value

@@ -1,4 +1,5 @@
-"""The WebSocket transport of the test server (RFC 6455): one JSON-RPC message per text frame, subprotocol `mcp`."""
+"""The WebSocket transport of the test server (RFC 6455): one JSON-RPC message per text frame,
+subprotocol `mcp`."""
 
 import base64
 import hashlib
@@ -44,7 +45,9 @@ class WebSocketTransport:
 
     def handle(self, request: HttpRequest, response: HttpResponse) -> None:
         key = request.header("sec-websocket-key")
-        offered = [item.strip() for item in (request.header("sec-websocket-protocol") or "").split(",")]
+        offered = [
+            item.strip() for item in (request.header("sec-websocket-protocol") or "").split(",")
+        ]
         if (request.header("upgrade") or "").lower() != "websocket" or key is None:
             response.send(426, headers=[("upgrade", "websocket")])
             return
@@ -64,7 +67,9 @@ class WebSocketTransport:
         raise Disconnected
 
     def _serve(self, client: "WebSocket") -> None:
-        connection = StreamConnection(self._dispatcher, self._everything.sessions, self._era, client.send)
+        connection = StreamConnection(
+            self._dispatcher, self._everything.sessions, self._era, client.send
+        )
         try:
             while True:
                 text = client.receive().decode("utf-8", "replace")
@@ -93,7 +98,8 @@ class WebSocket:
         self._send_frame(CLOSE, code.to_bytes(2, "big"))
 
     def receive(self) -> bytes:
-        """Return the next message. Raise WebSocketClosed after a close frame or an invalid frame."""
+        """Return the next message. Raise WebSocketClosed after a close frame or an invalid
+        frame."""
         fragments: list[bytes] = []
         size = 0
         while True:
@@ -137,7 +143,8 @@ class WebSocket:
 
 
 def apply_mask(data: bytes, mask: bytes) -> bytes:
-    """XOR the data with the repeated mask. One operation on large integers is much faster than a loop over bytes."""
+    """XOR the data with the repeated mask. One operation on large integers is much faster than a
+    loop over bytes."""
     repeated = (mask * (len(data) // 4 + 1))[: len(data)]
     masked = int.from_bytes(data, "big") ^ int.from_bytes(repeated, "big")
     return masked.to_bytes(len(data), "big")

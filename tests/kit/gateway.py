@@ -1,11 +1,12 @@
-"""Runs mcpx for a test: `Gateway` in a thread of the test's process, `GatewayProcess` as a separate process.
+"""Runs mcpx for a test: `Gateway` in a thread of the test's process, `GatewayProcess` as a separate
+process.
 
     with Gateway({"mcp_servers": [...]}) as gateway:
         Client(gateway.url)
 
-`Gateway` starts in 3 to 20 ms and listens on real sockets. Its servers are real child processes. Use
-`GatewayProcess` for what belongs to a process: signals, standard streams, exit codes, memory, crashes, log settings.
-Both have the same attributes, apart from `process` and `excused`.
+`Gateway` starts in 3 to 20 ms and listens on real sockets. Its servers are real child processes.
+Use `GatewayProcess` for what belongs to a process: signals, standard streams, exit codes, memory,
+crashes, log settings. Both have the same attributes, apart from `process` and `excused`.
 """
 
 import asyncio
@@ -44,7 +45,8 @@ except ImportError:  # Windows
 
 Json = dict[str, Any]
 Config = Mapping[str, Any] | str | Path | None
-"""The content of a JSON file, the text of a YAML file, an existing file or folder, or None for the demo."""
+"""The content of a JSON file, the text of a YAML file, an existing file or folder, or None for the
+demo."""
 
 LISTENS = r"http://127\.0\.0\.1:(\d+)/mcp"
 """The line on stderr when mcpx listens."""
@@ -53,7 +55,8 @@ ADMIN = r"Admin\s+(https?://[^\s/]+)"
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 STOP_SECONDS = 20.0
-"""Time limit for the end of a gateway: 3 s for calls in flight, 3 s for servers, and reserve for a busy machine."""
+"""Time limit for the end of a gateway: 3 s for calls in flight, 3 s for servers, and reserve for a
+busy machine."""
 
 
 class _Folder:
@@ -103,7 +106,9 @@ class _Folder:
 
     def control(self, verb: str, **more: object) -> Json:
         """Send one request over the control channel."""
-        answer = asyncio.run(ask(socket_path(Path(self.env["MCPX_STATE_DIR"]), self.file, None), verb, **more))
+        answer = asyncio.run(
+            ask(socket_path(Path(self.env["MCPX_STATE_DIR"]), self.file, None), verb, **more)
+        )
         assert answer is not None, "no gateway answers on the control channel"
         return answer
 
@@ -117,7 +122,9 @@ class _Folder:
 class Gateway(_Folder):
     """One gateway with an event loop in a thread of this process."""
 
-    def __init__(self, config: Config, *args: str, env: Mapping[str, str] | None = None, admin: bool = False) -> None:
+    def __init__(
+        self, config: Config, *args: str, env: Mapping[str, str] | None = None, admin: bool = False
+    ) -> None:
         """`args` are command line options. `admin` starts the admin API and UI at `admin_url`."""
         self.config = config
         self.args = (*args, "--admin-port", "0") if admin else args
@@ -173,7 +180,10 @@ class Gateway(_Folder):
         return found
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         assert self._thread is not None
         try:
@@ -267,7 +277,9 @@ class _GatewayThread:
         if not checked:
             return
         if self._thread.is_alive():
-            raise AssertionError(f"the gateway still runs {STOP_SECONDS:.0f} s after it was stopped\n{self.log.text}")
+            raise AssertionError(
+                f"the gateway still runs {STOP_SECONDS:.0f} s after it was stopped\n{self.log.text}"
+            )
         if self._failure is not None:
             raise self._failure
         assert self._code == 0, f"the gateway ended with code {self._code}\n{self.log.text}"
@@ -305,8 +317,15 @@ class _LogRouter(logging.Handler):
         # Without the lock of this handler: each outlet has its own.
         name = (record.threadName or "").partition("_")[0]
         outlet = self.outlets.get(name)
-        if outlet is None and not name.startswith("gateway-") and name != "MainThread" and len(self.outlets) == 1:
-            (outlet,) = self.outlets.values()  # A named thread, such as the writer of the audit log.
+        if (
+            outlet is None
+            and not name.startswith("gateway-")
+            and name != "MainThread"
+            and len(self.outlets) == 1
+        ):
+            (outlet,) = (
+                self.outlets.values()
+            )  # A named thread, such as the writer of the audit log.
         if outlet is not None:
             outlet.handle(record)
         return True
@@ -350,7 +369,8 @@ def admin_address(stderr: Output) -> str:
 
 
 def measured() -> list[str]:
-    """The words before `-m mcpx` that include a process in the measured coverage, if the test run measures it."""
+    """The words before `-m mcpx` that include a process in the measured coverage, if the test run
+    measures it."""
     coverage = sys.modules.get("coverage")
     if coverage is None or coverage.Coverage.current() is None:
         return []
@@ -361,8 +381,8 @@ def measured() -> list[str]:
 class GatewayProcess(_Folder):
     """`python -m mcpx`, ended with SIGTERM as a service manager ends it (LIF-8).
 
-    Leaving the block checks for exit code 0 within `stop` seconds. With `transport="stdio"`, the test starts the
-    gateway as a client does, from `stdio_command` and `env`.
+    Leaving the block checks for exit code 0 within `stop` seconds. With `transport="stdio"`, the
+    test starts the gateway as a client does, from `stdio_command` and `env`.
     """
 
     def __init__(
@@ -378,8 +398,8 @@ class GatewayProcess(_Folder):
     ) -> None:
         """Start mcpx when the block is entered.
 
-        `listens` is the pattern of the ready line if mcpx is bound to another address. `counted` includes a process
-        with the admin API in the measured coverage.
+        `listens` is the pattern of the ready line if mcpx is bound to another address. `counted`
+        includes a process with the admin API in the measured coverage.
         """
         self.config = config
         self.args = (*args, "--admin-port", "0") if admin else args
@@ -407,11 +427,22 @@ class GatewayProcess(_Folder):
         return self
 
     def _start(self) -> None:
-        command = [*self._program, "--transport", "http", "--host", "127.0.0.1", "--port", "0", *self.args]
+        command = [
+            *self._program,
+            "--transport",
+            "http",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            *self.args,
+        ]
         self._child = Child(command, self.env).__enter__()
         listens = self._child.stderr.wait_for(self._listens, START)
         if listens is None:
-            raise RuntimeError(f"mcpx did not get ready: {' '.join(command)}\n{self._child.stderr.text}")
+            raise RuntimeError(
+                f"mcpx did not get ready: {' '.join(command)}\n{self._child.stderr.text}"
+            )
         self.url, self.port = listens[0], int(listens[1])
         if self._admin:
             self.admin_url = admin_address(self._child.stderr)
@@ -441,7 +472,10 @@ class GatewayProcess(_Folder):
         return self._child.stderr.text
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         try:
             if self._child is not None:
@@ -458,7 +492,11 @@ class GatewayProcess(_Folder):
         except subprocess.TimeoutExpired:
             code = None
         if code != 0 and not excused:
-            how = f"still runs {self._stop:.0f} s after" if code is None else f"exit code {code} after"
+            how = (
+                f"still runs {self._stop:.0f} s after"
+                if code is None
+                else f"exit code {code} after"
+            )
             raise AssertionError(f"mcpx: {how} SIGTERM\n{self.stderr()}")
 
     def _clean_up(self) -> None:

@@ -52,7 +52,9 @@ class Reply:
         """The JSON-RPC response: the body, or the last event if the body is an event stream."""
         if not (self.get("content-type") or "").startswith("text/event-stream"):
             return self.json
-        return json.loads([line for line in self.body.splitlines() if line.startswith(b"data: {")][-1][6:])
+        return json.loads(
+            [line for line in self.body.splitlines() if line.startswith(b"data: {")][-1][6:]
+        )
 
     @property
     def cookie(self) -> str:
@@ -70,7 +72,8 @@ def fetch(
 ) -> Reply:
     """Send one request on a new connection. `address` is a URL or a port of this machine.
 
-    A body that is not bytes is sent as JSON. Only Host and Content-Length are added, unless `headers` has them.
+    A body that is not bytes is sent as JSON. Only Host and Content-Length are added, unless
+    `headers` has them.
     """
     parts = urlsplit(f"http://127.0.0.1:{address}" if isinstance(address, int) else address)
     assert parts.hostname is not None
@@ -81,7 +84,9 @@ def fetch(
         if "content-type" not in names:
             pairs.append(("Content-Type", "application/json"))
     if parts.scheme == "https":
-        connection = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=TIMEOUT_SECONDS, context=context)
+        connection = http.client.HTTPSConnection(
+            parts.hostname, parts.port, timeout=TIMEOUT_SECONDS, context=context
+        )
     else:
         connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_SECONDS)
     try:
@@ -92,7 +97,9 @@ def fetch(
             pairs.append(("Content-Length", str(len(body))))
         for name, value in pairs:
             connection.putheader(name, value)
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # The server has replied before the end.
+        with contextlib.suppress(
+            BrokenPipeError, ConnectionResetError
+        ):  # The server has replied before the end.
             connection.endheaders(body or None)
         response = connection.getresponse()
         return Reply(response.status, response.headers, response.read())
@@ -101,10 +108,13 @@ def fetch(
 
 
 def send_bytes(url: str, *pieces: bytes) -> bytes:
-    """Send bytes unchanged, and return the bytes received until the server closes the connection."""
+    """Send bytes unchanged, and return the bytes received until the server closes the
+    connection."""
     parts = urlsplit(url)
     with socket.create_connection((parts.hostname, parts.port or 80), TIMEOUT_SECONDS) as sock:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # The server has replied before the end.
+        with contextlib.suppress(
+            BrokenPipeError, ConnectionResetError
+        ):  # The server has replied before the end.
             for piece in pieces:
                 sock.sendall(piece)
         found = b""

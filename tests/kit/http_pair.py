@@ -80,9 +80,13 @@ class HttpClient:
     def __init__(self, port: int) -> None:
         self._pool = Pool(f"http://127.0.0.1:{port}/")
 
-    def send(self, method: str, path: str, body: bytes = b"", headers: Json | None = None) -> StreamedReply:
+    def send(
+        self, method: str, path: str, body: bytes = b"", headers: Json | None = None
+    ) -> StreamedReply:
         reply = StreamedReply()
-        lines = header_lines([(name.encode(), value.encode()) for name, value in (headers or {}).items()])
+        lines = header_lines(
+            [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+        )
         reply.carrier = self._pool.start(method, path, lines, body, reply)
         return reply
 

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 TIME_LIMIT_SECONDS = 60.0
-"""Few tests take one second on an idle machine. An event that must not be awaited takes longer than this."""
+"""Few tests take one second on an idle machine. An event that must not be awaited takes longer than
+this."""
 
 
 def run(main: Coroutine[Any, Any, Any], seconds: float = TIME_LIMIT_SECONDS) -> Any:
@@ -14,7 +15,9 @@ def run(main: Coroutine[Any, Any, Any], seconds: float = TIME_LIMIT_SECONDS) -> 
     errors: list[str] = []
 
     async def watched() -> Any:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(str(context)))
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: errors.append(str(context))
+        )
         async with asyncio.timeout(seconds):
             return await main
 

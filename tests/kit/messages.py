@@ -1,4 +1,5 @@
-"""JSON-RPC messages of clients: older requests, requests of 2026-07-28 with their headers, and parts of results."""
+"""JSON-RPC messages of clients: older requests, requests of 2026-07-28 with their headers, and
+parts of results."""
 
 from typing import Any
 
@@ -10,7 +11,9 @@ META = "io.modelcontextprotocol/"
 
 
 def request(method: str, params: Json | None = None, id: Any = 1) -> Json:
-    return {"jsonrpc": "2.0", "id": id, "method": method} | ({} if params is None else {"params": params})
+    return {"jsonrpc": "2.0", "id": id, "method": method} | (
+        {} if params is None else {"params": params}
+    )
 
 
 def notification(method: str, params: Json | None = None) -> Json:
@@ -18,17 +21,25 @@ def notification(method: str, params: Json | None = None) -> Json:
 
 
 def initialize_request(
-    version: str = "2025-11-25", capabilities: Json | None = None, id: Any = 0, client: Json | None = None
+    version: str = "2025-11-25",
+    capabilities: Json | None = None,
+    id: Any = 0,
+    client: Json | None = None,
 ) -> Json:
     client = client or {"name": "raw", "version": "1"}
     params = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": client}
     return request("initialize", params, id)
 
 
-def modern_request(method: str, params: Json | None = None, id: Any = 1, capabilities: Json | None = None) -> Json:
-    """A request of 2026-07-28. Its `_meta` has the protocol version and the client's capabilities."""
+def modern_request(
+    method: str, params: Json | None = None, id: Any = 1, capabilities: Json | None = None
+) -> Json:
+    """A request of 2026-07-28. Its `_meta` has the protocol version and the client's
+    capabilities."""
     meta = {META + "protocolVersion": MODERN, META + "clientCapabilities": capabilities or {}}
-    return request(method, {**(params or {}), "_meta": {**meta, **(params or {}).get("_meta", {})}}, id)
+    return request(
+        method, {**(params or {}), "_meta": {**meta, **(params or {}).get("_meta", {})}}, id
+    )
 
 
 def modern_headers(message: Json, **more: str) -> dict[str, str]:

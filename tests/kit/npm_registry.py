@@ -1,4 +1,5 @@
-"""`NpmRegistry`: an npm registry on loopback with one MCP server, whose download can be held in the middle.
+"""`NpmRegistry`: an npm registry on loopback with one MCP server, whose download can be held in the
+middle.
 
     with NpmRegistry() as registry:
         registry.hold()
@@ -6,7 +7,8 @@
         registry.half_sent.wait(START)
         registry.release()
 
-The package `drip-server` needs all files of the package `drip-data`, so that it does not run with half of them.
+The package `drip-server` needs all files of the package `drip-data`, so that it does not run with
+half of them.
 """
 
 import base64
@@ -78,7 +80,10 @@ _MANIFESTS: dict[str, dict[str, object]] = {
 }
 _FILES = {
     "drip-server": {"server.js": _SERVER},
-    "drip-data": {"index.js": _DATA, **{f"data{number}.txt": _random_text(number) for number in range(FILES)}},
+    "drip-data": {
+        "index.js": _DATA,
+        **{f"data{number}.txt": _random_text(number) for number in range(FILES)},
+    },
 }
 
 
@@ -123,7 +128,9 @@ class NpmRegistry:
         digest = base64.b64encode(hashlib.sha512(packed).digest()).decode()
         dist = {"tarball": f"{self.url}{name}/-/{name}-1.0.0.tgz", "integrity": f"sha512-{digest}"}
         version = {**_MANIFESTS[name], "dist": dist}
-        return json.dumps({"name": name, "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}}).encode()
+        return json.dumps(
+            {"name": name, "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}}
+        ).encode()
 
     def send_package(self, name: str, output: io.BufferedIOBase) -> None:
         packed = self._packages[name]
@@ -146,7 +153,10 @@ class NpmRegistry:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.release()
         self._server.shutdown()
@@ -165,8 +175,12 @@ def _handler(registry: NpmRegistry) -> type[BaseHTTPRequestHandler]:
             is_package = self.path.endswith(".tgz")
             document = b"" if is_package else registry.document(name)
             self.send_response(200)
-            self.send_header("Content-Type", "application/octet-stream" if is_package else "application/json")
-            self.send_header("Content-Length", str(registry.size(name) if is_package else len(document)))
+            self.send_header(
+                "Content-Type", "application/octet-stream" if is_package else "application/json"
+            )
+            self.send_header(
+                "Content-Length", str(registry.size(name) if is_package else len(document))
+            )
             self.end_headers()
             try:
                 if is_package:

@@ -1,4 +1,5 @@
-"""Processes on Linux: descendants, peak memory, and `ProcessWatch`, which waits until processes have ended."""
+"""Processes on Linux: descendants, peak memory, and `ProcessWatch`, which waits until processes
+have ended."""
 
 import contextlib
 import os
@@ -10,7 +11,8 @@ from typing import Self
 
 
 class ProcessWatch:
-    """Follows processes that are not children of the test. A new process with an old PID is not taken for it."""
+    """Follows processes that are not children of the test. A new process with an old PID is not
+    taken for it."""
 
     def __init__(self, pids: Iterable[int]) -> None:
         self._open: dict[int, int] = {}
@@ -19,7 +21,8 @@ class ProcessWatch:
                 self._open[os.pidfd_open(pid)] = pid
 
     def left(self, seconds: float) -> list[int]:
-        """Wait until all processes have ended, for at most `seconds`. Return those that still run."""
+        """Wait until all processes have ended, for at most `seconds`. Return those that still
+        run."""
         deadline = time.monotonic() + seconds
         waiting = select.poll()
         for descriptor in self._open:

@@ -1,4 +1,5 @@
-"""`ScriptedServer`: an MCP server in the test's process that records messages. Its replies are set per method."""
+"""`ScriptedServer`: an MCP server in the test's process that records messages. Its replies are set
+per method."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -14,7 +15,8 @@ from mcpx.wire.peer import Meanwhile, Peer
 
 
 class ScriptedConnection:
-    """One connection to a `ScriptedServer`: the gateway's end (`wire.peer.Conversation`) and the server's end.
+    """One connection to a `ScriptedServer`: the gateway's end (`wire.peer.Conversation`) and the
+    server's end.
 
     The ends are two `Peer`s that exchange bytes.
     """
@@ -29,13 +31,22 @@ class ScriptedConnection:
         """Ids of cancelled requests."""
         self.closed_by_gateway = False
         loop = asyncio.get_running_loop()
-        self._client = Peer(dial.name, lambda raw: loop.call_soon(self.server.receive, raw) and None, dial.inbound)
-        self.server = Peer("toy", lambda raw: loop.call_soon(self._client.receive, raw) and None, _ServerEnd(self))
+        self._client = Peer(
+            dial.name, lambda raw: loop.call_soon(self.server.receive, raw) and None, dial.inbound
+        )
+        self.server = Peer(
+            "toy", lambda raw: loop.call_soon(self._client.receive, raw) and None, _ServerEnd(self)
+        )
 
     # The gateway's end.
 
     async def request(
-        self, method: str, params: Json, *, meanwhile: Meanwhile | None = None, timeout: float | None = None
+        self,
+        method: str,
+        params: Json,
+        *,
+        meanwhile: Meanwhile | None = None,
+        timeout: float | None = None,
     ) -> Json:
         return await self._client.request(method, params, meanwhile=meanwhile, timeout=timeout)
 
@@ -103,8 +114,8 @@ Handler = Callable[[ScriptedConnection, Json], Awaitable[Json]]
 class ScriptedServer:
     """A transport: each `open` creates a `ScriptedConnection`.
 
-    `tools` are functions of (connection, params), or names of tools that return their argument `text`. `answers`
-    replaces whole methods.
+    `tools` are functions of (connection, params), or names of tools that return their argument
+    `text`. `answers` replaces whole methods.
     """
 
     def __init__(
@@ -115,8 +126,12 @@ class ScriptedServer:
         answers: Mapping[str, Handler] | None = None,
     ) -> None:
         self.eras = eras or ("modern", "older")
-        self.tools: dict[str, Handler] = dict(tools) if isinstance(tools, dict) else dict.fromkeys(tools, echo)
-        self.capabilities = {"tools": {"listChanged": True}} if capabilities is None else capabilities
+        self.tools: dict[str, Handler] = (
+            dict(tools) if isinstance(tools, dict) else dict.fromkeys(tools, echo)
+        )
+        self.capabilities = (
+            {"tools": {"listChanged": True}} if capabilities is None else capabilities
+        )
         self.answers: dict[str, Handler] = dict(answers or {})
         self.lines: list[ScriptedConnection] = []
         """All connections, oldest first."""
@@ -150,16 +165,27 @@ class ScriptedServer:
             case "initialize" if "older" in self.eras:
                 line.era = "older"
                 version = era.negotiate(params.get("protocolVersion"))
-                return {"protocolVersion": version, "capabilities": self.capabilities, "serverInfo": {"name": "toy"}}
+                return {
+                    "protocolVersion": version,
+                    "capabilities": self.capabilities,
+                    "serverInfo": {"name": "toy"},
+                }
             case "tools/list":
-                return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in self.tools]}
+                return {
+                    "tools": [
+                        {"name": name, "inputSchema": {"type": "object"}} for name in self.tools
+                    ]
+                }
             case "tools/call":
                 tool = self.tools.get(params.get("name", ""))
                 if tool is None:
                     raise RpcError(INVALID_PARAMS, "no such tool")
                 return await tool(line, params)
             case "subscriptions/listen":
-                line.say("notifications/subscriptions/acknowledged", {"notifications": params.get("notifications")})
+                line.say(
+                    "notifications/subscriptions/acknowledged",
+                    {"notifications": params.get("notifications")},
+                )
                 return await never_return()
             case _:
                 raise RpcError(METHOD_NOT_FOUND, method)
@@ -176,7 +202,8 @@ async def echo(line: ScriptedConnection, params: Json) -> Json:
 
 
 def asking_tool(*questions: tuple[str, Json | None]) -> Handler:
-    """A tool of an older server. It sends these requests to the client one by one and returns the responses."""
+    """A tool of an older server. It sends these requests to the client one by one and returns the
+    responses."""
 
     async def tool(line: ScriptedConnection, params: Json) -> Json:
         answers = [await line.ask(method, given) for method, given in questions]

@@ -17,7 +17,12 @@ _ODD_SERVER = str(FIXTURES.parent / "behaviour" / "odd_server.py")
 
 def stdio_server(name: str, command: Sequence[str], **keys: Any) -> Json:
     """An entry with the prefix `name`: its tools are called `<name>_<tool>`."""
-    connection = {"type": "stdio", "command": command[0], "args": list(command[1:]), **keys.pop("connection", {})}
+    connection = {
+        "type": "stdio",
+        "command": command[0],
+        "args": list(command[1:]),
+        **keys.pop("connection", {}),
+    }
     return {"name": name, "prefix": name, "connection": connection, **keys}
 
 
@@ -26,12 +31,17 @@ def raw_server(name: str, *flags: str, **keys: Any) -> Json:
 
 
 def everything_server(name: str, *flags: str, **keys: Any) -> Json:
-    return stdio_server(name, stdio_command("everything_server.py", "--transport", "stdio", *flags), **keys)
+    return stdio_server(
+        name, stdio_command("everything_server.py", "--transport", "stdio", *flags), **keys
+    )
 
 
 def odd_server(name: str, record: Path, *flags: str, **keys: Any) -> Json:
-    """A server that appends every message it reads to the file `record`, for `recorded_messages`."""
-    return stdio_server(name, [sys.executable, "-I", "-S", _ODD_SERVER, str(record), *flags], **keys)
+    """A server that appends every message it reads to the file `record`, for
+    `recorded_messages`."""
+    return stdio_server(
+        name, [sys.executable, "-I", "-S", _ODD_SERVER, str(record), *flags], **keys
+    )
 
 
 def recorded_messages(record: Path, method: str) -> list[Json]:

@@ -1,7 +1,7 @@
 """Base of the stdio server programs: a JSON-RPC loop with the standard library alone.
 
-The programs run as `python -I -S`, so they append this folder to `sys.path` and import `stdio_server`. It must import
-nothing else of the tests.
+The programs run as `python -I -S`, so they append this folder to `sys.path` and import
+`stdio_server`. It must import nothing else of the tests.
 """
 
 import json
@@ -27,8 +27,8 @@ def text_result(value, **fields):
 class StdioServer:
     """Reads newline-delimited messages from stdin and replies on stdout.
 
-    A subclass implements `result(method, params)`. Returning None sends no reply. With `era` "modern" the server
-    requires the envelope of 2026-07-28, otherwise `initialize`.
+    A subclass implements `result(method, params)`. Returning None sends no reply. With `era`
+    "modern" the server requires the envelope of 2026-07-28, otherwise `initialize`.
     """
 
     name = "stdio"
@@ -112,12 +112,17 @@ class StdioServer:
         """Add the members that each result of 2026-07-28 has."""
         if result is None:
             return None
-        fresh = {} if method in ("tools/call", "prompts/get") else {"ttlMs": 0, "cacheScope": "private"}
+        fresh = (
+            {} if method in ("tools/call", "prompts/get") else {"ttlMs": 0, "cacheScope": "private"}
+        )
         return {"resultType": "complete", **fresh, **result}
 
     def introduction(self):
         """What `initialize` and `server/discover` return about this server."""
-        return {"capabilities": self.capabilities, "serverInfo": {"name": self.name, "version": "1"}}
+        return {
+            "capabilities": self.capabilities,
+            "serverInfo": {"name": self.name, "version": "1"},
+        }
 
     def result(self, method, params):
         raise RpcError(-32601, f"Method not found: {method}")

@@ -19,7 +19,9 @@ def get(url: str) -> bytes:
         return answer.read()
 
 
-def test_a_served_gateway_answers_clients_administrators_and_its_control_channel(served: Served) -> None:
+def test_a_served_gateway_answers_clients_administrators_and_its_control_channel(
+    served: Served,
+) -> None:
     gateway = served({"mcp_servers": []}, admin=True)
     assert b'"status":"ok"' in get(gateway.url.replace("/mcp", "/health"))
     assert b"<html" in get(gateway.admin_url)

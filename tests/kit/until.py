@@ -1,6 +1,7 @@
 """Waits for a condition that has no event: `until` in a coroutine, `wait_until` in a thread.
 
-Both check the condition every 1 to 10 ms, return its first true value, and fail if it stays false too long.
+Both check the condition every 1 to 10 ms, return its first true value, and fail if it stays false
+too long.
 """
 
 import asyncio
@@ -11,8 +12,11 @@ from typing import Any
 
 
 async def until(condition: Callable[[], Any], seconds: float = 30.0, what: str = "") -> Any:
-    """Wait until `condition()` is true and return its value. A condition may return an awaitable."""
-    deadline = time.monotonic() + seconds  # Not the clock of the event loop: a test may have moved that.
+    """Wait until `condition()` is true and return its value. A condition may return an
+    awaitable."""
+    deadline = (
+        time.monotonic() + seconds
+    )  # Not the clock of the event loop: a test may have moved that.
     for pause in _pauses():
         value = condition()
         if inspect.isawaitable(value):
@@ -24,7 +28,8 @@ async def until(condition: Callable[[], Any], seconds: float = 30.0, what: str =
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 60.0, what: str = "") -> Any:
-    """Block until `condition()` is true and return its value. `what` names the awaited state in the error message."""
+    """Block until `condition()` is true and return its value. `what` names the awaited state in the
+    error message."""
     deadline = time.monotonic() + seconds
     for pause in _pauses():
         if value := condition():

@@ -11,7 +11,8 @@ from kit.command import Completed, run_command, run_process
 
 
 class User:
-    """A user without a configuration, until `write_config` is called. The real home folder is not read."""
+    """A user without a configuration, until `write_config` is called. The real home folder is not
+    read."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "work"
@@ -55,9 +56,13 @@ class User:
         return json.loads(done.stdout)
 
     def run_in_terminal(
-        self, *words: str, answers: Mapping[str, str], before_answer: Callable[[], object] = lambda: None
+        self,
+        *words: str,
+        answers: Mapping[str, str],
+        before_answer: Callable[[], object] = lambda: None,
     ) -> tuple[int, str]:
-        """Return the exit code and the screen. `answers` maps each question to its answer, in order."""
+        """Return the exit code and the screen. `answers` maps each question to its answer, in
+        order."""
         from kit.terminal import mcpx_on  # Needs `pty`, which Windows has not.
 
         with mcpx_on(self.folder, self.environ, *words) as terminal:

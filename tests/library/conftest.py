@@ -7,4 +7,8 @@ from kit.process import stdio_command
 
 def using(name: str, *args: str, **keys: Any) -> dict[str, Any]:
     command, *words = stdio_command("using_server.py", *args)
-    return {"name": name, "connection": {"type": "stdio", "command": command, "args": ["-I", "-S", *words]}, **keys}
+    return {
+        "name": name,
+        "connection": {"type": "stdio", "command": command, "args": ["-I", "-S", *words]},
+        **keys,
+    }

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SNIPPETS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "library.md").read_text(), re.MULTILINE | re.DOTALL)
+SNIPPETS = re.findall(
+    r"^```python\n(.*?)^```", (ROOT / "docs" / "library.md").read_text(), re.MULTILINE | re.DOTALL
+)
 
 SERVER = """#!{python} -IS
 import json, sys
@@ -36,11 +38,19 @@ for line in sys.stdin:
 
 
 def run(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MCPX_", "XDG_"))}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MCPX_", "XDG_"))
+    }
     home = {"HOME": str(folder / "home"), "MCPX_STATE_DIR": str(folder / "state")}
     environ = {**kept, **home, "PATH": f"{folder}:{kept.get('PATH', '')}"}
     return subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, *words],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 
@@ -50,7 +60,9 @@ def folder(tmp_path: Path) -> Path:
     server.write_text(SERVER.format(python=sys.executable))
     server.chmod(0o755)
     connection = {"type": "stdio", "command": str(server)}
-    (tmp_path / "config.yaml").write_text(json.dumps({"mcp_servers": [{"name": "demo", "connection": connection}]}))
+    (tmp_path / "config.yaml").write_text(
+        json.dumps({"mcp_servers": [{"name": "demo", "connection": connection}]})
+    )
     return tmp_path
 
 
@@ -70,7 +82,9 @@ def test_every_snippet_of_the_page_runs(folder: Path, number: int, said: str) ->
 
 
 @pytest.mark.parametrize("example", ["openai_style.py", "anthropic_style.py"])
-def test_the_examples_call_a_real_tool_and_put_its_result_back(tmp_path: Path, example: str) -> None:
+def test_the_examples_call_a_real_tool_and_put_its_result_back(
+    tmp_path: Path, example: str
+) -> None:
     ended = run(tmp_path, str(ROOT / "examples" / "library" / example))
     assert (ended.stdout, ended.returncode) == ("The tool says: 42\n", 0), ended.stderr
     assert list(tmp_path.iterdir()) == []
@@ -102,15 +116,21 @@ asyncio.run(main())
 
 
 def test_names_that_models_refuse_survive_the_round_trip(folder: Path) -> None:
-    """NAM-5: `a::x` and the like are called again by the name a model was given; what it made up is told."""
+    """NAM-5: `a::x` and the like are called again by the name a model was given; what it made up is
+    told."""
     connection = {"type": "stdio", "command": str(folder / "my-server")}
     config = {
         "naming": {"separator": "::", "prefix": "always"},
-        "mcp_servers": [{"name": "a.b", "connection": connection}, {"name": "a_b", "connection": connection}],
+        "mcp_servers": [
+            {"name": "a.b", "connection": connection},
+            {"name": "a_b", "connection": connection},
+        ],
     }
     code = ROUND_TRIP.format(folder=str(ROOT / "examples" / "library"), config=config)
     ended = run(folder, "-c", code)
     names, openai, anthropic = json.loads(ended.stdout or "null") or pytest.fail(ended.stderr)
-    assert len(set(names)) == 2 and all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names)
+    assert len(set(names)) == 2 and all(
+        re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names
+    )
     assert [message["content"] for message in openai] == ["42", "42", "There is no tool made_up."]
     assert [block["is_error"] for block in anthropic["content"]] == [True, True]

@@ -1,4 +1,5 @@
-"""RUN-7: `Gateway.open` inside a program: the same gateway as the one that is served, and ended with all it started."""
+"""RUN-7: `Gateway.open` inside a program: the same gateway as the one that is served, and ended
+with all it started."""
 
 import asyncio
 import json
@@ -15,7 +16,17 @@ import pytest
 from fixtures.using_server import PICTURE
 from kit.until import wait_until
 from library.conftest import using
-from mcpx import Change, ConfigError, Denied, Gateway, McpxError, NotFound, Progress, Question, Unavailable
+from mcpx import (
+    Change,
+    ConfigError,
+    Denied,
+    Gateway,
+    McpxError,
+    NotFound,
+    Progress,
+    Question,
+    Unavailable,
+)
 
 Config = dict[str, Any]
 
@@ -33,11 +44,20 @@ def test_a_program_finds_everything_under_the_names_clients_find() -> None:
 
     async def work(gateway: Gateway) -> None:
         tools = await gateway.tools()
-        assert [(tool.name, tool.path) for tool in tools][::8] == [("add", "one.add"), ("two_add", "two.add")]
+        assert [(tool.name, tool.path) for tool in tools][::8] == [
+            ("add", "one.add"),
+            ("two_add", "two.add"),
+        ]
         add = tools[0]
-        assert add.read_only is True and add.input_schema["required"] == ["a", "b"] and add.raw["name"] == "add"
+        assert (
+            add.read_only is True
+            and add.input_schema["required"] == ["a", "b"]
+            and add.raw["name"] == "add"
+        )
         assert {tool.server for tool in await gateway.tools("two")} == {"two"}
-        assert [found.tool.path for found in await gateway.search("delete everything", 1)] == ["one.delete_all"]
+        assert [found.tool.path for found in await gateway.search("delete everything", 1)] == [
+            "one.delete_all"
+        ]
         told = await gateway.describe("two.add")
         assert told.signature == "two.add({a: number /* The first; integer */, b: number})"
         assert told.text == f"{told.signature}\nAdd two numbers"
@@ -56,7 +76,12 @@ def test_a_call_gives_a_result_also_when_the_tool_failed() -> None:
 
     async def work(gateway: Gateway) -> None:
         result = await gateway.call("one.add", {"a": 1, "b": 2})
-        assert (result.text, result.structured, result.value, result.is_error) == ("3", {"sum": 3}, {"sum": 3}, False)
+        assert (result.text, result.structured, result.value, result.is_error) == (
+            "3",
+            {"sum": 3},
+            {"sum": 3},
+            False,
+        )
         failed = await gateway.call("fail")
         assert failed.is_error and failed.text == "fail did not work"
         assert (await gateway.call("report")).value == {"rows": [{"id": 1}, {"id": 2}]}
@@ -68,9 +93,19 @@ def test_a_call_gives_a_result_also_when_the_tool_failed() -> None:
             await gateway.call("down.thing")
         assert caught.value.server == "down"
         checked = await gateway.check("one.add", {"a": "1", "b": "x"})
-        assert checked.problems and not (await gateway.check("one.add", {"a": "1", "b": 2})).problems
+        assert (
+            checked.problems and not (await gateway.check("one.add", {"a": "1", "b": 2})).problems
+        )
 
-    opened({"mcp_servers": [using("one"), {"name": "down", "connection": {"type": "stdio", "command": "/nope"}}]}, work)
+    opened(
+        {
+            "mcp_servers": [
+                using("one"),
+                {"name": "down", "connection": {"type": "stdio", "command": "/nope"}},
+            ]
+        },
+        work,
+    )
 
 
 def test_progress_is_heard_and_a_timeout_cancels_at_the_server(tmp_path: Path) -> None:
@@ -94,7 +129,11 @@ def test_what_servers_ask_is_put_to_the_program() -> None:
 
     async def elicit(question: Question) -> dict[str, Any] | None:
         asked.append(question)
-        return None if len(asked) == 2 else {"action": "accept", "content": {"name": "Ada", "sure": True}}
+        return (
+            None
+            if len(asked) == 2
+            else {"action": "accept", "content": {"name": "Ada", "sure": True}}
+        )
 
     async def work(gateway: Gateway) -> None:
         first = json.loads((await gateway.call("one.ask")).text)
@@ -112,11 +151,23 @@ def test_health_tells_how_each_server_is() -> None:
         assert await gateway.ready() == []
         one, down = await gateway.health("one"), await gateway.health("down")
         assert one.healthy and one.status == "connected" and one.tools == 8
-        assert not down.healthy and down.status == "disconnected" and "command not found" in (down.last_error or "")
+        assert (
+            not down.healthy
+            and down.status == "disconnected"
+            and "command not found" in (down.last_error or "")
+        )
         with pytest.raises(NotFound):
             await gateway.health("nobody")
 
-    opened({"mcp_servers": [using("one"), {"name": "down", "connection": {"type": "stdio", "command": "/nope"}}]}, work)
+    opened(
+        {
+            "mcp_servers": [
+                using("one"),
+                {"name": "down", "connection": {"type": "stdio", "command": "/nope"}},
+            ]
+        },
+        work,
+    )
 
 
 def test_rules_profiles_and_the_trail_hold_as_in_a_gateway_that_is_served(tmp_path: Path) -> None:
@@ -139,7 +190,9 @@ def test_rules_profiles_and_the_trail_hold_as_in_a_gateway_that_is_served(tmp_pa
 
     opened(config, work, profile="few", state=tmp_path / "state")
     rows = [json.loads(line) for line in trail.read_text().splitlines()]
-    assert [(row["name"], row["outcome"]) for row in rows if row.get("name") in ("add", "delete_all")] == [
+    assert [
+        (row["name"], row["outcome"]) for row in rows if row.get("name") in ("add", "delete_all")
+    ] == [
         ("delete_all", "denied"),
         ("add", "ok"),
     ]
@@ -169,7 +222,9 @@ def test_changes_are_heard_and_the_configuration_is_read_again(tmp_path: Path) -
             file.write_text(json.dumps({"mcp_servers": [using("one"), using("two")]}))
             assert "1 started (two)" in await gateway.reload()
             assert len(await gateway.tools()) == 16
-            await asyncio.to_thread(wait_until, lambda: any(change.what == "tools" for change in heard))
+            await asyncio.to_thread(
+                wait_until, lambda: any(change.what == "tools" for change in heard)
+            )
             file.write_text("{")
             with pytest.raises(ConfigError):
                 await gateway.reload()
@@ -203,8 +258,12 @@ def test_two_gateways_live_side_by_side_and_each_ends_its_own(tmp_path: Path) ->
     first, second = tmp_path / "first", tmp_path / "second"
 
     async def work() -> None:
-        async with Gateway.open({"mcp_servers": [using("one", "--record", str(first))]}, state=None) as one:
-            async with Gateway.open({"mcp_servers": [using("two", "--record", str(second))]}, state=None) as two:
+        async with Gateway.open(
+            {"mcp_servers": [using("one", "--record", str(first))]}, state=None
+        ) as one:
+            async with Gateway.open(
+                {"mcp_servers": [using("two", "--record", str(second))]}, state=None
+            ) as two:
                 assert (await two.tools())[0].server == "two"
                 assert (await one.call("one.add", {"a": 1, "b": 1})).text == "2"
             with pytest.raises(McpxError, match="closed"):
@@ -239,7 +298,12 @@ def test_a_program_keeps_its_own_children_loop_and_signals(tmp_path: Path) -> No
     """LIF-7: closing ends what the gateway started, and nothing else."""
     (tmp_path / "config.json").write_text(json.dumps({"mcp_servers": [using("one"), using("two")]}))
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", PROGRAM],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     *children, last = ended.stdout.splitlines()
     assert ended.returncode == 0, ended.stderr
@@ -265,8 +329,12 @@ asyncio.run(main())
 @pytest.mark.needs("ps")
 def test_a_program_that_is_killed_leaves_no_server_behind(tmp_path: Path) -> None:
     """LIF-7"""
-    (tmp_path / "config.json").write_text(json.dumps({"mcp_servers": [using("one", "--record", "pid")]}))
-    child = subprocess.Popen([sys.executable, "-c", HELD], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    (tmp_path / "config.json").write_text(
+        json.dumps({"mcp_servers": [using("one", "--record", "pid")]})
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", HELD], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
     assert child.stdout is not None
     pids: list[int] = []
     while (line := child.stdout.readline().strip()) != "ready":
@@ -286,7 +354,13 @@ def test_a_program_that_is_killed_leaves_no_server_behind(tmp_path: Path) -> Non
 
 
 def test_importing_the_package_loads_next_to_nothing() -> None:
-    code = "import sys, mcpx; print(len([m for m in sys.modules if m.startswith('mcpx.')]), 'asyncio' in sys.modules)"
+    code = (
+        "import sys, mcpx; print(len([m for m in sys.modules if m.startswith('mcpx.')]), "
+        "'asyncio' in sys.modules)"
+    )
     assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60).stdout == "0 False\n"
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+        ).stdout
+        == "0 False\n"
     )

@@ -1,4 +1,5 @@
-"""Are these files what their programs read? For `test_deploy_examples`, in an environment of its own (group `deploy`).
+"""Are these files what their programs read? For `test_deploy_examples`, in an environment of its
+own (group `deploy`).
 
     python published_schemas.py COMPOSE_FILE MANIFEST…
 
@@ -20,7 +21,9 @@ OWN = {"Kustomization"}
 def mistakes(compose: Path, manifests: list[Path]) -> list[str]:
     found: list[str] = []
     try:
-        whole = yaml.safe_dump(yaml.safe_load(compose.read_text(encoding="utf-8")))  # with what `<<` refers to in place
+        whole = yaml.safe_dump(
+            yaml.safe_load(compose.read_text(encoding="utf-8"))
+        )  # with what `<<` refers to in place
         compose_spec.PyCompose.from_yaml(whole)
     except ValueError as error:
         found.append(f"{compose.name}: {error}")
@@ -31,7 +34,10 @@ def mistakes(compose: Path, manifests: list[Path]) -> list[str]:
             try:
                 kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
             except kubernetes_validate.ValidationError as error:
-                found.append(f"{file.name}: {manifest['kind']}: {'.'.join(map(str, error.path))}: {error.message}")
+                found.append(
+                    f"{file.name}: {manifest['kind']}: {'.'.join(map(str, error.path))}: "
+                    f"{error.message}"
+                )
     return found
 
 

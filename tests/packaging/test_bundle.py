@@ -1,4 +1,5 @@
-"""The `.mcpb` bundle: the official program takes it, and what it describes runs as a client would run it."""
+"""The `.mcpb` bundle: the official program takes it, and what it describes runs as a client would
+run it."""
 
 import json
 import shutil
@@ -44,7 +45,8 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def unpacked(bundle: Path, tmp_path: Path) -> Path:
-    """Unpacked by the official program, in a folder whose name has a space, as Claude Desktop's has."""
+    """Unpacked by the official program, in a folder whose name has a space, as Claude Desktop's
+    has."""
     folder = tmp_path / "Claude Extensions" / "mcpx"
     mcpb("unpack", str(bundle), str(folder))
     return folder
@@ -52,7 +54,9 @@ def unpacked(bundle: Path, tmp_path: Path) -> Path:
 
 def mcpb(*words: str) -> str:
     command = [node(), npm_bin("@anthropic-ai/mcpb"), *words]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BOUND)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BOUND
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -68,7 +72,10 @@ def configured(folder: Path, user_config: Mapping[str, str]) -> dict[str, Any]:
 
 def test_the_official_program_finds_no_fault_with_it(unpacked: Path) -> None:
     assert "Manifest schema validation passes!" in mcpb("validate", str(unpacked / "manifest.json"))
-    assert json.loads((unpacked / "manifest.json").read_text(encoding="utf-8"))["version"] == __version__
+    assert (
+        json.loads((unpacked / "manifest.json").read_text(encoding="utf-8"))["version"]
+        == __version__
+    )
 
 
 def test_the_bundle_holds_what_it_names_and_nothing_else(bundle: Path) -> None:
@@ -97,7 +104,8 @@ def test_a_wheel_of_another_version_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("chosen", ["nothing", "a config"])
 def test_what_the_bundle_describes_runs(chosen: str, unpacked: Path, tmp_path: Path) -> None:
-    """RUN-3: with nothing filled in the demo; with a config what that has. The versions are those of the tests."""
+    """RUN-3: with nothing filled in the demo; with a config what that has. The versions are those
+    of the tests."""
     home = tmp_path / "home"
     home.mkdir()
     user_config: dict[str, str] = {}
@@ -111,19 +119,28 @@ def test_what_the_bundle_describes_runs(chosen: str, unpacked: Path, tmp_path: P
         user_config = {"config": str(file)}
     config = configured(unpacked, user_config)
     assert "${" not in json.dumps(config)
-    env, stderr = stranger(home, **config["env"], MCPX_STATE_DIR=str(home / "state")), tmp_path / "stderr.txt"
+    env, stderr = (
+        stranger(home, **config["env"], MCPX_STATE_DIR=str(home / "state")),
+        tmp_path / "stderr.txt",
+    )
     door = Door("stdio", command=[config["command"], *config["args"]], env=env, stderr=stderr)
 
     async def use() -> None:
         async with connected("raw-older", door, AnsweringUser("ada")) as client:
             tools = [tool["name"] for tool in await client.listed("tools/list")]
-            assert tools == (["greet"] if chosen == "a config" else ["demo_echo", "demo_time", "demo_calculate"])
-            called = await client.call(*(("greet", {}) if chosen == "a config" else ("demo_echo", {"text": "hello"})))
+            assert tools == (
+                ["greet"] if chosen == "a config" else ["demo_echo", "demo_time", "demo_calculate"]
+            )
+            called = await client.call(
+                *(("greet", {}) if chosen == "a config" else ("demo_echo", {"text": "hello"}))
+            )
             assert "hello" in called["content"][0]["text"]
 
     anyio.run(use)
     assert "Traceback" not in stderr.read_text(encoding="utf-8")
-    listed = printed(["uv", "pip", "freeze", "--python", str(unpacked / ".venv")], stranger(home), tmp_path)
+    listed = printed(
+        ["uv", "pip", "freeze", "--python", str(unpacked / ".venv")], stranger(home), tmp_path
+    )
     pins = (unpacked / "pyproject.toml").read_text(encoding="utf-8")
     versions = [line for line in listed.splitlines() if "==" in line]  # not our own wheel
     assert len(versions) > 10 and [line for line in versions if f'"{line}' not in pins] == []

@@ -1,5 +1,6 @@
-"""examples/deploy, without a container engine or a cluster: held against the published schemas, against each other and
-against the program; HAProxy reads and runs its file in front of three real replicas.
+"""examples/deploy, without a container engine or a cluster: held against the published schemas,
+against each other and against the program; HAProxy reads and runs its file in front of three real
+replicas.
 
 Not tried here: what an engine or a cluster makes of the files, and the images that others publish.
 """
@@ -44,8 +45,16 @@ KUBERNETES = DEPLOY / "kubernetes"
 SCRAPE_JOB = "prometheus.yaml"
 """Configuration of Prometheus, not a manifest."""
 VARIABLE = re.compile(r"\$\{(\w+)(:[-?][^}]*)?\}")
-TOKENS = {"MCPX_TEAM_TOKEN": "a-token-of-the-team-in-the-tests", "MCPX_PROMETHEUS_TOKEN": "a-token-of-prometheus"}
-GIVEN = {**TOKENS, "VALKEY_PASSWORD": "0123abcd", "MCPX_PUBLIC_HOST": "localhost", "MCPX_REPLICA": "mcpx-0"}
+TOKENS = {
+    "MCPX_TEAM_TOKEN": "a-token-of-the-team-in-the-tests",
+    "MCPX_PROMETHEUS_TOKEN": "a-token-of-prometheus",
+}
+GIVEN = {
+    **TOKENS,
+    "VALKEY_PASSWORD": "0123abcd",
+    "MCPX_PUBLIC_HOST": "localhost",
+    "MCPX_REPLICA": "mcpx-0",
+}
 
 Json = dict[str, Any]
 
@@ -56,7 +65,9 @@ def text(file: Path) -> str:
 
 def filled_in(source: str) -> str:
     """As compose does it; what must be given is."""
-    return VARIABLE.sub(lambda m: m[2][2:] if (m[2] or "").startswith(":-") else GIVEN.get(m[1], "given"), source)
+    return VARIABLE.sub(
+        lambda m: m[2][2:] if (m[2] or "").startswith(":-") else GIVEN.get(m[1], "given"), source
+    )
 
 
 @pytest.fixture(scope="module")
@@ -79,35 +90,52 @@ def replicas_of(compose: Json) -> list[str]:
     return [name for name, service in compose["services"].items() if service["image"] == "mcpx"]
 
 
-# The schemas ---------------------------------------------------------------------------------------------------
+# The schemas
+# --------------------------------------------------------------------------------------------------
 
 
 def judged(compose_file: Path, *manifests: Path) -> subprocess.CompletedProcess[str]:
     uv = ["uv", "run", "--isolated", "--quiet", "--only-group", "deploy", "python"]
-    command = [*uv, str(Path(__file__).with_name("published_schemas.py")), str(compose_file), *map(str, manifests)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+    command = [
+        *uv,
+        str(Path(__file__).with_name("published_schemas.py")),
+        str(compose_file),
+        *map(str, manifests),
+    ]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(shutil.which("uv") is None, reason="needs uv")
-def test_the_files_fit_the_schemas_that_are_published_and_a_mistake_would_be_found(tmp_path: Path) -> None:
+def test_the_files_fit_the_schemas_that_are_published_and_a_mistake_would_be_found(
+    tmp_path: Path,
+) -> None:
     """SCA-4: no key is misspelt, and none is missing."""
     good = tmp_path / "compose.yaml"
     good.write_text(filled_in(text(COMPOSE / "compose.yaml")), encoding="utf-8")
-    names = [file for file in sorted(KUBERNETES.glob("*.yaml")) if file.name not in ("mcpx.yaml", SCRAPE_JOB)]
+    names = [
+        file
+        for file in sorted(KUBERNETES.glob("*.yaml"))
+        if file.name not in ("mcpx.yaml", SCRAPE_JOB)
+    ]
     done = judged(good, *names)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(text(good).replace("restart:", "restarts:"), encoding="utf-8")
     bad = tmp_path / "deployment.yaml"
-    bad.write_text(text(KUBERNETES / "deployment.yaml").replace("periodSeconds", "period"), encoding="utf-8")
+    bad.write_text(
+        text(KUBERNETES / "deployment.yaml").replace("periodSeconds", "period"), encoding="utf-8"
+    )
     done = judged(wrong, bad)
     assert done.returncode == 1 and len(done.stdout.splitlines()) == 2, done.stdout + done.stderr
 
 
-# Compose -------------------------------------------------------------------------------------------------------
+# Compose
+# --------------------------------------------------------------------------------------------------
 
 
 def test_compose_names_nothing_that_is_not_there(compose: Json) -> None:
@@ -119,7 +147,11 @@ def test_compose_names_nothing_that_is_not_there(compose: Json) -> None:
         assert set(service.get("secrets", ())) <= compose["secrets"].keys(), name
         for volume in service.get("volumes", ()):
             source = volume.split(":")[0]
-            assert (COMPOSE / source).exists() if source.startswith(".") else source in compose["volumes"], volume
+            assert (
+                (COMPOSE / source).exists()
+                if source.startswith(".")
+                else source in compose["volumes"]
+            ), volume
         if "build" in service:
             folder = COMPOSE / service["build"]["context"]
             assert (folder / service["build"]["dockerfile"]).samefile(ROOT / "Containerfile")
@@ -132,14 +164,30 @@ def test_every_variable_is_explained_and_every_one_that_is_explained_is_used() -
     assert "/examples/deploy/compose/.env" in text(ROOT / ".gitignore").split()
 
 
-def test_only_the_load_balancer_and_the_pages_are_published_and_secrets_have_no_default(compose: Json) -> None:
-    """SEC-1: replicas, store and Prometheus are reached from inside; nothing listens beyond this machine unasked."""
-    published = {name: service["ports"] for name, service in compose["services"].items() if "ports" in service}
+def test_only_the_load_balancer_and_the_pages_are_published_and_secrets_have_no_default(
+    compose: Json,
+) -> None:
+    """SEC-1: replicas, store and Prometheus are reached from inside; nothing listens beyond this
+    machine unasked."""
+    published = {
+        name: service["ports"]
+        for name, service in compose["services"].items()
+        if "ports" in service
+    }
     assert published == {"haproxy": ["127.0.0.1:8000:8000"], "grafana": ["127.0.0.1:3000:3000"]}
     assert compose["networks"]["private"]["internal"] is True
     assert compose["services"]["valkey"]["networks"] == ["private"]
-    secret = [found for found in VARIABLE.finditer(text(COMPOSE / "compose.yaml")) if not found[2].startswith(":-")]
-    assert {found[1] for found in secret} >= {"MCPX_KEY", "VALKEY_PASSWORD", *TOKENS, "GRAFANA_PASSWORD"}
+    secret = [
+        found
+        for found in VARIABLE.finditer(text(COMPOSE / "compose.yaml"))
+        if not found[2].startswith(":-")
+    ]
+    assert {found[1] for found in secret} >= {
+        "MCPX_KEY",
+        "VALKEY_PASSWORD",
+        *TOKENS,
+        "GRAFANA_PASSWORD",
+    }
     assert all(found[2].startswith(":?") for found in secret)
 
 
@@ -157,11 +205,15 @@ def test_the_program_takes_the_configuration_as_it_stands(folder: Path) -> None:
         given = set(re.findall(r"- name: ([A-Z_]+)", text(KUBERNETES / "deployment.yaml")))
     assert named <= given and "MCPX_KEY" in given
     check = [sys.executable, "-m", "mcpx", "check", str(folder / "mcpx.yaml")]
-    done = subprocess.run(check, env={**os.environ, **GIVEN}, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        check, env={**os.environ, **GIVEN}, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0 and ": good" in done.stdout, done.stdout + done.stderr
 
 
-def test_a_container_has_longer_to_end_than_a_replica_needs(compose: Json, manifests: dict[str, Json]) -> None:
+def test_a_container_has_longer_to_end_than_a_replica_needs(
+    compose: Json, manifests: dict[str, Json]
+) -> None:
     """SCA-3."""
     pod = manifests["Deployment/mcpx"]["spec"]["template"]["spec"]
     for folder, seconds in (
@@ -172,7 +224,8 @@ def test_a_container_has_longer_to_end_than_a_replica_needs(compose: Json, manif
         assert drain is not None and seconds >= drain + 2 * GRACE + ENDING + 1
 
 
-# The load balancer ---------------------------------------------------------------------------------------------
+# The load balancer
+# ---------------------------------------------------------------------------------------------
 
 
 def test_haproxy_takes_its_file() -> None:
@@ -180,7 +233,11 @@ def test_haproxy_takes_its_file() -> None:
     check = [program("haproxy"), "-c", "-f", str(COMPOSE / "haproxy.cfg")]
     done = subprocess.run(check, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    warned = [line for line in done.stderr.splitlines() if "WARNING" in line and "could not resolve" not in line]
+    warned = [
+        line
+        for line in done.stderr.splitlines()
+        if "WARNING" in line and "could not resolve" not in line
+    ]
     assert warned == []  # the names are those of containers
 
 
@@ -196,16 +253,23 @@ class Deployed(NamedTuple):
         return sum(row["svname"].startswith("mcpx-") and row["status"] == "UP" for row in rows)
 
     def wait_until_complete(self) -> None:
-        wait_until(lambda: self.servers_up() == len(self.replicas), what="HAProxy uses all replicas")
+        wait_until(
+            lambda: self.servers_up() == len(self.replicas), what="HAProxy uses all replicas"
+        )
 
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
-    """Three replicas on the example's configuration, and the port of HAProxy on the example's file; addresses, servers,
-    the store and how much a client may call are those of the test."""
+    """Three replicas on the example's configuration, and the port of HAProxy on the example's file;
+    addresses, servers, the store and how much a client may call are those of the test."""
     tree = yaml.safe_load(filled_in(text(COMPOSE / "mcpx.yaml")))
     # HAProxy needs two seconds to notice, and more on a busy machine.
-    tree["server"] |= {"trusted_proxies": ["127.0.0.1"], "replica": {}, "drain": 4, "limits": {"in_flight": 50}}
+    tree["server"] |= {
+        "trusted_proxies": ["127.0.0.1"],
+        "replica": {},
+        "drain": 4,
+        "limits": {"in_flight": 50},
+    }
     config = {
         **tree,
         "mcp_servers": [raw_server("one")],
@@ -219,10 +283,14 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
             written = written.replace(f"mcpx-{number}:8000", f"127.0.0.1:{replica.port}")
         assert ":8000" not in re.sub(r"(?m)#.*$", "", written)
         stats = free_port()
-        written += f"\nfrontend stats\n    bind 127.0.0.1:{stats}\n    stats enable\n    stats uri /\n"
+        written += (
+            f"\nfrontend stats\n    bind 127.0.0.1:{stats}\n    stats enable\n    stats uri /\n"
+        )
         file.write_text(written, encoding="utf-8")
         with Child([program("haproxy"), "-db", "-f", str(file)]) as child:
-            wait_until(lambda: reaches(port), what=f"haproxy listens: {child.stderr.text}", seconds=START)
+            wait_until(
+                lambda: reaches(port), what=f"haproxy listens: {child.stderr.text}", seconds=START
+            )
             yield Deployed(replicas, port, stats)
 
 
@@ -239,7 +307,9 @@ ENVELOPE: Json = {
 def called(port: int, text: str, *headers: tuple[str, str]) -> int:
     """The status of a call of the echo; its answer is looked at."""
     params = {"name": "one_echo", "arguments": {"text": text}, "_meta": ENVELOPE}
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    body = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    ).encode()
     head = [
         ("Content-Type", "application/json"),
         ("Accept", "application/json, text/event-stream"),
@@ -279,14 +349,23 @@ def test_calls_go_to_all_replicas_in_turn_and_strangers_and_figures_stay_outside
 
 
 def test_a_client_cannot_say_where_it_comes_from(deployed: Deployed) -> None:
-    """SEC-1: what it claims is replaced by what the load balancer saw; a foreign host in a header opens nothing."""
+    """SEC-1: what it claims is replaced by what the load balancer saw; a foreign host in a header
+    opens nothing."""
     replicas, port, _ = deployed
     wait_until(lambda: called(port, "before", TEAM) == 200, what="a call gets through")
-    claims = [("X-Forwarded-For", CLAIMED), ("X-Forwarded-Host", "evil.example"), ("Forwarded", f"for={CLAIMED}")]
+    claims = [
+        ("X-Forwarded-For", CLAIMED),
+        ("X-Forwarded-Host", "evil.example"),
+        ("Forwarded", f"for={CLAIMED}"),
+    ]
     assert called(port, "claimed", TEAM, *claims) == 200
 
     def trails() -> str:
-        return "".join(text(file) for replica in replicas for file in (replica.folder / "state").glob("audit/*"))
+        return "".join(
+            text(file)
+            for replica in replicas
+            for file in (replica.folder / "state").glob("audit/*")
+        )
 
     calls = sum(figures(replica.port, "mcpx_calls_total") for replica in replicas)
     wait_until(lambda: trails().count('"127.0.0.1"') >= calls, what="all calls are written down")
@@ -300,7 +379,8 @@ class Load:
     port: int
     arguments: Json
     outcomes: list[tuple[int, float, str]] = field(default_factory=list[tuple[int, float, str]])
-    """The client of each call, when the call ended, and its HTTP status, JSON-RPC error, or exception."""
+    """The client of each call, when the call ended, and its HTTP status, JSON-RPC error, or
+    exception."""
     stop: threading.Event = field(default_factory=threading.Event)
     threads: list[threading.Thread] = field(default_factory=list[threading.Thread])
 
@@ -308,7 +388,9 @@ class Load:
         """Half of the clients have a session, and half are modern clients."""
         for number in range(clients):
             session = opened_session(self.port) if number % 2 else None
-            self.threads.append(threading.Thread(target=self._run, args=(number, session), daemon=True))
+            self.threads.append(
+                threading.Thread(target=self._run, args=(number, session), daemon=True)
+            )
         for thread in self.threads:
             thread.start()
 
@@ -331,7 +413,12 @@ class Load:
 def opened_session(port: int) -> str:
     found = post(port, initialize_request(), dict([TEAM])).get("mcp-session-id")
     assert found is not None
-    assert post(port, notification("notifications/initialized"), dict([TEAM, ("Mcp-Session-Id", found)])).status == 202
+    assert (
+        post(
+            port, notification("notifications/initialized"), dict([TEAM, ("Mcp-Session-Id", found)])
+        ).status
+        == 202
+    )
     return found
 
 
@@ -377,7 +464,9 @@ def test_a_frozen_replica_leaves_no_call_hanging(deployed: Deployed) -> None:
 
     def outcomes_after(seconds: float) -> dict[int, str]:
         """By client."""
-        return {client: outcome for client, ended, outcome in load.outcomes if ended > began + seconds}
+        return {
+            client: outcome for client, ended, outcome in load.outcomes if ended > began + seconds
+        }
 
     try:
         wait_until(lambda: time.monotonic() > began + 8, what="8 seconds have passed")
@@ -390,7 +479,8 @@ def test_a_frozen_replica_leaves_no_call_hanging(deployed: Deployed) -> None:
     assert load.wait(10) == 0
 
 
-# Figures -------------------------------------------------------------------------------------------------------
+# Figures
+# --------------------------------------------------------------------------------------------------
 
 
 def test_prometheus_looks_at_every_replica_and_reads_what_it_is_given(compose: Json) -> None:
@@ -400,7 +490,9 @@ def test_prometheus_looks_at_every_replica_and_reads_what_it_is_given(compose: J
     mounted = {volume.split(":")[1]: volume.split(":")[0] for volume in service["volumes"]}
     for name in written["rule_files"]:
         rules = yaml.safe_load(text(COMPOSE / mounted[f"/etc/prometheus/{name}"]))
-        assert all(rule["expr"] and rule["alert"] for group in rules["groups"] for rule in group["rules"])
+        assert all(
+            rule["expr"] and rule["alert"] for group in rules["groups"] for rule in group["rules"]
+        )
     (job,) = written["scrape_configs"]
     (targets,) = [each["targets"] for each in job["static_configs"]]
     assert targets == [f"{name}:8000" for name in replicas_of(compose)]
@@ -413,62 +505,103 @@ def test_prometheus_looks_at_every_replica_and_reads_what_it_is_given(compose: J
 
 def test_dashboards_and_rules_use_only_figures_that_there_are(compose: Json) -> None:
     """OBS-1: those of docs/metrics.md, which is made of the program."""
-    known = set(re.findall(r"^\| `((?:mcpx|process)_\w+)`", text(ROOT / "docs" / "metrics.md"), re.MULTILINE))
+    known = set(
+        re.findall(
+            r"^\| `((?:mcpx|process)_\w+)`", text(ROOT / "docs" / "metrics.md"), re.MULTILINE
+        )
+    )
     dashboard = json.loads(text(COMPOSE / "grafana" / "replicas.json"))
     texts = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     texts += [str(each.get("query")) for each in dashboard["templating"]["list"]]
     texts += [
-        rule["expr"] for group in yaml.safe_load(text(COMPOSE / "alerts.yml"))["groups"] for rule in group["rules"]
+        rule["expr"]
+        for group in yaml.safe_load(text(COMPOSE / "alerts.yml"))["groups"]
+        for rule in group["rules"]
     ]
-    used = {name.removesuffix("_bucket") for each in texts for name in re.findall(r"\b(?:mcpx|process)_\w+", each)}
+    used = {
+        name.removesuffix("_bucket")
+        for each in texts
+        for name in re.findall(r"\b(?:mcpx|process)_\w+", each)
+    }
     assert len(used) > 10 and used - known == set()
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in dashboard["panels"]]
-    assert len(set(places)) == len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+    assert (
+        len(set(places))
+        == len({panel["id"] for panel in dashboard["panels"]})
+        == len(dashboard["panels"])
+    )
 
 
 def test_grafana_finds_its_source_and_its_dashboards(compose: Json) -> None:
     provisioning = COMPOSE / "grafana" / "provisioning"
-    (source,) = yaml.safe_load(text(provisioning / "datasources" / "prometheus.yaml"))["datasources"]
-    assert source["type"] == "prometheus" and source["url"].split("/")[2].split(":")[0] in compose["services"]
+    (source,) = yaml.safe_load(text(provisioning / "datasources" / "prometheus.yaml"))[
+        "datasources"
+    ]
+    assert (
+        source["type"] == "prometheus"
+        and source["url"].split("/")[2].split(":")[0] in compose["services"]
+    )
     (provider,) = yaml.safe_load(text(provisioning / "dashboards" / "mcpx.yaml"))["providers"]
     mounted = [volume.split(":") for volume in compose["services"]["grafana"]["volumes"]]
-    shown = [source for source, target, *_ in mounted if target.startswith(provider["options"]["path"])]
+    shown = [
+        source for source, target, *_ in mounted if target.startswith(provider["options"]["path"])
+    ]
     uids = {json.loads(text(COMPOSE / file))["uid"] for file in shown}
     assert len(shown) == len(uids) == 2
 
 
-# The store -----------------------------------------------------------------------------------------------------
+# The store
+# --------------------------------------------------------------------------------------------------
 
 
-def test_the_store_takes_its_options(compose: Json, manifests: dict[str, Json], tmp_path: Path) -> None:
+def test_the_store_takes_its_options(
+    compose: Json, manifests: dict[str, Json], tmp_path: Path
+) -> None:
     """SCA-2: those of both examples are the same, and a real server starts with them."""
     (container,) = manifests["StatefulSet/valkey"]["spec"]["template"]["spec"]["containers"]
     command = shlex.split(compose["services"]["valkey"]["command"])
-    there = shlex.split(container["command"][2].replace("$VALKEY_PASSWORD", GIVEN["VALKEY_PASSWORD"]))
+    there = shlex.split(
+        container["command"][2].replace("$VALKEY_PASSWORD", GIVEN["VALKEY_PASSWORD"])
+    )
     assert there == ["exec", *command] and command[0] == "valkey-server"
     with RedisServer(*command[1:], "--dir", str(tmp_path)) as store:
         say = ("-a", GIVEN["VALKEY_PASSWORD"], "--no-auth-warning", "CONFIG", "GET")
-        wait_until(lambda: "noeviction" in store.cli(*say, "maxmemory-policy").split(), what="nothing is evicted")
+        wait_until(
+            lambda: "noeviction" in store.cli(*say, "maxmemory-policy").split(),
+            what="nothing is evicted",
+        )
         assert store.cli("PING").startswith("NOAUTH")
 
 
-# Kubernetes ----------------------------------------------------------------------------------------------------
+# Kubernetes
+# --------------------------------------------------------------------------------------------------
 
 
 def test_every_manifest_is_applied_and_the_configuration_with_them() -> None:
     kustomization = yaml.safe_load(text(KUBERNETES / "kustomization.yaml"))
     (generated,) = kustomization["configMapGenerator"]
-    rest = {file.name for file in KUBERNETES.glob("*")} - {"kustomization.yaml", SCRAPE_JOB, *generated["files"]}
+    rest = {file.name for file in KUBERNETES.glob("*")} - {
+        "kustomization.yaml",
+        SCRAPE_JOB,
+        *generated["files"],
+    }
     assert set(kustomization["resources"]) == rest
     assert generated["files"] == ["mcpx.yaml"]
     assert [image["name"] for image in kustomization["images"]] == ["mcpx"]
 
 
 def test_the_parts_on_the_cluster_find_each_other(manifests: dict[str, Json]) -> None:
-    pods = {name: manifests[name]["spec"]["template"] for name in ("Deployment/mcpx", "StatefulSet/valkey")}
-    labels = {pod["metadata"]["labels"]["app.kubernetes.io/name"]: pod["spec"] for pod in pods.values()}
+    pods = {
+        name: manifests[name]["spec"]["template"]
+        for name in ("Deployment/mcpx", "StatefulSet/valkey")
+    }
+    labels = {
+        pod["metadata"]["labels"]["app.kubernetes.io/name"]: pod["spec"] for pod in pods.values()
+    }
     ports = {
-        name: {port["name"]: port["containerPort"] for c in spec["containers"] for port in c["ports"]}
+        name: {
+            port["name"]: port["containerPort"] for c in spec["containers"] for port in c["ports"]
+        }
         for name, spec in labels.items()
     }
     for name in ("Service/mcpx", "Service/valkey"):
@@ -491,12 +624,18 @@ def test_the_parts_on_the_cluster_find_each_other(manifests: dict[str, Json]) ->
     assert scaled["minReplicas"] == 3 and "replicas" not in manifests["Deployment/mcpx"]["spec"]
 
 
-def test_a_pod_listens_where_it_is_asked_and_is_given_what_it_mounts(manifests: dict[str, Json]) -> None:
-    """SCA-3, SEC-6: probes ask paths that there are, at the port that the image has; secrets come by reference."""
+def test_a_pod_listens_where_it_is_asked_and_is_given_what_it_mounts(
+    manifests: dict[str, Json],
+) -> None:
+    """SCA-3, SEC-6: probes ask paths that there are, at the port that the image has; secrets come
+    by reference."""
     pod = manifests["Deployment/mcpx"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    probes = {name: container[name]["httpGet"] for name in ("readinessProbe", "livenessProbe", "startupProbe")}
+    probes = {
+        name: container[name]["httpGet"]
+        for name in ("readinessProbe", "livenessProbe", "startupProbe")
+    }
     assert {name: probe["path"] for name, probe in probes.items()} == {
         "readinessProbe": "/ready",
         "livenessProbe": "/health",
@@ -507,7 +646,9 @@ def test_a_pod_listens_where_it_is_asked_and_is_given_what_it_mounts(manifests: 
     assert f"MCPX_PORT={ports['http']}" in image
     replica = load(KUBERNETES / "mcpx.yaml", GIVEN).server.replica
     assert replica is not None and replica.port == ports["replica"]
-    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    assert {mount["name"] for mount in container["volumeMounts"]} == {
+        volume["name"] for volume in pod["volumes"]
+    }
     assert {"/config", "/state", "/cache", "/audit", "/tmp"} == {
         mount["mountPath"] for mount in container["volumeMounts"]
     }
@@ -519,7 +660,8 @@ def test_a_pod_listens_where_it_is_asked_and_is_given_what_it_mounts(manifests: 
 
 
 def scrape_target(job: Json, labels: dict[str, str]) -> tuple[str, str] | None:
-    """The address and path at which a Prometheus job scrapes a pod with these labels. None if it drops the pod."""
+    """The address and path at which a Prometheus job scrapes a pod with these labels. None if it
+    drops the pod."""
     labels = {"__metrics_path__": job.get("metrics_path", "/metrics"), **labels}
     for rule in job["relabel_configs"]:
         value = ";".join(labels.get(name, "") for name in rule["source_labels"])
@@ -541,11 +683,14 @@ def test_the_scrape_job_finds_the_annotated_pods_and_sends_the_token_of_metrics(
     annotations = manifests["Deployment/mcpx"]["spec"]["template"]["metadata"]["annotations"]
     pod = {"__address__": "10.0.0.7", "__meta_kubernetes_pod_ip": "10.0.0.7"}
     annotated = {
-        "__meta_kubernetes_pod_annotation_" + re.sub(r"\W", "_", name): value for name, value in annotations.items()
+        "__meta_kubernetes_pod_annotation_" + re.sub(r"\W", "_", name): value
+        for name, value in annotations.items()
     }
     assert scrape_target(job, pod) is None
     assert scrape_target(job, pod | annotated) == ("10.0.0.7:8000", "/metrics")
-    assert not any(name.startswith("prometheus.io/") for name in annotations)  # Jobs for these send no token.
+    assert not any(
+        name.startswith("prometheus.io/") for name in annotations
+    )  # Jobs for these send no token.
     assert Path(job["authorization"]["credentials_file"]).name in text(DEPLOY / "README.md")
     assert fetch(deployed.replicas[0].port, "/metrics").status == 401
     assert figures(deployed.replicas[0].port, "mcpx_build_info") == 1

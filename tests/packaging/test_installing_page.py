@@ -1,4 +1,5 @@
-"""docs/installing.md: every command in it that needs no container engine is run, as it stands, by somebody new."""
+"""docs/installing.md: every command in it that needs no container engine is run, as it stands, by
+somebody new."""
 
 import re
 import shutil
@@ -19,7 +20,10 @@ def sections(page: str) -> dict[str, list[tuple[bool, str]]]:
     """By heading, its blocks of commands and whether they are to be run."""
     text = (DOCS / page).read_text(encoding="utf-8")
     parts = [part.partition("\n") for part in re.split(r"(?m)^## ", text)[1:]]
-    blocks = {title: [(bool(run), block) for run, block in FENCE.findall(body)] for title, _, body in parts}
+    blocks = {
+        title: [(bool(run), block) for run, block in FENCE.findall(body)]
+        for title, _, body in parts
+    }
     return {title: found for title, found in blocks.items() if found}
 
 
@@ -61,7 +65,9 @@ def test_the_commands_of_a_section_work_one_after_the_other(title: str, tmp_path
     assert done.returncode == 0, f"{script}\n{done.stdout}"
     assert done.stdout.count(f"mcpx {__version__}\n") == script.count("mcpx --version")
     left = [path for path in home.rglob("*") if "mcpx" in path.name and ".cache" not in path.parts]
-    assert [path for path in left if path.name != ".mcpx-gateway.lock"] == [], "pipx keeps its lock, which is empty"
+    assert [path for path in left if path.name != ".mcpx-gateway.lock"] == [], (
+        "pipx keeps its lock, which is empty"
+    )
     if "scripts/mcpb" in script:
         assert (sources / "dist" / f"mcpx-{__version__}.mcpb").is_file()
 
@@ -79,11 +85,17 @@ def test_what_is_not_run_is_only_what_needs_a_container_engine() -> None:
 
 
 def test_both_languages_have_the_same_commands_and_examples() -> None:
-    english, chinese = (list(sections(page).values()) for page in ("installing.md", "installing.zh-CN.md"))
+    english, chinese = (
+        list(sections(page).values()) for page in ("installing.md", "installing.zh-CN.md")
+    )
     assert english == chinese
     for fence in ("yaml", "dockerfile"):
         both = [
-            re.findall(rf"^```{fence}\n(.*?)^```", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+            re.findall(
+                rf"^```{fence}\n(.*?)^```",
+                (DOCS / page).read_text(encoding="utf-8"),
+                re.MULTILINE | re.DOTALL,
+            )
             for page in ("installing.md", "installing.zh-CN.md")
         ]
         assert both[0] == both[1] != []
@@ -102,6 +114,8 @@ def test_the_config_for_a_container_is_good_and_lets_only_tokens_in(tmp_path: Pa
 def test_every_link_to_a_section_leads_to_one() -> None:
     for page in ("installing.md", "installing.zh-CN.md"):
         text = (DOCS / page).read_text(encoding="utf-8")
-        anchors = {title.strip().lower().replace(" ", "-") for title in re.findall(r"(?m)^## (.+)$", text)}
+        anchors = {
+            title.strip().lower().replace(" ", "-") for title in re.findall(r"(?m)^## (.+)$", text)
+        }
         linked = set(re.findall(r"\]\(#([^)]+)\)", text))
         assert linked and linked - anchors == set()

@@ -1,4 +1,5 @@
-"""The examples of services: each is what its system reads, and the command in it starts the real program."""
+"""The examples of services: each is what its system reads, and the command in it starts the real
+program."""
 
 import configparser
 import os
@@ -23,14 +24,18 @@ SERVICES = ROOT / "examples" / "services"
 TASK = "{http://schemas.microsoft.com/windows/2004/02/mit/task}"
 BOUND = 60.0
 
-needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+needs_systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="needs systemd-analyze"
+)
 
 
 class Unit(configparser.ConfigParser):
     """A unit file in which a key may stand several times."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(strict=False, interpolation=None, delimiters=("=",), comment_prefixes=("#",))
+        super().__init__(
+            strict=False, interpolation=None, delimiters=("=",), comment_prefixes=("#",)
+        )
         self.read_string((SERVICES / "systemd" / name).read_text(encoding="utf-8"))
 
     def optionxform(self, optionstr: str) -> str:
@@ -51,11 +56,20 @@ def home(tmp_path: Path) -> Path:
 
 def environment(home: Path, **more: str) -> dict[str, str]:
     """As little as a service manager gives."""
-    return {"HOME": str(home), "PATH": "/usr/bin:/bin", "MCPX_STATE_DIR": str(home / "state"), **more}
+    return {
+        "HOME": str(home),
+        "PATH": "/usr/bin:/bin",
+        "MCPX_STATE_DIR": str(home / "state"),
+        **more,
+    }
 
 
 def serves_and_ends(
-    command: list[str], env: dict[str, str], cwd: Path, log: Path | None = None, reload: list[str] | None = None
+    command: list[str],
+    env: dict[str, str],
+    cwd: Path,
+    log: Path | None = None,
+    reload: list[str] | None = None,
 ) -> None:
     """It listens, is well, reads its config again when told to, and ends cleanly (LIF-8)."""
     with Child(command, env, cwd=cwd) as child:
@@ -64,7 +78,9 @@ def serves_and_ends(
         with urllib.request.urlopen(f"http://127.0.0.1:{said[1]}/health", timeout=START) as answer:
             assert answer.status == 200
         if reload is not None:
-            done = subprocess.run(reload, env=env, cwd=cwd, capture_output=True, text=True, timeout=BOUND)
+            done = subprocess.run(
+                reload, env=env, cwd=cwd, capture_output=True, text=True, timeout=BOUND
+            )
             assert (done.returncode, done.stdout) == (0, "nothing changed\n"), done.stderr
         child.process.send_signal(signal.SIGTERM)
         assert child.process.wait(STOP_SECONDS) == 0
@@ -86,27 +102,39 @@ def test_the_command_of_the_user_unit_serves(home: Path) -> None:
     """RUN-2: with nothing but what the unit gives it."""
     service = Unit("mcpx.user.service")["Service"]
     name, _, path = expanded(service["Environment"], home).partition("=")
-    command, reload = (shlex.split(expanded(service[key], home)) for key in ("ExecStart", "ExecReload"))
+    command, reload = (
+        shlex.split(expanded(service[key], home)) for key in ("ExecStart", "ExecReload")
+    )
     serves_and_ends(command, environment(home, **{name: path}), home, reload=reload)
 
 
 def test_the_command_of_the_system_unit_serves(home: Path) -> None:
     """RUN-2: the same, its paths being those of this test."""
-    moved = {"/usr/local/bin/mcpx": ".local/bin/mcpx", "/etc/mcpx/config.yaml": ".config/mcpx/config.yaml"}
-    told = [shlex.split(Unit("mcpx.service")["Service"][key]) for key in ("ExecStart", "ExecReload")]
+    moved = {
+        "/usr/local/bin/mcpx": ".local/bin/mcpx",
+        "/etc/mcpx/config.yaml": ".config/mcpx/config.yaml",
+    }
+    told = [
+        shlex.split(Unit("mcpx.service")["Service"][key]) for key in ("ExecStart", "ExecReload")
+    ]
     assert all(set(moved) <= set(words) for words in told)
-    command, reload = ([str(home / moved[word]) if word in moved else word for word in words] for words in told)
+    command, reload = (
+        [str(home / moved[word]) if word in moved else word for word in words] for words in told
+    )
     serves_and_ends(command, environment(home), home, reload=reload)
 
 
 def test_the_command_of_the_launch_agent_serves(home: Path) -> None:
-    """RUN-2: the shell in it becomes mcpx, so that what launchd ends is mcpx; what it says is in the log."""
+    """RUN-2: the shell in it becomes mcpx, so that what launchd ends is mcpx; what it says is in
+    the log."""
     agent = plistlib.loads((SERVICES / "launchd" / "local.mcpx.plist").read_bytes())
     assert agent["Label"] == "local.mcpx" and agent["RunAtLoad"] is True
     assert agent["KeepAlive"] == {"SuccessfulExit": False} and agent["ExitTimeOut"] == STOP_SECONDS
     log = home / "Library" / "Logs" / "mcpx.log"
     log.touch()
-    serves_and_ends(agent["ProgramArguments"], environment(home, **agent["EnvironmentVariables"]), home, log)
+    serves_and_ends(
+        agent["ProgramArguments"], environment(home, **agent["EnvironmentVariables"]), home, log
+    )
 
 
 def test_the_command_of_the_task_serves(home: Path) -> None:
@@ -120,7 +148,9 @@ def test_the_command_of_the_task_serves(home: Path) -> None:
     command = [str(home / ".local" / "bin" / "mcpx"), *told["Arguments"].split()]
     serves_and_ends(command, environment(home), home / ".config" / "mcpx")
     limit = task.find(f"{TASK}Settings/{TASK}ExecutionTimeLimit")
-    assert limit is not None and limit.text == "PT0S", "Task Scheduler would end it after three days"
+    assert limit is not None and limit.text == "PT0S", (
+        "Task Scheduler would end it after three days"
+    )
 
 
 def test_a_mistake_in_the_config_is_not_tried_again(home: Path) -> None:
@@ -128,9 +158,14 @@ def test_a_mistake_in_the_config_is_not_tried_again(home: Path) -> None:
     (home / ".config" / "mcpx" / "config.yaml").write_text("mcp_server: []\n")
     for name in ("mcpx.user.service", "mcpx.service"):
         service = Unit(name)["Service"]
-        command = [str(home / ".local" / "bin" / "mcpx"), *shlex.split(expanded(service["ExecStart"], home))[1:]]
+        command = [
+            str(home / ".local" / "bin" / "mcpx"),
+            *shlex.split(expanded(service["ExecStart"], home))[1:],
+        ]
         command = [word.replace("/etc/mcpx", str(home / ".config" / "mcpx")) for word in command]
-        done = subprocess.run(command, env=environment(home), cwd=home, capture_output=True, text=True, timeout=BOUND)
+        done = subprocess.run(
+            command, env=environment(home), cwd=home, capture_output=True, text=True, timeout=BOUND
+        )
         assert str(done.returncode) == service["RestartPreventExitStatus"], done.stderr
         assert "did you mean" in done.stderr
 
@@ -153,7 +188,8 @@ def test_systemd_finds_no_fault_with_the_units(name: str, home: Path, tmp_path: 
 
 @needs_systemd
 def test_the_system_unit_gives_little_away(tmp_path: Path) -> None:
-    """SEC-3 for the whole process: systemd's own measure of exposure, of ten; what node needs keeps it above one."""
+    """SEC-3 for the whole process: systemd's own measure of exposure, of ten; what node needs keeps
+    it above one."""
     unit = SERVICES / "systemd" / "mcpx.service"
     command = ["systemd-analyze", "security", "--offline=yes", "--threshold=20", str(unit)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND)
@@ -167,5 +203,9 @@ def test_every_file_is_in_the_readme_with_how_to_remove_it() -> None:
     text = (SERVICES / "README.md").read_text(encoding="utf-8")
     files = [file for file in SERVICES.rglob("*") if file.is_file() and file.name != "README.md"]
     assert len(files) == 4
-    assert [file.name for file in files if str(file.relative_to(SERVICES)) not in text.replace("\\", "/")] == []
+    assert [
+        file.name
+        for file in files
+        if str(file.relative_to(SERVICES)) not in text.replace("\\", "/")
+    ] == []
     assert text.count("Remove it:") == 4

@@ -27,14 +27,18 @@ class Waiting:
 
     def ask(self, call: Passage) -> Approval:
         arguments = call.params.get("arguments")
-        return self.approvals.wait_for(call, binding_of(call, arguments), arguments, "rule 1", "why")
+        return self.approvals.wait_for(
+            call, binding_of(call, arguments), arguments, "rule 1", "why"
+        )
 
     @property
     def states(self) -> list[str]:
         return [event.state for event in self.told]
 
 
-def passage(arguments: Any, principal: str = "ada", profile: str | None = None, **params: Any) -> Passage:
+def passage(
+    arguments: Any, principal: str = "ada", profile: str | None = None, **params: Any
+) -> Passage:
     said: Json = {"name": "rm", "arguments": arguments, **params}
     return Passage("files", "rm", None, Call("tools/call", said, Caller(principal, profile)), said)
 
@@ -45,7 +49,11 @@ def binding(arguments: Any, **more: Any) -> bytes:
 
 def test_a_binding_is_of_the_exact_call() -> None:
     one = binding({"a": 1, "b": [2]})
-    assert one == binding({"b": [2], "a": 1}) == binding({"a": 1, "b": [2]}, _meta={"progressToken": 7})
+    assert (
+        one
+        == binding({"b": [2], "a": 1})
+        == binding({"a": 1, "b": [2]}, _meta={"progressToken": 7})
+    )
     others = [
         binding({"a": 1, "b": [3]}),
         binding({"a": 1.0, "b": [2]}),
@@ -68,7 +76,9 @@ def test_the_same_call_waits_under_the_same_id() -> None:
     first = waiting.ask(passage({"path": "/a"}))
     assert waiting.ask(passage({"path": "/a"})) is first
     assert waiting.ask(passage({"path": "/b"})) is not first
-    assert [each.id for each in waiting.approvals.pending()] == [each.id for each in waiting.approvals.pending()]
+    assert [each.id for each in waiting.approvals.pending()] == [
+        each.id for each in waiting.approvals.pending()
+    ]
     assert waiting.states == ["pending", "pending"]
 
 
@@ -131,12 +141,19 @@ def test_no_more_wait_than_may_and_no_caller_takes_the_place_of_all_others() -> 
 
 
 def test_what_is_kept_of_arguments_is_bounded() -> None:
-    asked = Waiting().ask(passage({"a": "x" * 1_000_000, "b": [["y"] * 1_000] * 1_000, "c" * 1_000_000: 1}))
+    asked = Waiting().ask(
+        passage({"a": "x" * 1_000_000, "b": [["y"] * 1_000] * 1_000, "c" * 1_000_000: 1})
+    )
     assert len(asked.arguments) < 6_000
 
 
 def test_people_are_shown_one_line_without_secrets_and_the_end_of_what_is_long() -> None:
-    told = {"password": "hunter2", "api_key": ["k"], "note": "a\nb\u202ec\x1b[2J", "cmd": "x" * 9_999 + "; rm -rf /"}
+    told = {
+        "password": "hunter2",
+        "api_key": ["k"],
+        "note": "a\nb\u202ec\x1b[2J",
+        "cmd": "x" * 9_999 + "; rm -rf /",
+    }
     text = shown(told)
     assert "hunter2" not in text and '"k"' not in text
     assert text.isprintable() and "\\u202e" in text and "; rm -rf /" in text
@@ -150,7 +167,9 @@ def test_a_state_is_redeemed_once_for_the_call_it_was_given_for() -> None:
     assert Seals.ours(state) and not Seals.ours("other") and not Seals.ours(None)
     assert not seals.redeem("ada", state, b"two")
     assert not seals.redeem("ada", state[:-2] + ("AA" if state[-2:] != "AA" else "BB"), b"one")
-    assert not seals.redeem("ada", sealing.PREFIX, b"one") and not seals.redeem("ada", sealing.PREFIX + "é!", b"one")
+    assert not seals.redeem("ada", sealing.PREFIX, b"one") and not seals.redeem(
+        "ada", sealing.PREFIX + "é!", b"one"
+    )
     assert not Seals(clock).redeem("ada", state, b"one")
     assert seals.redeem("ada", state, b"one")
     assert not seals.redeem("ada", state, b"one")

@@ -1,4 +1,5 @@
-"""SEC-7: `ask` is put to the person at the client in the way of its era, or to whoever looks after the gateway."""
+"""SEC-7: `ask` is put to the person at the client in the way of its era, or to whoever looks after
+the gateway."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -62,7 +63,9 @@ class Desk:
     def __init__(self) -> None:
         self.state = PolicyState(None)
 
-    async def call(self, server: RecordingServer, caller: Caller, method: str = "tools/call", **params: Any) -> Json:
+    async def call(
+        self, server: RecordingServer, caller: Caller, method: str = "tools/call", **params: Any
+    ) -> Json:
         said: Json = {"name": "rm", "arguments": {"path": "/a"}, **params}
         outer = dict(said)
         passage = Passage("files", "rm", None, Call(method, outer, caller), said)
@@ -198,14 +201,20 @@ def test_a_yes_is_worth_nothing_for_another_call() -> None:
 
 def test_a_servers_own_question_goes_on_without_being_asked_again_and_only_that() -> None:
     async def test() -> None:
-        asks: Json = {"resultType": "input_required", "inputRequests": {"q": {}}, "requestState": "theirs"}
+        asks: Json = {
+            "resultType": "input_required",
+            "inputRequests": {"q": {}},
+            "requestState": "theirs",
+        }
         desk, server = Desk(), RecordingServer(asks, asks)
         question = await desk.call(server, MODERN)
         answers = {"requestState": question["requestState"], "inputResponses": {KEY: YES}}
         assert await desk.call(server, MODERN, **answers) == asks
         going_on: Json = {"requestState": "theirs", "inputResponses": {"q": {"action": "accept"}}}
         for other in ({"requestState": "other"}, {"arguments": {"path": "/b"}}):
-            assert KEY in (await desk.call(server, MODERN, **{**going_on, **other}))["inputRequests"]
+            assert (
+                KEY in (await desk.call(server, MODERN, **{**going_on, **other}))["inputRequests"]
+            )
         assert await desk.call(server, MODERN, **going_on) == asks  # it asks once more
         assert (await desk.call(server, MODERN, **going_on)) == {"content": []}
         assert server.called[1]["requestState"] == server.called[2]["requestState"] == "theirs"
@@ -221,7 +230,9 @@ def approval_in(refused: Denied) -> str:
     return refused.data["approval"]
 
 
-@pytest.mark.parametrize("caller", [MUTE, Caller("ada", modern=True, capabilities={"elicitation": {"url": {}}})])
+@pytest.mark.parametrize(
+    "caller", [MUTE, Caller("ada", modern=True, capabilities={"elicitation": {"url": {}}})]
+)
 def test_of_who_cannot_be_asked_an_approved_call_passes_exactly_once(caller: Caller) -> None:
     async def test() -> None:
         desk, server = Desk(), RecordingServer()
@@ -229,7 +240,9 @@ def test_of_who_cannot_be_asked_an_approved_call_passes_exactly_once(caller: Cal
             await desk.call(server, caller)
         id = approval_in(refused.value)
         desk.state.approvals.decide(id, allow=True, by="eve")
-        outcomes = await asyncio.gather(*(desk.call(server, caller) for _ in range(2)), return_exceptions=True)
+        outcomes = await asyncio.gather(
+            *(desk.call(server, caller) for _ in range(2)), return_exceptions=True
+        )
         assert len(server.called) == 1
         [other] = [outcome for outcome in outcomes if isinstance(outcome, Denied)]
         assert approval_in(other) != id
@@ -348,15 +361,21 @@ def test_questions_stay_bounded_however_many_callers_there_are() -> None:
 
 
 @pytest.mark.parametrize("caller", [MUTE, MODERN], ids=["its approval", "what its server asked"])
-def test_a_call_that_is_given_up_while_it_waits_for_a_limit_leaves_what_lets_it_pass(caller: Caller) -> None:
+def test_a_call_that_is_given_up_while_it_waits_for_a_limit_leaves_what_lets_it_pass(
+    caller: Caller,
+) -> None:
     """Somebody said yes to it, and it was not made."""
 
     async def test() -> None:
         state, server = PolicyState(None), RecordingServer()
         asks = Policy(rules=(PolicyRule(effect="ask", servers=("files",)),))
-        warden = Warden(Config(server=FrontServer(limits=FrontLimits(in_flight=1)), policy=asks), state)
+        warden = Warden(
+            Config(server=FrontServer(limits=FrontLimits(in_flight=1)), policy=asks), state
+        )
 
-        async def call(work: Callable[[], Awaitable[Json]], to: str = "files", **params: Any) -> Json:
+        async def call(
+            work: Callable[[], Awaitable[Json]], to: str = "files", **params: Any
+        ) -> Json:
             said: Json = {"name": "rm", "arguments": {}, **params}
             passage = Passage(to, "rm", None, Call("tools/call", dict(said), caller), said)
             try:
@@ -370,7 +389,11 @@ def test_a_call_that_is_given_up_while_it_waits_for_a_limit_leaves_what_lets_it_
             return {"content": []}
 
         async def question() -> Json:
-            return {"resultType": "input_required", "inputRequests": {"q": {}}, "requestState": "theirs"}
+            return {
+                "resultType": "input_required",
+                "inputRequests": {"q": {}},
+                "requestState": "theirs",
+            }
 
         brings: Json = {}
         if caller.modern:

@@ -1,4 +1,5 @@
-"""SEC-7, SCA-1: approvals over several replicas: decided anywhere, used once, whatever happens to their store."""
+"""SEC-7, SCA-1: approvals over several replicas: decided anywhere, used once, whatever happens to
+their store."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -182,31 +183,57 @@ def test_a_call_waits_at_every_replica_and_is_decided_at_any(store: RedisServer)
             id = await one.waits(server)
             assert await two.waits(server) == id, "the same call waits under the same id"
             assert await two.pending() == await three.pending() == [id]
-            await until(lambda: three.waiting() == [id], what="its figures move without anybody asking")
+            await until(
+                lambda: three.waiting() == [id], what="its figures move without anybody asking"
+            )
             [told] = await three.state.book.pending()
             [own] = await one.state.book.pending()
-            assert told.told() == own.told() and '"/a"' in told.arguments and told.reason == "it deletes"
+            assert (
+                told.told() == own.told()
+                and '"/a"' in told.arguments
+                and told.reason == "it deletes"
+            )
             assert await two.decide(id)
-            assert not await one.decide(id) and not await three.decide(id, False), "a decision is made once"
-            for each in (one, two, three):  # else the next thing that one hears of may be that it was used
-                await until(lambda each=each: each.states(id) == ["pending", "approved"], what="all know")
+            assert not await one.decide(id) and not await three.decide(id, False), (
+                "a decision is made once"
+            )
+            for each in (
+                one,
+                two,
+                three,
+            ):  # else the next thing that one hears of may be that it was used
+                await until(
+                    lambda each=each: each.states(id) == ["pending", "approved"], what="all know"
+                )
             assert await three.call(server) == {"content": []}
             assert await one.waits(server) != id
             assert len(server.called) == 1
             for each in (one, two, three):
-                await until(lambda each=each: each.states(id) == ["pending", "approved", "used"], what=str(each.heard))
-            trail = [(event.state, event.by) for each in (one, two, three) for event in each.heard if event.id == id]
+                await until(
+                    lambda each=each: each.states(id) == ["pending", "approved", "used"],
+                    what=str(each.heard),
+                )
+            trail = [
+                (event.state, event.by)
+                for each in (one, two, three)
+                for event in each.heard
+                if event.id == id
+            ]
             assert len(trail) == 9
             told_here = [
                 [event.state for event in each.heard if event.id == id and not event.elsewhere]
                 for each in (one, two, three)
             ]
-            assert told_here == [["pending"], ["approved"], ["used"]], "each stands in the trail of one replica"
+            assert told_here == [["pending"], ["approved"], ["used"]], (
+                "each stands in the trail of one replica"
+            )
 
     run(test())
 
 
-def test_two_replicas_that_get_an_approved_call_in_the_same_instant_let_one_pass(store: RedisServer) -> None:
+def test_two_replicas_that_get_an_approved_call_in_the_same_instant_let_one_pass(
+    store: RedisServer,
+) -> None:
     async def test() -> None:
         async with replicas(store, 3) as them:
             for number in range(10):
@@ -242,13 +269,19 @@ def test_a_refusal_is_told_everywhere(store: RedisServer) -> None:
             id = await one.waits(server)
             assert await one.decide(id, False)
             refused = await two.refused(server)
-            assert refused.code == DENIED and refused.data == {"approval": id} and "was refused" in refused.message
+            assert (
+                refused.code == DENIED
+                and refused.data == {"approval": id}
+                and "was refused" in refused.message
+            )
             assert server.called == []
 
     run(test())
 
 
-def test_an_approval_that_reached_no_server_is_there_again_at_every_replica(store: RedisServer) -> None:
+def test_an_approval_that_reached_no_server_is_there_again_at_every_replica(
+    store: RedisServer,
+) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
             server = RecordingServer(Denied(OVERLOADED, "later"))
@@ -262,7 +295,9 @@ def test_an_approval_that_reached_no_server_is_there_again_at_every_replica(stor
     run(test())
 
 
-def test_a_call_that_is_given_up_while_the_store_is_asked_leaves_its_approval(store: RedisServer) -> None:
+def test_a_call_that_is_given_up_while_the_store_is_asked_leaves_its_approval(
+    store: RedisServer,
+) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
             server = RecordingServer()
@@ -281,7 +316,9 @@ def test_a_call_that_is_given_up_while_the_store_is_asked_leaves_its_approval(st
     run(test())
 
 
-@pytest.mark.parametrize("impatient", [False, True], ids=["given up", "and nobody waits for its end"])
+@pytest.mark.parametrize(
+    "impatient", [False, True], ids=["given up", "and nobody waits for its end"]
+)
 def test_a_call_that_is_given_up_while_it_waits_for_a_limit_leaves_its_approval(
     store: RedisServer, impatient: bool
 ) -> None:
@@ -318,19 +355,26 @@ def test_the_bounds_count_over_all_replicas(store: RedisServer) -> None:
             for number in range(approving.MOST_EACH):
                 await them[number % 2].waits(RecordingServer(), path=f"/{number}")
             for each in them:
-                await until(lambda each=each: len(each.waiting()) == approving.MOST_EACH, what="both know")
+                await until(
+                    lambda each=each: len(each.waiting()) == approving.MOST_EACH, what="both know"
+                )
                 assert (await each.refused(RecordingServer(), path="/more")).code == OVERLOADED
             others = approving.MOST - approving.MOST_EACH
             for number in range(others):
                 caller = Caller(f"bob {number // approving.MOST_EACH}")
                 await them[number % 2].waits(RecordingServer(), caller, path=f"/{number}")
             for each in them:
-                await until(lambda each=each: len(each.waiting()) == approving.MOST, what="both know")
+                await until(
+                    lambda each=each: len(each.waiting()) == approving.MOST, what="both know"
+                )
                 assert (await each.refused(RecordingServer(), Caller("cleo"))).code == OVERLOADED
                 assert len(await each.pending()) == approving.MOST
             newcomer = Replica(Replicas(parse(store.url), {}, "test"))
             await newcomer.start()
-            await until(lambda: len(newcomer.waiting()) == approving.MOST, what="who comes later knows all of them")
+            await until(
+                lambda: len(newcomer.waiting()) == approving.MOST,
+                what="who comes later knows all of them",
+            )
             await newcomer.end()
 
     run(test())
@@ -345,10 +389,14 @@ def test_the_store_forgets_in_time(store: RedisServer, monkeypatch: pytest.Monke
         async with replicas(store) as (one, two):
             id = await one.waits(RecordingServer())
             keys = store.cli("keys", "*approvals*").splitlines()
-            assert keys and all(int(store.cli("pttl", key)) > 0 for key in keys), "nothing stays for ever"
+            assert keys and all(int(store.cli("pttl", key)) > 0 for key in keys), (
+                "nothing stays for ever"
+            )
             await until(lambda: not one.waiting() and not two.waiting(), what="it has ended")
             assert await one.pending() == await two.pending() == [] and not await two.decide(id)
-            assert one.states(id) == ["pending", "expired"] and store.cli("keys", "*approvals*") == ""
+            assert (
+                one.states(id) == ["pending", "expired"] and store.cli("keys", "*approvals*") == ""
+            )
 
     run(test())
 
@@ -379,22 +427,30 @@ def test_the_store_tells_nothing_of_arguments_or_callers(store: RedisServer) -> 
                 read = {"hash": ("hgetall",), "zset": ("zrange",), "string": ("get",)}[kind]
                 words = (*read, key, "0", "-1") if kind == "zset" else (*read, key)
                 told = store.cli("--no-raw", *words)
-                assert not any(word in told + key for word in ("certain", "business", "files")), told
+                assert not any(word in told + key for word in ("certain", "business", "files")), (
+                    told
+                )
 
     run(test())
 
 
-def test_while_the_store_is_away_nothing_passes_that_was_approved_and_known_ones_are_told(store: RedisServer) -> None:
+def test_while_the_store_is_away_nothing_passes_that_was_approved_and_known_ones_are_told(
+    store: RedisServer,
+) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
             server = RecordingServer()
             waits, approved, refused = [await one.waits(server, path=path) for path in "abc"]
             assert await one.decide(approved) and await one.decide(refused, False)
             for id, state in ((waits, "pending"), (approved, "approved"), (refused, "denied")):
-                await until(lambda id=id, state=state: two.states(id)[-1:] == [state], what="both know")
+                await until(
+                    lambda id=id, state=state: two.states(id)[-1:] == [state], what="both know"
+                )
             await lose(store, one, two)
             for each in (one, two):
-                assert await each.pending() == [waits] and await each.waits(server, path="a") == waits
+                assert (
+                    await each.pending() == [waits] and await each.waits(server, path="a") == waits
+                )
                 away = await each.refused(server, path="b")
                 assert isinstance(away, Away) and "store" in away.message and away.retry_after
                 assert "was refused" in (await each.refused(server, path="c")).message
@@ -403,7 +459,9 @@ def test_while_the_store_is_away_nothing_passes_that_was_approved_and_known_ones
             question = await one.refused(server, MODERN, path="d")
             assert isinstance(question, Away), "a state that nobody can redeem is not given out"
             assert server.called == []
-            assert await one.call(server, PERSON, path="b") == {"content": []}, "who sits there can be asked"
+            assert await one.call(server, PERSON, path="b") == {"content": []}, (
+                "who sits there can be asked"
+            )
             assert len(server.called) == 1
 
     run(test())
@@ -414,7 +472,11 @@ def test_what_waits_is_written_anew_where_the_store_has_lost_everything(store: R
         async with replicas(store) as (one, two):
             server = RecordingServer()
             waits, approved, refused, used = [await one.waits(server, path=path) for path in "abcd"]
-            assert await one.decide(approved) and await two.decide(refused, False) and await two.decide(used)
+            assert (
+                await one.decide(approved)
+                and await two.decide(refused, False)
+                and await two.decide(used)
+            )
             assert await two.call(server, path="d")
             await until(lambda: one.states(used)[-1:] == ["used"], what="both know")
             await until(lambda: one.states(refused)[-1:] == ["denied"], what="both know")
@@ -423,9 +485,14 @@ def test_what_waits_is_written_anew_where_the_store_has_lost_everything(store: R
             store.start()
             await back(one, two)
             for each in (one, two):
-                await until(lambda each=each: set(each.waiting()) == {waits, approved, begun}, what=str(each.heard))
+                await until(
+                    lambda each=each: set(each.waiting()) == {waits, approved, begun},
+                    what=str(each.heard),
+                )
             assert "was refused" in (await one.refused(server, path="c")).message
-            assert await one.waits(server, path="b") == approved, "it has to be approved again: it may have been used"
+            assert await one.waits(server, path="b") == approved, (
+                "it has to be approved again: it may have been used"
+            )
             assert await one.waits(server, path="d") != used
             assert len(server.called) == 1
             for path, id in (("a", waits), ("b", approved), ("e", begun)):
@@ -437,7 +504,9 @@ def test_what_waits_is_written_anew_where_the_store_has_lost_everything(store: R
     run(test())
 
 
-def test_what_was_used_does_not_come_back_to_life_though_a_replica_did_not_hear_of_it(store: RedisServer) -> None:
+def test_what_was_used_does_not_come_back_to_life_though_a_replica_did_not_hear_of_it(
+    store: RedisServer,
+) -> None:
     async def test() -> None:
         async with replicas(store, 3) as (one, two, three):
             server = RecordingServer()
@@ -450,7 +519,9 @@ def test_what_was_used_does_not_come_back_to_life_though_a_replica_did_not_hear_
             store.start()
             await back(one, two, three)
             for each in (one, two, three):
-                await until(lambda each=each: not each.waiting(), what="whoever used it has told the store")
+                await until(
+                    lambda each=each: not each.waiting(), what="whoever used it has told the store"
+                )
             assert await three.pending() == await one.pending() == []
             for each in (one, two, three):
                 assert not await each.decide(id)
@@ -460,7 +531,9 @@ def test_what_was_used_does_not_come_back_to_life_though_a_replica_did_not_hear_
     run(test())
 
 
-def test_a_store_that_is_emptied_while_it_runs_is_filled_again_by_whoever_looks(store: RedisServer) -> None:
+def test_a_store_that_is_emptied_while_it_runs_is_filled_again_by_whoever_looks(
+    store: RedisServer,
+) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
             server = RecordingServer()
@@ -483,7 +556,8 @@ def test_a_store_that_is_emptied_while_it_runs_is_filled_again_by_whoever_looks(
 
 
 def test_an_approval_whose_use_nobody_can_tell_of_is_given_back(store: RedisServer) -> None:
-    """The store goes silent while it is claimed: the call is refused, and passes once the store is there again."""
+    """The store goes silent while it is claimed: the call is refused, and passes once the store is
+    there again."""
 
     async def test() -> None:
         async with replicas(store) as (one, two):
@@ -513,8 +587,9 @@ async def returns(*them: Replica) -> None:
 def test_what_was_given_back_stays_though_another_replica_has_heard_that_it_was_used(
     store: RedisServer, hears: bool
 ) -> None:
-    """It tells what it knows to have been used when the store returns, and that this use was taken back counts more.
-    So it is after a pause: one replica finds that it was used before the other has given it back."""
+    """It tells what it knows to have been used when the store returns, and that this use was taken
+    back counts more. So it is after a pause: one replica finds that it was used before the other
+    has given it back."""
 
     async def test() -> None:
         async with replicas(store, 3) as (one, two, three):
@@ -534,7 +609,10 @@ def test_what_was_given_back_stays_though_another_replica_has_heard_that_it_was_
                     watched.clear()
                 await one.state.book.give_back(claimed)
                 if hears:
-                    await until(lambda: two.states(id)[-1:] == ["approved"], what="it has heard of the return")
+                    await until(
+                        lambda: two.states(id)[-1:] == ["approved"],
+                        what="it has heard of the return",
+                    )
                 await returns(two)
                 watched.update(kept)
                 await returns(two, three, one)
@@ -545,7 +623,8 @@ def test_what_was_given_back_stays_though_another_replica_has_heard_that_it_was_
 
 
 class Held:
-    """What a replica asks by one script is carried out when the test says so; whether it is answered, too."""
+    """What a replica asks by one script is carried out when the test says so; whether it is
+    answered, too."""
 
     def __init__(self, replica: Replica, script: Script) -> None:
         self.sent = asyncio.Event()
@@ -582,7 +661,9 @@ class Held:
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["early", "late"])
-@pytest.mark.parametrize("ends", ["is refused", "is tried again", "is given up", "had not heard of it", "knew nothing"])
+@pytest.mark.parametrize(
+    "ends", ["is refused", "is tried again", "is given up", "had not heard of it", "knew nothing"]
+)
 def test_a_claim_whose_answer_is_lost_is_given_back_whenever_it_is_carried_out(
     store: RedisServer, ends: str, late: bool
 ) -> None:
@@ -656,7 +737,9 @@ def test_what_is_done_here_is_told_as_done_here_though_a_look_at_the_store_overt
     run(test())
 
 
-def test_however_often_something_is_told_while_the_store_is_slow_it_is_looked_at_once_more(store: RedisServer) -> None:
+def test_however_often_something_is_told_while_the_store_is_slow_it_is_looked_at_once_more(
+    store: RedisServer,
+) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
             book: Any = two.state.book
@@ -665,14 +748,18 @@ def test_however_often_something_is_told_while_the_store_is_slow_it_is_looked_at
                 for number in range(20):
                     before = seen.get("approvals", 0)
                     await one.waits(RecordingServer(), path=f"/{number}")
-                    await until(lambda before=before: seen.get("approvals", 0) > before, what="it was told")
+                    await until(
+                        lambda before=before: seen.get("approvals", 0) > before, what="it was told"
+                    )
                 assert len(book._tasks._running) == 1
             await until(lambda: len(two.waiting()) == 20, what="it knows all of them")
 
     run(test())
 
 
-def test_an_answer_that_was_overtaken_does_not_count_more_than_what_is_known_since(store: RedisServer) -> None:
+def test_an_answer_that_was_overtaken_does_not_count_more_than_what_is_known_since(
+    store: RedisServer,
+) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
             server = RecordingServer()
@@ -705,14 +792,21 @@ def test_a_modern_clients_answer_is_taken_by_another_replica_once(store: RedisSe
                 (Caller("bob", modern=True, capabilities=MODERN.capabilities), {}),
             ]
             for caller, more in others:
-                assert (await two.call(server, caller, **answers, **more))["resultType"] == "input_required"
+                assert (await two.call(server, caller, **answers, **more))[
+                    "resultType"
+                ] == "input_required"
             assert server.called == []
             tries = [each.call(server, MODERN, **answers) for each in them for _ in range(10)]
             outcomes = await asyncio.gather(*tries)
             assert len(server.called) == 1
             assert sum(outcome.get("resultType") == "input_required" for outcome in outcomes) == 19
             changed = {**answers, "requestState": question["requestState"][:-2] + "AA"}
-            for state in (changed["requestState"], "mcpx-ask.", "mcpx-ask.é!", "mcpx-ask.AAAA.AAAA"):
+            for state in (
+                changed["requestState"],
+                "mcpx-ask.",
+                "mcpx-ask.é!",
+                "mcpx-ask.AAAA.AAAA",
+            ):
                 result = await two.call(server, MODERN, **{**answers, "requestState": state})
                 assert result["resultType"] == "input_required"
             assert len(server.called) == 1
@@ -723,21 +817,32 @@ def test_a_modern_clients_answer_is_taken_by_another_replica_once(store: RedisSe
 def test_a_servers_own_question_goes_on_at_another_replica_once(store: RedisServer) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
-            asks: Json = {"resultType": "input_required", "inputRequests": {"q": {}}, "requestState": "theirs"}
+            asks: Json = {
+                "resultType": "input_required",
+                "inputRequests": {"q": {}},
+                "requestState": "theirs",
+            }
             server = RecordingServer(asks, Denied(OVERLOADED, "later"))
             question = await one.call(server, MODERN)
             answers: Json = {"requestState": question["requestState"], "inputResponses": {KEY: YES}}
             assert await two.call(server, MODERN, **answers) == asks
-            going_on: Json = {"requestState": "theirs", "inputResponses": {"q": {"action": "accept"}}}
+            going_on: Json = {
+                "requestState": "theirs",
+                "inputResponses": {"q": {"action": "accept"}},
+            }
             assert (await one.refused(server, MODERN, **going_on)).message == "later"
-            outcomes = await asyncio.gather(*(each.call(server, MODERN, **going_on) for each in (one, two)))
+            outcomes = await asyncio.gather(
+                *(each.call(server, MODERN, **going_on) for each in (one, two))
+            )
             assert len(server.called) == 3
             assert sum(KEY in outcome.get("inputRequests", {}) for outcome in outcomes) == 1
 
     run(test())
 
 
-def test_an_answer_cannot_be_taken_while_the_store_is_away_and_never_after_it_was_emptied(store: RedisServer) -> None:
+def test_an_answer_cannot_be_taken_while_the_store_is_away_and_never_after_it_was_emptied(
+    store: RedisServer,
+) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
             server = RecordingServer()
@@ -756,18 +861,30 @@ def test_an_answer_cannot_be_taken_while_the_store_is_away_and_never_after_it_wa
     run(test())
 
 
-def test_open_questions_are_bounded_over_all_replicas_and_nobody_takes_those_of_others(store: RedisServer) -> None:
+def test_open_questions_are_bounded_over_all_replicas_and_nobody_takes_those_of_others(
+    store: RedisServer,
+) -> None:
     async def test() -> None:
         async with replicas(store) as them:
             books = [each.state.book for each in them]
             first = await books[0].seal("ada", b"call")
-            lots = [await books[number % 2].seal("eve", b"call") for number in range(sealing.MOST_EACH + 1)]
-            assert not await books[1].redeem("eve", lots[0], b"call") and await books[1].redeem("eve", lots[1], b"call")
-            seal = [books[number % 2].seal(f"user {number // 8}", b"call") for number in range(sealing.MOST)]
+            lots = [
+                await books[number % 2].seal("eve", b"call")
+                for number in range(sealing.MOST_EACH + 1)
+            ]
+            assert not await books[1].redeem("eve", lots[0], b"call") and await books[1].redeem(
+                "eve", lots[1], b"call"
+            )
+            seal = [
+                books[number % 2].seal(f"user {number // 8}", b"call")
+                for number in range(sealing.MOST)
+            ]
             await asyncio.gather(*seal)
             assert int(store.cli("zcard", "{mcpx}:asked")) == sealing.MOST
             assert await books[1].redeem("ada", first, b"call"), "who has many gives way first"
-            crowd = store.cli("zrange", "{mcpx}:asked:crowd", "0", "-1", "withscores").splitlines()[1::2]
+            crowd = store.cli("zrange", "{mcpx}:asked:crowd", "0", "-1", "withscores").splitlines()[
+                1::2
+            ]
             assert sum(map(int, crowd)) == sealing.MOST - 1
 
     run(test())

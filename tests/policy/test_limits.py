@@ -1,4 +1,5 @@
-"""Limits of calls: what is counted, who waits, who is refused, and that everything is given back (SEC-6)."""
+"""Limits of calls: what is counted, who waits, who is refused, and that everything is given back
+(SEC-6)."""
 
 import asyncio
 import random
@@ -68,7 +69,9 @@ class LimitedCalls:
 
     @property
     def at_rest(self) -> bool:
-        return all(not counter.running and not counter.waiting for _, counter in self.counters.all())
+        return all(
+            not counter.running and not counter.waiting for _, counter in self.counters.all()
+        )
 
 
 async def answer() -> Json:
@@ -102,7 +105,9 @@ def server(name: str = "files", **fields: Any) -> Server:
 
 
 def of_server(call_timeout: float = 300.0, **limits: Any) -> Config:
-    return Config(mcp_servers=(server(limits=Limits(**limits), call_timeout=call_timeout), server("other")))
+    return Config(
+        mcp_servers=(server(limits=Limits(**limits), call_timeout=call_timeout), server("other"))
+    )
 
 
 async def refused(call: Awaitable[Json]) -> Denied:
@@ -171,7 +176,10 @@ def test_what_one_limit_refuses_the_others_do_not_count() -> None:
         limited = LimitedCalls(both)
         await limited.call()
         denied = await refused(limited.call())
-        assert denied.http_status == 503 and denied.data["limit"] == "mcp_servers.files.limits.per_minute"
+        assert (
+            denied.http_status == 503
+            and denied.data["limit"] == "mcp_servers.files.limits.per_minute"
+        )
         await limited.call(server="other")
         assert (await refused(limited.call(server="other"))).http_status == 429
 
@@ -227,7 +235,10 @@ def test_with_no_queue_nobody_waits() -> None:
 def test_the_callers_of_a_profile_are_counted_together_and_others_are_not() -> None:
     async def main() -> None:
         limited = LimitedCalls(
-            Config(profiles=(Profile(name="work", limits=Limits(per_minute=2)),), mcp_servers=(server(),))
+            Config(
+                profiles=(Profile(name="work", limits=Limits(per_minute=2)),),
+                mcp_servers=(server(),),
+            )
         )
         await limited.call(profile="work")
         await limited.call(profile="work", who="bob", server="commands")
@@ -257,7 +268,16 @@ def test_who_waits_is_served_in_turn_between_clients_and_in_order_of_each() -> N
             await yield_to_loop(2)
         gate.open.set()
         await asyncio.gather(first, *calls)
-        assert served == ["greedy0", "ann0", "bob0", "greedy1", "ann1", "greedy2", "greedy3", "greedy4"]
+        assert served == [
+            "greedy0",
+            "ann0",
+            "bob0",
+            "greedy1",
+            "ann1",
+            "greedy2",
+            "greedy3",
+            "greedy4",
+        ]
 
     run(main())
 
@@ -322,12 +342,17 @@ def test_a_call_that_is_cancelled_when_its_turn_has_just_come_passes_it_on() -> 
 
 def test_waiting_is_bounded_by_the_time_a_call_may_take() -> None:
     async def main() -> None:
-        limited, gate = LimitedCalls(of_server(call_timeout=0.05, in_flight=1, per_minute=3)), Gate()
+        limited, gate = (
+            LimitedCalls(of_server(call_timeout=0.05, in_flight=1, per_minute=3)),
+            Gate(),
+        )
         running = limited.start(gate)
         await yield_to_loop()
         denied = await refused(limited.call())
         assert "no place was free" in denied.message and denied.retry_after == 1
-        assert limited.counters.servers["files"].spent == pytest.approx(1)  # a call that was not made is none
+        assert limited.counters.servers["files"].spent == pytest.approx(
+            1
+        )  # a call that was not made is none
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         assert limited.at_rest
@@ -391,7 +416,9 @@ def test_whatever_happens_at_once_no_bound_is_exceeded_and_nothing_is_left(seed:
         config = Config(
             server=FrontServer(limits=FrontLimits(in_flight=4, queue=3)),
             profiles=(Profile(name="work", limits=Limits(in_flight=5, queue=8)),),
-            mcp_servers=tuple(server(name, limits=Limits(in_flight=n, queue=6)) for name, n in servers.items()),
+            mcp_servers=tuple(
+                server(name, limits=Limits(in_flight=n, queue=6)) for name, n in servers.items()
+            ),
         )
         limited = LimitedCalls(config)
         calls: list[asyncio.Task[Json]] = []
@@ -399,7 +426,12 @@ def test_whatever_happens_at_once_no_bound_is_exceeded_and_nothing_is_left(seed:
             name = chance.choice(list(servers))
             profile = chance.choice(["work", None])
             calls.append(
-                limited.start(lambda name=name: work(name), who=f"w{chance.randrange(6)}", server=name, profile=profile)
+                limited.start(
+                    lambda name=name: work(name),
+                    who=f"w{chance.randrange(6)}",
+                    server=name,
+                    profile=profile,
+                )
             )
             if chance.random() < 0.3:
                 chance.choice(calls).cancel()
@@ -495,14 +527,17 @@ def test_a_section_that_limits_no_calls_costs_none() -> None:
 
 
 def test_a_call_that_was_decided_before_a_reload_meets_the_limits_of_now() -> None:
-    """As one that a person was asked about meanwhile; nor does it bring the former ones back for its client."""
+    """As one that a person was asked about meanwhile; nor does it bring the former ones back for
+    its client."""
 
     async def main() -> None:
         limited = LimitedCalls(of_clients(per_minute=1))
         before = limited.limits
         limited.take_up(of_clients(per_minute=3))
         assert before is not None
-        passage = Passage("files", "tool", None, Call("tools/call", {}, Caller("ann", address="10.0.0.1")), {})
+        passage = Passage(
+            "files", "tool", None, Call("tools/call", {}, Caller("ann", address="10.0.0.1")), {}
+        )
         assert [await passing(before, passage, answer) for _ in range(2)] == [{}, {}]
         await limited.call()
         with pytest.raises(Denied):
@@ -512,13 +547,16 @@ def test_a_call_that_was_decided_before_a_reload_meets_the_limits_of_now() -> No
 
 
 def test_a_limit_that_went_and_came_back_counts_who_waited_elsewhere_meanwhile() -> None:
-    """A call waits for its client's other calls while a server's limit is taken out and put in again: it is counted
-    there when it comes."""
+    """A call waits for its client's other calls while a server's limit is taken out and put in
+    again: it is counted there when it comes."""
 
     async def main() -> None:
         def config(**fields: Any) -> Config:
             limits = FrontLimits(in_flight=1)
-            return Config(server=FrontServer(limits=limits), mcp_servers=(server("first"), server("files", **fields)))
+            return Config(
+                server=FrontServer(limits=limits),
+                mcp_servers=(server("first"), server("files", **fields)),
+            )
 
         with_limit = config(limits=Limits(in_flight=1, queue=5))
         limited, first, gate = LimitedCalls(with_limit), Gate(), Gate()
@@ -542,7 +580,8 @@ def test_a_limit_that_went_and_came_back_counts_who_waited_elsewhere_meanwhile()
 
 
 def test_who_is_refused_after_a_wait_gets_back_only_what_was_counted_of_it() -> None:
-    """A limit of calls a minute came while it waited: it does not make room for one more call of others."""
+    """A limit of calls a minute came while it waited: it does not make room for one more call of
+    others."""
 
     async def main() -> None:
         limited, gate = LimitedCalls(of_server(call_timeout=0.05, in_flight=1)), Gate()
@@ -551,7 +590,9 @@ def test_who_is_refused_after_a_wait_gets_back_only_what_was_counted_of_it() -> 
         limited.take_up(of_server(in_flight=1, per_minute=1))
         calls.append(limited.start(gate))
         await refused(calls[1])
-        assert (await refused(limited.call())).data["limit"] == "mcp_servers.files.limits.per_minute"
+        assert (await refused(limited.call())).data[
+            "limit"
+        ] == "mcp_servers.files.limits.per_minute"
         gate.open.set()
         await asyncio.gather(calls[0], calls[2])
         assert limited.at_rest
@@ -563,8 +604,9 @@ def test_who_is_refused_after_a_wait_gets_back_only_what_was_counted_of_it() -> 
 def test_in_any_order_of_calls_cancellations_reloads_and_strangers_all_counts_are_exact(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A place goes back to the counter it was taken from, though clients are forgotten for others and limits come, go
-    and come back; and as many of a minute's calls are used as were made, or were given up by their client."""
+    """A place goes back to the counter it was taken from, though clients are forgotten for others
+    and limits come, go and come back; and as many of a minute's calls are used as were made, or
+    were given up by their client."""
     monkeypatch.setattr(module, "MOST_CLIENTS", 6)
     made: list[module.Counter] = []
     begin = module.Counter.__init__
@@ -591,10 +633,15 @@ def test_in_any_order_of_calls_cancellations_reloads_and_strangers_all_counts_ar
             running.subtract(places)
 
     def config() -> Config:
-        """A client may always have two calls, and so may the server `web`; all else is one way and then another."""
-        files = chance.choice([None, Limits(in_flight=1), Limits(in_flight=3, queue=1), Limits(per_minute=9_000)])
+        """A client may always have two calls, and so may the server `web`; all else is one way and
+        then another."""
+        files = chance.choice(
+            [None, Limits(in_flight=1), Limits(in_flight=3, queue=1), Limits(per_minute=9_000)]
+        )
         web = Limits(in_flight=2, per_minute=5_000, queue=chance.randrange(1, 5))
-        profiles = [Profile(name="work", limits=Limits(in_flight=chance.randrange(1, 4)))][: chance.randrange(2)]
+        profiles = [Profile(name="work", limits=Limits(in_flight=chance.randrange(1, 4)))][
+            : chance.randrange(2)
+        ]
         return Config(
             server=FrontServer(limits=FrontLimits(in_flight=2, queue=chance.randrange(4))),
             profiles=tuple(profiles),

@@ -1,8 +1,9 @@
-"""SEC-2, over random profiles, all modes and both eras: what a profile hides is never listed, found, described,
-completed, read, subscribed to, counted or called, nor does any error tell of it.
+"""SEC-2, over random profiles, all modes and both eras: what a profile hides is never listed,
+found, described, completed, read, subscribed to, counted or called, nor does any error tell of it.
 
-Each thing has a word of its own that stands nowhere else, in its name and in its description. What is hidden is
-decided here a second time, by the words of the promise and not by the code that keeps it.
+Each thing has a word of its own that stands nowhere else, in its name and in its description. What
+is hidden is decided here a second time, by the words of the promise and not by the code that keeps
+it.
 """
 
 import json
@@ -75,7 +76,12 @@ class Thing:
 
 LETTERS = "qxzjvkwy"
 THINGS = [
-    Thing(kind, server, f"{LETTERS[place]}{'tprm'[at]}{LETTERS[number]}{server[0]}oo", reads=number % 2 == 0)
+    Thing(
+        kind,
+        server,
+        f"{LETTERS[place]}{'tprm'[at]}{LETTERS[number]}{server[0]}oo",
+        reads=number % 2 == 0,
+    )
     for place, server in enumerate(SERVERS)
     for at, kind in enumerate(KINDS)
     for number in range(3)
@@ -106,7 +112,12 @@ def toy(server: str) -> ScriptedServer:
     return ScriptedServer(
         "older",
         tools=[thing.name for thing in own if thing.kind == "tools"],
-        capabilities={"tools": {}, "prompts": {}, "resources": {"subscribe": True}, "completions": {}},
+        capabilities={
+            "tools": {},
+            "prompts": {},
+            "resources": {"subscribe": True},
+            "completions": {},
+        },
         answers={
             "tools/list": lists("tools", "tools"),
             "prompts/list": lists("prompts", "prompts"),
@@ -148,14 +159,21 @@ def is_seen(profile: Profile, thing: Thing) -> bool:
 
 def patterns(*texts: str) -> st.SearchStrategy[tuple[str, ...] | None]:
     pattern = st.builds(
-        lambda leaves_out, text: ("!" if leaves_out else "") + text, st.booleans(), st.sampled_from(texts)
+        lambda leaves_out, text: ("!" if leaves_out else "") + text,
+        st.booleans(),
+        st.sampled_from(texts),
     )
     return st.none() | st.lists(pattern, max_size=4).map(tuple)
 
 
 def texts_of(kind: str) -> list[str]:
     own = [thing for thing in THINGS if thing.kind == kind]
-    return ["*", *(thing.name for thing in own), *(thing.public for thing in own), *(f"{s}[._:]*" for s in SERVERS)]
+    return [
+        "*",
+        *(thing.name for thing in own),
+        *(thing.public for thing in own),
+        *(f"{s}[._:]*" for s in SERVERS),
+    ]
 
 
 PROFILES = st.builds(
@@ -185,9 +203,17 @@ def direct_probes(thing: Thing) -> Iterator[tuple[str, Json]]:
         case "prompts":
             yield "prompts/get", {"name": thing.public}
             argument = {"name": "x", "value": ""}
-            yield "completion/complete", {"ref": {"type": "ref/prompt", "name": thing.public}, "argument": argument}
+            yield (
+                "completion/complete",
+                {"ref": {"type": "ref/prompt", "name": thing.public}, "argument": argument},
+            )
         case _:
-            for form in (uri, wrap_uri(thing.server, uri), wrap_uri(thing.server, thing.name), thing.name):
+            for form in (
+                uri,
+                wrap_uri(thing.server, uri),
+                wrap_uri(thing.server, thing.name),
+                thing.name,
+            ):
                 yield "resources/read", {"uri": form}
                 yield "resources/subscribe", {"uri": form}
                 yield "resources/unsubscribe", {"uri": form}
@@ -203,7 +229,10 @@ def compact_probes(mode: str, thing: Thing) -> Iterator[Json]:
             yield {"name": "inspect", "arguments": {"server_name": server}}
             yield {"name": "inspect", "arguments": {"server_name": words}}
             yield {"name": "inspect", "arguments": {"server_name": server, "tool_name": name}}
-            yield {"name": "exec", "arguments": {"server_name": server, "tool_name": name, "arguments": {}}}
+            yield {
+                "name": "exec",
+                "arguments": {"server_name": server, "tool_name": name, "arguments": {}},
+            }
         case "describe":
             yield {"name": "describe", "arguments": {"method": server}}
             yield {"name": "describe", "arguments": {"method": words}}
@@ -211,15 +240,24 @@ def compact_probes(mode: str, thing: Thing) -> Iterator[Json]:
             yield {"name": "call", "arguments": {"method": f"{server}.{name}", "arguments": {}}}
             yield {"name": "resources", "arguments": {}}
             yield {"name": "resources", "arguments": {"server_name": server}}
-            if thing.kind in ("resources", "templates"):  # whatever else is a URI to nobody but its server
+            if thing.kind in (
+                "resources",
+                "templates",
+            ):  # whatever else is a URI to nobody but its server
                 yield {"name": "resources", "arguments": {"server_name": server, "uri": uri}}
                 yield {"name": "resources", "arguments": {"uri": uri}}
         case "search":
             yield {"name": "mcp_search_tools", "arguments": {"query": words}}
             yield {"name": "mcp_search_tools", "arguments": {"query": "", "service_name": server}}
             yield {"name": "mcp_search_tools", "arguments": {"query": name}}
-            yield {"name": "mcp_execute_tool", "arguments": {"tool_name": thing.public, "arguments": {}}}
-            yield {"name": "mcp_execute_tool", "arguments": {"tool_name": f"{server}.{name}", "arguments": {}}}
+            yield {
+                "name": "mcp_execute_tool",
+                "arguments": {"tool_name": thing.public, "arguments": {}},
+            }
+            yield {
+                "name": "mcp_execute_tool",
+                "arguments": {"tool_name": f"{server}.{name}", "arguments": {}},
+            }
             yield {"name": "mcp_list_services", "arguments": {}}
         case _:
             return
@@ -279,10 +317,14 @@ class HiddenOffersCheck:
         ):
             listed = (await self.gateway.handle(Call(method, {}, direct)))[key]
             expected = [thing for thing in THINGS if thing.kind == kind and thing in seen]
-            words = [next(t.word for t in THINGS if t.word in json.dumps(entry)) for entry in listed]
+            words = [
+                next(t.word for t in THINGS if t.word in json.dumps(entry)) for entry in listed
+            ]
             assert words == [thing.word for thing in expected]
 
-    async def probes(self, caller: Caller, some: list[Thing], hidden: list[Thing], profile: Profile) -> None:
+    async def probes(
+        self, caller: Caller, some: list[Thing], hidden: list[Thing], profile: Profile
+    ) -> None:
         for mode in MODES:
             who = replace(caller, mode=mode)
             well, said = await self.ask(who, "tools/list", {})
@@ -290,11 +332,19 @@ class HiddenOffersCheck:
             assert_silent(said, hidden, profile)
             for thing in some:
                 asked = [("tools/call", params) for params in compact_probes(mode, thing)]
-                for method, params in [*asked, *(direct_probes(thing) if mode in ("direct", "auto") else ())]:
+                for method, params in [
+                    *asked,
+                    *(direct_probes(thing) if mode in ("direct", "auto") else ()),
+                ]:
                     well, said = await self.ask(who, method, params)
                     if mode == "direct":
                         assert not well, (method, params, said)
-                    assert_silent(said, [t for t in hidden if t is not thing], profile, asked=json.dumps(params))
+                    assert_silent(
+                        said,
+                        [t for t in hidden if t is not thing],
+                        profile,
+                        asked=json.dumps(params),
+                    )
                     # Its own name is said back to whoever said it, and what it is for is not.
                     assert f"{COMMON} for {thing.word}" not in said, (mode, params, said)
 
@@ -307,7 +357,9 @@ class HiddenOffersCheck:
             if query or tools:
                 assert result["structuredContent"]["total"] == len(tools)
         params = {"name": "mcp_list_services", "arguments": {}}
-        listed = (await self.gateway.handle(Call("tools/call", params, who)))["structuredContent"]["services"]
+        listed = (await self.gateway.handle(Call("tools/call", params, who)))["structuredContent"][
+            "services"
+        ]
         assert {entry["name"] for entry in listed} == {thing.server for thing in seen}
         for entry in listed:
             assert entry["tool_count"] == sum(thing.server == entry["name"] for thing in tools)

@@ -1,4 +1,5 @@
-"""SEC-5: pins through first sight, change, refreshes, restart, revert, approval, in any order, against a model."""
+"""SEC-5: pins through first sight, change, refreshes, restart, revert, approval, in any order,
+against a model."""
 
 import tempfile
 from pathlib import Path
@@ -96,7 +97,8 @@ class Held(RuleBasedStateMachine):
 
     @rule()
     def restarts(self) -> None:
-        """Gateway and server: what is known is on disk. The snapshot may be gone, so nothing is looked at yet."""
+        """Gateway and server: what is known is on disk. The snapshot may be gone, so nothing is
+        looked at yet."""
         if self.unwritten:
             self.pins.write("box", self.pinned.kept.copy(), mend=False)
         self.start()
@@ -150,10 +152,16 @@ class Held(RuleBasedStateMachine):
         shown = self.trust == "pin" or self.released
         assert self.pinned.shown is shown
         for listed in (self.listed, self.some):
-            raw = offers(listed)  # new objects: as a snapshot, another link or another session has them
+            raw = offers(
+                listed
+            )  # new objects: as a snapshot, another link or another session has them
             let = self.pinned.admitted(raw)
-            expected = {name: v for name, v in listed.items() if shown and v in self.approved.get(name, [])}
-            assert {one["name"]: int(one["description"].split()[-1]) for one in let["tools"]} == expected
+            expected = {
+                name: v for name, v in listed.items() if shown and v in self.approved.get(name, [])
+            }
+            assert {
+                one["name"]: int(one["description"].split()[-1]) for one in let["tools"]
+            } == expected
             assert self.pinned.admitted(raw) is let
             assert bool(let["resources"]) is shown
         words = f"words {self.said}" if self.said else ""

@@ -14,17 +14,27 @@ from mcpx.policy import rules as module
 from mcpx.policy.rules import Rules
 
 
-def offer(server: str = "files", name: str = "read", kind: Kind = "tools", **annotations: bool) -> Offer:
-    return Offer(kind, server, name, f"{server}_{name}", {"annotations": annotations} if annotations else {})
+def offer(
+    server: str = "files", name: str = "read", kind: Kind = "tools", **annotations: bool
+) -> Offer:
+    return Offer(
+        kind, server, name, f"{server}_{name}", {"annotations": annotations} if annotations else {}
+    )
 
 
-def passage(target: Offer, arguments: Any = None, principal: str = "ada", profile: str | None = None) -> Passage:
+def passage(
+    target: Offer, arguments: Any = None, principal: str = "ada", profile: str | None = None
+) -> Passage:
     method = "tools/call" if target.kind == "tools" else "prompts/get"
     params: Json = {"name": target.name, **({} if arguments is None else {"arguments": arguments})}
-    return Passage(target.server, target.name, target, Call(method, params, Caller(principal, profile)), params)
+    return Passage(
+        target.server, target.name, target, Call(method, params, Caller(principal, profile)), params
+    )
 
 
-def rules(*given: PolicyRule, default: Literal["allow", "deny"] = "allow", believes: bool = True) -> Rules:
+def rules(
+    *given: PolicyRule, default: Literal["allow", "deny"] = "allow", believes: bool = True
+) -> Rules:
     return Rules(Policy(default=default, rules=given), lambda server: believes)
 
 
@@ -45,14 +55,22 @@ def test_what_no_rule_matches_is_decided_by_the_default() -> None:
 
 def test_a_tool_is_matched_by_its_public_name_its_own_and_the_one_with_its_server() -> None:
     for pattern in ("files_read", "read", "files.read", "files.*"):
-        assert decided(rules(PolicyRule(effect="deny", tools=(pattern,))), offer()) == "rule 1", pattern
+        assert decided(rules(PolicyRule(effect="deny", tools=(pattern,))), offer()) == "rule 1", (
+            pattern
+        )
     assert decided(rules(PolicyRule(effect="deny", tools=("FILES.read",))), offer()) == "default"
 
 
 def test_profiles_principals_and_servers_narrow_a_rule() -> None:
-    of = rules(PolicyRule(effect="deny", profiles=("p",), principals=("ci-*", "!ci-1"), servers=("fi*",)))
+    of = rules(
+        PolicyRule(effect="deny", profiles=("p",), principals=("ci-*", "!ci-1"), servers=("fi*",))
+    )
     assert decided(of, offer(), principal="ci-2", profile="p") == "rule 1"
-    for principal, profile, server in (("ci-1", "p", "files"), ("ci-2", None, "files"), ("ci-2", "p", "web")):
+    for principal, profile, server in (
+        ("ci-1", "p", "files"),
+        ("ci-2", None, "files"),
+        ("ci-2", "p", "web"),
+    ):
         assert decided(of, offer(server), principal=principal, profile=profile) == "default"
 
 
@@ -72,7 +90,9 @@ def test_a_rule_about_servers_concerns_all_they_offer() -> None:
     of = rules(PolicyRule(effect="deny", servers=("files",)))
     kinds: tuple[Kind, ...] = ("tools", "prompts", "resources", "templates")
     assert all(of.hidden(None, "ada", offer(kind=kind)) for kind in kinds)
-    assert of.hidden_resource(None, "ada", "files", "file:///a") and of.hidden_server(None, "ada", "files")
+    assert of.hidden_resource(None, "ada", "files", "file:///a") and of.hidden_server(
+        None, "ada", "files"
+    )
     assert not of.hidden_server(None, "ada", "web")
 
 
@@ -81,13 +101,19 @@ def test_hints_are_believed_of_whom_they_are_believed_of() -> None:
     of = rules(reads, default="deny")
     assert decided(of, offer(readOnlyHint=True)) == "rule 1"
     assert decided(of, offer()) == "default"
-    assert decided(rules(reads, default="deny", believes=False), offer(readOnlyHint=True)) == "default"
+    assert (
+        decided(rules(reads, default="deny", believes=False), offer(readOnlyHint=True)) == "default"
+    )
 
 
 def test_who_says_nothing_may_destroy() -> None:
     of = rules(PolicyRule(effect="deny", destructive=True))
     assert decided(of, offer()) == decided(of, offer(destructiveHint=True)) == "rule 1"
-    assert decided(of, offer(destructiveHint=False)) == decided(of, offer(readOnlyHint=True)) == "default"
+    assert (
+        decided(of, offer(destructiveHint=False))
+        == decided(of, offer(readOnlyHint=True))
+        == "default"
+    )
     doubted = rules(PolicyRule(effect="deny", destructive=True), believes=False)
     assert decided(doubted, offer(destructiveHint=False)) == "rule 1"
 
@@ -108,7 +134,9 @@ def test_the_gateways_own_tools_are_concerned_only_by_name() -> None:
 
 def test_a_deny_without_a_reason_hides_and_one_with_a_reason_does_not() -> None:
     assert rules(PolicyRule(effect="deny", tools=("read",))).hidden(None, "ada", offer())
-    assert not rules(PolicyRule(effect="deny", tools=("read",), reason="no")).hidden(None, "ada", offer())
+    assert not rules(PolicyRule(effect="deny", tools=("read",), reason="no")).hidden(
+        None, "ada", offer()
+    )
     assert rules(default="deny").hidden(None, "ada", offer())
 
 
@@ -116,7 +144,9 @@ def test_what_may_be_called_with_some_arguments_is_not_hidden() -> None:
     some = PolicyRule(effect="allow", tools=("read",), arguments={"path": "/tmp/*"})
     of = rules(some, default="deny")
     assert not of.hidden(None, "ada", offer()) and of.hidden(None, "ada", offer(name="write"))
-    assert not rules(PolicyRule(effect="deny", arguments={"path": "/etc/*"})).hidden(None, "ada", offer())
+    assert not rules(PolicyRule(effect="deny", arguments={"path": "/etc/*"})).hidden(
+        None, "ada", offer()
+    )
 
 
 def test_what_is_refused_with_any_arguments_is_hidden() -> None:
@@ -138,7 +168,10 @@ def test_callers_whom_no_rule_tells_apart_are_of_one_class() -> None:
 
 
 def test_defaults_of_a_local_command_are_judged_too() -> None:
-    schema = {"type": "object", "properties": {"path": {"type": "string", "default": "/etc/passwd"}}}
+    schema = {
+        "type": "object",
+        "properties": {"path": {"type": "string", "default": "/etc/passwd"}},
+    }
     command = Offer("tools", "commands", "cat", "cat", {"inputSchema": schema})
     of = rules(PolicyRule(effect="deny", arguments={"path": "/etc/*"}))
     assert decided(of, command) == decided(of, command, {}) == "rule 1"
@@ -152,7 +185,10 @@ def test_every_rule_is_explained_up_to_the_one_that_counts() -> None:
         PolicyRule(effect="allow", read_only=True),
         PolicyRule(effect="deny"),
     )
-    told = [(f.label, f.effect, f.matches, f.depends) for f in of.findings(None, "ada", offer(readOnlyHint=True))]
+    told = [
+        (f.label, f.effect, f.matches, f.depends)
+        for f in of.findings(None, "ada", offer(readOnlyHint=True))
+    ]
     assert told == [
         ("rule 1", "deny", False, False),
         ("rule 2", "ask", True, True),
@@ -182,7 +218,8 @@ def test_what_is_remembered_is_bounded(monkeypatch: Any) -> None:
 
 
 def test_of_tools_with_long_names_nothing_is_remembered() -> None:
-    """A server may change its names without end: twenty thousand of them are bounded in bytes too."""
+    """A server may change its names without end: twenty thousand of them are bounded in bytes
+    too."""
     of = rules(PolicyRule(effect="deny", tools=("x*",)))
     for name in ("x" * 16_000, "y" * 16_000, "x", "y"):
         target = offer(name=name)
@@ -191,7 +228,8 @@ def test_of_tools_with_long_names_nothing_is_remembered() -> None:
     assert {len(key[2].name or "") for key in of._left} == {len(key[4]) for key in of._met} == {1}
 
 
-# Against the plainest reading of the words ---------------------------------------------------------------------------
+# Against the plainest reading of the words
+# ---------------------------------------------------------------------------
 
 NAMES = ("a", "b", "ab")
 PATTERNS = st.sampled_from(("*", "a", "b", "a*", "!a", "!*b", "s.a", "s_b", "?"))
@@ -206,7 +244,8 @@ RULES = st.builds(
     tools=LISTS,
     read_only=FLAGS,
     destructive=FLAGS,
-    arguments=st.none() | st.dictionaries(st.sampled_from(("x", "y")), st.sampled_from(("1", "*", "t*")), min_size=1),
+    arguments=st.none()
+    | st.dictionaries(st.sampled_from(("x", "y")), st.sampled_from(("1", "*", "t*")), min_size=1),
     reason=st.sampled_from(("", "why")),
 )
 HINTS = st.dictionaries(st.sampled_from(("readOnlyHint", "destructiveHint")), st.booleans())
@@ -232,7 +271,10 @@ def naive(policy: Policy, call: Passage, believed: bool) -> tuple[str, str]:
     for number, rule in enumerate(policy.rules, 1):
         about_tools = (rule.tools, rule.read_only, rule.destructive, rule.arguments) != (None,) * 4
         names = (target.name, target.public, f"{target.server}.{target.name}")
-        given = {key: value if isinstance(value, str) else str(value).lower() for key, value in arguments.items()}
+        given = {
+            key: value if isinstance(value, str) else str(value).lower()
+            for key, value in arguments.items()
+        }
         if (
             (rule.profiles is None or call.caller.profile in rule.profiles)
             and naive_list(rule.principals, call.caller.principal)
@@ -241,7 +283,9 @@ def naive(policy: Policy, call: Passage, believed: bool) -> tuple[str, str]:
             and naive_list(rule.tools if target.kind == "tools" else None, *names)
             and rule.read_only in (None, read_only)
             and rule.destructive in (None, destructive)
-            and all(k in given and fnmatchcase(given[k], p) for k, p in (rule.arguments or {}).items())
+            and all(
+                k in given and fnmatchcase(given[k], p) for k, p in (rule.arguments or {}).items()
+            )
         ):
             return f"rule {number}", rule.effect
     return "default", policy.default
@@ -260,7 +304,9 @@ def naive(policy: Policy, call: Passage, believed: bool) -> tuple[str, str]:
             HINTS,
             st.sampled_from(NAMES),
             st.none() | st.sampled_from(NAMES),
-            st.dictionaries(st.sampled_from(("x", "y")), st.sampled_from(("1", 1, True, "text", ""))),
+            st.dictionaries(
+                st.sampled_from(("x", "y")), st.sampled_from(("1", 1, True, "text", ""))
+            ),
         ),
         min_size=1,
         max_size=8,
@@ -269,7 +315,8 @@ def naive(policy: Policy, call: Passage, believed: bool) -> tuple[str, str]:
 def test_rules_decide_as_the_plainest_reading_of_them_does(
     given_rules: tuple[PolicyRule, ...], default: Any, believed: bool, calls: list[Any]
 ) -> None:
-    """Also with what was remembered from other calls; and what is hidden is what no arguments let through."""
+    """Also with what was remembered from other calls; and what is hidden is what no arguments let
+    through."""
     policy = Policy(default=default, rules=given_rules)
     of = Rules(policy, lambda server: believed)
     for kind, server, name, hints, principal, profile, arguments in calls:

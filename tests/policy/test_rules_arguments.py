@@ -20,8 +20,12 @@ def decided(of: Rules, passage: Passage) -> Rule:
     return of.left(passage).decide(passage)
 
 
-def matches(conditions: dict[str, Any], arguments: Any, effect: Literal["allow", "deny", "ask"] = "deny") -> bool:
-    of = Rules(Policy(rules=(PolicyRule(effect=effect, arguments=conditions),)), lambda server: True)
+def matches(
+    conditions: dict[str, Any], arguments: Any, effect: Literal["allow", "deny", "ask"] = "deny"
+) -> bool:
+    of = Rules(
+        Policy(rules=(PolicyRule(effect=effect, arguments=conditions),)), lambda server: True
+    )
     params = {"name": "t", "arguments": arguments}
     rule = decided(of, Passage("s", "t", TOOL, Call("tools/call", params, Caller()), params))
     return rule.label == "rule 1"
@@ -73,7 +77,10 @@ def test_one_element_is_enough_to_forbid_and_all_are_needed_to_allow() -> None:
 
 def test_dots_lead_inside_also_through_arrays() -> None:
     assert both({"repo.owner": "me"}, {"repo": {"owner": "me"}}) == (True, True)
-    assert both({"files.path": "/tmp/*"}, {"files": [{"path": "/tmp/a"}, {"path": "/etc/b"}]}) == (True, False)
+    assert both({"files.path": "/tmp/*"}, {"files": [{"path": "/tmp/a"}, {"path": "/etc/b"}]}) == (
+        True,
+        False,
+    )
     assert both({"files.path": "/tmp/*"}, {"files": [{"path": "/tmp/a"}, {}]}) == (True, False)
     assert both({"a.b": "x"}, {"a.b": "x"}) == (True, True)
     assert both({"a.b": "x"}, {"a.b": "x", "a": {"b": "y"}}) == (True, False)
@@ -116,7 +123,9 @@ def test_what_cannot_be_judged_forbids_and_asks_and_does_not_allow(arguments: An
         ("sort(@)", [1, "a"], (True, False)),
     ],
 )
-def test_an_expression_holds_when_its_result_is_true(expression: str, value: Any, outcome: tuple[bool, bool]) -> None:
+def test_an_expression_holds_when_its_result_is_true(
+    expression: str, value: Any, outcome: tuple[bool, bool]
+) -> None:
     assert both({"a": {"jmespath": expression}}, {"a": value}) == outcome
 
 
@@ -170,10 +179,16 @@ def test_a_number_that_may_be_written_in_two_ways_is_left_out_by_either() -> Non
     assert both({"a": ["*", "!1.0"]}, {"a": 1.0}) == (False, False)
 
 
-def test_other_tasks_run_while_many_rules_match_a_large_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_tasks_run_while_many_rules_match_a_large_argument(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(slices, "SLICE", 0.0)  # Fast machines judge all rules within one slice.
     of = Rules(
-        Policy(rules=tuple(PolicyRule(effect="deny", arguments={"*": f"*{number}x*"}) for number in range(40))),
+        Policy(
+            rules=tuple(
+                PolicyRule(effect="deny", arguments={"*": f"*{number}x*"}) for number in range(40)
+            )
+        ),
         lambda server: True,
     )
     params = {"name": "t", "arguments": {"a": "y" * 1_000_000}}
@@ -214,7 +229,9 @@ def test_other_tasks_run_while_many_rules_match_a_large_argument(monkeypatch: py
 def test_json_in_a_text_is_what_it_says_too(conditions: dict[str, Any], arguments: Any) -> None:
     """Servers of the official Python SDK read it so."""
     assert matches(conditions, arguments)
-    left_out = {name: f"!{pattern}" for name, pattern in conditions.items() if isinstance(pattern, str)}
+    left_out = {
+        name: f"!{pattern}" for name, pattern in conditions.items() if isinstance(pattern, str)
+    }
     assert not left_out or not matches(left_out, arguments, "allow")
 
 
@@ -222,7 +239,9 @@ def test_text_that_is_no_json_or_is_meant_as_text_is_text() -> None:
     assert both({"a": "?note]*"}, {"a": "[note] see below"}) == (True, True)
     assert both({"a": "x"}, {"a": "{" * 3_000}) == (False, False)
     schema = {"properties": {"a": {"type": "string"}}}
-    of = Rules(Policy(rules=(PolicyRule(effect="deny", arguments={"a": "evil"}),)), lambda server: True)
+    of = Rules(
+        Policy(rules=(PolicyRule(effect="deny", arguments={"a": "evil"}),)), lambda server: True
+    )
     params = {"name": "t", "arguments": {"a": '["evil"]'}}
     offer = Offer("tools", "s", "t", "t", {"inputSchema": schema})
     rule = decided(of, Passage("s", "t", offer, Call("tools/call", params, Caller()), params))
@@ -230,13 +249,21 @@ def test_text_that_is_no_json_or_is_meant_as_text_is_text() -> None:
 
 
 def decides(conditions: dict[str, Any], arguments: Any, *declared: str) -> tuple[bool, bool, bool]:
-    """Whether a rule that denies, one that asks, and one that allows matches. `declared`: the names in the schema."""
-    tool = Offer("tools", "s", "t", "t", {"inputSchema": {"properties": {name: {} for name in declared}}})
+    """Whether a rule that denies, one that asks, and one that allows matches. `declared`: the names
+    in the schema."""
+    tool = Offer(
+        "tools", "s", "t", "t", {"inputSchema": {"properties": {name: {} for name in declared}}}
+    )
     params = {"name": "t", "arguments": arguments}
     passage = Passage("s", "t", tool, Call("tools/call", params, Caller()), params)
     effects: tuple[Literal["deny", "ask", "allow"], ...] = ("deny", "ask", "allow")
-    policies = [Policy(rules=(PolicyRule(effect=effect, arguments=conditions),)) for effect in effects]
-    deny, ask, allow = (decided(Rules(policy, lambda server: True), passage).label == "rule 1" for policy in policies)
+    policies = [
+        Policy(rules=(PolicyRule(effect=effect, arguments=conditions),)) for effect in effects
+    ]
+    deny, ask, allow = (
+        decided(Rules(policy, lambda server: True), passage).label == "rule 1"
+        for policy in policies
+    )
     return deny, ask, allow
 
 
@@ -269,13 +296,20 @@ def test_an_allow_rule_wants_each_spelling_to_match() -> None:
 
 def test_two_spellings_in_the_schema_are_two_arguments() -> None:
     assert decides({"text": "bad"}, {"Text": "bad"}, "text", "Text") == (False, False, False)
-    assert decides({"text": "good"}, {"text": "good", "Text": "bad"}, "text", "Text") == (True, True, True)
+    assert decides({"text": "good"}, {"text": "good", "Text": "bad"}, "text", "Text") == (
+        True,
+        True,
+        True,
+    )
     assert decides({"text": "bad"}, {"Text": "bad"}, "Text") == (True, True, False)
     assert decides({"text": "bad"}, {"TEXT": "bad"}, "text", "Text") == (True, True, False)
 
 
 def test_more_spellings_than_are_compared_cannot_be_judged() -> None:
-    names = ["".join(c.upper() if n >> at & 1 else c for at, c in enumerate("text")) for n in range(1, 16)]
+    names = [
+        "".join(c.upper() if n >> at & 1 else c for at, c in enumerate("text"))
+        for n in range(1, 16)
+    ]
     assert decides({"text": "bad"}, dict.fromkeys(names, "good")) == (True, True, False)
     deep: Any = {"owner": 1}
     for _ in range(500):

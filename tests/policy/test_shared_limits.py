@@ -1,4 +1,5 @@
-"""Limits that several replicas count together, on a real store (SEC-6, SCA-1): exact, in turn, and nothing is left."""
+"""Limits that several replicas count together, on a real store (SEC-6, SCA-1): exact, in turn, and
+nothing is left."""
 
 import asyncio
 import random
@@ -92,7 +93,9 @@ class ReplicaLimits:
 
 
 @asynccontextmanager
-async def limit_replicas(store: RealStore, config: Config, count: int = 3) -> AsyncGenerator[list[ReplicaLimits]]:
+async def limit_replicas(
+    store: RealStore, config: Config, count: int = 3
+) -> AsyncGenerator[list[ReplicaLimits]]:
     made = [ReplicaLimits(store, config) for _ in range(count)]
     try:
         for replica in made:
@@ -163,7 +166,11 @@ async def at_rest(store: RealStore, *all: ReplicaLimits) -> None:
 
     def stored() -> bool:
         keys = store.cli("--scan", "--pattern", "{mcpx}:limits:*").split()
-        counters = [name for key in keys if (name := key.removeprefix("{mcpx}:limits:")) not in ("terms", "heard")]
+        counters = [
+            name
+            for key in keys
+            if (name := key.removeprefix("{mcpx}:limits:")) not in ("terms", "heard")
+        ]
         there = {f"{id}.{term}" for id, term in kept(store, "terms").items()}
         return not any(name[2:] in there for key in counters for name in kept(store, key))
 
@@ -183,7 +190,11 @@ def test_a_minutes_calls_are_those_of_all_replicas_whatever_their_spread(store: 
             done = await asyncio.gather(*calls, return_exceptions=True)
             assert sum(isinstance(each, dict) for each in done) == 60
             denied = next(each for each in done if isinstance(each, Denied))
-            assert denied.http_status == 429 and denied.retry_after is not None and 2 < denied.retry_after <= 3
+            assert (
+                denied.http_status == 429
+                and denied.retry_after is not None
+                and 2 < denied.retry_after <= 3
+            )
             assert "may make 60 calls a minute" in denied.message
             assert sum(replica.counters.refused["client.per_minute"] for replica in all) == 140
             await at_rest(store, *all)
@@ -217,7 +228,10 @@ def test_what_one_limit_refuses_the_others_do_not_count(store: RealStore) -> Non
         async with limit_replicas(store, both, 2) as (one, other):
             await one.call()
             denied = await refused(other.call())
-            assert denied.http_status == 503 and denied.data["limit"] == "mcp_servers.files.limits.per_minute"
+            assert (
+                denied.http_status == 503
+                and denied.data["limit"] == "mcp_servers.files.limits.per_minute"
+            )
             await one.call(server="other")
             assert (await refused(other.call(server="other"))).http_status == 429
 
@@ -238,7 +252,9 @@ def counted(replica: ReplicaLimits) -> list[Any]:
     return asked
 
 
-def test_a_limited_call_waits_for_one_request_and_one_that_no_limit_concerns_for_none(store: RealStore) -> None:
+def test_a_limited_call_waits_for_one_request_and_one_that_no_limit_concerns_for_none(
+    store: RealStore,
+) -> None:
     async def main() -> None:
         async with limit_replicas(store, of_server(in_flight=200), 1) as (replica,):
             await replica.call()
@@ -260,13 +276,17 @@ def test_a_limited_call_waits_for_one_request_and_one_that_no_limit_concerns_for
 # Calls at a time
 
 
-def test_no_more_run_at_a_time_than_allowed_over_all_and_who_waits_elsewhere_is_woken(store: RealStore) -> None:
+def test_no_more_run_at_a_time_than_allowed_over_all_and_who_waits_elsewhere_is_woken(
+    store: RealStore,
+) -> None:
     async def main() -> None:
         async with limit_replicas(store, of_server(in_flight=3, queue=4)) as all:
             gates = [Gate() for _ in range(7)]
             calls = [all[n % 3].start(gate, who=f"w{n}") for n, gate in enumerate(gates)]
             await until(lambda: sum(replica.counters.depth()["server"] for replica in all) == 4)
-            await until(lambda: sum(gate.running for gate in gates) == 3)  # who was let in begins a turn later
+            await until(
+                lambda: sum(gate.running for gate in gates) == 3
+            )  # who was let in begins a turn later
             denied = await refused(all[1].call(who="w9"))
             assert "3 calls of server files are in flight and 4 wait" in denied.message
             for left in (6, 5, 4, 3, 2, 1, 0):
@@ -298,13 +318,17 @@ def test_between_replicas_places_are_given_in_turn(store: RealStore) -> None:
                 await until(lambda number=number: all[number].counters.depth()["server"] == 3)
             gate.open.set()
             await asyncio.gather(first, *calls)
-            assert [sorted(served[n : n + 3]) for n in (0, 3, 6)] == [[0, 1, 2]] * 3 and served[9:] == [0] * 6
+            assert [sorted(served[n : n + 3]) for n in (0, 3, 6)] == [[0, 1, 2]] * 3 and served[
+                9:
+            ] == [0] * 6
             await at_rest(store, *all)
 
     run(main())
 
 
-def test_in_a_full_queue_who_has_fewer_takes_a_place_of_who_has_most_at_its_replica(store: RealStore) -> None:
+def test_in_a_full_queue_who_has_fewer_takes_a_place_of_who_has_most_at_its_replica(
+    store: RealStore,
+) -> None:
     async def main() -> None:
         async with limit_replicas(store, of_server(in_flight=1, queue=4), 2) as (one, other):
             gate = Gate()
@@ -338,9 +362,13 @@ def test_with_no_queue_nobody_waits(store: RealStore) -> None:
     run(main())
 
 
-def test_waiting_is_bounded_by_the_time_a_call_may_take_and_such_a_call_is_none(store: RealStore) -> None:
+def test_waiting_is_bounded_by_the_time_a_call_may_take_and_such_a_call_is_none(
+    store: RealStore,
+) -> None:
     async def main() -> None:
-        async with limit_replicas(store, of_server(call_timeout=0.2, in_flight=1, per_minute=30), 2) as (one, other):
+        async with limit_replicas(
+            store, of_server(call_timeout=0.2, in_flight=1, per_minute=30), 2
+        ) as (one, other):
             running = one.start(never_return)
             await until(lambda: one.counters.servers["files"].running)
             denied = await refused(other.call())
@@ -353,7 +381,9 @@ def test_waiting_is_bounded_by_the_time_a_call_may_take_and_such_a_call_is_none(
     run(main())
 
 
-def test_a_call_that_is_cancelled_while_the_store_is_asked_leaves_no_place(store: RealStore) -> None:
+def test_a_call_that_is_cancelled_while_the_store_is_asked_leaves_no_place(
+    store: RealStore,
+) -> None:
     async def main() -> None:
         async with limit_replicas(store, of_server(in_flight=1, queue=3), 2) as (one, other):
             for turns in range(60):
@@ -370,8 +400,11 @@ def test_a_call_that_is_cancelled_while_the_store_is_asked_leaves_no_place(store
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_happens_at_once_no_bound_is_exceeded_and_nothing_is_left(seed: int, store: RealStore) -> None:
-    """Three kinds of limit, three replicas, calls that end, fail and are cancelled at any moment, and reloads."""
+def test_whatever_happens_at_once_no_bound_is_exceeded_and_nothing_is_left(
+    seed: int, store: RealStore
+) -> None:
+    """Three kinds of limit, three replicas, calls that end, fail and are cancelled at any moment,
+    and reloads."""
     chance = random.Random(seed)
     servers = {"files": 3, "web": 2}
     running = dict.fromkeys(servers, 0)
@@ -391,11 +424,18 @@ def test_whatever_happens_at_once_no_bound_is_exceeded_and_nothing_is_left(seed:
             running[name] -= 1
 
     def config() -> Config:
-        web = Limits(in_flight=2, queue=chance.randrange(4, 9), per_minute=chance.choice([None, 5_000]))
+        web = Limits(
+            in_flight=2, queue=chance.randrange(4, 9), per_minute=chance.choice([None, 5_000])
+        )
         return Config(
             server=FrontServer(limits=FrontLimits(in_flight=4, queue=3)),
-            profiles=(Profile(name="work", limits=Limits(in_flight=chance.randrange(3, 6), queue=8)),),
-            mcp_servers=(server("files", limits=Limits(in_flight=3, queue=6)), server("web", limits=web)),
+            profiles=(
+                Profile(name="work", limits=Limits(in_flight=chance.randrange(3, 6), queue=8)),
+            ),
+            mcp_servers=(
+                server("files", limits=Limits(in_flight=3, queue=6)),
+                server("web", limits=web),
+            ),
         )
 
     async def main() -> None:
@@ -405,7 +445,11 @@ def test_whatever_happens_at_once_no_bound_is_exceeded_and_nothing_is_left(seed:
                 name, profile = chance.choice(list(servers)), chance.choice(["work", None])
                 who = f"w{chance.randrange(6)}"
                 replica = chance.choice(all)
-                calls.append(replica.start(lambda name=name: work(name), who=who, server=name, profile=profile))
+                calls.append(
+                    replica.start(
+                        lambda name=name: work(name), who=who, server=name, profile=profile
+                    )
+                )
                 if chance.random() < 0.3:
                     chance.choice(calls).cancel()
                 if chance.random() < 0.02:
@@ -413,14 +457,21 @@ def test_whatever_happens_at_once_no_bound_is_exceeded_and_nothing_is_left(seed:
                 if chance.random() < 0.5:
                     await asyncio.sleep(0.002 * chance.random())
             done = await asyncio.gather(*calls, return_exceptions=True)
-            assert {type(each) for each in done} <= {dict, RuntimeError, Denied, asyncio.CancelledError}
+            assert {type(each) for each in done} <= {
+                dict,
+                RuntimeError,
+                Denied,
+                asyncio.CancelledError,
+            }
             assert sum(isinstance(each, dict) for each in done) > 50 and most == servers
             await at_rest(store, *all)
 
     run(main())
 
 
-def test_a_minutes_calls_are_exact_though_calls_wait_and_are_refused_after_it(store: RealStore) -> None:
+def test_a_minutes_calls_are_exact_though_calls_wait_and_are_refused_after_it(
+    store: RealStore,
+) -> None:
     """As many are counted as were made, or were given up by their client."""
     made = 0
 
@@ -431,7 +482,9 @@ def test_a_minutes_calls_are_exact_though_calls_wait_and_are_refused_after_it(st
         return {}
 
     async def main() -> None:
-        config = of_server(call_timeout=0.3, in_flight=2, queue=8, per_minute=20)  # in three seconds one leaks away
+        config = of_server(
+            call_timeout=0.3, in_flight=2, queue=8, per_minute=20
+        )  # in three seconds one leaks away
         async with limit_replicas(store, config) as all:
             calls = [all[n % 3].start(work, who=f"w{n % 5}") for n in range(300)]
             done = await asyncio.gather(*calls, return_exceptions=True)
@@ -454,7 +507,9 @@ def test_new_limits_count_at_once_for_what_runs_already(store: RealStore) -> Non
             for replica in (one, other):
                 replica.take_up(of_server(in_flight=3, queue=5))
             calls += [replica.start(gate) for replica in (one, other)]
-            await until(lambda: sum(replica.counters.depth()["server"] for replica in (one, other)) == 2)
+            await until(
+                lambda: sum(replica.counters.depth()["server"] for replica in (one, other)) == 2
+            )
             one.take_up(of_server(in_flight=5))
             other.take_up(of_server(in_flight=5))
             await until(lambda: gate.running == 5)
@@ -470,7 +525,9 @@ def test_who_waits_comes_in_when_the_limit_goes(store: RealStore) -> None:
         async with limit_replicas(store, of_server(in_flight=1), 2) as (one, other):
             gate = Gate()
             calls = [replica.start(gate) for replica in (one, other, one, other)]
-            await until(lambda: sum(replica.counters.depth()["server"] for replica in (one, other)) == 3)
+            await until(
+                lambda: sum(replica.counters.depth()["server"] for replica in (one, other)) == 3
+            )
             one.state.lift_limits()
             other.take_up(of_server())
             await until(lambda: gate.running == 4)
@@ -520,7 +577,9 @@ def test_who_is_told_to_wait_when_the_limit_has_just_gone_comes_in(store: RealSt
 # The store, and replicas that go
 
 
-def test_places_of_a_replica_that_is_not_heard_of_are_free_and_count_again_when_it_is(store: RealStore) -> None:
+def test_places_of_a_replica_that_is_not_heard_of_are_free_and_count_again_when_it_is(
+    store: RealStore,
+) -> None:
     async def main() -> None:
         async with limit_replicas(store, of_server(in_flight=1), 2) as (one, other):
             gate = Gate()
@@ -537,7 +596,9 @@ def test_places_of_a_replica_that_is_not_heard_of_are_free_and_count_again_when_
 
             await until(is_not_heard_of)
             await until(lambda: int(kept(store, "terms").get(one.replicas.id, "0")) > int(term))
-            await until(lambda: len([name for name in kept(store, "server:files") if name[:2] == "r:"]) == 2)
+            await until(
+                lambda: len([name for name in kept(store, "server:files") if name[:2] == "r:"]) == 2
+            )
             last = other.start(gate)
             await until(lambda: other.counters.depth()["server"] == 1)
             gate.open.set()
@@ -569,7 +630,9 @@ def test_a_store_that_was_flushed_is_told_again_what_is_held(store: RealStore) -
             calls = [one.start(gate), one.start(gate)]
             await until(lambda: gate.running == 2)
             store.cli("FLUSHALL")
-            await until(lambda: any(name.startswith("r:") for name in kept(store, "server:files")), 5)
+            await until(
+                lambda: any(name.startswith("r:") for name in kept(store, "server:files")), 5
+            )
             await refused(other.call())
             gate.open.set()
             await asyncio.gather(*calls)
@@ -578,16 +641,22 @@ def test_a_store_that_was_flushed_is_told_again_what_is_held(store: RealStore) -
     run(main())
 
 
-def test_while_the_store_is_away_each_counts_for_itself_and_afterwards_all_together(own_store: RealStore) -> None:
+def test_while_the_store_is_away_each_counts_for_itself_and_afterwards_all_together(
+    own_store: RealStore,
+) -> None:
     async def main() -> None:
         leaks_slowly = 6  # a minute: what is counted at the end was made some seconds before
-        async with limit_replicas(own_store, of_server(in_flight=2, queue=2, per_minute=leaks_slowly), 2) as (
+        async with limit_replicas(
+            own_store, of_server(in_flight=2, queue=2, per_minute=leaks_slowly), 2
+        ) as (
             one,
             other,
         ):
             gate = Gate()
             calls = [one.start(gate), other.start(gate), one.start(gate), other.start(gate)]
-            await until(lambda: one.counters.depth()["server"] + other.counters.depth()["server"] == 2)
+            await until(
+                lambda: one.counters.depth()["server"] + other.counters.depth()["server"] == 2
+            )
             own_store.kill()
             await until(lambda: gate.running == 4)  # those who waited, too
             for replica in (one, other):
@@ -597,9 +666,14 @@ def test_while_the_store_is_away_each_counts_for_itself_and_afterwards_all_toget
                 calls.append(waits)
             own_store.start()
             await until(lambda: one.counters.counting and other.counters.counting)
-            await until(lambda: len([n for n in kept(own_store, "server:files") if n[:2] == "r:"]) == 2)
+            await until(
+                lambda: len([n for n in kept(own_store, "server:files") if n[:2] == "r:"]) == 2
+            )
             kept_now = kept(own_store, "server:files")
-            assert sorted(value for name, value in kept_now.items() if name[:2] == "r:") == ["2", "2"]
+            assert sorted(value for name, value in kept_now.items() if name[:2] == "r:") == [
+                "2",
+                "2",
+            ]
             assert 4 < float(kept_now["spent"]) <= 6  # what each has made is added up
             gate.open.set()
             await asyncio.gather(*calls)
@@ -626,9 +700,13 @@ def test_closed_nobody_is_let_in_while_the_store_is_away(own_store: RealStore) -
             assert one.counters.refused["gateway.store"] == 1
             own_store.start()
             await until(lambda: other.counters.counting)
-            await until(lambda: any(name.startswith("r:") for name in kept(own_store, "server:files")))
+            await until(
+                lambda: any(name.startswith("r:") for name in kept(own_store, "server:files"))
+            )
             later = other.start()
-            await until(lambda: other.counters.depth()["server"] == 1)  # what still runs elsewhere counts
+            await until(
+                lambda: other.counters.depth()["server"] == 1
+            )  # what still runs elsewhere counts
             gate.open.set()
             await asyncio.gather(runs, later)
             await at_rest(own_store, one, other)
@@ -636,7 +714,9 @@ def test_closed_nobody_is_let_in_while_the_store_is_away(own_store: RealStore) -
     run(main())
 
 
-def test_of_clients_who_waited_while_the_store_is_away_nothing_is_left(own_store: RealStore) -> None:
+def test_of_clients_who_waited_while_the_store_is_away_nothing_is_left(
+    own_store: RealStore,
+) -> None:
     """It may be away for long, and there may be any number of them."""
 
     async def main() -> None:
@@ -656,7 +736,9 @@ def test_of_clients_who_waited_while_the_store_is_away_nothing_is_left(own_store
     run(main())
 
 
-def test_a_store_that_stood_still_does_late_what_was_given_up_and_nothing_is_left_of_it(own_store: RealStore) -> None:
+def test_a_store_that_stood_still_does_late_what_was_given_up_and_nothing_is_left_of_it(
+    own_store: RealStore,
+) -> None:
     async def main() -> None:
         async with limit_replicas(own_store, of_server(in_flight=2, queue=0), 2) as (one, other):
             own_store.pause()
@@ -684,8 +766,11 @@ def test_counters_in_the_store_end_by_themselves(store: RealStore) -> None:
     run(main())
 
 
-def test_clients_who_come_once_leave_nothing_behind_once_their_calls_count_no_more(store: RealStore) -> None:
-    """There may be any number of them, and the store keeps no more of them than of a few seconds."""
+def test_clients_who_come_once_leave_nothing_behind_once_their_calls_count_no_more(
+    store: RealStore,
+) -> None:
+    """There may be any number of them, and the store keeps no more of them than of a few
+    seconds."""
 
     async def main() -> None:
         async with limit_replicas(store, of_clients(in_flight=2, per_minute=60), 1) as (replica,):
@@ -696,7 +781,9 @@ def test_clients_who_come_once_leave_nothing_behind_once_their_calls_count_no_mo
             await replica.call(who="once")
             keys = store.cli("--scan", "--pattern", "{mcpx}:limits:client:*").split()
             [once] = [key for key in keys if key != busy]
-            await until(lambda: -1 != int(store.cli("PTTL", once)) <= 4_000, 3)  # when its place is given back
+            await until(
+                lambda: -1 != int(store.cli("PTTL", once)) <= 4_000, 3
+            )  # when its place is given back
             assert int(store.cli("PTTL", busy)) > 60_000
             gate.open.set()
             await runs
@@ -722,7 +809,9 @@ def test_who_is_there_is_not_forgotten_while_calls_are_counted(store: RealStore)
 # The clock of the store is set back, or another store has taken over whose clock is behind
 
 
-def test_what_was_made_leaks_away_though_the_clock_of_the_store_is_set_back(store: RealStore) -> None:
+def test_what_was_made_leaks_away_though_the_clock_of_the_store_is_set_back(
+    store: RealStore,
+) -> None:
     async def main() -> None:
         async with limit_replicas(store, of_server(per_minute=5), 1) as (replica,):
             await asyncio.gather(*(replica.call() for _ in range(5)))
@@ -734,7 +823,9 @@ def test_what_was_made_leaks_away_though_the_clock_of_the_store_is_set_back(stor
     run(main())
 
 
-def test_places_of_a_dead_replica_are_free_though_the_clock_of_the_store_is_set_back(store: RealStore) -> None:
+def test_places_of_a_dead_replica_are_free_though_the_clock_of_the_store_is_set_back(
+    store: RealStore,
+) -> None:
     async def main() -> None:
         async with limit_replicas(store, of_server(in_flight=1), 1) as (replica,):
             await replica.call()

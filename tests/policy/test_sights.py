@@ -1,4 +1,5 @@
-"""SEC-2 where it cannot be tried from outside: who shares what, who waits for whom, who hears what."""
+"""SEC-2 where it cannot be tried from outside: who shares what, who waits for whom, who hears
+what."""
 
 import asyncio
 from collections.abc import Hashable
@@ -44,7 +45,9 @@ class Rules:
     def hidden_resource(self, profile: str | None, principal: str, server: str, uri: str) -> bool:
         return self.hidden_server(profile, principal, server)
 
-    def explain(self, profile: str | None, principal: str, offer: Offer) -> tuple[Effect, list[str]]:
+    def explain(
+        self, profile: str | None, principal: str, offer: Offer
+    ) -> tuple[Effect, list[str]]:
         return "allow", []
 
 
@@ -81,8 +84,15 @@ def test_what_a_rule_hides_is_not_seen_through_any_profile() -> None:
     guest, ada = sights.of("p", "guest"), sights.of("p", "ada")
     assert guest is not None
     assert ada is not None
-    assert [guest.offer(plain), guest.server("vault"), guest.resource("vault", "x:y")] == [False] * 3
-    assert [ada.offer(plain), ada.offer(secret), ada.server("vault"), ada.resource("vault", "x:y")] == [
+    assert [guest.offer(plain), guest.server("vault"), guest.resource("vault", "x:y")] == [
+        False
+    ] * 3
+    assert [
+        ada.offer(plain),
+        ada.offer(secret),
+        ada.server("vault"),
+        ada.resource("vault", "x:y"),
+    ] == [
         True,
         False,
         True,
@@ -97,11 +107,19 @@ def test_a_narrowed_catalog_finds_nothing_else_in_any_way() -> None:
     whole = catalog(a=tools("find", "drop"), b=tools("find", "keep"))
     some = narrowed(whole, tools=("a.find", "keep"))
     assert [offer.public for offer in some.offers["tools"]] == ["find", "keep"]
-    assert some.find("tools", "drop") is some.native("tools", "a", "drop") is some.find("tools", "b_find") is None
+    assert (
+        some.find("tools", "drop")
+        is some.native("tools", "a", "drop")
+        is some.find("tools", "b_find")
+        is None
+    )
     assert [offer.server for offer in some.tools_named("find")] == ["a"]
     assert (some.count("a", "tools"), some.count("b", "tools")) == (1, 1)
     hits = some.index.search("find")
-    assert (hits.total, [some.offers["tools"][hit.position].server for hit in hits.hits]) == (1, ["a"])
+    assert (hits.total, [some.offers["tools"][hit.position].server for hit in hits.hits]) == (
+        1,
+        ["a"],
+    )
     assert some.index.search("drop").total == 0
     assert some.index.search("").total == 2
     assert [tool["name"] for tool in some.page("tools")[0]] == ["find", "keep"]
@@ -118,7 +136,10 @@ def test_a_uri_is_its_server_s_that_is_seen() -> None:
     uri, other = "file:///same", "file:///other"
     whole = catalog(
         a={"resources": [{"uri": uri, "name": "a"}]},
-        b={"resources": [{"uri": other, "name": "b"}], "templates": [{"uriTemplate": "note:///{id}", "name": "t"}]},
+        b={
+            "resources": [{"uri": other, "name": "b"}],
+            "templates": [{"uriTemplate": "note:///{id}", "name": "t"}],
+        },
     )
     assert narrowed(whole, servers=("b",)).resolve_uri(uri) is None
     some = narrowed(whole, resources=("*", "!*{id}"))
@@ -130,7 +151,8 @@ def test_a_uri_is_its_server_s_that_is_seen() -> None:
 
 
 def test_what_comes_after_the_same_of_a_hidden_server_is_seen() -> None:
-    """Templates have no other name than their URI: of two servers the first has it, unless it is hidden."""
+    """Templates have no other name than their URI: of two servers the first has it, unless it is
+    hidden."""
     same = {"templates": [{"uriTemplate": "note:///{id}", "name": "t"}], **tools("find")}
     whole = catalog(a=same, b=same, c=same)
     assert [offer.server for offer in whole.offers["templates"]] == ["a"]
@@ -150,8 +172,11 @@ def test_what_comes_after_the_same_of_a_hidden_server_is_seen() -> None:
     assert nothing.resolve_uri("note:///1") is nothing.find("templates", "note:///{id}") is None
 
 
-def test_until_it_is_known_what_is_seen_nothing_is_listed_and_what_is_named_is_looked_at_by_itself() -> None:
-    """A call that runs may have to ask its client something just then, and what a client listens to may change."""
+def test_until_it_is_known_what_is_seen_nothing_is_listed_and_what_is_named_is_looked_at_by_itself() -> (
+    None
+):
+    """A call that runs may have to ask its client something just then, and what a client listens to
+    may change."""
     notes = {**tools("hide"), "resources": [{"uri": "note:///1"}, {"uri": "note:///2"}]}
     whole = catalog(a=tools("find"), b=tools("find", "hide"), c=tools("hide"), d=notes)
     fields: Any = {"tools": ("a.find", "b.find"), "resources": ("*1",)}
@@ -163,7 +188,11 @@ def test_until_it_is_known_what_is_seen_nothing_is_listed_and_what_is_named_is_l
         assert [seen.knows(server) for server in "abcde"] == [True, True, False, True, True]
         assert [seen.may_read("d", f"note:///{number}") for number in "123"] == [True, False, False]
         assert not seen.may_read("c", "note:///1")
-        assert [seen.find("tools", name) is not None for name in ("find", "b_find", "hide")] == [True, True, False]
+        assert [seen.find("tools", name) is not None for name in ("find", "b_find", "hide")] == [
+            True,
+            True,
+            False,
+        ]
 
 
 # --- through the gateway
@@ -172,7 +201,9 @@ def test_until_it_is_known_what_is_seen_nothing_is_listed_and_what_is_named_is_l
 class ProfileGateway(CoreGateway):
     """A gateway with scripted servers and one profile."""
 
-    def __init__(self, profile: Profile, *, first_start_wait: float = 0.0, **toys: ScriptedServer) -> None:
+    def __init__(
+        self, profile: Profile, *, first_start_wait: float = 0.0, **toys: ScriptedServer
+    ) -> None:
         self.toys = toys
         servers = tuple(toy.server(name) for name, toy in toys.items())
         waits = Global(startup_wait=0.0, first_start_wait=first_start_wait)
@@ -182,7 +213,9 @@ class ProfileGateway(CoreGateway):
 
     async def settled(self, *names: str) -> None:
         """Without names, wait for the servers that may connect."""
-        await super().settled(*(names or [name for name, toy in self.toys.items() if toy.opening.is_set()]))
+        await super().settled(
+            *(names or [name for name, toy in self.toys.items() if toy.opening.is_set()])
+        )
 
     def joined(self, caller: Caller) -> list[tuple[str, Any]]:
         heard: list[tuple[str, Any]] = []
@@ -202,25 +235,33 @@ def test_nobody_waits_for_a_server_that_is_not_seen(name: str) -> None:
         unseen = ScriptedServer(tools=("tool",))
         unseen.opening.clear()
         profile = Profile(name="p", servers=("!unseen",))
-        async with ProfileGateway(profile, first_start_wait=50.0, shown=ScriptedServer(), unseen=unseen) as on:
+        async with ProfileGateway(
+            profile, first_start_wait=50.0, shown=ScriptedServer(), unseen=unseen
+        ) as on:
             caller = older_caller(profile="p")
             async with asyncio.timeout(20):
                 assert await on.names(caller) == ["echo"]
                 with pytest.raises(NotFound):
                     await on.gateway.handle(Call("tools/call", {"name": name}, caller))
                 for mode in ("inspect", "describe", "search"):
-                    menu = await on.gateway.handle(Call("tools/list", {}, replace(caller, mode=mode)))
+                    menu = await on.gateway.handle(
+                        Call("tools/list", {}, replace(caller, mode=mode))
+                    )
                     assert "unseen" not in str(menu)
 
     run(main())
 
 
-def test_a_change_of_what_is_not_seen_is_told_to_nobody_who_does_not_see_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_of_what_is_not_seen_is_told_to_nobody_who_does_not_see_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(announcements, "GAP", 0.01)
 
     async def main() -> None:
         shown, unseen = ScriptedServer("older"), ScriptedServer("older", tools=("tool",))
-        async with ProfileGateway(Profile(name="p", servers=("shown",)), shown=shown, unseen=unseen) as on:
+        async with ProfileGateway(
+            Profile(name="p", servers=("shown",)), shown=shown, unseen=unseen
+        ) as on:
             await on.settled()
             everything, narrow = on.joined(older_caller()), on.joined(older_caller(profile="p"))
             await on.names(older_caller())
@@ -242,7 +283,8 @@ def test_a_change_of_what_is_not_seen_is_told_to_nobody_who_does_not_see_it(monk
 def test_what_a_client_says_goes_to_the_servers_it_sees() -> None:
     async def main() -> None:
         toys = {
-            name: ScriptedServer("older", capabilities={"tools": {}, "logging": {}}) for name in ("shown", "unseen")
+            name: ScriptedServer("older", capabilities={"tools": {}, "logging": {}})
+            for name in ("shown", "unseen")
         }
         async with ProfileGateway(Profile(name="p", servers=("shown",)), **toys) as on:
             await on.settled()
@@ -273,7 +315,9 @@ def test_of_health_a_caller_learns_what_it_sees() -> None:
     async def main() -> None:
         down = ScriptedServer()
         down.down = "broken"
-        async with ProfileGateway(Profile(name="p", servers=("!unseen",)), shown=ScriptedServer(), unseen=down) as on:
+        async with ProfileGateway(
+            Profile(name="p", servers=("!unseen",)), shown=ScriptedServer(), unseen=down
+        ) as on:
             await on.settled()
             assert on.gateway.health()["status"] == "degraded"
             seen = on.gateway.health(older_caller(profile="p"))
@@ -301,7 +345,9 @@ def test_a_large_catalog_is_narrowed_beside_everything_else() -> None:
     async def main() -> None:
         names = [f"tool_{number}" for number in range(4_000)]
         async with ProfileGateway(
-            Profile(name="p", tools=("*", "!*_1*")), first_start_wait=20.0, toy=ScriptedServer(tools=names)
+            Profile(name="p", tools=("*", "!*_1*")),
+            first_start_wait=20.0,
+            toy=ScriptedServer(tools=names),
         ) as on:
             caller = older_caller(profile="p")
             # Whoever calls before anybody has listed waits for it, and finds what it sees.

@@ -14,8 +14,27 @@ from mcpx.transports.dial import Dial
 
 BASIC = dict.fromkeys(
     (
-        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TMPDIR", "TZ"),
-        *("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "HTTP_PROXY", "https_proxy", "No_Proxy", "ALL_PROXY"),
+        *(
+            "PATH",
+            "HOME",
+            "USER",
+            "LOGNAME",
+            "SHELL",
+            "LANG",
+            "LC_ALL",
+            "LC_CTYPE",
+            "TERM",
+            "TMPDIR",
+            "TZ",
+        ),
+        *(
+            "XDG_RUNTIME_DIR",
+            "XDG_CONFIG_HOME",
+            "HTTP_PROXY",
+            "https_proxy",
+            "No_Proxy",
+            "ALL_PROXY",
+        ),
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "npm_config_registry"),
         *("UV_INDEX_URL", "PIP_INDEX_URL"),
     ),
@@ -58,7 +77,8 @@ def test_a_shell_function_in_a_variable_is_not_passed_on(inherit: bool | tuple[s
 
 
 def test_a_child_is_marked_with_the_gateways_above_it() -> None:
-    """LIF-7: the one thing of ours it gets, so that a gateway which starts itself finds out, by whatever detour."""
+    """LIF-7: the one thing of ours it gets, so that a gateway which starts itself finds out, by
+    whatever detour."""
     first = child_environment(OURS, {}, False, "outer")
     assert first == {"MCPX_INSIDE": "outer"}
     second = child_environment({**BASIC, **first}, {"MCPX_INSIDE": "made up"}, True, "inner")

@@ -1,4 +1,5 @@
-"""LIF-10: which commands may download the program they run, how they are ended, and what npm must not keep of them."""
+"""LIF-10: which commands may download the program they run, how they are ended, and what npm must
+not keep of them."""
 
 import asyncio
 import contextlib
@@ -74,7 +75,8 @@ COMMANDS = {
 
 @pytest.mark.parametrize("downloads", COMMANDS)
 def test_programs_that_download_themselves_are_recognized_by_their_words(downloads: bool) -> None:
-    """LIF-10: the whole list, also as full paths, with the endings of Windows, and behind `cmd /c`."""
+    """LIF-10: the whole list, also as full paths, with the endings of Windows, and behind `cmd
+    /c`."""
     for line in filter(None, map(str.strip, COMMANDS[downloads].splitlines())):
         command, *args = shlex.split(line)
         assert downloads_itself(command, args) is downloads, line
@@ -103,7 +105,11 @@ while True:
 
 async def start(heard: list[str], *words: str, downloads: bool = True) -> Child:
     spec = Spawn(
-        command=sys.executable, args=("-c", PROGRAM, *words), env=dict(os.environ), cwd=None, downloads=downloads
+        command=sys.executable,
+        args=("-c", PROGRAM, *words),
+        env=dict(os.environ),
+        cwd=None,
+        downloads=downloads,
     )
     child: Child | None = None
     output = asyncio.Event()
@@ -137,10 +143,16 @@ def test_a_program_that_downloads_itself_has_ten_seconds_before_it_is_killed() -
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [((), ["ready", "SIGINT", "EOF", "SIGTERM", "exit -9"]), (("prints",), ["ready", "EOF", "SIGTERM", "exit -9"])],
+    [
+        ((), ["ready", "SIGINT", "EOF", "SIGTERM", "exit -9"]),
+        (("prints",), ["ready", "EOF", "SIGTERM", "exit -9"]),
+    ],
 )
-def test_sigint_comes_first_during_the_download_and_sigkill_last(words: tuple[str, ...], expected: list[str]) -> None:
-    """LIF-7: SIGINT, end of input, SIGTERM, and SIGKILL not before its time. Without SIGINT after the download."""
+def test_sigint_comes_first_during_the_download_and_sigkill_last(
+    words: tuple[str, ...], expected: list[str]
+) -> None:
+    """LIF-7: SIGINT, end of input, SIGTERM, and SIGKILL not before its time. Without SIGINT after
+    the download."""
     heard: list[str] = []
 
     async def main() -> float:
@@ -158,7 +170,9 @@ def test_sigint_comes_first_during_the_download_and_sigkill_last(words: tuple[st
 
 @pytest.mark.needs("signals")
 @pytest.mark.usefixtures("quick")
-def test_other_children_do_not_wait_for_a_program_that_downloads_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_children_do_not_wait_for_a_program_that_downloads_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """LIF-7"""
     monkeypatch.setattr(ending, "DOWNLOADER_GRACE", 600.0)
 
@@ -197,8 +211,11 @@ HOME = {"HOME": "/home/ada"}
         ("uvx drip-server", None),
     ],
 )
-def test_the_folder_of_an_npx_installation_is_named_by_its_packages(line: str, folder: str | None) -> None:
-    """LIF-10: the same name that npm gives it, which `tests/e2e/test_npx.py` proves with the real one."""
+def test_the_folder_of_an_npx_installation_is_named_by_its_packages(
+    line: str, folder: str | None
+) -> None:
+    """LIF-10: the same name that npm gives it, which `tests/e2e/test_npx.py` proves with the real
+    one."""
     command, *args = shlex.split(line)
     found = npx_cache.install_folder(command, args, {"npm_config_cache": "/cache"})
     assert found == (None if folder is None else Path("/cache/_npx") / folder)
@@ -232,7 +249,11 @@ def test_the_cache_is_where_npm_is_configured_to_have_it(tmp_path: Path) -> None
     ],
 )
 def test_only_what_no_npm_will_complete_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, removed: dict[bool, bool], ours: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    removed: dict[bool, bool],
+    ours: bool,
 ) -> None:
     """LIF-10"""
     monkeypatch.setattr(npx_cache, "LOCK_IS_TOUCHED_WITHIN", 0.2)

@@ -1,4 +1,5 @@
-"""LIF-7: each event loop of a process has separate children, and all loops share one keeper process."""
+"""LIF-7: each event loop of a process has separate children, and all loops share one keeper
+process."""
 
 from kit.client import Session, wait_until_settled
 from kit.gateway import Gateway

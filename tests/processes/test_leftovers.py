@@ -22,7 +22,9 @@ PROGRAM = [sys.executable, "-I", "-S", "-c", "print('up', flush=True)\nimport ti
 
 @contextmanager
 def process(marks: str | None) -> Iterator[Child]:
-    env = {name: value for name, value in os.environ.items() if name != MARK} | ({} if marks is None else {MARK: marks})
+    env = {name: value for name, value in os.environ.items() if name != MARK} | (
+        {} if marks is None else {MARK: marks}
+    )
     with Child(PROGRAM, env) as child:
         assert child.stdout.wait_for("up", START) is not None
         yield child
@@ -54,7 +56,8 @@ def test_a_folder_that_cannot_be_written_or_is_none_stops_nobody(tmp_path: Path)
 
 
 def test_only_processes_that_carry_the_mark_of_a_run_that_is_gone_are_ended(tmp_path: Path) -> None:
-    """Neither those of a run that lives, nor of one that left no note, nor what merely looks alike."""
+    """Neither those of a run that lives, nor of one that left no note, nor what merely looks
+    alike."""
     gone = note_of_a_dead_run(tmp_path, GONE)
     here = leftovers.note(tmp_path, HERE)
     with (
@@ -137,4 +140,8 @@ def test_a_note_is_private_whatever_the_umask(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert file is not None
-    assert [path.stat().st_mode & 0o777 for path in (file, file.parent, file.parent.parent)] == [0o600, 0o700, 0o700]
+    assert [path.stat().st_mode & 0o777 for path in (file, file.parent, file.parent.parent)] == [
+        0o600,
+        0o700,
+        0o700,
+    ]

@@ -1,5 +1,6 @@
-"""The ways of the other systems, gone on this one: `MCPX_SYSTEM=portable` takes away /proc, Unix sockets, and signals
-and inherited pipes in the event loop. Each file of tests is run once more so, by the real program and real processes.
+"""The ways of the other systems, gone on this one: `MCPX_SYSTEM=portable` takes away /proc, Unix
+sockets, and signals and inherited pipes in the event loop. Each file of tests is run once more so,
+by the real program and real processes.
 
 LIF-7, LIF-8: what only Linux's way promises is marked `needs("linux")`, and skipped in these runs.
 """
@@ -30,10 +31,22 @@ pytestmark = [pytest.mark.needs("linux"), pytest.mark.timeout(900)]
 def test_promises_about_processes_and_streams_hold_without_anything_of_linux(
     file: str, expression: str, tmp_path: Path
 ) -> None:
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
+    ours = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTEST_", "COV_"))
+    }
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'inner'}"),
+            *(
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                f"--basetemp={tmp_path / 'inner'}",
+            ),
             *(str(REPOSITORY / "tests" / file), "-k", expression),
         ],
         cwd=REPOSITORY,

@@ -1,4 +1,5 @@
-"""LIF-7: child processes are owned; they and all their descendants end on every exit path, and nobody else does."""
+"""LIF-7: child processes are owned; they and all their descendants end on every exit path, and
+nobody else does."""
 
 import asyncio
 import contextlib
@@ -29,7 +30,8 @@ pytestmark = pytest.mark.needs("proc")
 
 PROGRAMS = Path(__file__).with_name("programs")
 PATIENCE = 20.0
-"""Seconds for anything to happen on a busy machine. What should end by itself never would, or only after a minute."""
+"""Seconds for anything to happen on a busy machine. What should end by itself never would, or only
+after a minute."""
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 Name = tuple[int, int]
@@ -42,8 +44,11 @@ def loop_kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def run(loop_kind: str) -> Iterator[Run]:
-    """Run a coroutine on the loop under test; whatever it started is ended, and it is checked that it is."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop if loop_kind == "uvloop" else None) as runner:
+    """Run a coroutine on the loop under test; whatever it started is ended, and it is checked that
+    it is."""
+    with asyncio.Runner(
+        loop_factory=uvloop.new_event_loop if loop_kind == "uvloop" else None
+    ) as runner:
         try:
             yield runner.run
         finally:
@@ -54,7 +59,8 @@ def run(loop_kind: str) -> Iterator[Run]:
 
 @pytest.fixture
 def clean_exits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that means to end with its input does so, however long a busy machine takes over it."""
+    """A server that means to end with its input does so, however long a busy machine takes over
+    it."""
     monkeypatch.setattr(ending, "EOF_GRACE", 2 * PATIENCE)
     monkeypatch.setattr(ending, "END_BOUND", 3 * PATIENCE)
 
@@ -92,12 +98,16 @@ class Heard:
 
 async def start(heard: Heard, command: str, *args: str, env: dict[str, str] | None = None) -> Child:
     spec = Spawn(command, args, dict(os.environ) if env is None else env, None)
-    return await spawn(spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=heard.on_exit)
+    return await spawn(
+        spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=heard.on_exit
+    )
 
 
 async def start_family(heard: Heard, notes: Path, *words: str) -> Child:
     """Returns when the server and its relatives are ready."""
-    child = await start(heard, sys.executable, "-I", "-S", str(PROGRAMS / "family.py"), str(notes), *words)
+    child = await start(
+        heard, sys.executable, "-I", "-S", str(PROGRAMS / "family.py"), str(notes), *words
+    )
     child.write(b"hello\n")
     if "crashes" not in words:
         await heard.until(lambda heard: heard.out == b"hello\n")
@@ -114,7 +124,9 @@ def noted(notes: Path, *names: str) -> list[Name]:
 
 def alive(names: list[Name]) -> list[Name]:
     stats = [(name, descendants.read_stat(name[0])) for name in names]
-    return [name for name, stat in stats if stat is not None and stat.start == name[1] and stat.alive]
+    return [
+        name for name, stat in stats if stat is not None and stat.start == name[1] and stat.alive
+    ]
 
 
 def pids() -> list[int]:
@@ -129,8 +141,8 @@ def environ(pid: int) -> str:
 
 
 def children(of: int | None = None) -> list[int]:
-    """Zombies included. Those of the suite itself that other tests keep are not ours to judge: none carries a
-    session of its own."""
+    """Zombies included. Those of the suite itself that other tests keep are not ours to judge: none
+    carries a session of its own."""
     own = of or os.getpid()
     stats = {pid: descendants.read_stat(pid) for pid in pids()}
     return [pid for pid, stat in stats.items() if stat and stat.ppid == own and stat.session == pid]
@@ -150,7 +162,9 @@ def test_the_graces_leave_time_to_kill_within_three_seconds() -> None:
 
 
 @pytest.mark.usefixtures("clean_exits")
-def test_a_server_that_ends_with_its_input_ends_cleanly_and_at_once(run: Run, tmp_path: Path) -> None:
+def test_a_server_that_ends_with_its_input_ends_cleanly_and_at_once(
+    run: Run, tmp_path: Path
+) -> None:
     """LIF-7: the grace, here longer than our patience, is not waited out."""
 
     async def main() -> None:
@@ -167,15 +181,22 @@ def test_a_server_that_ends_with_its_input_ends_cleanly_and_at_once(run: Run, tm
     run(main())
 
 
-def test_a_child_has_its_own_session_real_pipes_and_no_descriptor_of_ours(run: Run, tmp_path: Path) -> None:
-    """LIF-7: a script that writes to /dev/stderr works, and nothing of the gateway leaks into it."""
+def test_a_child_has_its_own_session_real_pipes_and_no_descriptor_of_ours(
+    run: Run, tmp_path: Path
+) -> None:
+    """LIF-7: a script that writes to /dev/stderr works, and nothing of the gateway leaks into
+    it."""
 
     async def main() -> None:
         heard = Heard()
         extra, _ = pair = os.pipe()
         os.set_inheritable(extra, True)
-        # Into a file: for a pipe the shell would hold descriptors of its own, a moment longer or shorter.
-        script = f"cut -d' ' -f6 /proc/$$/stat; echo ouch >/dev/stderr; ls /proc/$$/fd >'{tmp_path}/fds'; true"
+        # Into a file: for a pipe the shell would hold descriptors of its own, a moment longer or
+        # shorter.
+        script = (
+            "cut -d' ' -f6 /proc/$$/stat; echo ouch >/dev/stderr; ls /proc/$$/fd "
+            f">'{tmp_path}/fds'; true"
+        )
         child = await start(heard, "sh", "-c", script)
         await heard.until(lambda heard: bool(heard.codes))
         assert int(heard.out) == child.pid
@@ -204,7 +225,9 @@ def test_exit_is_told_once_after_all_output_and_with_the_signal_that_caused_it(r
     run(main())
 
 
-def test_what_was_said_last_is_heard_before_the_exit_by_a_process_that_was_held_up(run: Run) -> None:
+def test_what_was_said_last_is_heard_before_the_exit_by_a_process_that_was_held_up(
+    run: Run,
+) -> None:
     """LIF-7: for longer than it waits for a descendant that is never quiet."""
 
     async def main() -> None:
@@ -268,7 +291,9 @@ def test_a_command_that_cannot_run_is_refused_as_what_it_is(
         heard = Heard()
         spec = Spawn(command, (), dict(os.environ), cwd)
         with pytest.raises(error) as caught:
-            await spawn(spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=heard.on_exit)
+            await spawn(
+                spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=heard.on_exit
+            )
         assert caught.value.filename == (cwd or command)
 
     run(main())
@@ -300,7 +325,9 @@ def test_the_command_is_looked_up_in_the_childs_path_and_folder(run: Run, tmp_pa
         ):
             heard = Heard()
             spec = Spawn(command, (), {"PATH": path}, str(tmp_path))
-            await spawn(spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=heard.on_exit)
+            await spawn(
+                spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=heard.on_exit
+            )
             await heard.until(lambda heard: bool(heard.codes))
             assert heard.out.decode().strip() == str(tmp_path)
 
@@ -333,7 +360,9 @@ def test_a_child_that_does_not_read_is_congested_and_one_that_is_gone_is_not(run
     run(main())
 
 
-def test_writing_to_a_child_that_closed_its_input_is_quiet(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_writing_to_a_child_that_closed_its_input_is_quiet(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     """LIF-7"""
 
     async def main() -> None:
@@ -351,7 +380,9 @@ def test_writing_to_a_child_that_closed_its_input_is_quiet(run: Run, caplog: pyt
     assert caplog.records == []
 
 
-def test_a_flood_on_stderr_leaves_the_loop_and_the_log_alone(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_flood_on_stderr_leaves_the_loop_and_the_log_alone(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     """LIF-7"""
     caplog.set_level(logging.INFO)
 
@@ -374,7 +405,9 @@ def test_a_flood_on_stderr_leaves_the_loop_and_the_log_alone(run: Run, caplog: p
                 await asyncio.sleep(0)
 
         spec = Spawn("sh", ("-c", "yes flooding >&2 & exec cat"), dict(os.environ), None)
-        child = await spawn(spec, on_stdout=heard.on_stdout, on_stderr=on_stderr, on_exit=heard.on_exit)
+        child = await spawn(
+            spec, on_stdout=heard.on_stdout, on_stderr=on_stderr, on_exit=heard.on_exit
+        )
         turning = asyncio.create_task(turn())
         while size < 10_000_000:  # a million lines, and more than twice what one turn may take
             heard.out = b""
@@ -431,7 +464,8 @@ def test_end_leaves_nobody_behind(
 def test_a_server_that_exits_by_itself_leaves_nobody_behind(
     run: Run, tmp_path: Path, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LIF-7: nobody calls `end`. One that left the session and has no mark must have been seen before."""
+    """LIF-7: nobody calls `end`. One that left the session and has no mark must have been seen
+    before."""
     monkeypatch.setattr(process, "CENSUS", 0.1)
 
     async def main() -> None:
@@ -440,7 +474,9 @@ def test_a_server_that_exits_by_itself_leaves_nobody_behind(
         everyone = noted(tmp_path, "server", word)
 
         def seen() -> bool:
-            child.write(b"hello\n")  # a survey is made only after traffic, and on a busy machine one may see too little
+            child.write(
+                b"hello\n"
+            )  # a survey is made only after traffic, and on a busy machine one may see too little
             return everyone[1][0] in child.tree.alive
 
         await until(seen)
@@ -452,9 +488,18 @@ def test_a_server_that_exits_by_itself_leaves_nobody_behind(
 
 
 @pytest.mark.parametrize(
-    "word", ["plain", "setsid", "daemon", pytest.param("bare", marks=pytest.mark.needs("linux")), "stubborn"]
+    "word",
+    [
+        "plain",
+        "setsid",
+        "daemon",
+        pytest.param("bare", marks=pytest.mark.needs("linux")),
+        "stubborn",
+    ],
 )
-def test_a_server_that_crashes_at_once_leaves_nobody_behind(run: Run, tmp_path: Path, word: str) -> None:
+def test_a_server_that_crashes_at_once_leaves_nobody_behind(
+    run: Run, tmp_path: Path, word: str
+) -> None:
     """LIF-7"""
 
     async def main() -> None:
@@ -469,7 +514,8 @@ def test_a_server_that_crashes_at_once_leaves_nobody_behind(run: Run, tmp_path: 
 
 
 def test_a_server_that_turns_itself_into_a_daemon_is_ended(run: Run) -> None:
-    """LIF-7: the hardest moment is its making, when the parent is just gone and the child not yet there."""
+    """LIF-7: the hardest moment is its making, when the parent is just gone and the child not yet
+    there."""
     script = """
 import os
 if os.fork() == 0:
@@ -543,7 +589,8 @@ def test_a_start_that_is_cancelled_leaves_nobody_behind(run: Run) -> None:
 
 
 def test_only_what_is_certainly_ours_is_ended(run: Run, tmp_path: Path) -> None:
-    """LIF-7: not what has another run's mark, our mark under another name or as a part, or a reused pid."""
+    """LIF-7: not what has another run's mark, our mark under another name or as a part, or a reused
+    pid."""
 
     async def main() -> None:
         child = await start_family(Heard(), tmp_path, "daemon")
@@ -573,7 +620,9 @@ def test_only_what_is_certainly_ours_is_ended(run: Run, tmp_path: Path) -> None:
     run(main())
 
 
-def test_a_gateway_behind_a_gateway_leaves_both_able_to_find_theirs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gateway_behind_a_gateway_leaves_both_able_to_find_theirs(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """LIF-7"""
     monkeypatch.setenv("GATEWAY_OWNER", "outer.1")
 
@@ -600,7 +649,9 @@ def test_fifty_start_and_end_side_by_side(run: Run, tmp_path: Path) -> None:
         await asyncio.gather(*(start(one, "sh", "-c", script) for one in heard))
         ended = asyncio.create_task(process.end_all())
         try:
-            await asyncio.gather(*(one.until(lambda heard: heard.out == b"told\n") for one in heard))
+            await asyncio.gather(
+                *(one.until(lambda heard: heard.out == b"told\n") for one in heard)
+            )
             assert [one.codes for one in heard] == [[]] * 50
         finally:
             os.write(opened, b"\n" * 50)
@@ -657,8 +708,12 @@ def host(loop_kind: str, end: str, notes: Path, *words: str) -> Iterator["subpro
 KIN = ("plain", "setsid", "daemon", "bare", "stubborn", "odd")
 
 
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP], ids=lambda sent: sent.name)
-def test_a_killed_host_leaves_nobody_behind(loop_kind: str, tmp_path: Path, sent: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    "sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP], ids=lambda sent: sent.name
+)
+def test_a_killed_host_leaves_nobody_behind(
+    loop_kind: str, tmp_path: Path, sent: signal.Signals
+) -> None:
     """LIF-7: also not the keeper."""
     with host(loop_kind, "waits", tmp_path, "deaf", "stays", *KIN) as popen:
         everyone = noted(tmp_path, "server", *KIN)
@@ -675,7 +730,9 @@ def test_a_killed_host_leaves_nobody_behind(loop_kind: str, tmp_path: Path, sent
 
 
 @pytest.mark.parametrize("end", ["raises", "returns", "exits", "clean"])
-def test_a_host_that_ends_itself_leaves_nobody_behind(loop_kind: str, tmp_path: Path, end: str) -> None:
+def test_a_host_that_ends_itself_leaves_nobody_behind(
+    loop_kind: str, tmp_path: Path, end: str
+) -> None:
     """LIF-7"""
     with host(loop_kind, end, tmp_path, "deaf", "stays", *KIN) as popen:
         _, stderr = popen.communicate(timeout=PATIENCE)
@@ -689,7 +746,11 @@ def test_a_host_that_ends_itself_leaves_nobody_behind(loop_kind: str, tmp_path: 
 
 
 def ignores(pid: int, number: signal.Signals) -> bool:
-    [mask] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigIgn:")]
+    [mask] = [
+        line
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        if line.startswith("SigIgn:")
+    ]
     return bool(int(mask.split()[1], 16) >> (number - 1) & 1)
 
 
@@ -707,7 +768,9 @@ def shells() -> list[list[str]]:
 
 
 @pytest.mark.parametrize("shell", shells(), ids=" ".join)
-def test_the_keeper_ends_what_is_marked_or_named_and_nobody_else(shell: list[str], tmp_path: Path) -> None:
+def test_the_keeper_ends_what_is_marked_or_named_and_nobody_else(
+    shell: list[str], tmp_path: Path
+) -> None:
     """LIF-7: in every shell there is."""
     run, other = "1" * 32, "2" * 32
     marked = [stranger({"GATEWAY_OWNER": f"{run}.1"}, start_new_session=True)]
@@ -716,20 +779,28 @@ def test_the_keeper_ends_what_is_marked_or_named_and_nobody_else(shell: list[str
     marked.append(subprocess.Popen([*family, "stubborn", "odd"], env=env, stdin=subprocess.PIPE))
     bare = stranger({}, start_new_session=True)
     inside = subprocess.Popen(
-        ["sh", "-c", "env -i sleep 1000 & env -i setsid sleep 1001 & wait"], env={}, start_new_session=True
+        ["sh", "-c", "env -i sleep 1000 & env -i setsid sleep 1001 & wait"],
+        env={},
+        start_new_session=True,
     )
     others = [stranger({"GATEWAY_OWNER": f"{other}.1"}, start_new_session=True)]
     others.append(stranger({"A": run}, start_new_session=True))
     mine = [bare, inside, *marked]
     try:
         wait_until(lambda: (tmp_path / "server").exists())
-        names = [(popen.pid, stat.start) for popen in mine if (stat := descendants.read_stat(popen.pid))]
+        names = [
+            (popen.pid, stat.start) for popen in mine if (stat := descendants.read_stat(popen.pid))
+        ]
         wait_until(lambda: len(descendants.survey([Tree(*names[1], b"none")])[0]) == 3)
         names += descendants.survey([Tree(*names[1], b"none")])[0].items()
         names += noted(tmp_path, "stubborn", "odd")
-        guard = subprocess.Popen([*shell, "-c", keeper.SCRIPT, "mcpx-keeper", run], stdin=subprocess.PIPE)
+        guard = subprocess.Popen(
+            [*shell, "-c", keeper.SCRIPT, "mcpx-keeper", run], stdin=subprocess.PIPE
+        )
         told = [f"{pid}:{start}" for pid, start in names[:2]] + [f"{others[0].pid}:1"]
-        guard.communicate(b"\n1:2\n\n" + " ".join(told).encode() + b"\n\n9:9 cut off", timeout=PATIENCE)
+        guard.communicate(
+            b"\n1:2\n\n" + " ".join(told).encode() + b"\n\n9:9 cut off", timeout=PATIENCE
+        )
         assert guard.returncode == 0
         assert alive(names) == []
         assert [popen.poll() for popen in others] == [None, None]
@@ -739,7 +810,9 @@ def test_the_keeper_ends_what_is_marked_or_named_and_nobody_else(shell: list[str
             popen.communicate()
 
 
-def test_the_keeper_goes_at_once_when_all_is_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_keeper_goes_at_once_when_all_is_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """LIF-7: by itself, and without one of the pauses it makes when there is somebody to end."""
     nap = tmp_path / "sleep"
     nap.write_text(f"#!/bin/sh\ntouch '{tmp_path}/slept'\n")
@@ -798,14 +871,21 @@ async def main():
 asyncio.run(main())
 """
     command = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
-    if not shutil.which("unshare") or subprocess.run([*command, "true"], capture_output=True).returncode:
+    if (
+        not shutil.which("unshare")
+        or subprocess.run([*command, "true"], capture_output=True).returncode
+    ):
         pytest.skip("no namespaces here")
-    done = subprocess.run([*command, sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [*command, sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
 
 
 @pytest.mark.needs("linux")
-def test_descriptors_that_ran_out_neither_fail_an_ending_nor_make_it_forget(run: Run, tmp_path: Path) -> None:
+def test_descriptors_that_ran_out_neither_fail_an_ending_nor_make_it_forget(
+    run: Run, tmp_path: Path
+) -> None:
     """LIF-7: what cannot be looked at is not taken for gone."""
 
     async def main() -> None:
@@ -847,16 +927,32 @@ def test_a_child_without_input_finds_an_empty_one_and_limits_and_its_end_is_told
             order.append("gone")
             gone.set()
 
-        # They are imposed right after the start: on a busy machine that may be later than its first words.
+        # They are imposed right after the start: on a busy machine that may be later than its first
+        # words.
         code = (
             "import resource, sys, time\n"
             "until = time.monotonic() + 10\n"
-            "while resource.getrlimit(resource.RLIMIT_CORE)[1] and time.monotonic() < until: time.sleep(0.01)\n"
+            "while resource.getrlimit(resource.RLIMIT_CORE)[1] and time.monotonic() < until: "
+            "time.sleep(0.01)\n"
             "print(repr(sys.stdin.read()), resource.getrlimit(resource.RLIMIT_CORE))\n"
         )
         limits = {resource.RLIMIT_CORE: 0}
-        spec = Spawn(sys.executable, ("-c", code), dict(os.environ), None, input=False, grace=0, limits=limits)
-        await spawn(spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=on_exit, on_gone=on_gone)
+        spec = Spawn(
+            sys.executable,
+            ("-c", code),
+            dict(os.environ),
+            None,
+            input=False,
+            grace=0,
+            limits=limits,
+        )
+        await spawn(
+            spec,
+            on_stdout=heard.on_stdout,
+            on_stderr=heard.on_stderr,
+            on_exit=on_exit,
+            on_gone=on_gone,
+        )
         async with asyncio.timeout(PATIENCE):
             await heard.until(lambda heard: bool(heard.codes))
             await gone.wait()
@@ -873,7 +969,9 @@ def test_a_child_that_gets_no_grace_is_told_at_once(run: Run) -> None:
     async def go() -> float:
         heard = Heard()
         spec = Spawn("sleep", ("300",), dict(os.environ), None, input=False, grace=0)
-        child = await spawn(spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=heard.on_exit)
+        child = await spawn(
+            spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=heard.on_exit
+        )
         began = time.monotonic()
         await child.end()
         assert heard.codes == [-signal.SIGTERM]
@@ -892,7 +990,9 @@ def test_what_confines_the_starting_thread_may_refuse(run: Run) -> None:
         heard = Heard()
         spec = Spawn("sleep", ("300",), dict(os.environ), None, confine=refuse)
         with pytest.raises(PermissionError, match="not so"):
-            await spawn(spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=heard.on_exit)
+            await spawn(
+                spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=heard.on_exit
+            )
 
     run(go())
     assert len(children()) == 1  # the keeper
@@ -914,7 +1014,9 @@ def test_a_start_that_fails_after_the_program_began_leaves_nobody(
         monkeypatch.setattr(f"mcpx.processes.process.{what}", fail)
         spec = Spawn("sleep", ("300",), dict(os.environ), None, limits={resource.RLIMIT_CORE: 0})
         with pytest.raises(OSError, match="too many"):
-            await spawn(spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=heard.on_exit)
+            await spawn(
+                spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=heard.on_exit
+            )
 
     before = len(os.listdir("/proc/self/fd"))
     run(go())
@@ -929,7 +1031,10 @@ NAMESPACE = ["unshare", "--user", "--map-root-user"]
 
 def inside(*more: str) -> list[str]:
     command = [*NAMESPACE, *more]
-    if not shutil.which("unshare") or subprocess.run([*command, "true"], capture_output=True).returncode:
+    if (
+        not shutil.which("unshare")
+        or subprocess.run([*command, "true"], capture_output=True).returncode
+    ):
         pytest.skip("no namespaces here")
     return command
 
@@ -938,7 +1043,13 @@ def inside(*more: str) -> list[str]:
 def stranger_running(code: str) -> Iterator["subprocess.Popen[bytes]"]:
     """One that has done all of it but for the `input` in the end."""
     pipe = subprocess.PIPE
-    command = [sys.executable, "-I", "-S", "-c", code.replace("input()", "print(flush=True)\ninput()")]
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        code.replace("input()", "print(flush=True)\ninput()"),
+    ]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
         assert process.stdout is not None and process.stdout.readline() == b"\n"
         yield process
@@ -948,7 +1059,10 @@ def stranger_running(code: str) -> Iterator["subprocess.Popen[bytes]"]:
 @pytest.mark.needs("linux")
 def test_a_process_that_has_started_anything_is_not_taken_for_one_that_has_not() -> None:
     """LIF-7: by a fork, a thread, or in a namespace of its own; nor once others were started."""
-    quiet, loud = "input()", "import threading, time\nthreading.Thread(target=time.sleep, args=[0]).start()\ninput()"
+    quiet, loud = (
+        "input()",
+        "import threading, time\nthreading.Thread(target=time.sleep, args=[0]).start()\ninput()",
+    )
     forks = "import os\nos.fork() or os._exit(0)\ninput()"
     for code in (loud, forks):
         with stranger_running(code) as process:
@@ -982,13 +1096,17 @@ async def main():
 asyncio.run(main())
 """
     done = subprocess.run(
-        [*inside("--mount"), sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+        [*inside("--mount"), sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
 
 
 def test_a_proc_that_counts_otherwise_is_not_used() -> None:
-    """LIF-7: in a namespace of processes that kept the outer /proc, each number there is somebody else's."""
+    """LIF-7: in a namespace of processes that kept the outer /proc, each number there is somebody
+    else's."""
     script = f"""
 import asyncio, os, sys
 sys.path[:0] = {sys.path!r}

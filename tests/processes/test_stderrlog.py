@@ -162,7 +162,14 @@ def test_the_end_of_a_server_that_died_is_logged_whatever_came_before(
     log = StderrLog("a")
     log.feed(b"".join(b"%d\n" % number for number in range(100)) + b"boom")
     log.close(died=True)
-    assert lines.messages[8:] == ["[a] … and 88 more lines", "[a] 96", "[a] 97", "[a] 98", "[a] 99", "[a] boom"]
+    assert lines.messages[8:] == [
+        "[a] … and 88 more lines",
+        "[a] 96",
+        "[a] 97",
+        "[a] 98",
+        "[a] 99",
+        "[a] boom",
+    ]
 
 
 def test_a_server_that_dies_at_every_start_says_the_same_only_once(
@@ -250,11 +257,14 @@ def test_last_words_are_what_came_last_and_not_what_it_survived() -> None:
     assert log.last_words(log.total - 1) == "x" and log.last_words(log.total) == ""
 
 
-@pytest.mark.parametrize("chunk", [b"x\n" * 32768, b"\n" * 65536, b"y" * 65536, b"\x1b[" * 32767 + b"\n"])
+@pytest.mark.parametrize(
+    "chunk", [b"x\n" * 32768, b"\n" * 65536, b"y" * 65536, b"\x1b[" * 32767 + b"\n"]
+)
 def test_of_a_flood_only_its_ends_are_looked_at(
     chunk: bytes, lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LIF-7: no steps for the lines in between and no memory either, so that it costs what reading it costs."""
+    """LIF-7: no steps for the lines in between and no memory either, so that it costs what reading
+    it costs."""
     monkeypatch.setattr(logs, "monotonic", lambda: 0.0)
     log = StderrLog("a")
     log.feed(b"usual\n" * stderrlog.BURST)
@@ -274,7 +284,9 @@ def test_of_a_flood_only_its_ends_are_looked_at(
 @pytest.mark.parametrize(
     "hostile", [b"\x1b[", b"\x1b[0", b"\x1b]", b"\x1b ", b"\x1b", "\x9b0 ".encode(), b"\x00 ", b" "]
 )
-def test_making_a_line_readable_is_linear_whatever_it_holds(hostile: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_making_a_line_readable_is_linear_whatever_it_holds(
+    hostile: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """LIF-7: lines are cut at `LINE_BYTES`; the expressions do not rely on it."""
     monkeypatch.setattr(stderrlog, "LINE_BYTES", 1 << 20)
 
@@ -284,7 +296,9 @@ def test_making_a_line_readable_is_linear_whatever_it_holds(hostile: bytes, monk
         return lambda: log.tail(1)
 
     times = cost_ratio(tail_of(1 << 13), tail_of(1 << 17))
-    assert times < 4 * 16, "sixteen times the line; an expression that backtracks takes 256 times as long"
+    assert times < 4 * 16, (
+        "sixteen times the line; an expression that backtracks takes 256 times as long"
+    )
 
 
 def test_what_leaves_is_redacted(lines: pytest.LogCaptureFixture) -> None:

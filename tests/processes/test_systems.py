@@ -1,5 +1,5 @@
-"""LIF-7: which file owns processes where, and what those promise that are not Linux's; Windows' own calls aside, which
-are played by a stand-in, for they are nowhere but there."""
+"""LIF-7: which file owns processes where, and what those promise that are not Linux's; Windows' own
+calls aside, which are played by a stand-in, for they are nowhere but there."""
 
 import asyncio
 import ctypes
@@ -29,7 +29,10 @@ def test_linux_owns_by_proc_and_says_so_unless_it_is_told_otherwise(tmp_path: Pa
     code = "from mcpx.processes.systems import system; print(system.NAME)"
     said = {
         forced: subprocess.run(
-            [sys.executable, "-c", code], env={**os.environ, "MCPX_SYSTEM": forced}, capture_output=True, text=True
+            [sys.executable, "-c", code],
+            env={**os.environ, "MCPX_SYSTEM": forced},
+            capture_output=True,
+            text=True,
         ).stdout.strip()
         for forced in ("", "portable")
     }
@@ -63,7 +66,9 @@ def test_ps_names_what_is_in_the_group_marked_or_a_child_of_such_and_nobody_else
 def test_a_number_that_was_given_to_somebody_else_is_not_ours_any_more() -> None:
     rows = dict(posix._parsed(SAID))
     tree = Tree(700, 162329052026, b"none")
-    assert posix._members(tree, {700: 162329052026, 705: 172329052026}, rows) == {705: 172329052026}  # a second off
+    assert posix._members(tree, {700: 162329052026, 705: 172329052026}, rows) == {
+        705: 172329052026
+    }  # a second off
 
 
 @pytest.mark.parametrize(
@@ -92,9 +97,16 @@ def test_ps_tells_of_a_real_process_its_mark_its_group_and_its_start() -> None:
                 rows = posix.table()
                 assert rows is not None
             assert (rows[marked.pid].group, rows[marked.pid].parent) == (marked.pid, os.getpid())
-            tree = Tree(marked.pid, 0, b"run.7", alive=posix._members(Tree(marked.pid, 0, b"run.7"), {}, rows))
+            tree = Tree(
+                marked.pid,
+                0,
+                b"run.7",
+                alive=posix._members(Tree(marked.pid, 0, b"run.7"), {}, rows),
+            )
             assert posix.still_alive(tree)
-            tree.alive = {marked.pid + 0: 1} | {os.getpid(): 1}  # as if both numbers had been given to others
+            tree.alive = {marked.pid + 0: 1} | {
+                os.getpid(): 1
+            }  # as if both numbers had been given to others
             tree.pid = 0
             posix.kill(tree)
             assert marked.poll() is None
@@ -128,13 +140,19 @@ def test_the_keeper_without_proc_ends_what_was_named_or_marked_and_nobody_else()
         groups.append(subprocess.Popen(["sleep", "300"], env=env, start_new_session=True))
         return groups[-1]
 
-    named, marked, reused, other = start(), start({MARK: f"x.1,{run}.3"}), start(), start({MARK: f"{run}9.1"})
+    named, marked, reused, other = (
+        start(),
+        start({MARK: f"x.1,{run}.3"}),
+        start(),
+        start({MARK: f"{run}9.1"}),
+    )
     try:
         rows = posix.table()
         assert rows is not None
         told = f"{named.pid}:{rows[named.pid].start} {reused.pid}:1"
         guard = subprocess.Popen(
-            ["/bin/sh", "-c", keeper.SCRIPT, "mcpx-keeper", run, "0", posix.LOOK], stdin=subprocess.PIPE
+            ["/bin/sh", "-c", keeper.SCRIPT, "mcpx-keeper", run, "0", posix.LOOK],
+            stdin=subprocess.PIPE,
         )
         guard.communicate(f"\n{told}\n".encode(), timeout=30)
         assert (named.wait(10), marked.wait(10)) == (-signal.SIGTERM, -signal.SIGTERM)
@@ -152,7 +170,10 @@ def test_the_keeper_without_proc_ends_what_was_named_or_marked_and_nobody_else()
 @pytest.mark.parametrize("listen", [signals._by_loop, signals._by_python])
 def test_signals_are_heard_in_the_loop(listen: Callable[..., None]) -> None:
     """LIF-8"""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     heard: list[str] = []
 
     async def main() -> None:
@@ -192,7 +213,14 @@ class Kernel:
         self.said: list[str] = []
         self.started: list[subprocess.Popen[bytes]] = []
 
-    def start(self, argv: str | Sequence[str], *, creationflags: int, executable: str | None, **options: Any) -> Popen:
+    def start(
+        self,
+        argv: str | Sequence[str],
+        *,
+        creationflags: int,
+        executable: str | None,
+        **options: Any,
+    ) -> Popen:
         assert creationflags & windows.SUSPENDED and creationflags & windows.NEW_GROUP
         assert bool(creationflags & windows.NO_WINDOW) is not self.has_console()
         self.started.append(subprocess.Popen(argv, **options))
@@ -242,7 +270,9 @@ def played(monkeypatch: pytest.MonkeyPatch, kernel: Kernel) -> Kernel:
 WAITS = [sys.executable, "-I", "-S", "-c", "input()"]
 
 
-def test_a_child_of_windows_is_in_its_job_before_it_runs_and_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_of_windows_is_in_its_job_before_it_runs_and_ends_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     kernel = played(monkeypatch, Kernel())
     child = windows.popen(WAITS, stdin=subprocess.PIPE)
     assert kernel.said == ["start", "job", "assign", "resume"]
@@ -307,7 +337,9 @@ def test_arguments_of_a_batch_file_stay_arguments(word: str, said: str) -> None:
 
 
 @given(st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=("Cs",))))
-def test_nothing_of_an_argument_stands_outside_of_quotes_that_cmd_could_take_for_its_own(word: str) -> None:
+def test_nothing_of_an_argument_stands_outside_of_quotes_that_cmd_could_take_for_its_own(
+    word: str,
+) -> None:
     text = quoted(word)
     outside = "".join(part for at, part in enumerate(text.split('"')) if at % 2 == 0)
     assert not set(outside) & set("&|<>^()%!;, \t=") and text.count('"') % 2 == 0
@@ -337,7 +369,12 @@ def test_npx_is_found_as_windows_spells_it(tmp_path: Path) -> None:
         (tmp_path / name).write_text("")
         (tmp_path / name).chmod(0o755)
     env = {"PATH": str(tmp_path), "PATHEXT": ".COM;.EXE;.BAT;.CMD"}
-    for command, found in (("npx", "npx.cmd"), ("npx.cmd", "npx.cmd"), ("uvx", "uvx.exe"), ("uvx.EXE", None)):
+    for command, found in (
+        ("npx", "npx.cmd"),
+        ("npx.cmd", "npx.cmd"),
+        ("uvx", "uvx.exe"),
+        ("uvx.EXE", None),
+    ):
         if found is None:  # no other system takes capitals for small letters
             continue
         assert find_program(command, env, None, windows=True) == str(tmp_path / found)
@@ -346,7 +383,13 @@ def test_npx_is_found_as_windows_spells_it(tmp_path: Path) -> None:
 
 
 def test_a_child_on_windows_gets_what_programs_need_there_under_one_spelling() -> None:
-    own = {"Path": "C:\\a", "SystemRoot": "C:\\Windows", "APPDATA": "C:\\me", "SECRET": "x", "mcpx_token": "y"}
+    own = {
+        "Path": "C:\\a",
+        "SystemRoot": "C:\\Windows",
+        "APPDATA": "C:\\me",
+        "SECRET": "x",
+        "mcpx_token": "y",
+    }
     given_env = child_environment(own, {"path": "C:\\b", "Own": "1"}, ("Secret",), windows=True)
     assert given_env == {
         "PATH": "C:\\b",
@@ -360,8 +403,28 @@ def test_a_child_on_windows_gets_what_programs_need_there_under_one_spelling() -
 def test_every_system_offers_the_same() -> None:
     offered = {name for name in vars(windows) if not name.startswith("_")}
     needed = {
-        *("popen", "undo", "tree", "watch", "survey", "still_alive", "ask", "kill", "release", "has_forked"),
-        *("branding", "runaway", "chase", "adopt_orphans", "adopting", "adopted", "reap_strays", "put_aside"),
+        *(
+            "popen",
+            "undo",
+            "tree",
+            "watch",
+            "survey",
+            "still_alive",
+            "ask",
+            "kill",
+            "release",
+            "has_forked",
+        ),
+        *(
+            "branding",
+            "runaway",
+            "chase",
+            "adopt_orphans",
+            "adopting",
+            "adopted",
+            "reap_strays",
+            "put_aside",
+        ),
         *("NAME", "LOOK"),
     }
     assert needed <= offered and needed <= set(vars(posix))

@@ -1,6 +1,6 @@
-"""Three replicas on one store: behind HAProxy, round robin without stickiness, before one upstream of each kind
-(`matrix`), where the tests of one gateway are tried; and without a balancer, where a test says which replica a request
-goes to (`trio`)."""
+"""Three replicas on one store: behind HAProxy, round robin without stickiness, before one upstream
+of each kind (`matrix`), where the tests of one gateway are tried; and without a balancer, where a
+test says which replica a request goes to (`trio`)."""
 
 import sys
 from collections.abc import Iterator
@@ -23,7 +23,8 @@ FLOODING = [sys.executable, "-I", "-S", str(Path(__file__).with_name("flooding_s
 
 
 class BalancedMatrix(Matrix):
-    """The doors of all replicas at once: each connection, and each request on it, goes to the next one."""
+    """The doors of all replicas at once: each connection, and each request on it, goes to the next
+    one."""
 
     def __init__(self, servers: dict[str, Json], replicas: Replicas) -> None:
         super().__init__(servers, replicas[0])
@@ -39,7 +40,9 @@ def matrix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BalancedMatrix]
     with (
         upstreams(tmp_path_factory.mktemp("upstreams")) as servers,
         RedisServer() as store,
-        Replicas(store, {**matrix_config(list(servers.values())), "server": {"drain": 0}}) as replicas,
+        Replicas(
+            store, {**matrix_config(list(servers.values())), "server": {"drain": 0}}
+        ) as replicas,
     ):
         yield BalancedMatrix(servers, replicas)
         nothing_broke(replicas)
@@ -61,7 +64,11 @@ def three(folder: Path, **more: Any) -> Iterator[Trio]:
     """Before `s`, a process for each replica, and all of them with one record."""
     record = folder / "record.jsonl"
     servers = [asking("s", record), stdio_server("f", FLOODING)]
-    config = {"global": {"startup_wait": 15, "first_start_wait": 15}, "mcp_servers": servers, **more}
+    config = {
+        "global": {"startup_wait": 15, "first_start_wait": 15},
+        "mcp_servers": servers,
+        **more,
+    }
     config["server"] = {"drain": 0, **config.get("server", {})}
     with RedisServer() as store, Replicas(store, config, balanced=False) as replicas:
         yield Trio(replicas, store, record)

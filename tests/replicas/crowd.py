@@ -1,4 +1,5 @@
-"""Many older clients at once through one port, each call with a text of its own: what came of each is told apart."""
+"""Many older clients at once through one port, each call with a text of its own: what came of each
+is told apart."""
 
 import asyncio
 from collections import Counter

@@ -1,5 +1,5 @@
-"""A stdio server of the older era whose tool `flood` says `count` times `size` bytes of progress, and then answers with
-`result` bytes.
+"""A stdio server of the older era whose tool `flood` says `count` times `size` bytes of progress,
+and then answers with `result` bytes.
 
     python -I -S tests/replicas/flooding_server.py
 """
@@ -24,7 +24,11 @@ def flood(params):
 def result(method, params):
     if method == "initialize":
         info = {"name": "flooding", "version": "1"}
-        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
+        return {
+            "protocolVersion": params["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": info,
+        }
     if method == "tools/list":
         return {"tools": [{"name": "flood", "inputSchema": {"type": "object"}}]}
     if method == "tools/call":

@@ -1,4 +1,5 @@
-"""A stdio server on the standard library alone whose one tool has an effect: it writes its text into a file.
+"""A stdio server on the standard library alone whose one tool has an effect: it writes its text
+into a file.
 
     python -I -S tests/replicas/journal_server.py FILE
 
@@ -13,7 +14,10 @@ import time
 TOOL = {
     "name": "note",
     "description": "Write a line down.",
-    "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}, "seconds": {"type": "number"}}},
+    "inputSchema": {
+        "type": "object",
+        "properties": {"text": {"type": "string"}, "seconds": {"type": "number"}},
+    },
 }
 
 

@@ -1,4 +1,5 @@
-"""What tests of replicas look at: streams message by message, doors between replicas, memory, and the store."""
+"""What tests of replicas look at: streams message by message, doors between replicas, memory, and
+the store."""
 
 import json
 import re
@@ -18,7 +19,8 @@ ANNOUNCED = 1.3
 
 
 def messages(stream: Stream) -> Iterator[Json]:
-    """Those of an event stream as they come, or the one of a plain answer; the stream is closed at the end."""
+    """Those of an event stream as they come, or the one of a plain answer; the stream is closed at
+    the end."""
     with stream:
         kind = stream.response.getheader("content-type") or ""
         if not kind.startswith("text/event-stream"):

@@ -1,4 +1,5 @@
-"""The address of a store: what is taken, and what is said of what is not, without a word of its password."""
+"""The address of a store: what is taken, and what is said of what is not, without a word of its
+password."""
 
 import pytest
 
@@ -15,7 +16,9 @@ GOOD = {
     "redis+sentinel://:secret@a,b:1/main/2": StoreAddress(
         "sentinel", (("a", 26379), ("b", 1)), db=2, service="main", password="secret"
     ),
-    "redis+cluster://a:1,b:2?prefix=team": StoreAddress("cluster", (("a", 1), ("b", 2)), prefix="team"),
+    "redis+cluster://a:1,b:2?prefix=team": StoreAddress(
+        "cluster", (("a", 1), ("b", 2)), prefix="team"
+    ),
     "unix:///run/redis.sock": StoreAddress("socket", (), path="/run/redis.sock"),
 }
 BAD = (

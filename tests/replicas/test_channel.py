@@ -1,4 +1,5 @@
-"""SEC-8: a relay between two replicas, which sees and changes what they send, and does not know their key."""
+"""SEC-8: a relay between two replicas, which sees and changes what they send, and does not know
+their key."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -42,7 +43,9 @@ class Relay:
             group.create_task(self._forward(b">", reader, outer))
             group.create_task(self._forward(b"<", inner, writer))
 
-    async def _forward(self, way: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(
+        self, way: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
             while data := await reader.read(1 << 20):
                 self.seen.append((way, data))
@@ -105,7 +108,9 @@ def test_a_relay_reads_nothing_and_one_connection_carries_many_requests() -> Non
             seen = b"".join(data for _, data in pair.relay.seen)
             assert SECRET not in seen and ANSWER not in seen and b"mcpx-visitor" not in seen
             ways = b"".join(way for way, _ in pair.relay.seen)
-            assert ways in (b"><" + b">><" + b"><" * 2, b"><" * 4), "the proof may travel with the first request"
+            assert ways in (b"><" + b">><" + b"><" * 2, b"><" * 4), (
+                "the proof may travel with the first request"
+            )
 
     run(main())
 
@@ -123,7 +128,11 @@ def test_a_large_body_travels_in_several_records() -> None:
 
 @pytest.mark.parametrize(
     ("tamper", "handled"),
-    [(flipped, 0), (lambda data: b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", 0), (lambda data: data + data, 1)],
+    [
+        (flipped, 0),
+        (lambda data: b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", 0),
+        (lambda data: data + data, 1),
+    ],
     ids=["changed", "replaced", "repeated"],
 )
 def test_a_request_that_a_relay_tampers_with_is_not_handled(tamper: Change, handled: int) -> None:
@@ -140,7 +149,12 @@ def test_a_request_that_a_relay_tampers_with_is_not_handled(tamper: Change, hand
 
 
 @pytest.mark.parametrize(
-    "tamper", [flipped, lambda data: data[:-1] + b"xx", lambda data: b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"]
+    "tamper",
+    [
+        flipped,
+        lambda data: data[:-1] + b"xx",
+        lambda data: b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+    ],
 )
 def test_an_answer_that_a_relay_tampers_with_is_not_delivered(tamper: Change) -> None:
     """SEC-8: the caller gets an error, because the call may have had an effect."""
@@ -173,7 +187,9 @@ def test_recorded_bytes_are_worth_nothing_on_another_connection() -> None:
     run(main())
 
 
-@pytest.mark.parametrize(("age", "handled"), [(MAX_AGE_SECONDS - 1, True), (MAX_AGE_SECONDS + 1, False)])
+@pytest.mark.parametrize(
+    ("age", "handled"), [(MAX_AGE_SECONDS - 1, True), (MAX_AGE_SECONDS + 1, False)]
+)
 def test_a_request_that_is_held_back_for_too_long_is_not_handled(
     monkeypatch: pytest.MonkeyPatch, age: float, handled: bool
 ) -> None:
@@ -258,7 +274,9 @@ def test_replicas_with_one_common_key_find_it() -> None:
             for seals, known in ((keys, ours), (others, theirs)):
                 for key in known[1:]:
                     seals.take_up(key)
-            server = HttpServer(lambda exchange: exchange.reply(200), secure=channel.accepting(others, "there"))
+            server = HttpServer(
+                lambda exchange: exchange.reply(200), secure=channel.accepting(others, "there")
+            )
             port = await server.start("127.0.0.1", 0)
             pool = Pool(f"http://127.0.0.1:{port}", secure=channel.connecting_to("there", keys))
             reply = StreamedReply()

@@ -1,4 +1,5 @@
-"""SCA-1, SCA-2: replicas die, leave and come back under load; nobody loses more than the calls that a dead one ran."""
+"""SCA-1, SCA-2: replicas die, leave and come back under load; nobody loses more than the calls that
+a dead one ran."""
 
 import asyncio
 from pathlib import Path
@@ -16,8 +17,8 @@ GOES_ON = 1.0
 
 
 def test_a_killed_replica_costs_the_calls_it_ran_and_nothing_else(tmp_path: Path) -> None:
-    """SCA-1: kill -9 under 500 sessions. Only calls in flight there fail, once; every session goes on within a second;
-    no call with an effect was made twice."""
+    """SCA-1: kill -9 under 500 sessions. Only calls in flight there fail, once; every session goes
+    on within a second; no call with an effect was made twice."""
     file = tmp_path / "journal"
 
     async def run(replicas: Replicas) -> None:
@@ -29,18 +30,23 @@ def test_a_killed_replica_costs_the_calls_it_ran_and_nothing_else(tmp_path: Path
                 group.create_task(crowd.call(number, wire, session, 1.5))
             await asyncio.sleep(4)
             replicas[1].process.kill()
-            await asyncio.to_thread(replicas[1].process.wait)  # until then the system takes what is sent to it
+            await asyncio.to_thread(
+                replicas[1].process.wait
+            )  # until then the system takes what is sent to it
             died = loop.time()
             await asyncio.sleep(6)
             crowd.stop.set()
         assert crowd.good > 2 * SESSIONS
         late = [at for at, _, _ in crowd.failed if at > died + 0.05]
-        assert late == [], f"{len(late)} calls failed that were made after it had died: {crowd.failed[:5]}"
+        assert late == [], (
+            f"{len(late)} calls failed that were made after it had died: {crowd.failed[:5]}"
+        )
         assert len({text.partition("-")[0] for _, text, _ in crowd.failed}) == len(crowd.failed)
         lagging = [
             number
             for number in range(SESSIONS)
-            if min(at for at in crowd.answered_at[number] if at > died) - died > 1.5 + GOES_ON  # one pause, and that
+            if min(at for at in crowd.answered_at[number] if at > died) - died
+            > 1.5 + GOES_ON  # one pause, and that
         ]
         assert lagging == []
 
@@ -50,17 +56,22 @@ def test_a_killed_replica_costs_the_calls_it_ran_and_nothing_else(tmp_path: Path
 
 
 def test_a_gateway_that_drains_says_so_first_and_serves_on(tmp_path: Path) -> None:
-    """SCA-2: with `server.drain`, also without a store: `/ready` answers 404 while requests are still served."""
+    """SCA-2: with `server.drain`, also without a store: `/ready` answers 404 while requests are
+    still served."""
     config = {"mcp_servers": [journal(tmp_path / "journal")], "server": {"drain": 2}}
 
     async def run(gateway: GatewayProcess) -> None:
         wire = await connected(gateway.port)
         session = await greeted(gateway.port, wire)
         gateway.process.terminate()
-        await asyncio.to_thread(wait_until, lambda: not ready(gateway), 5, what="it says that it is about to end")
+        await asyncio.to_thread(
+            wait_until, lambda: not ready(gateway), 5, what="it says that it is about to end"
+        )
         fresh = await connected(gateway.port)
         for each in (wire, fresh):
-            assert b'"result"' in await each.send(call_of(gateway.port, "older", session, "log_note", "still"))
+            assert b'"result"' in await each.send(
+                call_of(gateway.port, "older", session, "log_note", "still")
+            )
         assert gateway.process.poll() is None
         for each in (wire, fresh):
             each.transport.close()
@@ -70,8 +81,8 @@ def test_a_gateway_that_drains_says_so_first_and_serves_on(tmp_path: Path) -> No
 
 
 def test_a_rolling_restart_of_all_replicas_loses_no_call(tmp_path: Path) -> None:
-    """SCA-2: 20,000 calls of 100 sessions, and however many more are made until all three are restarted, one after the
-    other; none fails."""
+    """SCA-2: 20,000 calls of 100 sessions, and however many more are made until all three are
+    restarted, one after the other; none fails."""
     file = tmp_path / "journal"
     clients = 100
 

@@ -1,4 +1,5 @@
-"""SCA-1: the official conformance suites give, through a balancer and three replicas, the verdicts of one process."""
+"""SCA-1: the official conformance suites give, through a balancer and three replicas, the verdicts
+of one process."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,9 +16,13 @@ from replicas.conftest import nothing_broke
 
 @pytest.fixture(scope="module")
 def balanced(fixture: str) -> Iterator[str]:
-    # A page is ours by the address it came from, which is the balancer's: replicas have to believe what that says.
+    # A page is ours by the address it came from, which is the balancer's: replicas have to believe
+    # what that says.
     server = {"drain": 0, "trusted_proxies": ["127.0.0.1"]}
-    with RedisServer() as store, Replicas(store, {**alone.config(fixture), "server": server}) as replicas:
+    with (
+        RedisServer() as store,
+        Replicas(store, {**alone.config(fixture), "server": server}) as replicas,
+    ):
         yield replicas.url
         nothing_broke(replicas)
 

@@ -1,5 +1,6 @@
-"""SEC-6, SCA-1: limits count over all replicas, behind a load balancer that knows nothing of it; places of a replica
-that dies come back; while the store is away each counts for itself, or nobody is let in."""
+"""SEC-6, SCA-1: limits count over all replicas, behind a load balancer that knows nothing of it;
+places of a replica that dies come back; while the store is away each counts for itself, or nobody
+is let in."""
 
 import asyncio
 import json
@@ -52,31 +53,48 @@ class Place:
         if era == "older":
             stream = Session(replica.port).start_call("s_wait", until=str(until))
         else:
-            message = modern_request("tools/call", {"name": "s_wait", "arguments": {"until": str(until)}})
-            headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+            message = modern_request(
+                "tools/call", {"name": "s_wait", "arguments": {"until": str(until)}}
+            )
+            headers = {
+                "Content-Type": "application/json",
+                "Accept": "application/json, text/event-stream",
+            }
             body = json.dumps(message).encode()
-            stream = Stream(replica.port, "POST", "/mcp", {**headers, **modern_headers(message)}.items(), body)
+            stream = Stream(
+                replica.port, "POST", "/mcp", {**headers, **modern_headers(message)}.items(), body
+            )
         self.streams.append(stream)
         return stream
 
     def waiting(self) -> int:
         """Calls in the queues of all replicas that live."""
-        return sum(metric(each, "mcpx_queued_calls") for each in self.replicas if each.process.poll() is None)
+        return sum(
+            metric(each, "mcpx_queued_calls")
+            for each in self.replicas
+            if each.process.poll() is None
+        )
 
 
 def metric(replica: Gateway, name: str) -> int:
     text = fetch(replica.port, "/metrics").body.decode()
-    return sum(int(float(number)) for number in re.findall(rf"^{name}\{{.*}} (\S+)$", text, re.MULTILINE))
+    return sum(
+        int(float(number)) for number in re.findall(rf"^{name}\{{.*}} (\S+)$", text, re.MULTILINE)
+    )
 
 
 def echo(replica: Gateway) -> Any:
-    return post_modern(replica.port, modern_request("tools/call", {"name": "s_echo", "arguments": {"text": "hi"}}))
+    return post_modern(
+        replica.port, modern_request("tools/call", {"name": "s_echo", "arguments": {"text": "hi"}})
+    )
 
 
 @contextmanager
 def place(folder: Path, its: Json | None = None, **server: Any) -> Iterator[Place]:
     record = folder / "record"
-    entry = stdio_server("s", [sys.executable, "-I", "-S", str(SERVER), str(record), "--era", "dual"], **(its or {}))
+    entry = stdio_server(
+        "s", [sys.executable, "-I", "-S", str(SERVER), str(record), "--era", "dual"], **(its or {})
+    )
     config = {"global": QUICK, "mcp_servers": [entry], "server": {"metrics": True, **server}}
     with RedisServer() as store, Replicas(store, config) as replicas:
         at = Place(store, replicas, record)
@@ -89,12 +107,14 @@ def place(folder: Path, its: Json | None = None, **server: Any) -> Iterator[Plac
 
 
 def test_a_minutes_calls_are_exact_over_three_replicas_and_both_eras(tmp_path: Path) -> None:
-    """SEC-6: of 300 calls at once, in sessions and without, through any replica, 100 pass: and as many more as leak
-    away while they are made."""
+    """SEC-6: of 300 calls at once, in sessions and without, through any replica, 100 pass: and as
+    many more as leak away while they are made."""
 
     async def run(port: int) -> tuple[Counter[int], float]:
         wires = [await connected(port) for _ in range(30)]
-        sessions = [await greeted(port, wire) if number % 2 else "" for number, wire in enumerate(wires)]
+        sessions = [
+            await greeted(port, wire) if number % 2 else "" for number, wire in enumerate(wires)
+        ]
         answers: Counter[int] = Counter()
 
         async def client(wire: Wire, session: str) -> None:
@@ -114,7 +134,9 @@ def test_a_minutes_calls_are_exact_over_three_replicas_and_both_eras(tmp_path: P
     with place(tmp_path, limits={"per_minute": 100}) as at:
         answers, seconds = asyncio.run(run(at.replicas.port))
         assert answers.total() == 300 and set(answers) == {200, 429}
-        assert 100 <= answers[200] <= 100 + 5 * int(seconds // 3)  # what leaks in steps of three seconds
+        assert (
+            100 <= answers[200] <= 100 + 5 * int(seconds // 3)
+        )  # what leaks in steps of three seconds
         assert at.calls("echo") == answers[200]
         refused = [metric(each, "mcpx_limited_total") for each in at.replicas]
         assert sum(refused) == answers[429] and all(refused)
@@ -122,12 +144,14 @@ def test_a_minutes_calls_are_exact_over_three_replicas_and_both_eras(tmp_path: P
 
 @pytest.mark.parametrize("era", ["older", "modern"])
 def test_no_more_run_at_a_time_than_allowed_over_three_replicas(era: str, tmp_path: Path) -> None:
-    """SEC-6: three calls run, two wait, each at another replica; a place that is given back at one is given to who
-    waits at another; who comes when the queue is full is told how many there are of all."""
+    """SEC-6: three calls run, two wait, each at another replica; a place that is given back at one
+    is given to who waits at another; who comes when the queue is full is told how many there are of
+    all."""
     with place(tmp_path, {"limits": {"in_flight": 3, "queue": 2}}) as at:
         first = tmp_path / "first"
         streams = [
-            at.start(replica, era, until) for replica, until in zip(at.replicas, (None, None, first), strict=True)
+            at.start(replica, era, until)
+            for replica, until in zip(at.replicas, (None, None, first), strict=True)
         ]
         wait_until(lambda: at.calls("wait") == 3)
         streams += [at.start(at.replicas[0], era), at.start(at.replicas[1], era)]
@@ -145,7 +169,8 @@ def test_no_more_run_at_a_time_than_allowed_over_three_replicas(era: str, tmp_pa
 
 
 def test_places_of_a_killed_replica_come_back(tmp_path: Path) -> None:
-    """SEC-6, SCA-1: kill -9 of one that has all places: who waits elsewhere comes in within seconds."""
+    """SEC-6, SCA-1: kill -9 of one that has all places: who waits elsewhere comes in within
+    seconds."""
     with place(tmp_path, {"limits": {"in_flight": 2, "queue": 5}}) as at:
         at.start(at.replicas[0])
         at.start(at.replicas[0])
@@ -159,27 +184,34 @@ def test_places_of_a_killed_replica_come_back(tmp_path: Path) -> None:
 
 
 def test_what_a_replica_has_that_stood_still_counts_again(tmp_path: Path) -> None:
-    """SEC-6, SCA-1: it counts as gone, and its places are given away; when it goes on, it counts again with all it
-    has, and nobody comes in until there are fewer than allowed."""
+    """SEC-6, SCA-1: it counts as gone, and its places are given away; when it goes on, it counts
+    again with all it has, and nobody comes in until there are fewer than allowed."""
     with place(tmp_path, {"limits": {"in_flight": 1, "queue": 0}}) as at:
         held = at.start(at.replicas[0])
         wait_until(lambda: at.calls("wait") == 1)
         assert echo(at.replicas[1]).status == 503
         at.replicas[0].process.send_signal(signal.SIGSTOP)
         try:
-            wait_until(lambda: echo(at.replicas[1]).status == 200, what="its place is free", seconds=GONE)
+            wait_until(
+                lambda: echo(at.replicas[1]).status == 200, what="its place is free", seconds=GONE
+            )
         finally:
             at.replicas[0].process.send_signal(signal.SIGCONT)
         wait_until(lambda: echo(at.replicas[1]).status == 503, what="it counts again", seconds=GONE)
         at.let_go.touch()
         assert held.reply().status == 200
-        wait_until(lambda: echo(at.replicas[2]).status == 200, what="it has given its place back", seconds=GONE)
+        wait_until(
+            lambda: echo(at.replicas[2]).status == 200,
+            what="it has given its place back",
+            seconds=GONE,
+        )
 
 
 @pytest.mark.parametrize("without", ["open", "closed"])
 def test_the_store_is_killed(without: str, tmp_path: Path) -> None:
-    """SEC-6, SCA-2: `open`: each replica counts for itself. `closed`: nobody is let in, and is told why; calls that no
-    limit concerns go on. When the store is back, all count together again, what runs since before included."""
+    """SEC-6, SCA-2: `open`: each replica counts for itself. `closed`: nobody is let in, and is told
+    why; calls that no limit concerns go on. When the store is back, all count together again, what
+    runs since before included."""
     its = {"limits": {"in_flight": 2, "queue": 0}}
     with place(tmp_path, its, limits={"without_store": without}) as at:
         held = [at.start(at.replicas[0]), at.start(at.replicas[1])]
@@ -187,15 +219,25 @@ def test_the_store_is_killed(without: str, tmp_path: Path) -> None:
         assert [echo(each).status for each in at.replicas] == [503] * 3
         at.store.kill()
         if without == "open":
-            wait_until(lambda: all(echo(each).status == 200 for each in at.replicas), what="each counts for itself")
+            wait_until(
+                lambda: all(echo(each).status == 200 for each in at.replicas),
+                what="each counts for itself",
+            )
         else:
-            wait_until(lambda: all(is_closed(each) for each in at.replicas), what="nobody is let in")
+            wait_until(
+                lambda: all(is_closed(each) for each in at.replicas), what="nobody is let in"
+            )
         assert all("Traceback" not in each.stderr() for each in at.replicas)
         at.store.start()
-        wait_until(lambda: all(is_full(each) for each in at.replicas), what="all count together again")
+        wait_until(
+            lambda: all(is_full(each) for each in at.replicas), what="all count together again"
+        )
         at.let_go.touch()
         assert [stream.reply().status for stream in held] == [200, 200]
-        wait_until(lambda: all(echo(each).status == 200 for each in at.replicas), what="places were given back")
+        wait_until(
+            lambda: all(echo(each).status == 200 for each in at.replicas),
+            what="places were given back",
+        )
         assert all("Traceback" not in each.stderr() for each in at.replicas)
 
 
@@ -208,7 +250,10 @@ def is_closed(replica: Gateway) -> bool:
 
 def is_full(replica: Gateway) -> bool:
     reply = echo(replica)
-    return reply.status == 503 and reply.json["error"]["data"]["limit"] == "mcp_servers.s.limits.in_flight"
+    return (
+        reply.status == 503
+        and reply.json["error"]["data"]["limit"] == "mcp_servers.s.limits.in_flight"
+    )
 
 
 def test_a_reload_of_each_replica_counts_at_once_for_what_runs(tmp_path: Path) -> None:

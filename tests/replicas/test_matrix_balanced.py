@@ -1,8 +1,9 @@
-"""SCA-1: the era matrix of one gateway (`behaviour.test_matrix`), behind a load balancer that sends each request to the
-next of three replicas.
+"""SCA-1: the era matrix of one gateway (`behaviour.test_matrix`), behind a load balancer that sends
+each request to the next of three replicas.
 
-Processes of stdio servers exist for each replica: what one of them tells to all is told to the clients of its replica.
-What is tried here is what does not depend on that, in the cells that go ways of their own between replicas.
+Processes of stdio servers exist for each replica: what one of them tells to all is told to the
+clients of its replica. What is tried here is what does not depend on that, in the cells that go
+ways of their own between replicas.
 """
 
 from collections.abc import Callable
@@ -21,18 +22,22 @@ TRIED: dict[str, Callable[[Cell], bool]] = {
         cell.front == "http" and cell.upstream == "http"
     ),
     "the message of an SSE client is forwarded to the replica that has its stream": lambda cell: (
-        cell.front == "sse" and cell.client.startswith("raw") and cell.upstream == "http" and cell.era == "older"
+        cell.front == "sse"
+        and cell.client.startswith("raw")
+        and cell.upstream == "http"
+        and cell.era == "older"
     ),
     "one replica serves a WebSocket from beginning to end": lambda cell: (
         cell.front == "websocket" and cell.client == "raw-modern" and cell.upstream == "http"
     ),
 }
-"""The cells of the matrix that are tried again behind the load balancer, by reason. The connection to the servers does
-not depend on the load balancer, so one transport is enough."""
+"""The cells of the matrix that are tried again behind the load balancer, by reason. The connection
+to the servers does not depend on the load balancer, so one transport is enough."""
 CELLS = [cell for cell in matrix_tests.CELLS if any(tried(cell) for tried in TRIED.values())]
 
 ELSEWHERE = matrix_tests.an_update_reaches_who_subscribed_in_the_form_of_its_subscription
-"""A modern client listens at one replica, and somebody touches the resource through another: in a process of that."""
+"""A modern client listens at one replica, and somebody touches the resource through another: in a
+process of that."""
 
 
 @pytest.fixture
@@ -40,12 +45,16 @@ def shared_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     def elsewhere(cell: Cell) -> bool:
         return cell.client.endswith("modern") and cell.server in CHILDREN
 
-    monkeypatch.setitem(matrix_tests.LEFT_OUT, ELSEWHERE, {"processes exist for each replica": elsewhere})
+    monkeypatch.setitem(
+        matrix_tests.LEFT_OUT, ELSEWHERE, {"processes exist for each replica": elsewhere}
+    )
 
 
 @pytest.mark.usefixtures("shared_servers")
 @pytest.mark.parametrize("cell", CELLS, ids=str)
-def test_a_client_finds_the_behaviour_of_one_gateway(cell: Cell, matrix: Matrix, subtests: pytest.Subtests) -> None:
+def test_a_client_finds_the_behaviour_of_one_gateway(
+    cell: Cell, matrix: Matrix, subtests: pytest.Subtests
+) -> None:
     """SCA-1, PRO-1, PRO-2, PRO-3, PRO-4, PRO-5, PRO-6."""
     matrix_tests.test_a_client_finds_the_same_behaviour(cell, matrix, subtests)
 
@@ -61,7 +70,9 @@ def test_a_change_of_the_tools_reaches_every_client(
 
 @pytest.mark.parametrize("kind", ("raw-modern", "raw-older"))
 @pytest.mark.parametrize("era", matrix_tests.ERAS)
-def test_unknown_fields_survive_both_ways(kind: Kind, era: matrix_tests.Era, matrix: Matrix) -> None:
+def test_unknown_fields_survive_both_ways(
+    kind: Kind, era: matrix_tests.Era, matrix: Matrix
+) -> None:
     """SCA-1, PRO-6: between replicas too."""
     matrix_tests.test_unknown_fields_survive_both_ways(Cell(kind, "http", "stdio", era), matrix)
 
@@ -81,5 +92,7 @@ def test_each_question_reaches_the_client_that_caused_it_and_nobody_else(
     matrix: Matrix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SCA-1, PRO-5, PRO-3."""
-    monkeypatch.setattr(matrix_tests, "ASK_ROUNDS", 2)  # each replica has processes of its own for those who are asked
+    monkeypatch.setattr(
+        matrix_tests, "ASK_ROUNDS", 2
+    )  # each replica has processes of its own for those who are asked
     matrix_tests.test_each_question_reaches_the_client_that_caused_it_and_nobody_else(matrix)

@@ -1,4 +1,5 @@
-"""Who is there, by a real store: coming, leaving, dying, and what nobody misses though news may be missed."""
+"""Who is there, by a real store: coming, leaving, dying, and what nobody misses though news may be
+missed."""
 
 import asyncio
 import time
@@ -43,7 +44,9 @@ async def joined(server: fixture.RedisServer, **environ: str) -> AsyncIterator[R
         await made.close()
 
 
-def test_replicas_find_each_other_and_a_goodbye_is_heard_at_once(server: fixture.RedisServer) -> None:
+def test_replicas_find_each_other_and_a_goodbye_is_heard_at_once(
+    server: fixture.RedisServer,
+) -> None:
     """SCA-2."""
 
     async def main() -> None:
@@ -53,7 +56,9 @@ def test_replicas_find_each_other_and_a_goodbye_is_heard_at_once(server: fixture
             one.members.on_left(left.append)
             one.members.on_gone(gone.append)
             async with joined(server) as other:
-                await until(lambda: other.id in one.members.others and one.id in other.members.others)
+                await until(
+                    lambda: other.id in one.members.others and one.id in other.members.others
+                )
                 other.members.update(state="leaving")
                 await until(lambda: one.members.others[other.id].state == "leaving")
             await until(lambda: other.id not in one.members.others)
@@ -76,7 +81,9 @@ def test_a_goodbye_that_is_not_heard_before_the_next_beat_is_no_death(
             one.members.on_gone(gone.append)
             async with joined(server) as other:
                 other.members.update(state="leaving")
-                await until(lambda: [each.state for each in one.members.others.values()] == ["leaving"])
+                await until(
+                    lambda: [each.state for each in one.members.others.values()] == ["leaving"]
+                )
                 monkeypatch.setattr(other.store, "tell", lambda *_: None)
             await until(lambda: other.id not in one.members.others)
             assert [member.id for member in left] == [other.id]
@@ -139,10 +146,14 @@ def test_a_record_that_no_replica_has_signed_is_ignored(
             assert set(one.members.others) == {other.id}
 
     run(main())
-    assert caplog.text.count("are not signed with the key of this replica") <= 2  # One for each replica.
+    assert (
+        caplog.text.count("are not signed with the key of this replica") <= 2
+    )  # One for each replica.
 
 
-def test_a_store_that_comes_back_empty_makes_nobody_count_as_gone(server: fixture.RedisServer) -> None:
+def test_a_store_that_comes_back_empty_makes_nobody_count_as_gone(
+    server: fixture.RedisServer,
+) -> None:
     """SCA-2: what was handed over must not be cut off for it."""
 
     async def main() -> None:
@@ -198,7 +209,9 @@ def test_nobody_counts_as_gone_for_a_beat_that_is_quicker_than_the_word_that_the
     run(main())
 
 
-def test_a_number_that_grows_is_seen_by_all_also_after_the_store_was_emptied(server: fixture.RedisServer) -> None:
+def test_a_number_that_grows_is_seen_by_all_also_after_the_store_was_emptied(
+    server: fixture.RedisServer,
+) -> None:
     async def main() -> None:
         async with joined(server) as one, joined(server) as other:
             seen: list[int] = []
@@ -213,8 +226,11 @@ def test_a_number_that_grows_is_seen_by_all_also_after_the_store_was_emptied(ser
     run(main())
 
 
-def test_a_number_is_looked_at_again_after_a_store_that_has_lost_its_last_steps(server: fixture.RedisServer) -> None:
-    """SCA-2: failed over, it has what was copied; the next step makes the number that was seen before."""
+def test_a_number_is_looked_at_again_after_a_store_that_has_lost_its_last_steps(
+    server: fixture.RedisServer,
+) -> None:
+    """SCA-2: failed over, it has what was copied; the next step makes the number that was seen
+    before."""
 
     async def main() -> None:
         async with joined(server) as one, joined(server) as other:
@@ -272,7 +288,9 @@ def test_one_at_a_time_has_its_turn_over_all_replicas(server: fixture.RedisServe
 
 
 @pytest.mark.parametrize("name", ["secret", "epoch"])
-def test_a_store_that_is_emptied_again_and_again_ends_no_beat(server: fixture.RedisServer, name: str) -> None:
+def test_a_store_that_is_emptied_again_and_again_ends_no_beat(
+    server: fixture.RedisServer, name: str
+) -> None:
     """SCA-3: between writing a thing anew and reading it."""
 
     async def main() -> None:
@@ -303,7 +321,9 @@ def test_a_store_that_is_emptied_again_and_again_ends_no_beat(server: fixture.Re
     run(main())
 
 
-def test_one_that_has_not_joined_is_not_left_behind_by_a_store_that_was_emptied(server: fixture.RedisServer) -> None:
+def test_one_that_has_not_joined_is_not_left_behind_by_a_store_that_was_emptied(
+    server: fixture.RedisServer,
+) -> None:
     """SCA-3: it does not beat yet, so nothing else would tell it."""
 
     async def main() -> None:
@@ -328,8 +348,11 @@ def test_one_that_has_not_joined_is_not_left_behind_by_a_store_that_was_emptied(
     run(main())
 
 
-def test_a_replica_with_another_key_does_not_join_because_the_store_was_emptied(server: fixture.RedisServer) -> None:
-    """SCA-3, SEC-6: nor when that happens again and again; it does when the store is nobody's any more."""
+def test_a_replica_with_another_key_does_not_join_because_the_store_was_emptied(
+    server: fixture.RedisServer,
+) -> None:
+    """SCA-3, SEC-6: nor when that happens again and again; it does when the store is nobody's any
+    more."""
 
     async def main() -> None:
         other = patient(Replicas(parse(server.url), {"MCPX_KEY": "ab" * 32}, "1"))
@@ -355,12 +378,18 @@ def test_a_replica_with_another_key_does_not_join_because_the_store_was_emptied(
 def test_who_was_there_says_whose_an_emptied_store_is_and_a_stranger_who_was_quicker_parts(
     server: fixture.RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SCA-3, SEC-6: a replica with another key starts in the moment between the loss and the next beat."""
+    """SCA-3, SEC-6: a replica with another key starts in the moment between the loss and the next
+    beat."""
 
     async def main() -> None:
-        async with joined(server, MCPX_KEY="one phrase") as one, joined(server, MCPX_KEY="one phrase") as two:
+        async with (
+            joined(server, MCPX_KEY="one phrase") as one,
+            joined(server, MCPX_KEY="one phrase") as two,
+        ):
             await until(lambda: two.id in one.members.others)
-            monkeypatch.setattr("mcpx.replicas.replicas.SETTLED", 60)  # however long it takes them to notice
+            monkeypatch.setattr(
+                "mcpx.replicas.replicas.SETTLED", 60
+            )  # however long it takes them to notice
             monkeypatch.setattr(Replicas, "_was_there", property(lambda self: self in (one, two)))
             stranger = patient(Replicas(parse(server.url), {"MCPX_KEY": "another"}, "1"))
             ask = one.store.ask
@@ -374,7 +403,9 @@ def test_who_was_there_says_whose_an_emptied_store_is_and_a_stranger_who_was_qui
                 await until(stranger.parted.is_set)
                 assert not stranger.joined.is_set()
                 assert one.joined.is_set() and two.joined.is_set()
-                assert await ask("GET", one.store.key("fingerprint")) == one.seals.fingerprint.encode()
+                assert (
+                    await ask("GET", one.store.key("fingerprint")) == one.seals.fingerprint.encode()
+                )
                 await one.members.beat()
                 assert one.members.find(stranger.id) is None
             finally:
@@ -386,8 +417,8 @@ def test_who_was_there_says_whose_an_emptied_store_is_and_a_stranger_who_was_qui
 def test_one_that_was_away_while_the_key_of_all_was_changed_parts_and_keeps_nobody_else_out(
     server: fixture.RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SCA-3: the others were there for long when it came back, though it has joined before them; with its key in the
-    store again it joins again."""
+    """SCA-3: the others were there for long when it came back, though it has joined before them;
+    with its key in the store again it joins again."""
     monkeypatch.setattr("mcpx.replicas.replicas.SETTLED", 0.2)
 
     async def main() -> None:

@@ -1,4 +1,5 @@
-"""Files that all replicas have: two or three mirrors on folders of their own, in one process, on a real store."""
+"""Files that all replicas have: two or three mirrors on folders of their own, in one process, on a
+real store."""
 
 import asyncio
 import os
@@ -61,7 +62,9 @@ class Replica:
 
 
 @asynccontextmanager
-async def replica(store: RedisServer, folder: Path, *, joins: bool = True) -> AsyncIterator[Replica]:
+async def replica(
+    store: RedisServer, folder: Path, *, joins: bool = True
+) -> AsyncIterator[Replica]:
     replicas = Replicas(parse(store.url), KEY, "1")
     replicas.store._patience = BOUND  # a busy machine is not a store that is away
     replicas.mirror = Mirror(replicas, folder, (SharedTokens(), SIGN_INS, SharedPins(), SNAPSHOTS))
@@ -79,7 +82,9 @@ async def replica(store: RedisServer, folder: Path, *, joins: bool = True) -> As
 # --- tokens
 
 
-def test_a_token_made_or_revoked_on_one_counts_on_the_other_within_a_second(store: RedisServer, tmp_path: Path) -> None:
+def test_a_token_made_or_revoked_on_one_counts_on_the_other_within_a_second(
+    store: RedisServer, tmp_path: Path
+) -> None:
     """SCA-1; the file is as its room writes it."""
 
     async def main() -> None:
@@ -95,7 +100,9 @@ def test_a_token_made_or_revoked_on_one_counts_on_the_other_within_a_second(stor
     run(main())
 
 
-def test_changes_made_at_once_on_two_replicas_all_survive(store: RedisServer, tmp_path: Path) -> None:
+def test_changes_made_at_once_on_two_replicas_all_survive(
+    store: RedisServer, tmp_path: Path
+) -> None:
     """SCA-1: added here and revoked there in the same moment."""
 
     async def main() -> None:
@@ -113,8 +120,11 @@ def test_changes_made_at_once_on_two_replicas_all_survive(store: RedisServer, tm
     run(main())
 
 
-def test_an_old_copy_of_the_folder_brings_back_no_revoked_token(store: RedisServer, tmp_path: Path) -> None:
-    """SCA-1: neither of a replica that was away, nor with what it remembers lost, nor put there while it runs."""
+def test_an_old_copy_of_the_folder_brings_back_no_revoked_token(
+    store: RedisServer, tmp_path: Path
+) -> None:
+    """SCA-1: neither of a replica that was away, nor with what it remembers lost, nor put there
+    while it runs."""
 
     async def main() -> None:
         async with replica(store, tmp_path / "a") as a:
@@ -140,7 +150,9 @@ def test_an_old_copy_of_the_folder_brings_back_no_revoked_token(store: RedisServ
     run(main())
 
 
-def test_what_was_changed_while_a_replica_was_away_is_told_when_it_comes(store: RedisServer, tmp_path: Path) -> None:
+def test_what_was_changed_while_a_replica_was_away_is_told_when_it_comes(
+    store: RedisServer, tmp_path: Path
+) -> None:
     """SCA-1: `mcpx token revoke` where no gateway runs."""
 
     async def main() -> None:
@@ -176,7 +188,9 @@ def test_a_lost_file_is_no_revocation(store: RedisServer, tmp_path: Path) -> Non
     run(main())
 
 
-def test_a_file_that_others_can_write_is_left_alone(store: RedisServer, tmp_path: Path, caplog: Any) -> None:
+def test_a_file_that_others_can_write_is_left_alone(
+    store: RedisServer, tmp_path: Path, caplog: Any
+) -> None:
     async def main() -> None:
         async with replica(store, tmp_path / "a") as a, replica(store, tmp_path / "b") as b:
             b.tokens.add("own")
@@ -192,7 +206,9 @@ def test_a_file_that_others_can_write_is_left_alone(store: RedisServer, tmp_path
 # --- the store
 
 
-def test_an_emptied_store_is_filled_again_and_what_was_revoked_stays_so(store: RedisServer, tmp_path: Path) -> None:
+def test_an_emptied_store_is_filled_again_and_what_was_revoked_stays_so(
+    store: RedisServer, tmp_path: Path
+) -> None:
     """SCA-2: flushed under way, with a replica coming back that has an old copy."""
 
     async def main() -> None:
@@ -219,7 +235,9 @@ def test_an_emptied_store_is_filled_again_and_what_was_revoked_stays_so(store: R
     run(main())
 
 
-def test_while_the_store_is_away_each_works_on_its_files_and_all_is_merged_when_it_is_back(tmp_path: Path) -> None:
+def test_while_the_store_is_away_each_works_on_its_files_and_all_is_merged_when_it_is_back(
+    tmp_path: Path,
+) -> None:
     """SCA-2: killed, and back without what it had."""
 
     async def main() -> None:
@@ -256,7 +274,9 @@ def test_a_store_that_is_not_there_holds_up_no_start(tmp_path: Path) -> None:
     run(main())
 
 
-def test_nothing_in_the_store_can_be_read_and_nothing_stays_for_ever(store: RedisServer, tmp_path: Path) -> None:
+def test_nothing_in_the_store_can_be_read_and_nothing_stays_for_ever(
+    store: RedisServer, tmp_path: Path
+) -> None:
     """SEC-6, SCA-1"""
 
     async def main() -> None:
@@ -297,12 +317,16 @@ def test_a_sign_in_serves_all_and_a_sign_out_ends_all(store: RedisServer, tmp_pa
                 assert c.vault.read("grant x") is None
                 c.vault.write("grant x", {"token": 4})  # somebody signs in again
                 await c.mirror.settle(file)
-                await until(lambda: a.vault.read("grant x") == b.vault.read("grant x") == {"token": 4})
+                await until(
+                    lambda: a.vault.read("grant x") == b.vault.read("grant x") == {"token": 4}
+                )
 
     run(main())
 
 
-def test_a_sign_in_is_settled_at_once_by_who_cannot_wait(store: RedisServer, tmp_path: Path) -> None:
+def test_a_sign_in_is_settled_at_once_by_who_cannot_wait(
+    store: RedisServer, tmp_path: Path
+) -> None:
     """SCA-1: what one has settled, another finds as soon as it asks."""
     file = f"auth/{name_of('grant x')}"
 
@@ -356,13 +380,18 @@ def test_what_is_approved_on_one_is_approved_on_all_and_what_waits_is_its_own(
 
             def both() -> bool:
                 loaded = [file.load() for file in files]
-                return all(one is not None and {key[1] for key in one.approved} == {"x", "y"} for one in loaded)
+                return all(
+                    one is not None and {key[1] for key in one.approved} == {"x", "y"}
+                    for one in loaded
+                )
 
             await until(both, seconds=SOON)
             await until(heard.is_set)
             for file, name in zip(files, ("x", "y"), strict=True):
                 kept = file.load()
-                assert kept is not None and [held.item.name for held in kept.held.values()] == [f"waits at {name}"]
+                assert kept is not None and [held.item.name for held in kept.held.values()] == [
+                    f"waits at {name}"
+                ]
 
     run(main())
 
@@ -409,7 +438,9 @@ def test_what_is_too_large_is_said_once_and_not_tried_again_and_again(
         async with replica(store, tmp_path / "a") as a, replica(store, tmp_path / "b") as b:
             file = f"auth/{name_of('grant x')}"
             a.vault.write("grant x", {"x": os.urandom(1 << 20).hex()})
-            await until(lambda: f"{file} is not shared with other replicas: it is too large" in caplog.text)
+            await until(
+                lambda: f"{file} is not shared with other replicas: it is too large" in caplog.text
+            )
             a.tokens.add("ann")
             await until(lambda: b.names() == ["ann"])
             assert b.vault.read("grant x") is None
@@ -418,8 +449,11 @@ def test_what_is_too_large_is_said_once_and_not_tried_again_and_again(
     run(main())
 
 
-def test_a_look_at_all_files_is_not_disturbed_by_a_thread_that_settles_another(tmp_path: Path) -> None:
-    """No traceback: sign-ins are settled by whoever renews them, beside the looks at the folders."""
+def test_a_look_at_all_files_is_not_disturbed_by_a_thread_that_settles_another(
+    tmp_path: Path,
+) -> None:
+    """No traceback: sign-ins are settled by whoever renews them, beside the looks at the
+    folders."""
     shelves: list[Shelf] = []
 
     class Disturbing(Whole):

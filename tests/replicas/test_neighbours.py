@@ -1,4 +1,5 @@
-"""Whose a session is, asked by a request that went another way before; on a real store, without a front."""
+"""Whose a session is, asked by a request that went another way before; on a real store, without a
+front."""
 
 from typing import Any, cast
 
@@ -50,7 +51,8 @@ class OneRoom:
 
 
 def test_a_session_that_was_taken_up_meanwhile_is_not_taken_up_a_second_time() -> None:
-    """SCA-1: by a request that was handed to its owner, which died, and comes back when another has had it taken up."""
+    """SCA-1: by a request that was handed to its owner, which died, and comes back when another has
+    had it taken up."""
 
     async def main(server: fixture.RedisServer) -> None:
         async with joined(server) as replicas:
@@ -72,13 +74,16 @@ def test_a_session_that_was_taken_up_meanwhile_is_not_taken_up_a_second_time() -
 
 @pytest.mark.parametrize("how", ["ended", "given away"])
 def test_a_session_that_goes_while_all_are_written_anew_is_not_brought_back(how: str) -> None:
-    """SCA-1, SCA-2: the store was emptied, and what it is told of the end comes before what it is told of the rest."""
+    """SCA-1, SCA-2: the store was emptied, and what it is told of the end comes before what it is
+    told of the rest."""
 
     async def main(server: fixture.RedisServer) -> None:
         async with joined(server) as replicas:
             rooms = OneRoom()
             neighbours = Neighbours(replicas, cast(Any, rooms), lambda *_: None, Limits())
-            owner = rooms.here = HttpSession(ANN, Client(("ann", "")), Shelf(), id=replicas.seals.mint(replicas.id))
+            owner = rooms.here = HttpSession(
+                ANN, Client(("ann", "")), Shelf(), id=replicas.seals.mint(replicas.id)
+            )
             neighbours.begun(owner)
             await replicas.store.settled()
             put_again = neighbours.records.put_again
@@ -92,7 +97,9 @@ def test_a_session_that_goes_while_all_are_written_anew_is_not_brought_back(how:
             neighbours.records.put_again = slow  # type: ignore[method-assign]
             await neighbours._look_over()  # pyright: ignore[reportPrivateUsage]
             await replicas.store.settled()
-            found = await replicas.store.ask("HGET", neighbours.records._keys(owner.session.id)[0], "owner")
+            found = await replicas.store.ask(
+                "HGET", neighbours.records._keys(owner.session.id)[0], "owner"
+            )
             assert found == (None if how == "ended" else b"")
             await neighbours.close(0.0)
 
@@ -107,10 +114,14 @@ def test_news_of_before_do_not_take_a_session_from_who_has_taken_it_up_since() -
         async with joined(server) as replicas, joined(server) as other:
             rooms = OneRoom()
             neighbours = Neighbours(replicas, cast(Any, rooms), lambda *_: None, Limits())
-            owner = rooms.here = HttpSession(ANN, Client(("ann", "")), Shelf(), id=replicas.seals.mint("dead"))
+            owner = rooms.here = HttpSession(
+                ANN, Client(("ann", "")), Shelf(), id=replicas.seals.mint("dead")
+            )
             owner.life = 2
             for life, dropped in ((1, []), (2, []), (3, [owner])):
-                other.store.tell("taken", f"9 {owner.session.id}".encode())  # Forged: not written by a replica.
+                other.store.tell(
+                    "taken", f"9 {owner.session.id}".encode()
+                )  # Forged: not written by a replica.
                 other.store.tell("taken", Records(other).news(owner.session.id, life))
                 other.store.tell("heard", str(life).encode())
                 heard: list[bytes] = []
@@ -123,8 +134,11 @@ def test_news_of_before_do_not_take_a_session_from_who_has_taken_it_up_since() -
         run(main(server))
 
 
-def test_nobody_waits_for_ever_for_one_that_has_said_goodbye(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SCA-2: its machine may be gone before it has answered all, and nothing tells so; one that is back answers."""
+def test_nobody_waits_for_ever_for_one_that_has_said_goodbye(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SCA-2: its machine may be gone before it has answered all, and nothing tells so; one that is
+    back answers."""
     monkeypatch.setattr(neighbours_module, "ENDED_BY", 0.01)
 
     async def main(server: fixture.RedisServer) -> None:

@@ -1,5 +1,5 @@
-"""Requests handed to another replica, where that one is scripted: what its clients are told when it breaks off, and who
-waits for whom."""
+"""Requests handed to another replica, where that one is scripted: what its clients are told when it
+breaks off, and who waits for whom."""
 
 import asyncio
 import errno
@@ -32,7 +32,12 @@ class Pair:
     """A client's side, and the other replica: requests as they come to it."""
 
     def __init__(
-        self, web: HttpClient, door: "asyncio.Queue[Exchange]", over: Passing, lost: list[str], port: int
+        self,
+        web: HttpClient,
+        door: "asyncio.Queue[Exchange]",
+        over: Passing,
+        lost: list[str],
+        port: int,
     ) -> None:
         self.web, self.door, self.over, self.lost, self.port = web, door, over, lost, port
         self.again: list[str] = []
@@ -72,7 +77,8 @@ async def pair(there: Seals | None = None) -> AsyncIterator[Pair]:
 
 @pytest.mark.parametrize("half", [b"data: {", b"data: {}", b"data: {}\n"])
 def test_nothing_is_said_behind_half_a_message(half: bytes) -> None:
-    """SCA-1: the other one died in the middle of it; the connection ends, so that the client comes back."""
+    """SCA-1: the other one died in the middle of it; the connection ends, so that the client comes
+    back."""
 
     async def main() -> None:
         async with pair() as between:
@@ -167,7 +173,9 @@ def test_who_ends_waits_for_calls_and_not_for_streams() -> None:
 
 
 @pytest.mark.parametrize("want", [errno.EMFILE, errno.EADDRNOTAVAIL], ids=["descriptors", "ports"])
-def test_who_has_no_connections_left_does_not_take_others_for_dead(monkeypatch: pytest.MonkeyPatch, want: int) -> None:
+def test_who_has_no_connections_left_does_not_take_others_for_dead(
+    monkeypatch: pytest.MonkeyPatch, want: int
+) -> None:
     """SCA-2: their sessions would be taken from them, and what they answer would be cut off."""
 
     async def main() -> None:
@@ -194,8 +202,8 @@ def test_who_has_no_connections_left_does_not_take_others_for_dead(monkeypatch: 
 
 
 def test_a_connection_that_is_not_made_in_time_is_no_death(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SCA-1, SCA-2: here everything may have stood still for so long. What the other one answers is not cut off, and
-    its sessions stay its own; unless it takes none again and again."""
+    """SCA-1, SCA-2: here everything may have stood still for so long. What the other one answers is
+    not cut off, and its sessions stay its own; unless it takes none again and again."""
 
     async def main() -> None:
         async with pair() as between:

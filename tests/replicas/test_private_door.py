@@ -1,4 +1,5 @@
-"""SEC-6, SEC-8, SCA-1: the port for replicas accepts requests from replicas of the same store only."""
+"""SEC-6, SEC-8, SCA-1: the port for replicas accepts requests from replicas of the same store
+only."""
 
 import json
 import time
@@ -32,7 +33,9 @@ def forwarded(door: int, seals: Seals, target: str, identity: str) -> StreamedRe
 
     async def main() -> StreamedReply:
         pool = Pool(f"http://127.0.0.1:{door}", secure=channel.connecting_to(target, seals))
-        lines = f"content-type: application/json\r\naccept: {ACCEPT_BOTH}\r\n{PAPER}: {identity}\r\n"
+        lines = (
+            f"content-type: application/json\r\naccept: {ACCEPT_BOTH}\r\n{PAPER}: {identity}\r\n"
+        )
         reply = StreamedReply()
         pool.start("POST", "/mcp", lines.encode(), json.dumps(initialize_request()).encode(), reply)
         await reply.over.wait()
@@ -69,7 +72,9 @@ def test_http_without_a_handshake_is_not_answered(trio: Trio) -> None:
     """SEC-6, SCA-1: with the id of a session and the identity of its owner, for each path."""
     _, door, _ = place_of(trio.store, trio.replicas[0])
     session = Session(trio.port(0))
-    lines = "".join(f"{name}: {value}\r\n" for name, value in (*session.headers.items(), (PAPER, SOMEBODY)))
+    lines = "".join(
+        f"{name}: {value}\r\n" for name, value in (*session.headers.items(), (PAPER, SOMEBODY))
+    )
     for path in ("/mcp", "/sse", "/messages", "/ws", "/health", "/ready", "/metrics", "/"):
         request = f"GET {path} HTTP/1.1\r\nhost: x\r\n{lines}\r\n"
         assert send_bytes(f"http://127.0.0.1:{door}", request.encode()) == b""

@@ -1,5 +1,5 @@
-"""SCA-1: who is asked, who hears what, and who decides: tests of one gateway, behind a load balancer that sends each
-request to the next of three replicas."""
+"""SCA-1: who is asked, who hears what, and who decides: tests of one gateway, behind a load
+balancer that sends each request to the next of three replicas."""
 
 import itertools
 import sys
@@ -22,7 +22,10 @@ from kit.replicas import RedisServer, Replicas
 from kit.servers import everything_server, stdio_server
 from replicas.conftest import nothing_broke
 
-pytestmark = [leases.pytestmark, pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")]
+pytestmark = [
+    leases.pytestmark,
+    pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
+]
 
 
 class Balanced:
@@ -35,10 +38,16 @@ class Balanced:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             store = stack.enter_context(RedisServer())
-            replicas = stack.enter_context(Replicas(store, {**self._config, "server": {"drain": 0}}))
+            replicas = stack.enter_context(
+                Replicas(store, {**self._config, "server": {"drain": 0}})
+            )
             stack.callback(nothing_broke, replicas)
             self.url, self.port, self.replicas = replicas.url, replicas.port, replicas
-            self.env, self.folder, self.stdio_command = replicas[0].env, replicas[0].folder, replicas[0].stdio_command
+            self.env, self.folder, self.stdio_command = (
+                replicas[0].env,
+                replicas[0].folder,
+                replicas[0].stdio_command,
+            )
             self._stack = stack.pop_all()
         return self
 
@@ -57,14 +66,20 @@ def gateway() -> Iterator[Gateway]:
 
 @pytest.mark.parametrize("server", asked.SERVERS)
 @pytest.mark.parametrize("kind", asked.KINDS)
-def test_the_client_that_caused_a_question_is_asked_and_nobody_else(gateway: Gateway, kind: Kind, server: str) -> None:
+def test_the_client_that_caused_a_question_is_asked_and_nobody_else(
+    gateway: Gateway, kind: Kind, server: str
+) -> None:
     """SCA-1, PRO-5, PRO-3."""
-    asked.test_the_client_that_caused_a_question_is_asked_and_nobody_else(gateway, kind, server, "http")
+    asked.test_the_client_that_caused_a_question_is_asked_and_nobody_else(
+        gateway, kind, server, "http"
+    )
 
 
 @pytest.mark.parametrize("server", ("http_older", "stdio_modern"))
 @pytest.mark.parametrize("kind", asked.KINDS)
-def test_a_client_that_can_be_asked_nothing_is_asked_nothing(gateway: Gateway, kind: Kind, server: str) -> None:
+def test_a_client_that_can_be_asked_nothing_is_asked_nothing(
+    gateway: Gateway, kind: Kind, server: str
+) -> None:
     """SCA-1, PRO-5, PRO-3."""
     asked.test_a_client_that_can_be_asked_nothing_is_asked_nothing(gateway, kind, server)
 
@@ -77,7 +92,9 @@ def approving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[approvals.As
     record = tmp_path_factory.mktemp("asking") / "files.jsonl"
     files = stdio_server("files", [sys.executable, "-I", "-S", str(leases.SCRIPT), str(record)])
     with Balanced(
-        config(files, everything_server("young", "--era", "modern"), policy={"rules": [approvals.RULE]})
+        config(
+            files, everything_server("young", "--era", "modern"), policy={"rules": [approvals.RULE]}
+        )
     ) as balanced:
         yield approvals.AskingGateway(cast(Gateway, balanced), record)
 
@@ -93,32 +110,49 @@ def test_the_person_at_the_client_decides(approving: approvals.AskingGateway, ki
 def test_a_server_that_asks_too_is_answered_and_nobody_is_asked_twice(
     approving: approvals.AskingGateway, kind: Kind, tool: str
 ) -> None:
-    """SCA-1, SEC-7, PRO-5: an older server's parked call, and a modern server's state in its process."""
-    approvals.test_a_server_that_asks_too_is_answered_and_nobody_is_asked_twice(approving, kind, tool)
+    """SCA-1, SEC-7, PRO-5: an older server's parked call, and a modern server's state in its
+    process."""
+    approvals.test_a_server_that_asks_too_is_answered_and_nobody_is_asked_twice(
+        approving, kind, tool
+    )
 
 
 @pytest.mark.parametrize(
     ("tool", "rounds"),
-    [("files_echo", 1), ("files_steps", 1), ("files_ask", 2), ("young_sample", 1), ("young_elicit", 2)],
+    [
+        ("files_echo", 1),
+        ("files_steps", 1),
+        ("files_ask", 2),
+        ("young_sample", 1),
+        ("young_elicit", 2),
+    ],
 )
 def test_what_was_asked_by_one_replica_is_answered_through_another(
     approving: approvals.AskingGateway, tool: str, rounds: int
 ) -> None:
-    """SCA-1, PRO-5, SEC-7: by a rule, by an older server whose call is parked, by a modern one with or without a
-    state in its process, by a rule and then by either; each answer goes to the next replica, and the call runs once."""
+    """SCA-1, PRO-5, SEC-7: by a rule, by an older server whose call is parked, by a modern one with
+    or without a state in its process, by a rule and then by either; each answer goes to the next
+    replica, and the call runs once."""
     user, text = approvals.Decider("ada", True), f"{tool} around"
-    ports = itertools.cycle([replica.port for replica in cast(Balanced, approving.gateway).replicas])
+    ports = itertools.cycle(
+        [replica.port for replica in cast(Balanced, approving.gateway).replicas]
+    )
     call: Json = {"name": tool, "arguments": {"text": text, "message": text, "prompt": text}}
-    reply = post_modern(next(ports), modern_request("tools/call", call, capabilities=user.capabilities)).message[
-        "result"
-    ]
+    reply = post_modern(
+        next(ports), modern_request("tools/call", call, capabilities=user.capabilities)
+    ).message["result"]
     for _ in range(rounds):
         assert reply["resultType"] == "input_required"
-        questions = {key: Question(asks["method"], asks["params"]) for key, asks in reply["inputRequests"].items()}
+        questions = {
+            key: Question(asks["method"], asks["params"])
+            for key, asks in reply["inputRequests"].items()
+        }
         answers = {key: user.answer(question) for key, question in questions.items()}
         state = {key: value for key, value in reply.items() if key == "requestState"}
         again = {**call, **state, "inputResponses": answers}
-        reply = post_modern(next(ports), modern_request("tools/call", again, capabilities=user.capabilities)).message
+        reply = post_modern(
+            next(ports), modern_request("tools/call", again, capabilities=user.capabilities)
+        ).message
         reply = reply["result"]
     assert reply["resultType"] == "complete" and not reply.get("isError")
     if tool.startswith("files"):
@@ -135,7 +169,9 @@ def balanced_leases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("balanced_leases")
 @pytest.mark.parametrize("modern_client", [False, True], ids=["older", "modern"])
-def test_progress_goes_on_while_the_client_thinks_about_a_question(tmp_path: Path, modern_client: bool) -> None:
+def test_progress_goes_on_while_the_client_thinks_about_a_question(
+    tmp_path: Path, modern_client: bool
+) -> None:
     """SCA-1, PRO-4, PRO-5."""
     leases.test_progress_goes_on_while_the_client_thinks_about_a_question(tmp_path, modern_client)
 
@@ -151,7 +187,9 @@ def test_the_late_question_of_a_cancelled_call_reaches_no_other_client(tmp_path:
 @pytest.mark.usefixtures("balanced_leases")
 def test_what_a_call_makes_a_server_log_is_heard_by_its_client_alone(tmp_path: Path) -> None:
     """SCA-1, PRO-4."""
-    leases.test_what_a_call_makes_a_server_log_is_heard_by_its_client_alone(tmp_path, False, "shared")
+    leases.test_what_a_call_makes_a_server_log_is_heard_by_its_client_alone(
+        tmp_path, False, "shared"
+    )
 
 
 @pytest.mark.usefixtures("balanced_leases")

@@ -1,4 +1,5 @@
-"""What of a session is in the store: of several who think that a session is theirs, one is right. A real store."""
+"""What of a session is in the store: of several who think that a session is theirs, one is right. A
+real store."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -33,7 +34,9 @@ class One:
         self.records = Records(replicas)
 
     async def begins(self) -> HttpSession:
-        owner = HttpSession(ANN, Client(("ann", "")), Shelf(), id=self.replicas.seals.mint(self.replicas.id))
+        owner = HttpSession(
+            ANN, Client(("ann", "")), Shelf(), id=self.replicas.seals.mint(self.replicas.id)
+        )
         self.records.put(owner, None)
         await self.replicas.store.settled()
         return owner
@@ -61,7 +64,9 @@ async def three(server: fixture.RedisServer) -> AsyncIterator[tuple[One, One, On
         yield One(first), One(second), One(third)
 
 
-def test_who_had_a_session_before_does_not_bring_it_back_when_it_has_ended(server: fixture.RedisServer) -> None:
+def test_who_had_a_session_before_does_not_bring_it_back_when_it_has_ended(
+    server: fixture.RedisServer,
+) -> None:
     """SCA-1: nor does anybody take it up."""
 
     async def main() -> None:
@@ -69,12 +74,19 @@ def test_who_had_a_session_before_does_not_bring_it_back_when_it_has_ended(serve
             before = await first.begins()
             await second.ends(await second.takes(before, first))
             assert not await first.claims(before)
-            assert await third.records.take(before.session.id, ANN, [first.replicas.id, second.replicas.id]) is None
+            assert (
+                await third.records.take(
+                    before.session.id, ANN, [first.replicas.id, second.replicas.id]
+                )
+                is None
+            )
 
     run(main())
 
 
-def test_a_session_that_nobody_else_ever_had_leaves_nothing_behind(server: fixture.RedisServer) -> None:
+def test_a_session_that_nobody_else_ever_had_leaves_nothing_behind(
+    server: fixture.RedisServer,
+) -> None:
     """SCA-3."""
 
     async def main() -> None:
@@ -89,7 +101,8 @@ def test_a_session_that_nobody_else_ever_had_leaves_nothing_behind(server: fixtu
 def test_who_took_a_session_up_last_has_it_whatever_the_store_has_forgotten(
     server: fixture.RedisServer, lost: str
 ) -> None:
-    """SCA-2: emptied, and written to by the wrong one first; or failed over to a copy from before."""
+    """SCA-2: emptied, and written to by the wrong one first; or failed over to a copy from
+    before."""
 
     async def main() -> None:
         async with three(server) as (first, second, _):
@@ -122,12 +135,14 @@ def test_who_had_a_session_before_writes_no_events_of_it(server: fixture.RedisSe
             before.journal.pushed(3, Parcel(b"{}"), 3)
             before.journal.event("s1", 1, 1, Parcel(b"{}"), last=False)
             await first.replicas.store.settled()
-            taken = await third.records.take(before.session.id, ANN, [first.replicas.id, second.replicas.id])
+            taken = await third.records.take(
+                before.session.id, ANN, [first.replicas.id, second.replicas.id]
+            )
             assert isinstance(taken, Taken)
             assert taken.sent == 7
-            assert {name: [number for number, _ in told.events] for name, told in taken.streams.items()} == {
-                "push": [7]
-            }
+            assert {
+                name: [number for number, _ in told.events] for name, told in taken.streams.items()
+            } == {"push": [7]}
 
     run(main())
 
@@ -135,7 +150,8 @@ def test_who_had_a_session_before_writes_no_events_of_it(server: fixture.RedisSe
 def test_which_request_a_long_stream_answers_is_known_when_its_first_events_have_gone(
     server: fixture.RedisServer,
 ) -> None:
-    """SCA-1: else it would end without an answer, and its client would come back for one for ever."""
+    """SCA-1: else it would end without an answer, and its client would come back for one for
+    ever."""
 
     async def main() -> None:
         async with three(server) as (first, second, _):
@@ -143,12 +159,18 @@ def test_which_request_a_long_stream_answers_is_known_when_its_first_events_have
             assert owner.journal is not None
             owner.journal.begun("s1", "the request")
             for number in range(1, MOST_EVENTS + 10):
-                owner.journal.event("s1", "the request", number, Parcel(b'{"n":%d}' % number), last=False)
+                owner.journal.event(
+                    "s1", "the request", number, Parcel(b'{"n":%d}' % number), last=False
+                )
             await first.replicas.store.settled()
             taken = await second.records.take(owner.session.id, ANN, [first.replicas.id])
             assert isinstance(taken, Taken)
             told = taken.streams["s1"]
-            assert (told.request, told.done, len(told.events)) == ("the request", False, MOST_EVENTS)
+            assert (told.request, told.done, len(told.events)) == (
+                "the request",
+                False,
+                MOST_EVENTS,
+            )
             assert told.events[-1][1].data == b'{"n":%d}' % (MOST_EVENTS + 9)
 
     run(main())

@@ -9,7 +9,8 @@ RULE = Whole("auth", re.compile(".*"), 8, 1 << 10)
 
 
 def test_a_file_that_was_removed_does_not_come_back_from_another_replica() -> None:
-    """SCA-1: neither from an old copy nor from a change that was made without knowledge of the removal."""
+    """SCA-1: neither from an old copy nor from a change that was made without knowledge of the
+    removal."""
     written = RULE.taken(b"one", 1.0, {})
     assert written is not None
     known = RULE.remembered(written)

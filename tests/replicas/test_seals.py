@@ -15,7 +15,15 @@ def test_an_id_that_was_changed_or_made_up_is_nobodys() -> None:
     seals = Seals()
     id = seals.mint("abc123")
     _, _, seal = id.rpartition(".")
-    forged = (id[:-1] + ("A" if id[-1] != "A" else "B"), "abc124" + id[6:], "x", "", f"abc123.{seal}", "é.x.y", "..")
+    forged = (
+        id[:-1] + ("A" if id[-1] != "A" else "B"),
+        "abc124" + id[6:],
+        "x",
+        "",
+        f"abc123.{seal}",
+        "é.x.y",
+        "..",
+    )
     assert [seals.owner(text) for text in forged] == [None] * len(forged)
     assert Seals().owner(id) is None
 
@@ -46,7 +54,12 @@ def test_what_is_sealed_is_taken_for_nothing_else() -> None:
 
 def test_the_same_words_make_the_same_key() -> None:
     assert key_from({}) is None
-    assert key_from({"MCPX_KEY": "a phrase"}) == key_from({"MCPX_KEY": "a phrase"}) != key_from({"MCPX_KEY": "another"})
     assert (
-        Seals(key_from({"MCPX_KEY": "a phrase"})).fingerprint == Seals(key_from({"MCPX_KEY": "a phrase"})).fingerprint
+        key_from({"MCPX_KEY": "a phrase"})
+        == key_from({"MCPX_KEY": "a phrase"})
+        != key_from({"MCPX_KEY": "another"})
+    )
+    assert (
+        Seals(key_from({"MCPX_KEY": "a phrase"})).fingerprint
+        == Seals(key_from({"MCPX_KEY": "a phrase"})).fingerprint
     )

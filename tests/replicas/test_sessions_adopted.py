@@ -34,8 +34,8 @@ def said(event: Json | None) -> Json:
 
 
 def test_a_session_goes_on_with_all_it_had(tmp_path: Path) -> None:
-    """SCA-1, PRO-4: events that were sent and not read, none twice; one change of the tools; its subscriptions, its
-    level, and what the client said of itself."""
+    """SCA-1, PRO-4: events that were sent and not read, none twice; one change of the tools; its
+    subscriptions, its level, and what the client said of itself."""
     with three(tmp_path) as trio:
         session = Session(trio.port(0), capabilities=ABLE, client={"name": "ada", "version": "7"})
         session.request("resources/subscribe", {"uri": URI})
@@ -47,10 +47,16 @@ def test_a_session_goes_on_with_all_it_had(tmp_path: Path) -> None:
             assert said(first)["params"]["uri"] == URI
             session.call("s_touch")
             session.call("s_touch")  # two that nobody reads
-            wait_until(lambda: told_in(trio.store, session.id) == 3, what="what was sent is written down")
+            wait_until(
+                lambda: told_in(trio.store, session.id) == 3, what="what was sent is written down"
+            )
             kill(trio, 0)
-            unread = stream.events()  # the stream ends: they were on their way to this client already
-            assert [event["data"]["method"] for event in unread] == ["notifications/resources/updated"] * 2
+            unread = (
+                stream.events()
+            )  # the stream ends: they were on their way to this client already
+            assert [event["data"]["method"] for event in unread] == [
+                "notifications/resources/updated"
+            ] * 2
         assert first is not None
         subscribed = len(seen(trio.record, "resources/subscribe"))
         with at(session, trio, 2).listen(first["id"]) as stream:  # as if it had not got them
@@ -59,15 +65,21 @@ def test_a_session_goes_on_with_all_it_had(tmp_path: Path) -> None:
                 *["notifications/resources/updated"] * 2,
                 CHANGED,
             ]
-            assert [event["id"] for event in found if event][:2] == [event["id"] for event in unread]
+            assert [event["id"] for event in found if event][:2] == [
+                event["id"] for event in unread
+            ]
             wait_until(lambda: len(seen(trio.record, "resources/subscribe")) > subscribed)
             with at(session, trio, 1).start_call("s_log", level="info", text="too quiet") as quiet:
                 assert "result" in quiet.reply().message
             session.call("s_touch")
-            assert said(stream.event())["method"] == "notifications/resources/updated"  # and no second change before
+            assert (
+                said(stream.event())["method"] == "notifications/resources/updated"
+            )  # and no second change before
             assert told_name(session) == "ada"
             told = list(messages(session.start_call("s_log", level="error", text="loud")))
-            heard = [m for m in told if m.get("method") == "notifications/message"] or [said(stream.event())]
+            heard = [m for m in told if m.get("method") == "notifications/message"] or [
+                said(stream.event())
+            ]
             assert [m["params"]["data"] for m in heard] == ["loud"]
             assert nothing_more(stream)
 
@@ -79,8 +91,8 @@ def told_name(session: Session) -> str:
 
 
 def test_calls_that_were_cut_off_say_so_and_run_no_second_time(tmp_path: Path) -> None:
-    """SCA-1, SCA-2: on the stream through another replica, on a stream that is resumed elsewhere; a question of the
-    dead one is not mistaken for one of its heir."""
+    """SCA-1, SCA-2: on the stream through another replica, on a stream that is resumed elsewhere; a
+    question of the dead one is not mistaken for one of its heir."""
     with three(tmp_path) as trio:
         session = Session(trio.port(0), capabilities=ABLE)
         own = session.start_call("s_ask", id="own", text="one")
@@ -90,7 +102,9 @@ def test_calls_that_were_cut_off_say_so_and_run_no_second_time(tmp_path: Path) -
         old = next(foreign)["id"]
         silent = session.start_call("s_wait", id="silent", until=str(tmp_path / "never"))
         wait_until(lambda: len(seen(trio.record, "tools/call")) == 3)
-        wait_until(lambda: told_in(trio.store, session.id) == 4, what="both streams are written down")
+        wait_until(
+            lambda: told_in(trio.store, session.id) == 4, what="both streams are written down"
+        )
         kill(trio, 0)
         assert CUT_OFF in next(foreign)["error"]["message"]
         assert list(foreign) == []
@@ -106,14 +120,23 @@ def test_calls_that_were_cut_off_say_so_and_run_no_second_time(tmp_path: Path) -
         again = messages(at(session, trio, 1).start_call("s_ask", text="three"))
         new = next(again)["id"]
         assert new not in (old, asked["data"]["id"])
-        for number, (rid, name) in enumerate(((old, "late"), (asked["data"]["id"], "late"), (new, "ada"))):
-            answer = {"jsonrpc": "2.0", "id": rid, "result": {"action": "accept", "content": {"name": name}}}
+        for number, (rid, name) in enumerate(
+            ((old, "late"), (asked["data"]["id"], "late"), (new, "ada"))
+        ):
+            answer = {
+                "jsonrpc": "2.0",
+                "id": rid,
+                "result": {"action": "accept", "content": {"name": name}},
+            }
             assert at(session, trio, 1 + number % 2).post(answer).status == 202
         assert json.loads(text_of(next(again)))["content"] == {"name": "ada"}
 
 
-def test_nobody_takes_up_what_is_anothers_and_a_dead_ones_session_can_be_ended(tmp_path: Path) -> None:
-    """SCA-1, SEC-1: somebody else's token is no way to a session, at any replica, nor to one that nobody has."""
+def test_nobody_takes_up_what_is_anothers_and_a_dead_ones_session_can_be_ended(
+    tmp_path: Path,
+) -> None:
+    """SCA-1, SEC-1: somebody else's token is no way to a session, at any replica, nor to one that
+    nobody has."""
     tokens = [{"name": "ann", "token": "aaa"}, {"name": "bob", "token": "bbb"}]
     with three(tmp_path, server={"auth": {"type": "bearer", "tokens": tokens}}) as trio:
         first, second = (Session(trio.port(0), headers=ANN) for _ in range(2))
@@ -132,11 +155,15 @@ def test_nobody_takes_up_what_is_anothers_and_a_dead_ones_session_can_be_ended(t
 
 
 def test_a_stranger_who_asks_at_the_same_moment_is_in_nobodys_way(tmp_path: Path) -> None:
-    """SCA-1, SEC-1: what the stranger is told of a session that is taken up is not what its owner is told."""
+    """SCA-1, SEC-1: what the stranger is told of a session that is taken up is not what its owner
+    is told."""
     tokens = [{"name": "ann", "token": "aaa"}, {"name": "bob", "token": "bbb"}]
     with three(tmp_path, server={"auth": {"type": "bearer", "tokens": tokens}}) as trio:
         sessions = [Session(trio.port(0), headers=ANN) for _ in range(10)]
-        wait_until(lambda: len(trio.store.cli("KEYS", "*:session:*").split()) == 10, what="they are written down")
+        wait_until(
+            lambda: len(trio.store.cli("KEYS", "*:session:*").split()) == 10,
+            what="they are written down",
+        )
         kill(trio, 0)
         trio.store.pause()  # all ask before anybody is told
         asked = [
@@ -158,19 +185,26 @@ def is_unknown(trio: Trio, number: int, session: Session, who: dict[str, str]) -
     headers = {**session.headers, **who}
     statuses = [post(trio.port(number), notification("notifications/x"), headers).status]
     for method in ("GET", "DELETE"):
-        with Stream(trio.port(number), method, "/mcp", [("Accept", "text/event-stream"), *headers.items()]) as stream:
+        with Stream(
+            trio.port(number), method, "/mcp", [("Accept", "text/event-stream"), *headers.items()]
+        ) as stream:
             statuses.append(stream.status)
     return statuses == [404, 404, 404]
 
 
-def test_a_question_whose_replica_is_gone_is_answered_with_an_error_and_not_twice(tmp_path: Path) -> None:
-    """SCA-1, SCA-2: a modern client's call that waited there is over; what it brings back is no new call."""
+def test_a_question_whose_replica_is_gone_is_answered_with_an_error_and_not_twice(
+    tmp_path: Path,
+) -> None:
+    """SCA-1, SCA-2: a modern client's call that waited there is over; what it brings back is no new
+    call."""
     with three(tmp_path) as trio:
         call: Json = {"name": "s_ask", "arguments": {"text": "sure?"}}
         first = modern_request("tools/call", call, capabilities=ABLE)
         asked = post(trio.port(0), first, modern_headers(first)).message["result"]
         kill(trio, 0)
-        answers = {key: {"action": "accept", "content": {"name": "ada"}} for key in asked["inputRequests"]}
+        answers = {
+            key: {"action": "accept", "content": {"name": "ada"}} for key in asked["inputRequests"]
+        }
         params = {**call, "requestState": asked["requestState"], "inputResponses": answers}
         again = modern_request("tools/call", params, capabilities=ABLE)
         for number in (1, 2):

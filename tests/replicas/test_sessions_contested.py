@@ -1,5 +1,6 @@
-"""SCA-1, SCA-2: more than one thing goes wrong with a session: its owner was only away, the store answers too late,
-somebody else sits at the owner's address, or a replica ends while it waits for another's answer."""
+"""SCA-1, SCA-2: more than one thing goes wrong with a session: its owner was only away, the store
+answers too late, somebody else sits at the owner's address, or a replica ends while it waits for
+another's answer."""
 
 import asyncio
 import signal
@@ -48,7 +49,11 @@ def pause_until_gone(trio: Trio, number: int) -> str:
 
 def go_on(trio: Trio, number: int, id: str) -> None:
     trio.replicas[number].process.send_signal(signal.SIGCONT)
-    others = [replica for n, replica in enumerate(trio.replicas) if n != number and replica.process.poll() is None]
+    others = [
+        replica
+        for n, replica in enumerate(trio.replicas)
+        if n != number and replica.process.poll() is None
+    ]
     wait_until(lambda: all(id in peers(each) for each in others), what="it is back")
 
 
@@ -57,7 +62,8 @@ def calls(trio: Trio) -> int:
 
 
 def test_one_that_was_away_for_a_moment_is_not_robbed_ever_after(tmp_path: Path) -> None:
-    """SCA-1: it counted as gone once, and is back: what it takes up then is its own, and its calls run to their end."""
+    """SCA-1: it counted as gone once, and is back: what it takes up then is its own, and its calls
+    run to their end."""
     go = tmp_path / "go"
     with three(tmp_path) as trio:
         session = Session(trio.port(2))
@@ -73,11 +79,15 @@ def test_one_that_was_away_for_a_moment_is_not_robbed_ever_after(tmp_path: Path)
         assert text_of(waits.reply().message) == "whole"
 
 
-def test_an_answer_of_the_store_that_comes_too_late_leaves_no_session_without_an_owner(tmp_path: Path) -> None:
+def test_an_answer_of_the_store_that_comes_too_late_leaves_no_session_without_an_owner(
+    tmp_path: Path,
+) -> None:
     """SCA-1, SCA-2: a replica took it up and never heard that it did: others find it there."""
     with three(tmp_path) as trio:
         session = Session(trio.port(0))
-        wait_until(lambda: owner_of(trio, session) == id_of(trio.replicas[0]), what="it is written down")
+        wait_until(
+            lambda: owner_of(trio, session) == id_of(trio.replicas[0]), what="it is written down"
+        )
         kill(trio, 0)
         trio.store.pause()
         assert at(session, trio, 1).post(notification("notifications/x")).status == 503
@@ -85,41 +95,58 @@ def test_an_answer_of_the_store_that_comes_too_late_leaves_no_session_without_an
         assert (refused.status, refused.json["id"]) == (503, "the id of a request")
         trio.store.go_on()
         wait_until(
-            lambda: owner_of(trio, session) == id_of(trio.replicas[1]), what="the store has done it all the same"
+            lambda: owner_of(trio, session) == id_of(trio.replicas[1]),
+            what="the store has done it all the same",
         )
-        wait_until(lambda: all(health(trio.replicas[n])["store"]["state"] == "up" for n in (1, 2)), what="it is back")
+        wait_until(
+            lambda: all(health(trio.replicas[n])["store"]["state"] == "up" for n in (1, 2)),
+            what="it is back",
+        )
         assert text_of(at(session, trio, 2).call("s_echo", text="found")) == "found"
         assert owner_of(trio, session) == id_of(trio.replicas[1])
 
 
-def test_a_session_that_was_ended_elsewhere_stays_so_when_its_first_owner_is_back(tmp_path: Path) -> None:
+def test_a_session_that_was_ended_elsewhere_stays_so_when_its_first_owner_is_back(
+    tmp_path: Path,
+) -> None:
     """SCA-1: also where that has missed that it went on elsewhere."""
     with three(tmp_path) as trio:
         session = Session(trio.port(0))
         wait_until(lambda: owner_of(trio, session) != "", what="it is written down")
         id = pause_until_gone(trio, 0)
-        trio.store.cli("CLIENT", "KILL", "TYPE", "pubsub")  # what it is told from now on does not reach it
+        trio.store.cli(
+            "CLIENT", "KILL", "TYPE", "pubsub"
+        )  # what it is told from now on does not reach it
         wait_until(
-            lambda: trio.store.cli("PUBSUB", "NUMSUB", f"{KEYS}news").split()[-1] == "2", what="the others listen"
+            lambda: trio.store.cli("PUBSUB", "NUMSUB", f"{KEYS}news").split()[-1] == "2",
+            what="the others listen",
         )
         assert text_of(at(session, trio, 1).call("s_echo", text="here")) == "here"
         assert session.delete().status == 200
-        wait_until(lambda: owner_of(trio, session) != id_of(trio.replicas[1]), what="that it has ended is written down")
+        wait_until(
+            lambda: owner_of(trio, session) != id_of(trio.replicas[1]),
+            what="that it has ended is written down",
+        )
         go_on(trio, 0, id)
         wait_until(
-            lambda: "went on at other replicas" in trio.replicas[0].stderr(), what="it has looked over what it has"
+            lambda: "went on at other replicas" in trio.replicas[0].stderr(),
+            what="it has looked over what it has",
         )
         for number in range(3):
             assert at(session, trio, number).post(notification("notifications/x")).status == 404
 
 
-def test_a_session_that_ended_while_the_store_was_away_is_nobodys_to_take_up(tmp_path: Path) -> None:
+def test_a_session_that_ended_while_the_store_was_away_is_nobodys_to_take_up(
+    tmp_path: Path,
+) -> None:
     """SCA-1, SCA-2."""
     with three(tmp_path) as trio:
         session = Session(trio.port(0))
         wait_until(lambda: owner_of(trio, session) != "", what="it is written down")
         trio.store.pause()
-        wait_until(lambda: health(trio.replicas[0])["store"]["state"] == "down", what="it is noticed")
+        wait_until(
+            lambda: health(trio.replicas[0])["store"]["state"] == "down", what="it is noticed"
+        )
         assert session.delete().status == 200
         trio.store.go_on()
         wait_until(lambda: owner_of(trio, session) == "", what="the store has heard of it")
@@ -128,8 +155,11 @@ def test_a_session_that_ended_while_the_store_was_away_is_nobodys_to_take_up(tmp
             assert at(session, trio, number).post(notification("notifications/x")).status == 404
 
 
-def test_another_process_at_the_address_of_a_dead_replica_is_not_taken_for_it(tmp_path: Path) -> None:
-    """SCA-1, SCA-2: restarted on the same port before anybody has noticed: its sessions are looked for."""
+def test_another_process_at_the_address_of_a_dead_replica_is_not_taken_for_it(
+    tmp_path: Path,
+) -> None:
+    """SCA-1, SCA-2: restarted on the same port before anybody has noticed: its sessions are looked
+    for."""
     with three(tmp_path) as trio:
         host, port, _ = place_of(trio.store, trio.replicas[0])
         seals = seals_of(trio.store)
@@ -137,10 +167,14 @@ def test_another_process_at_the_address_of_a_dead_replica_is_not_taken_for_it(tm
         later = int(time.time() + 600) * 1000
         trio.store.cli("HSET", f"{KEYS}members", "ghost", ghost)
         trio.store.cli("ZADD", f"{KEYS}alive", str(later), "ghost")
-        wait_until(lambda: all("ghost" in peers(each) for each in trio.replicas), what="all count it in")
+        wait_until(
+            lambda: all("ghost" in peers(each) for each in trio.replicas), what="all count it in"
+        )
         unknown = {"Mcp-Session-Id": seals.mint("ghost")}
         assert post(trio.port(1), notification("notifications/x"), unknown).status == 404
-        state = modern_request("tools/call", {"name": "s_ask", "requestState": "mcpx-at.ghost.x"}, capabilities=ABLE)
+        state = modern_request(
+            "tools/call", {"name": "s_ask", "requestState": "mcpx-at.ghost.x"}, capabilities=ABLE
+        )
         reply = post(trio.port(2), state, modern_headers(state)).message
         assert reply["error"]["message"] == "requestState is unknown or has expired"
         trio.store.cli("ZREM", f"{KEYS}alive", "ghost")
@@ -184,15 +218,20 @@ def test_what_an_owner_that_is_not_one_any_more_says_is_not_written_down(tmp_pat
         wait_until(lambda: owner_of(trio, session) != "", what="it is written down")
         with session.listen() as stream:
             stream.comment()
-            trio.store.cli("HSET", record_of(trio.store, session.id), "owner", "somebody", "life", "1")
+            trio.store.cli(
+                "HSET", record_of(trio.store, session.id), "owner", "somebody", "life", "1"
+            )
             session.request("logging/setLevel", {"level": "error"})
             list(messages(session.start_call("s_log", level="error", text="loud")))
             session.call("s_touch")
             assert told_in(trio.store, session.id) == 0
 
 
-def test_a_replica_that_was_only_paused_makes_no_call_twice_and_no_session_is_lost(tmp_path: Path) -> None:
-    """SCA-1, SCA-2: under load, for longer than it takes to count as gone; what others took up meanwhile is theirs."""
+def test_a_replica_that_was_only_paused_makes_no_call_twice_and_no_session_is_lost(
+    tmp_path: Path,
+) -> None:
+    """SCA-1, SCA-2: under load, for longer than it takes to count as gone; what others took up
+    meanwhile is theirs."""
     file = tmp_path / "journal"
     clients = 60
 
@@ -211,10 +250,14 @@ def test_a_replica_that_was_only_paused_makes_no_call_twice_and_no_session_is_lo
                 )
                 await asyncio.sleep(1)  # of calls for the sessions that it had
                 paused.send_signal(signal.SIGCONT)
-                await asyncio.to_thread(wait_until, lambda id=id: id in peers(replicas[1]), what="it is back")
+                await asyncio.to_thread(
+                    wait_until, lambda id=id: id in peers(replicas[1]), what="it is back"
+                )
                 before = crowd.good
                 await asyncio.to_thread(
-                    wait_until, lambda before=before: crowd.good > before + clients, what="all goes on"
+                    wait_until,
+                    lambda before=before: crowd.good > before + clients,
+                    what="all goes on",
                 )
             crowd.stop.set()
         assert [how for _, _, how in crowd.failed if "unknown or expired" in how] == []

@@ -1,4 +1,5 @@
-"""SCA-1: tokens, sign-ins, approvals and what is known of servers, over three real replicas; one renewal for all."""
+"""SCA-1: tokens, sign-ins, approvals and what is known of servers, over three real replicas; one
+renewal for all."""
 
 import json
 import subprocess
@@ -24,7 +25,8 @@ from kit.until import wait_until
 
 CALLS = 60
 SOON = 1.0
-"""Seconds in which what was changed on one replica counts on all; what a busy machine takes is added."""
+"""Seconds in which what was changed on one replica counts on all; what a busy machine takes is
+added."""
 SLACK = 2.0
 CALM = {"hot_reload": False, "first_start_wait": 15, "startup_wait": 15}
 KEY = {"MCPX_KEY": "the same on all of them"}
@@ -41,7 +43,9 @@ def soon(holds: Callable[[], Any], what: str) -> None:
 
 
 def typed(gateway: GatewayProcess, *command: str) -> str:
-    done = subprocess.run([*MCPX, *command], env=gateway.env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [*MCPX, *command], env=gateway.env, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -52,14 +56,18 @@ def lets_in(gateway: GatewayProcess, token: str) -> bool:
     return post(gateway.port, message, headers).status == 200
 
 
-def all_call(replicas: Replicas, tool: str, begun: list[int] | None = None, **arguments: Any) -> list[Json]:
+def all_call(
+    replicas: Replicas, tool: str, begun: list[int] | None = None, **arguments: Any
+) -> list[Json]:
     """Sixty calls at once, twenty through each replica; those that have `begun` are told."""
 
     def call(number: int) -> Json:
         if begun is not None:
             begun.append(number)
         params = {"name": tool, "arguments": arguments}
-        return post_modern(replicas[number % len(replicas)].port, modern_request("tools/call", params)).message
+        return post_modern(
+            replicas[number % len(replicas)].port, modern_request("tools/call", params)
+        ).message
 
     with ThreadPoolExecutor(CALLS) as pool:
         return list(pool.map(call, range(CALLS)))
@@ -68,18 +76,35 @@ def all_call(replicas: Replicas, tool: str, begun: list[int] | None = None, **ar
 # --- tokens
 
 
-def test_a_token_made_or_revoked_on_one_replica_counts_on_all_and_ends_what_was_open(store: RedisServer) -> None:
-    """SCA-1, SEC-1: within a second; a session that stands on another replica ends, and so does its stream."""
-    config = {"global": CALM, "server": {"auth": {"type": "bearer"}}, "mcp_servers": [raw_server("box")]}
+def test_a_token_made_or_revoked_on_one_replica_counts_on_all_and_ends_what_was_open(
+    store: RedisServer,
+) -> None:
+    """SCA-1, SEC-1: within a second; a session that stands on another replica ends, and so does its
+    stream."""
+    config = {
+        "global": CALM,
+        "server": {"auth": {"type": "bearer"}},
+        "mcp_servers": [raw_server("box")],
+    }
     with Replicas(store, config, 3, balanced=False, env=KEY) as replicas:
-        token = json.loads(typed(replicas[0], "token", "new", "ann", str(replicas[0].file), "--json"))["token"]
-        soon(lambda: all(lets_in(each, token) for each in replicas), "the token is let in everywhere")
+        token = json.loads(
+            typed(replicas[0], "token", "new", "ann", str(replicas[0].file), "--json")
+        )["token"]
+        soon(
+            lambda: all(lets_in(each, token) for each in replicas), "the token is let in everywhere"
+        )
         session = Session(replicas[2].port, headers={"Authorization": f"Bearer {token}"})
         with session.listen() as stream:
             stream.comment()
             typed(replicas[0], "token", "revoke", "ann")
-            soon(lambda: not any(lets_in(each, token) for each in replicas), "the token is let in nowhere")
-            soon(lambda: session.post(request("ping", None, 9)).status in (401, 404), "its session has ended")
+            soon(
+                lambda: not any(lets_in(each, token) for each in replicas),
+                "the token is let in nowhere",
+            )
+            soon(
+                lambda: session.post(request("ping", None, 9)).status in (401, 404),
+                "its session has ended",
+            )
             assert stream.events() == []
         with GatewayProcess(replicas[0].config, env=KEY) as fourth:
             wait_until(lambda: ready(fourth), what="it serves")
@@ -96,9 +121,20 @@ def guarded() -> Iterator[ProtectedServer]:
 
 
 def client_credentials(server: ProtectedServer) -> Json:
-    auth = {"client_id": "client", "client_secret": "secret", "token_url": server.token_url, "client_auth": "basic"}
+    auth = {
+        "client_id": "client",
+        "client_secret": "secret",
+        "token_url": server.token_url,
+        "client_auth": "basic",
+    }
     connection = {"type": "http", "url": server.url("http")}
-    entry = {"name": "http", "prefix": "http", "connection": connection, "auth": {"ref": "key"}, "timeout": 20}
+    entry = {
+        "name": "http",
+        "prefix": "http",
+        "connection": connection,
+        "auth": {"ref": "key"},
+        "timeout": 20,
+    }
     return {
         "global": CALM,
         "mcp_servers": [entry],
@@ -109,25 +145,34 @@ def client_credentials(server: ProtectedServer) -> Json:
 def test_sixty_calls_over_three_replicas_make_one_request_for_a_token(
     store: RedisServer, guarded: ProtectedServer
 ) -> None:
-    """SCA-1, section 6: before there is one, and when it is refused; nobody reads it in the store."""
+    """SCA-1, section 6: before there is one, and when it is refused; nobody reads it in the
+    store."""
     guarded.holds_tokens = True
     with Replicas(store, client_credentials(guarded), 3, balanced=False, env=KEY) as replicas:
         for _ in range(2):
             with ThreadPoolExecutor(1) as pool:
                 begun: list[int] = []
                 calls = pool.submit(all_call, replicas, "http_echo", begun, text="hello")
-                wait_until(lambda b=begun: guarded.token_requests and len(b) == CALLS, what="all wait for a token")
+                wait_until(
+                    lambda b=begun: guarded.token_requests and len(b) == CALLS,
+                    what="all wait for a token",
+                )
                 guarded.release_tokens()
                 assert {text_of(answer) for answer in calls.result(60)} == {"hello"}
             assert len(guarded.token_requests) == 1
-            kept = "".join(store.cli("--no-raw", "GET", key) for key in store.cli("KEYS", "*:token:*").splitlines())
+            kept = "".join(
+                store.cli("--no-raw", "GET", key)
+                for key in store.cli("KEYS", "*:token:*").splitlines()
+            )
             assert kept and not [token for token in guarded.valid if token in kept]
             guarded.revoke_all()  # refused from now on: everybody needs another
             guarded.token_requests.clear()
             guarded.holds_tokens = True
 
 
-def test_without_the_store_each_replica_asks_for_its_own_token(store: RedisServer, guarded: ProtectedServer) -> None:
+def test_without_the_store_each_replica_asks_for_its_own_token(
+    store: RedisServer, guarded: ProtectedServer
+) -> None:
     """SCA-2"""
     with Replicas(store, client_credentials(guarded), 3, balanced=False, env=KEY) as replicas:
         assert {text_of(answer) for answer in all_call(replicas, "http_echo", text="a")} == {"a"}
@@ -142,7 +187,11 @@ def test_without_the_store_each_replica_asks_for_its_own_token(store: RedisServe
 
 
 def sign_ins(site: AuthServer) -> Json:
-    entry = {"name": "guarded", "prefix": "guarded", "connection": {"type": "http", "url": site.url}}
+    entry = {
+        "name": "guarded",
+        "prefix": "guarded",
+        "connection": {"type": "http", "url": site.url},
+    }
     return {"global": CALM, "mcp_servers": [entry]}
 
 
@@ -167,7 +216,10 @@ def test_a_sign_in_on_one_replica_serves_all_and_is_renewed_once_for_all(
     store: RedisServer, env: dict[str, str]
 ) -> None:
     """SCA-1, section 6: also when the token is refused, and again; a sign-out ends all."""
-    with AuthServer() as site, Replicas(store, sign_ins(site), 3, balanced=False, env=env) as replicas:
+    with (
+        AuthServer() as site,
+        Replicas(store, sign_ins(site), 3, balanced=False, env=env) as replicas,
+    ):
         sign_in(replicas)
         site.slow["/token"] = 0.5
         with site.lock:
@@ -179,14 +231,20 @@ def test_a_sign_in_on_one_replica_serves_all_and_is_renewed_once_for_all(
         assert answer["ok"], answer
         wait_until(lambda: statuses(replicas) == ["needs_auth"] * 3, what="one sign-out ends all")
         if env:
-            kept = [store.cli("--no-raw", "GET", key) for key in store.cli("KEYS", "*:file:auth/*").splitlines()]
+            kept = [
+                store.cli("--no-raw", "GET", key)
+                for key in store.cli("KEYS", "*:file:auth/*").splitlines()
+            ]
             assert kept and not any("refresh-" in one or "access-" in one for one in kept)
 
 
 def test_a_token_that_ends_is_renewed_once_for_all(store: RedisServer) -> None:
-    """SCA-1, section 6: before its end, by whoever needs it first. All have it long before that, also on a machine that
-    is busy."""
-    with AuthServer(expires_in=15) as site, Replicas(store, sign_ins(site), 3, balanced=False, env=KEY) as replicas:
+    """SCA-1, section 6: before its end, by whoever needs it first. All have it long before that,
+    also on a machine that is busy."""
+    with (
+        AuthServer(expires_in=15) as site,
+        Replicas(store, sign_ins(site), 3, balanced=False, env=KEY) as replicas,
+    ):
         sign_in(replicas)
         signed_in = time.monotonic()
         site.expires_in = 3600
@@ -197,9 +255,14 @@ def test_a_token_that_ends_is_renewed_once_for_all(store: RedisServer) -> None:
         assert renewals(site) == 1
 
 
-def test_a_server_that_takes_no_token_has_it_renewed_once_and_not_by_each_replica(store: RedisServer) -> None:
+def test_a_server_that_takes_no_token_has_it_renewed_once_and_not_by_each_replica(
+    store: RedisServer,
+) -> None:
     """SCA-1: the guard against renewing in circles is everybody's."""
-    with AuthServer() as site, Replicas(store, sign_ins(site), 3, balanced=False, env=KEY) as replicas:
+    with (
+        AuthServer() as site,
+        Replicas(store, sign_ins(site), 3, balanced=False, env=KEY) as replicas,
+    ):
         sign_in(replicas)
         with site.lock:
             site.tokens.clear()
@@ -223,7 +286,9 @@ def refuse_new(site: AuthServer) -> Any:
 # --- approvals, and what is known
 
 
-def test_what_is_approved_on_one_replica_is_shown_by_all(store: RedisServer, tmp_path: Path) -> None:
+def test_what_is_approved_on_one_replica_is_shown_by_all(
+    store: RedisServer, tmp_path: Path
+) -> None:
     """SCA-1, SEC-5: within a second; and a replica that comes later knows of it."""
     box = Changing(tmp_path, tools=[tool("read")])
     config = {"global": CALM, "mcp_servers": [box.entry(trust="quarantine")]}
@@ -241,7 +306,9 @@ def test_what_is_approved_on_one_replica_is_shown_by_all(store: RedisServer, tmp
             wait_until(lambda: tools(fourth) == ["box_read"], what="a new one shows it")
 
 
-def test_a_new_replica_lists_the_tools_of_servers_that_are_not_up_yet(store: RedisServer, tmp_path: Path) -> None:
+def test_a_new_replica_lists_the_tools_of_servers_that_are_not_up_yet(
+    store: RedisServer, tmp_path: Path
+) -> None:
     """SCA-1: what others have learned of a server is there before it serves."""
     box = Changing(tmp_path, tools=[tool("read")])
     entry = box.entry()

@@ -1,4 +1,5 @@
-"""The store as replicas see it, on a real server: together, in order, once, and what happens when it goes away."""
+"""The store as replicas see it, on a real server: together, in order, once, and what happens when
+it goes away."""
 
 import asyncio
 import gc
@@ -54,7 +55,10 @@ def test_what_is_asked_in_one_turn_is_answered_one_by_one(server: fixture.RedisS
             assert sorted(told) == list(range(1, 2_001))
             # A mistake is one command's own.
             answers = await asyncio.gather(
-                store.ask("GET", key), store.ask("LPUSH", key, "x"), store.ask("GET", key), return_exceptions=True
+                store.ask("GET", key),
+                store.ask("LPUSH", key, "x"),
+                store.ask("GET", key),
+                return_exceptions=True,
             )
             assert answers[0] == answers[2] == b"2000"
             assert isinstance(answers[1], StoreDown)
@@ -63,11 +67,15 @@ def test_what_is_asked_in_one_turn_is_answered_one_by_one(server: fixture.RedisS
     run(main())
 
 
-def test_what_is_written_behind_arrives_in_order_and_news_after_it(server: fixture.RedisServer) -> None:
+def test_what_is_written_behind_arrives_in_order_and_news_after_it(
+    server: fixture.RedisServer,
+) -> None:
     async def main() -> None:
         async with reached(server) as one, reached(server) as other:
             found: list[Awaitable[bytes]] = []
-            other.hear("done", lambda _: found.append(other.ask("LRANGE", other.key("list"), 0, -1)))
+            other.hear(
+                "done", lambda _: found.append(other.ask("LRANGE", other.key("list"), 0, -1))
+            )
             one.hear("done", lambda _: pytest.fail("a replica hears no news of its own"))
             for number in range(3_000):
                 one.later("RPUSH", one.key("list"), number)
@@ -78,7 +86,9 @@ def test_what_is_written_behind_arrives_in_order_and_news_after_it(server: fixtu
     run(main())
 
 
-def test_a_store_that_is_gone_fails_at_once_and_is_back_by_itself(server: fixture.RedisServer) -> None:
+def test_a_store_that_is_gone_fails_at_once_and_is_back_by_itself(
+    server: fixture.RedisServer,
+) -> None:
     async def main() -> None:
         async with reached(server) as store:
             returns: list[bool] = []
@@ -101,7 +111,9 @@ def test_a_store_that_is_gone_fails_at_once_and_is_back_by_itself(server: fixtur
             await store.settled()
             assert returns == [True, True]
             assert await store.ask("MGET", store.key("mine"), store.key("lost")) == [b"x", None]
-            assert await store.run(COUNT, [store.key("n")], [5]) == 5  # a script that it does not know any more
+            assert (
+                await store.run(COUNT, [store.key("n")], [5]) == 5
+            )  # a script that it does not know any more
 
     run(main())
 
@@ -112,7 +124,9 @@ def test_a_store_that_hangs_costs_its_patience_once(server: fixture.RedisServer)
             server.pause()
             loop = asyncio.get_running_loop()
             began = loop.time()
-            outcomes = await asyncio.gather(*(store.ask("GET", "x") for _ in range(50)), return_exceptions=True)
+            outcomes = await asyncio.gather(
+                *(store.ask("GET", "x") for _ in range(50)), return_exceptions=True
+            )
             assert all(isinstance(each, StoreDown) for each in outcomes)
             assert loop.time() - began < 2
             assert store.ask("GET", "x").done()
@@ -129,12 +143,16 @@ def test_a_store_that_hangs_costs_its_patience_once(server: fixture.RedisServer)
     run(main())
 
 
-def test_a_process_that_is_held_up_does_not_take_it_for_the_silence_of_the_store(server: fixture.RedisServer) -> None:
+def test_a_process_that_is_held_up_does_not_take_it_for_the_silence_of_the_store(
+    server: fixture.RedisServer,
+) -> None:
     """SCA-2: else every busy moment of a replica has it renew, count and decide alone."""
 
     async def main() -> None:
         async with reached(server, 0.4) as store:
-            for turns in range(4, 15):  # while it is sent, while it is on its way, and when the answer is there
+            for turns in range(
+                4, 15
+            ):  # while it is sent, while it is on its way, and when the answer is there
                 asked = [store.ask("GET", store.key("nothing")) for _ in range(1 + turns % 2)]
                 for _ in range(turns):
                     await asyncio.sleep(0)
@@ -253,7 +271,9 @@ def test_what_was_too_much_to_be_written_is_told_anew_once_there_is_room(
 def test_a_waiter_that_leaves_disturbs_nobody(server: fixture.RedisServer) -> None:
     async def main() -> None:
         async with reached(server) as store:
-            asked = [asyncio.ensure_future(store.run(COUNT, [store.key("n")], [1])) for _ in range(100)]
+            asked = [
+                asyncio.ensure_future(store.run(COUNT, [store.key("n")], [1])) for _ in range(100)
+            ]
             await asyncio.sleep(0)
             for each in asked[::2]:
                 each.cancel()
@@ -289,7 +309,8 @@ def test_what_waits_to_be_written_is_bounded(server: fixture.RedisServer) -> Non
 def test_a_store_that_takes_nothing_is_away_and_what_it_missed_is_written_anew(
     server: fixture.RedisServer, spoil: list[str], mend: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SCA-3: whether a command or a script is refused, alone or among others; said once, not with each command."""
+    """SCA-3: whether a command or a script is refused, alone or among others; said once, not with
+    each command."""
 
     async def main() -> None:
         async with reached(server) as store:
@@ -305,7 +326,8 @@ def test_a_store_that_takes_nothing_is_away_and_what_it_missed_is_written_anew(
             for count in (1, 2):
                 await asyncio.to_thread(server.cli, *spoil)
                 outcomes = await asyncio.gather(
-                    *(store.run(COUNT, [store.key("n")], [1]) for _ in range(count)), return_exceptions=True
+                    *(store.run(COUNT, [store.key("n")], [1]) for _ in range(count)),
+                    return_exceptions=True,
                 )
                 assert all(isinstance(each, StoreDown) for each in outcomes)
                 assert not store.up
@@ -314,7 +336,10 @@ def test_a_store_that_takes_nothing_is_away_and_what_it_missed_is_written_anew(
                 await asyncio.to_thread(server.cli, *mend)
                 await until(lambda count=count: store.up and len(returns) == count + 1)
                 await store.settled()
-                assert await store.ask("MGET", store.key("mine"), store.key("n")) == [b"%d" % (count + 1), None]
+                assert await store.ask("MGET", store.key("mine"), store.key("n")) == [
+                    b"%d" % (count + 1),
+                    None,
+                ]
             assert "refuses what it was asked" not in caplog.text
 
     run(main())
@@ -337,7 +362,11 @@ def test_a_store_that_forbids_something_says_so_once_and_not_with_each_try(
             key = store.key("hash")
 
             async def used(_: bool = False) -> None:
-                await (store.run(wants_a_hash, [key], [1]) if by_script else store.ask("HSET", key, "a", 1))
+                await (
+                    store.run(wants_a_hash, [key], [1])
+                    if by_script
+                    else store.ask("HSET", key, "a", 1)
+                )
 
             async def can_be_used() -> bool:
                 try:
@@ -362,8 +391,11 @@ def test_a_store_that_forbids_something_says_so_once_and_not_with_each_try(
     run(main())
 
 
-def test_a_store_that_knows_no_script_any_more_still_writes_in_order(server: fixture.RedisServer) -> None:
-    """SCA-2: restarted, it is sent scripts in full: none is written behind a plain command that was sent after it."""
+def test_a_store_that_knows_no_script_any_more_still_writes_in_order(
+    server: fixture.RedisServer,
+) -> None:
+    """SCA-2: restarted, it is sent scripts in full: none is written behind a plain command that was
+    sent after it."""
     append = Script("return redis.call('RPUSH', KEYS[1], ARGV[1])")
 
     async def main() -> None:
@@ -383,7 +415,9 @@ def test_a_store_that_knows_no_script_any_more_still_writes_in_order(server: fix
     run(main())
 
 
-def test_a_store_that_is_killed_under_load_leaves_no_connection_to_the_collector(server: fixture.RedisServer) -> None:
+def test_a_store_that_is_killed_under_load_leaves_no_connection_to_the_collector(
+    server: fixture.RedisServer,
+) -> None:
     """SCA-2: what was on its way when it died has opened connections that nobody would close."""
 
     async def main() -> None:
@@ -408,10 +442,13 @@ def test_a_store_that_is_killed_under_load_leaves_no_connection_to_the_collector
                 for _ in range(30):
                     group.create_task(ask())
                 for deaths in range(1, 9):
-                    with suppress(StoreDown):  # on a busy machine it may go away once more by itself
+                    with suppress(
+                        StoreDown
+                    ):  # on a busy machine it may go away once more by itself
                         await store.settled()
                     server.kill()
-                    server.start()  # before anything of this loop has noticed: connections of before can be made
+                    # before anything of this loop has noticed: connections of before can be made
+                    server.start()
                     await until(lambda deaths=deaths: store.failures >= deaths)
                     await store.there.wait()
                 over.set()

@@ -1,5 +1,5 @@
-"""SCA-2: the store is killed, paused, emptied and restarted under load, or one replica is cut off from it. Calls that
-need nothing of it go on; what was lost is made anew, within seconds."""
+"""SCA-2: the store is killed, paused, emptied and restarted under load, or one replica is cut off
+from it. Calls that need nothing of it go on; what was lost is made anew, within seconds."""
 
 import asyncio
 import contextlib
@@ -34,15 +34,21 @@ async def calling(replicas: Replicas) -> AsyncIterator[Crowd]:
         crowd.stop.set()
 
 
-def all_up(replicas: Replicas, sessions: int | None = SESSIONS, store: RedisServer | None = None) -> bool:
+def all_up(
+    replicas: Replicas, sessions: int | None = SESSIONS, store: RedisServer | None = None
+) -> bool:
     """Each sees the store and the others; and the store has all sessions."""
     told = [health(each) for each in replicas if each.process.poll() is None]
-    seen = all(each["store"]["state"] == "up" and len(each["peers"]) == len(told) - 1 for each in told)
+    seen = all(
+        each["store"]["state"] == "up" and len(each["peers"]) == len(told) - 1 for each in told
+    )
     return seen and (store is None or len(store.cli("KEYS", "*:session:*").split()) == sessions)
 
 
 @pytest.mark.parametrize("trouble", ["killed", "paused", "flushed"])
-def test_calls_go_on_while_the_store_fails_and_sessions_survive_the_next_death(tmp_path: Path, trouble: str) -> None:
+def test_calls_go_on_while_the_store_fails_and_sessions_survive_the_next_death(
+    tmp_path: Path, trouble: str
+) -> None:
     """SCA-2: nobody notices; what was lost is there again, so that a replica may die after that."""
     file = tmp_path / "journal"
 
@@ -64,7 +70,9 @@ def test_calls_go_on_while_the_store_fails_and_sessions_survive_the_next_death(t
             )
             assert crowd.failed == []
             replicas[0].process.kill()
-            await asyncio.to_thread(replicas[0].process.wait)  # until then the system takes what is sent to it
+            await asyncio.to_thread(
+                replicas[0].process.wait
+            )  # until then the system takes what is sent to it
             died = asyncio.get_running_loop().time()
             before = crowd.good
             await asyncio.sleep(2)
@@ -89,13 +97,20 @@ def test_a_store_that_is_not_there_at_the_start_is_said_and_waited_for(tmp_path:
     from kit.replicas import ready
 
     store = RedisServer()
-    config = {"mcp_servers": [journal(tmp_path / "journal")], "server": {"store": store.url, "drain": 0}}
+    config = {
+        "mcp_servers": [journal(tmp_path / "journal")],
+        "server": {"store": store.url, "drain": 0},
+    }
     with GatewayProcess(config) as replica:
         wait_until(lambda: "cannot be used" in replica.stderr(), what="it says so", seconds=10)
         assert not ready(replica)
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(urllib.request.Request(replica.url, b"{}", method="POST"), timeout=5)
-        with refused.value:  # else its socket is left to the collector, in the middle of some other test
+            urllib.request.urlopen(
+                urllib.request.Request(replica.url, b"{}", method="POST"), timeout=5
+            )
+        with (
+            refused.value
+        ):  # else its socket is left to the collector, in the middle of some other test
             assert refused.value.code == 503
         assert replica.stderr().count("cannot be used") == 1
         with store:
@@ -117,7 +132,9 @@ class Line:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", self.port))
+        self._server = self._loop.run_until_complete(
+            asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        )
         self._there.set()
         self._loop.run_forever()
 
@@ -188,9 +205,11 @@ def line(target: int) -> Iterator[Line]:
         made.close()
 
 
-def test_a_replica_that_is_cut_off_from_the_store_serves_what_it_has_and_joins_again(tmp_path: Path) -> None:
-    """SCA-2: its sessions go on through every replica: for the others it counts as gone after some seconds, and then
-    they go on there; none is lost, and no call is made twice."""
+def test_a_replica_that_is_cut_off_from_the_store_serves_what_it_has_and_joins_again(
+    tmp_path: Path,
+) -> None:
+    """SCA-2: its sessions go on through every replica: for the others it counts as gone after some
+    seconds, and then they go on there; none is lost, and no call is made twice."""
     file = tmp_path / "journal"
 
     async def run(store: RedisServer, replicas: Replicas, way: Line) -> None:

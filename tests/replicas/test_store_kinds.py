@@ -1,5 +1,5 @@
-"""A store that is more than one server, or speaks TLS: a cluster, and one that Sentinels fail over. Real servers of
-each kind."""
+"""A store that is more than one server, or speaks TLS: a cluster, and one that Sentinels fail over.
+Real servers of each kind."""
 
 import subprocess
 from collections.abc import Iterator
@@ -80,7 +80,17 @@ def cluster(folder: Path) -> Iterator[list[int]]:
             port = free_port()  # its bus listens 10,000 above it
             own = folder / str(number)
             own.mkdir()
-            command = [program(*SERVERS), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(own)]
+            command = [
+                program(*SERVERS),
+                "--port",
+                str(port),
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--dir",
+                str(own),
+            ]
             stack.enter_context(Child([*command, "--cluster-enabled", "yes"]))
             ports.append(port)
         for port in ports:
@@ -88,11 +98,17 @@ def cluster(folder: Path) -> Iterator[list[int]]:
         nodes = [f"127.0.0.1:{port}" for port in ports]
         cli = program("valkey-cli", "redis-cli")
         subprocess.run(
-            [cli, "--cluster", "create", *nodes, "--cluster-yes"], check=True, timeout=START, stdout=subprocess.DEVNULL
+            [cli, "--cluster", "create", *nodes, "--cluster-yes"],
+            check=True,
+            timeout=START,
+            stdout=subprocess.DEVNULL,
         )
 
         def whole() -> bool:
-            told = [subprocess.run([cli, "-p", str(p), "cluster", "info"], capture_output=True) for p in ports]
+            told = [
+                subprocess.run([cli, "-p", str(p), "cluster", "info"], capture_output=True)
+                for p in ports
+            ]
             return all(b"cluster_state:ok" in each.stdout for each in told)
 
         wait_until(whole, what="the cluster is whole")
@@ -105,17 +121,26 @@ def test_replicas_share_a_cluster(tmp_path: Path) -> None:
         run(use(f"redis+cluster://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}"), 30)
 
 
-def test_a_cluster_that_is_addressed_as_one_server_is_named_with_the_right_scheme(tmp_path: Path) -> None:
-    """SCA-2: only one of three nodes has the keys of mcpx. The others answer MOVED, and the real program reports it."""
+def test_a_cluster_that_is_addressed_as_one_server_is_named_with_the_right_scheme(
+    tmp_path: Path,
+) -> None:
+    """SCA-2: only one of three nodes has the keys of mcpx. The others answer MOVED, and the real
+    program reports it."""
     with cluster(tmp_path) as ports, ExitStack() as stack:
         gateways = [
-            stack.enter_context(GatewayProcess({"server": {"store": f"redis://127.0.0.1:{port}", "drain": 0}}))
+            stack.enter_context(
+                GatewayProcess({"server": {"store": f"redis://127.0.0.1:{port}", "drain": 0}})
+            )
             for port in ports
         ]
         told = [f"redis+cluster://127.0.0.1:{port}" for port in ports]
 
         def refused() -> list[str]:
-            return [each.stderr() for each, scheme in zip(gateways, told, strict=True) if scheme in each.stderr()]
+            return [
+                each.stderr()
+                for each, scheme in zip(gateways, told, strict=True)
+                if scheme in each.stderr()
+            ]
 
         wait_until(lambda: len(refused()) == 2, what="two nodes are reported")
         assert all("it answered MOVED" in text for text in refused())
@@ -142,7 +167,9 @@ def test_a_user_without_rights_is_reported_with_the_rule_that_it_needs(
     async def main(url: str) -> None:
         replicas = patient(Replicas(parse(url), {"MCPX_KEY": "x"}, "1"))
         replicas.start()
-        await until(lambda: f"Give the user 'app' of the store the ACL rule: {WHOLE_RULE}" in caplog.text)
+        await until(
+            lambda: f"Give the user 'app' of the store the ACL rule: {WHOLE_RULE}" in caplog.text
+        )
         await replicas.close()
 
     with RedisServer() as store:
@@ -156,7 +183,9 @@ def test_replicas_need_no_more_rights_than_the_documented_rule() -> None:
         "mcp_servers": [raw_server("one", limits={"per_minute": 1000, "in_flight": 10})],
         "server": {"drain": 0},
     }
-    assert WHOLE_RULE in (Path(__file__).parents[2] / "docs" / "scaling.md").read_text(encoding="utf-8")
+    assert WHOLE_RULE in (Path(__file__).parents[2] / "docs" / "scaling.md").read_text(
+        encoding="utf-8"
+    )
     with RedisServer() as store:
         store.cli("ACL", "SETUSER", "default", "reset", "on", "nopass", *WHOLE_RULE.split())
         with RunningReplicas(store, config, 2, balanced=False) as replicas:
@@ -175,20 +204,32 @@ def test_replicas_follow_a_store_that_sentinels_fail_over(tmp_path: Path) -> Non
     """SCA-2: its first server dies, the second is promoted, and all goes on there."""
     port = free_port()
     own = ("--dir", str(tmp_path))  # where a copy is kept while it is taken over
-    with RedisServer(*own) as first, RedisServer(*own, "--replicaof", "127.0.0.1", str(first.port)) as second:
-        wait_until(lambda: "master_link_status:up" in second.cli("INFO", "replication"), what="the second follows")
+    with (
+        RedisServer(*own) as first,
+        RedisServer(*own, "--replicaof", "127.0.0.1", str(first.port)) as second,
+    ):
+        wait_until(
+            lambda: "master_link_status:up" in second.cli("INFO", "replication"),
+            what="the second follows",
+        )
         file = tmp_path / "sentinel.conf"
         file.write_text(
-            f"port {port}\nbind 127.0.0.1\ndir {tmp_path}\nsentinel monitor team 127.0.0.1 {first.port} 1\n"
+            f"port {port}\nbind 127.0.0.1\ndir {tmp_path}\nsentinel monitor team 127.0.0.1 "
+            f"{first.port} 1\n"
             "sentinel down-after-milliseconds team 500\nsentinel failover-timeout team 3000\n"
         )
         with Child([program("valkey-sentinel", "redis-sentinel"), str(file)]):
             wait_until(lambda: reaches(port), what="the sentinel listens")
-            wait_until(lambda: f"port={second.port}" in first.cli("INFO", "replication"), what="the first is followed")
+            wait_until(
+                lambda: f"port={second.port}" in first.cli("INFO", "replication"),
+                what="the first is followed",
+            )
 
             def known() -> bool:
                 cli = program("valkey-cli", "redis-cli")
-                asked = subprocess.run([cli, "-p", str(port), "sentinel", "replicas", "team"], capture_output=True)
+                asked = subprocess.run(
+                    [cli, "-p", str(port), "sentinel", "replicas", "team"], capture_output=True
+                )
                 return str(second.port).encode() in asked.stdout
 
             wait_until(known, what="the sentinel knows the second")
@@ -205,14 +246,33 @@ class Paper:
     @classmethod
     def made(cls, folder: Path, name: str, address: str = "127.0.0.1") -> "Paper":
         paper = cls(folder / f"{name}.pem", folder / f"{name}.key")
-        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
-        command += ["-addext", f"subjectAltName=IP:{address}", "-keyout", str(paper.key), "-out", str(paper.cert)]
+        command = [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            f"/CN={name}",
+        ]
+        command += [
+            "-addext",
+            f"subjectAltName=IP:{address}",
+            "-keyout",
+            str(paper.key),
+            "-out",
+            str(paper.cert),
+        ]
         subprocess.run(command, check=True, capture_output=True)
         return paper
 
 
 class Guarded(RedisServer):
-    """One that speaks TLS and nothing else, and wants to see the one certificate that it knows of its clients."""
+    """One that speaks TLS and nothing else, and wants to see the one certificate that it knows of
+    its clients."""
 
     def __init__(self, own: Paper, client: Paper) -> None:
         super().__init__()
@@ -252,8 +312,10 @@ def test_sentinels_are_asked_over_tls_where_the_store_is(tmp_path: Path) -> None
     with Guarded(own, client) as store:
         file = tmp_path / "sentinel.conf"
         file.write_text(
-            f"port 0\ntls-port {port}\nbind 127.0.0.1\ndir {tmp_path}\ntls-replication yes\ntls-ca-cert-file {both}\n"
-            f"tls-cert-file {client.cert}\ntls-key-file {client.key}\nsentinel monitor team 127.0.0.1 {store.port} 1\n"
+            f"port 0\ntls-port {port}\nbind 127.0.0.1\ndir {tmp_path}\ntls-replication "
+            f"yes\ntls-ca-cert-file {both}\n"
+            f"tls-cert-file {client.cert}\ntls-key-file {client.key}\nsentinel monitor team "
+            f"127.0.0.1 {store.port} 1\n"
         )
         with Child([program("valkey-sentinel", "redis-sentinel"), str(file)]):
             wait_until(lambda: reaches(port), what="the sentinel listens")
@@ -267,7 +329,10 @@ def test_sentinels_are_asked_over_tls_where_the_store_is(tmp_path: Path) -> None
         ("another authority", "certificate verify failed"),
         ("no authority", "certificate verify failed"),
         ("another name", "IP address mismatch"),
-        ("no certificate", ""),  # the store says what it misses, and may hang up before that is read
+        (
+            "no certificate",
+            "",
+        ),  # the store says what it misses, and may hang up before that is read
         ("no such file", "No such file"),
     ],
 )

@@ -1,4 +1,5 @@
-"""Work that is done by one replica for all: for as long as it takes, and no longer than its replica lives."""
+"""Work that is done by one replica for all: for as long as it takes, and no longer than its replica
+lives."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -60,7 +61,9 @@ def test_a_turn_that_is_extended_lasts_as_long_as_its_work(server: Server) -> No
     run(main())
 
 
-def test_a_replica_that_dies_in_its_turn_holds_up_the_others_for_a_moment_only(server: Server) -> None:
+def test_a_replica_that_dies_in_its_turn_holds_up_the_others_for_a_moment_only(
+    server: Server,
+) -> None:
     """SCA-1, SCA-2"""
 
     async def main() -> None:
@@ -82,7 +85,9 @@ def test_a_replica_that_dies_in_its_turn_holds_up_the_others_for_a_moment_only(s
     run(main())
 
 
-def test_a_turn_that_the_store_gave_to_nobody_holds_nobody_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_that_the_store_gave_to_nobody_holds_nobody_up(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SCA-2: it did what it was asked, and could not say so."""
 
     async def main() -> None:

@@ -1,4 +1,5 @@
-"""`scripts/run_tests.py`: the second run of failed tests, the exit code, and the last lines of the output."""
+"""`scripts/run_tests.py`: the second run of failed tests, the exit code, and the last lines of the
+output."""
 
 import os
 import re
@@ -149,10 +150,24 @@ class Project:
         (self.folder / "pytest.ini").write_text(SETTINGS, encoding="utf-8")
         (self.folder / "tests" / "test_x.py").write_text(HEADER + tests, encoding="utf-8")
         plugins = ("-p", "xdist.plugin", "-p", "pytest_timeout")
-        command = [sys.executable, str(RUNNER), *plugins, "-n", "2", "--dist", "worksteal", *arguments]
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
+        command = [
+            sys.executable,
+            str(RUNNER),
+            *plugins,
+            "-n",
+            "2",
+            "--dist",
+            "worksteal",
+            *arguments,
+        ]
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PYTEST_", "COV_"))
+        }
         environ = inherited | {
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # The tests need only two plugins, and the others load slowly.
+            # The tests need only two plugins, and the others load slowly.
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "PYTHONIOENCODING": "utf-8",
             "MCPX_TEST_RERUN_TIMEOUT": str(rerun_timeout_seconds),
         }
@@ -187,7 +202,11 @@ def test_passing_run_prints_a_summary_durations_and_cpu_time(project: Project) -
     ):
         assert re.search(f"^{line}$", printed, re.MULTILINE), result.output
         assert any(re.fullmatch(line, found) for found in written), written
-    times = re.search(r"^CPU time: (\S+) s \(user \S+ s, system \S+ s\)\. Wall time: (\S+) s\.$", printed, re.MULTILINE)
+    times = re.search(
+        r"^CPU time: (\S+) s \(user \S+ s, system \S+ s\)\. Wall time: (\S+) s\.$",
+        printed,
+        re.MULTILINE,
+    )
     assert times is not None, result.output
     if os.name == "posix":  # Windows does not report the CPU time of child processes.
         assert float(times[1]) >= 1
@@ -200,7 +219,9 @@ def test_test_that_passes_the_second_time_is_flaky(project: Project) -> None:
     *lines, summary = result.last_lines
     names = ["test_ends_its_worker", "test_hangs", "test_setup", "test_teardown"]
     names += [f"test_fails[{value}]" for value in ("plain", "two words", "a[0]::b/c.py", "-k é 中")]
-    assert sorted(lines) == sorted(f"flaky: tests/test_x.py::{name}" for name in names), result.output
+    assert sorted(lines) == sorted(f"flaky: tests/test_x.py::{name}" for name in names), (
+        result.output
+    )
     assert summary == "9 passed, 0 failed, 0 skipped"
 
 
@@ -210,7 +231,9 @@ def test_test_that_does_not_pass_the_second_time_fails_the_run(project: Project)
     *lines, summary = result.last_lines
     names = ["test_fails", "test_ends_its_worker", "test_hangs", "test_hangs_without_a_timeout"]
     names += ["test_teardown", "test_is_skipped_the_second_time"]
-    assert sorted(lines) == sorted(f"failed twice: tests/test_x.py::{name}" for name in names), result.output
+    assert sorted(lines) == sorted(f"failed twice: tests/test_x.py::{name}" for name in names), (
+        result.output
+    )
     assert summary == "1 passed, 6 failed, 0 skipped"
     assert result.second_runs == 6
     assert "pytest did not end within 10 s." in result.output
@@ -236,7 +259,9 @@ def test_run_without_an_executed_test_fails(
 
 
 def test_file_that_cannot_be_collected_fails_the_run(project: Project) -> None:
-    (project.folder / "tests" / "test_broken.py").write_text("import no_such_module", encoding="utf-8")
+    (project.folder / "tests" / "test_broken.py").write_text(
+        "import no_such_module", encoding="utf-8"
+    )
     result = project.run("def test_a(): assert not is_first('a')")
     assert result.code == 1, result.output
     assert result.last_lines == [
@@ -251,18 +276,26 @@ def test_too_many_failures_are_not_run_again(project: Project) -> None:
     assert result.code == 1, result.output
     error, *failed, summary = result.last_lines
     assert error == "error: 51 tests failed. No test ran a second time because the limit is 50."
-    assert sorted(failed) == sorted(f"failed: tests/test_x.py::test_a[{number}]" for number in range(51))
+    assert sorted(failed) == sorted(
+        f"failed: tests/test_x.py::test_a[{number}]" for number in range(51)
+    )
     assert summary == "0 passed, 51 failed, 0 skipped"
     assert result.second_runs == 0
 
 
 def test_test_that_never_ran_fails_the_run(project: Project) -> None:
-    """A worker that is not replaced leaves tests behind, while its crash itself is only a flaky test."""
-    tests = "@pytest.mark.parametrize('n', range(8))\ndef test_a(n):\n    if is_first(f'n{n}'): os._exit(1)"
+    """A worker that is not replaced leaves tests behind, while its crash itself is only a flaky
+    test."""
+    tests = (
+        "@pytest.mark.parametrize('n', range(8))\ndef test_a(n):\n    if is_first(f'n{n}'): "
+        "os._exit(1)"
+    )
     result = project.run(tests, "--max-worker-restart", "0")
     assert result.code == 1, result.output
     error, *flaky, summary = result.last_lines
-    assert re.match(r"error: \d of 8 tests did not run, for example tests/test_x\.py::test_a\[\d\]\.$", error)
+    assert re.match(
+        r"error: \d of 8 tests did not run, for example tests/test_x\.py::test_a\[\d\]\.$", error
+    )
     assert flaky and all(line.startswith("flaky: tests/test_x.py::test_a[") for line in flaky)
     assert summary == f"{len(flaky)} passed, 1 failed, 0 skipped"
 

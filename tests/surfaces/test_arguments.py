@@ -1,4 +1,5 @@
-"""A model's arguments before a call: right ones pass untouched, near misses are mended, the rest is explained."""
+"""A model's arguments before a call: right ones pass untouched, near misses are mended, the rest is
+explained."""
 
 import copy
 import json
@@ -109,7 +110,13 @@ def test_a_broken_schema_refuses_nothing(schema: Json) -> None:
 
 @pytest.mark.parametrize(
     "draft",
-    ["https://example.com/my-schema", "http://json-schema.org/draft-03/schema#", "", "nonsense", "x" * 1000],
+    [
+        "https://example.com/my-schema",
+        "http://json-schema.org/draft-03/schema#",
+        "",
+        "nonsense",
+        "x" * 1000,
+    ],
 )
 def test_a_strange_dialect_is_read_as_the_newest(draft: str) -> None:
     """SUR-9"""
@@ -120,7 +127,10 @@ def test_a_strange_dialect_is_read_as_the_newest(draft: str) -> None:
 
 def test_the_dialect_that_is_named_counts() -> None:
     """SUR-9: a list as `items` is a tuple in draft 7 and nothing in 2020-12."""
-    schema = {"$schema": "http://json-schema.org/draft-07/schema#", **of(a={"items": [{"type": "integer"}]})}
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        **of(a={"items": [{"type": "integer"}]}),
+    }
     assert problems(schema, {"a": ["x"]}) == ('a[0]: expected integer, got string "x"',)
     beside = {
         "$schema": schema["$schema"],
@@ -148,10 +158,16 @@ def test_formats_and_contents_are_notes_and_not_rules() -> None:
         assert check(schema, {"a": True}).problems == ("a: expected string, got boolean true",)
 
 
-@pytest.mark.parametrize("odd", [{"a": "\ud800"}, {"\ud800": 1}, {"a": float("inf")}, {"a": 10**40}, {"a": (1, 2)}])
+@pytest.mark.parametrize(
+    "odd", [{"a": "\ud800"}, {"\ud800": 1}, {"a": float("inf")}, {"a": 10**40}, {"a": (1, 2)}]
+)
 def test_what_cannot_be_judged_is_not_refused(odd: Json) -> None:
     """SUR-9: half an emoji, an infinity, a number of any length."""
-    schema = {"type": "object", "properties": {"a": {"minLength": 1, "minItems": 1}}, "additionalProperties": True}
+    schema = {
+        "type": "object",
+        "properties": {"a": {"minLength": 1, "minItems": 1}},
+        "additionalProperties": True,
+    }
     assert check(schema, odd).arguments is odd
     assert check(schema, odd).problems == ()
 
@@ -215,14 +231,19 @@ def test_a_missing_argument_is_told_with_its_type() -> None:
 
 
 def test_an_unknown_argument_is_refused_with_the_nearest_name() -> None:
-    """SUR-9: nothing in the schema forbids it, but an optional argument with a typo would be lost without a word."""
-    assert problems(READ, {"path": "/x", "limt": 5}) == ("limt: unknown argument, did you mean limit?",)
+    """SUR-9: nothing in the schema forbids it, but an optional argument with a typo would be lost
+    without a word."""
+    assert problems(READ, {"path": "/x", "limt": 5}) == (
+        "limt: unknown argument, did you mean limit?",
+    )
 
 
 def test_an_unknown_argument_that_is_like_no_other_gets_the_list() -> None:
     """SUR-9"""
     (problem,) = problems(READ, {"path": "/x", "zzzzzz": 5})
-    assert problem == ("zzzzzz: unknown argument, expected path, limit, mode, follow, ratio, tags, options")
+    assert problem == (
+        "zzzzzz: unknown argument, expected path, limit, mode, follow, ratio, tags, options"
+    )
 
 
 @pytest.mark.parametrize(
@@ -255,7 +276,9 @@ def test_without_any_listed_name_every_name_is_taken(schema: Json) -> None:
 def test_a_schema_that_forbids_other_names_is_enforced_at_every_depth() -> None:
     """SUR-9"""
     schema = of(where={**of(latitude={"type": "number"}), "additionalProperties": False})
-    assert problems(schema, {"where": {"latitud": 5}}) == ("where.latitud: unknown argument, did you mean latitude?",)
+    assert problems(schema, {"where": {"latitud": 5}}) == (
+        "where.latitud: unknown argument, did you mean latitude?",
+    )
     empty = {"type": "object", "additionalProperties": False}
     assert problems(empty, {"x": 5}) == ("x: unknown argument, none is taken here",)
 
@@ -283,8 +306,14 @@ def test_a_name_is_not_taken_for_one_that_is_given_or_for_one_of_two() -> None:
 
 def test_where_more_names_are_allowed_none_is_rewritten() -> None:
     """SUR-9"""
-    schema = {**of(file_path={"type": "string"}), "required": ["file_path"], "additionalProperties": True}
-    assert problems(schema, {"filePath": "/x"}) == ("file_path: required and missing, expected string",)
+    schema = {
+        **of(file_path={"type": "string"}),
+        "required": ["file_path"],
+        "additionalProperties": True,
+    }
+    assert problems(schema, {"filePath": "/x"}) == (
+        "file_path: required and missing, expected string",
+    )
 
 
 # Values
@@ -307,13 +336,18 @@ def test_where_more_names_are_allowed_none_is_rewritten() -> None:
         ({"tags": ["a", {"b": 1}]}, "tags[1]: expected string, got object {b}"),
         ({"options": {"depth": "deep"}}, 'options.depth: expected integer, got string "deep"'),
         ({"options": []}, "options: expected {depth?: number}, got array of 0"),
-        ({"mode": "tex"}, 'mode: expected one of "text", "binary", got string "tex"; did you mean "text"?'),
+        (
+            {"mode": "tex"},
+            'mode: expected one of "text", "binary", got string "tex"; did you mean "text"?',
+        ),
         ({"mode": 7}, 'mode: expected one of "text", "binary", got number 7'),
         ({"path": None}, "path: expected string, got null"),
         ({"tags": ["a", None]}, "tags[1]: expected string, got null"),
     ],
 )
-def test_a_wrong_value_is_told_with_its_path_and_what_was_expected(arguments: Json, problem: str) -> None:
+def test_a_wrong_value_is_told_with_its_path_and_what_was_expected(
+    arguments: Json, problem: str
+) -> None:
     """SUR-9: so that the model's next try is right."""
     assert problems(READ, {"path": "/x", **arguments}) == (problem,)
 
@@ -347,7 +381,9 @@ def test_every_usual_rule_is_told_in_words(rules: Any, value: object, expected: 
 def test_a_rule_without_words_of_its_own_is_refused_all_the_same() -> None:
     """SUR-9"""
     schema = {**of(a={}, b={}), "dependentRequired": {"a": ["b"]}}
-    assert problems(schema, {"a": 1}) == ("arguments: expected what the signature says, got object {a}",)
+    assert problems(schema, {"a": 1}) == (
+        "arguments: expected what the signature says, got object {a}",
+    )
 
 
 def test_a_long_enum_is_cut_and_the_nearest_value_is_named() -> None:
@@ -361,7 +397,9 @@ def test_a_long_enum_is_cut_and_the_nearest_value_is_named() -> None:
 def test_odd_names_are_quoted_in_a_path() -> None:
     """SUR-9"""
     schema = of(**{"a b": of(**{"c.d": {"type": "array", "items": {"type": "integer"}}})})
-    assert problems(schema, {"a b": {"c.d": ["x"]}}) == ('"a b"["c.d"][0]: expected integer, got string "x"',)
+    assert problems(schema, {"a b": {"c.d": ["x"]}}) == (
+        '"a b"["c.d"][0]: expected integer, got string "x"',
+    )
     (problem,) = problems(of(**{"n" * 5000: {"type": "integer"}}), {"n" * 5000: "x"})
     assert len(problem) < 200
 
@@ -374,7 +412,10 @@ def test_only_the_first_problems_are_told_and_the_rest_is_counted() -> None:
         "required": [f"p{n}" for n in range(17)],
     }
     told = problems(schema, {})
-    assert told == (*(f"p{n}: required and missing, expected a value" for n in range(5)), "… and 12 more")
+    assert told == (
+        *(f"p{n}: required and missing, expected a value" for n in range(5)),
+        "… and 12 more",
+    )
 
 
 def test_a_place_is_told_once() -> None:
@@ -394,8 +435,12 @@ def test_half_an_emoji_in_a_problem_can_be_sent() -> None:
 
 def test_alternatives_are_told_as_a_type_and_not_as_a_wall_of_text() -> None:
     """SUR-9"""
-    schema = of(a={"anyOf": [{"type": "string"}, of(x={"type": "integer"}), of(y={"type": "integer"})]})
-    assert problems(schema, {"a": True}) == ("a: expected string | {x?: number} | {y?: number}, got boolean true",)
+    schema = of(
+        a={"anyOf": [{"type": "string"}, of(x={"type": "integer"}), of(y={"type": "integer"})]}
+    )
+    assert problems(schema, {"a": True}) == (
+        "a: expected string | {x?: number} | {y?: number}, got boolean true",
+    )
     scalar = of(a={"oneOf": [{"type": "integer"}, {"type": "boolean"}]})
     assert problems(scalar, {"a": "x"}) == ('a: expected integer or boolean, got string "x"',)
     both = of(a={"anyOf": [{**of(x={}), "required": ["x"]}, {**of(y={}), "required": ["y"]}]})
@@ -408,8 +453,13 @@ def test_alternatives_are_told_as_a_type_and_not_as_a_wall_of_text() -> None:
 def test_the_only_alternative_of_the_right_type_is_explained() -> None:
     """SUR-9: an optional object, as Pydantic writes it."""
     place = {**of(lat={"type": "number"}), "required": ["lat"]}
-    schema = {**of(a={"anyOf": [{"$ref": "#/$defs/Place"}, {"type": "null"}]}), "$defs": {"Place": place}}
-    assert problems(schema, {"a": {"lat": "north"}}) == ('a.lat: expected number, got string "north"',)
+    schema = {
+        **of(a={"anyOf": [{"$ref": "#/$defs/Place"}, {"type": "null"}]}),
+        "$defs": {"Place": place},
+    }
+    assert problems(schema, {"a": {"lat": "north"}}) == (
+        'a.lat: expected number, got string "north"',
+    )
     assert problems(schema, {"a": {}}) == ("a.lat: required and missing, expected number",)
     assert problems(schema, {"a": 5}) == ("a: expected {lat: number} | null, got number 5",)
 
@@ -419,7 +469,9 @@ def test_the_alternative_with_the_right_tag_is_explained() -> None:
     text = {**of(kind={"const": "text"}, body={"type": "string"}), "required": ["kind", "body"]}
     image = {**of(kind={"const": "image"}, url={"type": "string"}), "required": ["kind", "url"]}
     schema = of(part={"oneOf": [text, image]})
-    assert problems(schema, {"part": {"kind": "image"}}) == ("part.url: required and missing, expected string",)
+    assert problems(schema, {"part": {"kind": "image"}}) == (
+        "part.url: required and missing, expected string",
+    )
     assert problems(schema, {"part": {"kind": "imag", "url": "x"}}) == (
         'part.kind: expected one of "text", "image", got string "imag"; did you mean "image"?',
     )
@@ -428,13 +480,17 @@ def test_the_alternative_with_the_right_tag_is_explained() -> None:
 def test_choices_spread_over_alternatives_are_one_list() -> None:
     """SUR-9"""
     schema = of(a={"anyOf": [{"const": "x"}, {"enum": ["y", "z"]}, {"type": "null"}]})
-    assert problems(schema, {"a": "q"}) == ('a: expected one of "x", "y", "z", null, got string "q"',)
+    assert problems(schema, {"a": "q"}) == (
+        'a: expected one of "x", "y", "z", null, got string "q"',
+    )
 
 
 def test_a_value_that_fits_two_of_one_is_told() -> None:
     """SUR-9"""
     schema = of(a={"oneOf": [{"type": "integer"}, {"minimum": 5}]})
-    assert problems(schema, {"a": 7}) == ("a: expected what fits only one of the alternatives, got number 7",)
+    assert problems(schema, {"a": 7}) == (
+        "a: expected what fits only one of the alternatives, got number 7",
+    )
 
 
 def test_conditions_lead_to_the_branch_that_counts() -> None:
@@ -445,7 +501,9 @@ def test_conditions_lead_to_the_branch_that_counts() -> None:
         "then": {"properties": {"size": {"type": "integer"}}},
         "else": {"required": ["name"]},
     }
-    assert problems(schema, {"kind": "big", "size": "x"}) == ('size: expected integer, got string "x"',)
+    assert problems(schema, {"kind": "big", "size": "x"}) == (
+        'size: expected integer, got string "x"',
+    )
     assert problems(schema, {"kind": "small"}) == ("name: required and missing, expected a value",)
 
 
@@ -475,7 +533,9 @@ def test_conditions_lead_to_the_branch_that_counts() -> None:
         (["string", "null"], 123, "123"),
     ],
 )
-def test_a_value_that_can_mean_only_one_thing_is_taken_for_it(kind: Any, value: object, meant: object) -> None:
+def test_a_value_that_can_mean_only_one_thing_is_taken_for_it(
+    kind: Any, value: object, meant: object
+) -> None:
     """SUR-9"""
     for schema in (
         of(a={"type": kind}),
@@ -555,9 +615,15 @@ def test_a_whole_number_with_a_point_is_an_integer_in_every_draft() -> None:
 
 def test_null_for_what_may_be_left_out_is_left_out() -> None:
     """SUR-9: models often send null for what they do not use."""
-    arguments, repairs = mended(READ, {"path": "/x", "limit": None, "mode": None, "options": {"depth": None}})
+    arguments, repairs = mended(
+        READ, {"path": "/x", "limit": None, "mode": None, "options": {"depth": None}}
+    )
     assert arguments == {"path": "/x", "options": {}}
-    assert repairs == ("limit: null left out", "mode: null left out", "options.depth: null left out")
+    assert repairs == (
+        "limit: null left out",
+        "mode: null left out",
+        "options.depth: null left out",
+    )
 
 
 def test_null_where_null_is_allowed_is_sent() -> None:
@@ -611,7 +677,9 @@ def test_a_call_that_stays_wrong_is_refused_as_it_was_given() -> None:
         'limit: expected integer, got string "5"',
         'ratio: expected number, got string "x"',
     )
-    assert problems(READ, {"path": "/x", "limit": "101"}) == ('limit: expected integer, got string "101"',)
+    assert problems(READ, {"path": "/x", "limit": "101"}) == (
+        'limit: expected integer, got string "101"',
+    )
 
 
 def test_nothing_given_is_written_to() -> None:
@@ -644,7 +712,9 @@ def test_kept_validators_are_bounded_in_number_and_in_size() -> None:
     assert len(schemas) == MOST_COMPILED
     for _ in range(MOST_KEPT // MOST_NODES + 10):
         schemas.compiled({"type": "object", "enum": list(range(MOST_NODES - 10))})
-        schemas.compiled({"type": "array", "enum": list(range(MOST_NODES * 2))})  # not even looked at
+        schemas.compiled(
+            {"type": "array", "enum": list(range(MOST_NODES * 2))}
+        )  # not even looked at
     assert len(schemas) <= MOST_KEPT // (MOST_NODES - 10) + 1
 
 
@@ -678,7 +748,11 @@ def test_no_reference_reaches_the_network_or_a_file(tmp_path: Path) -> None:
         ):
             for schema in (
                 {**of(a={"$ref": reference}, n={"type": "integer"}), "required": ["n"]},
-                {**of(a={}, n={"type": "integer"}), "required": ["n"], "$defs": {"unused": {"$ref": reference}}},
+                {
+                    **of(a={}, n={"type": "integer"}),
+                    "required": ["n"],
+                    "$defs": {"unused": {"$ref": reference}},
+                },
                 {**of(a={"$dynamicRef": reference}, n={"type": "integer"}), "required": ["n"]},
                 {**of(a={"$id": f"http://127.0.0.1:{port}/", "$ref": "x"}, n={"type": "integer"})},
                 {"$schema": reference, **of(a={}, n={"type": "integer"})},
@@ -703,7 +777,10 @@ CIRCLES: list[Json] = [
     {"dependentSchemas": {"a": {"$ref": "#"}}, "unevaluatedProperties": False},
     {
         "$ref": "#/$defs/a0",
-        "$defs": {f"a{i}": {"anyOf": [{"$ref": f"#/$defs/a{k}"} for k in range(30)] + [False]} for i in range(30)},
+        "$defs": {
+            f"a{i}": {"anyOf": [{"$ref": f"#/$defs/a{k}"} for k in range(30)] + [False]}
+            for i in range(30)
+        },
     },
 ]
 
@@ -717,8 +794,13 @@ def test_references_in_circles_end(schema: Json) -> None:
 
 def test_a_schema_that_uses_itself_further_down_is_checked_to_every_usual_depth() -> None:
     """SUR-9: trees are legal."""
-    node = {**of(name={"type": "string"}, children={"type": "array", "items": {"$ref": "#/$defs/Node"}})}
-    schema = {**of(root={"$ref": "#/$defs/Node"}), "$defs": {"Node": {**node, "required": ["name"]}}}
+    node = {
+        **of(name={"type": "string"}, children={"type": "array", "items": {"$ref": "#/$defs/Node"}})
+    }
+    schema = {
+        **of(root={"$ref": "#/$defs/Node"}),
+        "$defs": {"Node": {**node, "required": ["name"]}},
+    }
     tree = {"name": "a", "children": [{"name": "b", "children": [{"name": "c"}]}, {"name": "d"}]}
     assert check(schema, {"root": tree}).problems == ()
     tree["children"][0]["children"][0] = {"name": 5, "children": {}}
@@ -751,20 +833,27 @@ def test_arguments_of_any_depth_are_survived(depth: int) -> None:
         assert checked.arguments is arguments
         assert bool(checked.problems) == ("enum" in schema["properties"]["a"] and depth == 10)
     refused = {"a": nested(depth), "b": "x"}
-    assert bool(check(recursive, refused).problems) == (depth == 10), "what is deeper is for the server to judge"
+    assert bool(check(recursive, refused).problems) == (depth == 10), (
+        "what is deeper is for the server to judge"
+    )
 
 
 def doubling(levels: int) -> Json:
     """Two kilobytes that hold one value against two to the power of `levels` schemas."""
     defs: Json = {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(levels)}
-    return {**of(a={"$ref": "#/$defs/a0"}, n={"type": "integer"}), "$defs": {**defs, f"a{levels}": {"type": "string"}}}
+    return {
+        **of(a={"$ref": "#/$defs/a0"}, n={"type": "integer"}),
+        "$defs": {**defs, f"a{levels}": {"type": "string"}},
+    }
 
 
 def doubling_inward(levels: int) -> Json:
     inner: Json = {"type": "string"}
     defs: Json = {f"a{levels}": inner}
     for n in range(levels):
-        defs[f"a{n}"] = {"anyOf": [{"properties": {"a": {"$ref": f"#/$defs/a{n + 1}"}}, "required": ["z"]}] * 2}
+        defs[f"a{n}"] = {
+            "anyOf": [{"properties": {"a": {"$ref": f"#/$defs/a{n + 1}"}}, "required": ["z"]}] * 2
+        }
     return {**of(a={"$ref": "#/$defs/a0"}, n={"type": "integer"}), "$defs": defs}
 
 
@@ -784,15 +873,24 @@ def unevaluated_doubling(levels: int) -> Json:
 
 RECURSIVE: Json = {
     **of(a={"$ref": "#/$defs/v"}, n={"type": "integer"}),
-    "$defs": {"v": {"anyOf": [{"properties": {"a": {"$ref": "#/$defs/v"}}, "required": [f"z{n}"]} for n in range(9)]}},
+    "$defs": {
+        "v": {
+            "anyOf": [
+                {"properties": {"a": {"$ref": "#/$defs/v"}}, "required": [f"z{n}"]}
+                for n in range(9)
+            ]
+        }
+    },
 }
 
 
 @pytest.mark.parametrize(
-    "schema", [doubling(60), doubling_inward(60), unevaluated(40), unevaluated_doubling(60), RECURSIVE]
+    "schema",
+    [doubling(60), doubling_inward(60), unevaluated(40), unevaluated_doubling(60), RECURSIVE],
 )
 def test_a_small_schema_that_asks_for_endless_work_is_left_to_the_server(schema: Json) -> None:
-    """SEC-6: nobody can stop the validator once it runs, so what does not fit into a bound does not run."""
+    """SEC-6: nobody can stop the validator once it runs, so what does not fit into a bound does not
+    run."""
     arguments = {"a": nested(30), "n": "x"}
     assert check(schema, arguments) == Checked(arguments)
 
@@ -825,7 +923,10 @@ def deep_schema(depth: int) -> Json:
 def test_a_schema_too_large_or_too_deep_is_left_to_the_server() -> None:
     """SEC-6"""
     wide = {**of(n={"type": "integer"}, a={"enum": list(range(1_000_000))}), "required": ["n"]}
-    many = {**of(n={"type": "integer"}, a={"anyOf": [{"minLength": n} for n in range(20_000)]}), "required": ["n"]}
+    many = {
+        **of(n={"type": "integer"}, a={"anyOf": [{"minLength": n} for n in range(20_000)]}),
+        "required": ["n"],
+    }
     names = of(**{f"p{n}": {"type": "integer"} for n in range(100_000)})
     for schema in (wide, many, names, deep_schema(100_000)):
         for arguments in ({"n": 5, "a": "x"}, {}, {"n": "x"}, {"p1": "x"}):
@@ -841,8 +942,16 @@ def test_long_descriptions_are_nothing_to_judge() -> None:
 def test_compiling_is_bounded_for_any_schema() -> None:
     """SEC-6: in steps, which are the same on every machine."""
     chain: Json = {f"a{n}": {"$ref": f"#/$defs/a{n + 1}"} for n in range(1_500)}
-    worst = {"$ref": "#/$defs/a0", "$defs": {**chain, "a1500": {"properties": {"a": {"$ref": "#"}}}}}
-    for schema in (worst, RECURSIVE, {"anyOf": [of(a={})] * 100_000}, of(a={"enum": list(range(1_000_000))})):
+    worst = {
+        "$ref": "#/$defs/a0",
+        "$defs": {**chain, "a1500": {"properties": {"a": {"$ref": "#"}}}},
+    }
+    for schema in (
+        worst,
+        RECURSIVE,
+        {"anyOf": [of(a={})] * 100_000},
+        of(a={"enum": list(range(1_000_000))}),
+    ):
         assert count_steps(lambda schema=schema: check(schema, {"a": nested(30)})) < 3_000_000
 
 
@@ -862,17 +971,22 @@ def test_patterns_run_in_linear_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["^(?=.*x)", r"(a)\1", "(?<!a)b", "(", "[z-a]", "((a{1000}){1000}){1000}", r"\p{Nope}"]
+    "pattern",
+    ["^(?=.*x)", r"(a)\1", "(?<!a)b", "(", "[z-a]", "((a{1000}){1000}){1000}", r"\p{Nope}"],
 )
 def test_a_pattern_that_is_none_or_not_linear_is_left_out_and_the_rest_counts(pattern: str) -> None:
     """SUR-9"""
     schema = {**of(a={"type": "string", "pattern": pattern, "maxLength": 3}, n={"type": "integer"})}
     assert check(schema, {"a": "abc", "n": 5}).problems == ()
-    assert problems(schema, {"a": "abcd"}) == ('a: expected at most 3 characters, got string "abcd"',)
+    assert problems(schema, {"a": "abcd"}) == (
+        'a: expected at most 3 characters, got string "abcd"',
+    )
     assert problems(schema, {"n": "x"}) == ('n: expected integer, got string "x"',)
 
 
-@pytest.mark.parametrize("around", [{"not": {}}, {"oneOf": [{}, {"type": "null"}]}, {"if": {}, "then": False}])
+@pytest.mark.parametrize(
+    "around", [{"not": {}}, {"oneOf": [{}, {"type": "null"}]}, {"if": {}, "then": False}]
+)
 def test_leaving_out_a_pattern_never_refuses_more(around: Json) -> None:
     """SUR-9: under `not` and its like, a rule less is a refusal more. Then the server judges."""
     inner = json.loads(json.dumps(around).replace("{}", '{"pattern": "^(?=y)"}', 1))
@@ -883,9 +997,14 @@ def test_leaving_out_a_pattern_never_refuses_more(around: Json) -> None:
 
 def test_too_many_patterns_and_too_long_texts_are_not_run() -> None:
     """SEC-6: each is bounded, so both together are."""
-    many = of(n={"type": "integer"}, **{f"p{n}": {"pattern": f"(a|b)*a(a|b){{{n}}}"} for n in range(200)})
+    many = of(
+        n={"type": "integer"}, **{f"p{n}": {"pattern": f"(a|b)*a(a|b){{{n}}}"} for n in range(200)}
+    )
     assert check(many, {"p5": "x", "n": 5}).problems == ()
-    names = {**of(n={"type": "integer"}), "patternProperties": {f"(a|b)*a(a|b){{{n}}}": True for n in range(20_000)}}
+    names = {
+        **of(n={"type": "integer"}),
+        "patternProperties": {f"(a|b)*a(a|b){{{n}}}": True for n in range(20_000)},
+    }
     assert check(names, {"p5": "x", "n": 5}).problems == ()
     long = {"p": "x" * 1_000_000, "n": 5}
     assert check(of(p={"pattern": "^y"}, n={"type": "integer"}), long) == Checked(long)
@@ -911,15 +1030,24 @@ def test_a_panic_in_the_validator_is_not_the_callers_fault() -> None:
 # Hostile arguments
 
 
-def test_wrong_arguments_are_explained_in_bounded_work_and_huge_ones_are_left_to_the_server() -> None:
+def test_wrong_arguments_are_explained_in_bounded_work_and_huge_ones_are_left_to_the_server() -> (
+    None
+):
     """SEC-6: asked for its reasons, the validator would copy a megabyte for each."""
-    schema = {"allOf": [{**of(a={"type": "array", "items": {"type": "integer"}}), "required": ["b"]}] * 20}
+    schema = {
+        "allOf": [{**of(a={"type": "array", "items": {"type": "integer"}}), "required": ["b"]}] * 20
+    }
     small = (["x" * 10] * 5_000, "x" * 4_000_000, {str(n): n for n in range(5_000)})
     huge = (["x" * 10] * 50_000, nested(50_000, list), {str(n): n for n in range(50_000)})
     for value in (*small, *huge):
         arguments = {"a": value}
         told: list[Checked] = []
-        assert count_steps(lambda arguments=arguments: told.append(check(schema, arguments))) < 2_000_000  # noqa: B023
+        assert (
+            count_steps(
+                lambda arguments=arguments, told=told: told.append(check(schema, arguments))
+            )
+            < 2_000_000
+        )
         assert bool(told[0].problems) == any(value is each for each in small)
         assert sum(map(len, told[0].problems)) < 2_000
         assert told[0].arguments is arguments
@@ -927,7 +1055,10 @@ def test_wrong_arguments_are_explained_in_bounded_work_and_huge_ones_are_left_to
 
 COSTLY = {
     "a long choice for each of many": (of(a={"items": {"enum": list(range(9_000))}}), [-1] * 2_000),
-    "long texts under many patterns": (of(a={"allOf": [{"pattern": "^(a|b){1,50}$"}] * 400}), "a" * 60_000),
+    "long texts under many patterns": (
+        of(a={"allOf": [{"pattern": "^(a|b){1,50}$"}] * 400}),
+        "a" * 60_000,
+    ),
     "lists that must differ": (of(a={"uniqueItems": True}), [[n] for n in range(1_000)]),
     "numbers that take long to compare": (of(a={"items": {"multipleOf": 0.1}}), [5e-324] * 100),
     "fractions without number": (of(a={"items": {"multipleOf": 0.1}}), [0.3] * 100_000),
@@ -948,7 +1079,12 @@ def test_a_json_text_that_grows_when_read_is_counted_again() -> None:
     """SEC-6: the text is one value, what it spells may be a hundred thousand."""
     schema = {
         **of(a={"type": "array", "items": {"$ref": "#/$defs/v"}}),
-        "$defs": {"v": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/v"}}] * 9 + [{"type": "integer"}]}},
+        "$defs": {
+            "v": {
+                "anyOf": [{"type": "array", "items": {"$ref": "#/$defs/v"}}] * 9
+                + [{"type": "integer"}]
+            }
+        },
     }
     arguments, repairs = mended(schema, {"a": "[" * 30 + "1" + "]" * 30})
     assert repairs == ("a: JSON text taken as an array",)
@@ -969,11 +1105,14 @@ def test_hostile_names_and_choices_do_not_make_long_texts() -> None:
 
 # Any schema, any arguments
 
-SCALARS = st.sampled_from([None, True, False, 0, 1, 5, 5.0, -1.5, "", "5", "true", "a", "A", "null", "[1]", '{"a": 1}'])
+SCALARS = st.sampled_from(
+    [None, True, False, 0, 1, 5, 5.0, -1.5, "", "5", "true", "a", "A", "null", "[1]", '{"a": 1}']
+)
 VALUES = st.recursive(
     SCALARS,
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "c", "A"]), inner, max_size=3)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "b", "c", "A"]), inner, max_size=3)
     ),
     max_leaves=6,
 )
@@ -990,7 +1129,9 @@ def keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         "properties": maps,
         "required": st.lists(st.sampled_from(["a", "b", "c"]), max_size=2, unique=True),
         "additionalProperties": inner,
-        "patternProperties": st.dictionaries(st.sampled_from(["^a", "(?=b)", "c$"]), inner, max_size=2),
+        "patternProperties": st.dictionaries(
+            st.sampled_from(["^a", "(?=b)", "c$"]), inner, max_size=2
+        ),
         "propertyNames": inner,
         "items": inner,
         "prefixItems": lists,
@@ -1017,9 +1158,15 @@ def keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.lists(each, max_size=4).map(dict)
 
 
-SCHEMAS = st.recursive(st.booleans() | st.builds(lambda kind: {"type": kind}, KINDS), keywords, max_leaves=5)
+SCHEMAS = st.recursive(
+    st.booleans() | st.builds(lambda kind: {"type": kind}, KINDS), keywords, max_leaves=5
+)
 ROOTS = st.builds(
-    lambda draft, root, x, y: {**draft, **(root if isinstance(root, dict) else {}), "$defs": {"x": x, "y": y}},
+    lambda draft, root, x, y: {
+        **draft,
+        **(root if isinstance(root, dict) else {}),
+        "$defs": {"x": x, "y": y},
+    },
     st.sampled_from([{}, {}, {"$schema": "http://json-schema.org/draft-07/schema#"}]),
     keywords(SCHEMAS),
     SCHEMAS,
@@ -1029,8 +1176,11 @@ OBJECTS = st.dictionaries(st.sampled_from(["a", "b", "c", "A"]), VALUES, max_siz
 
 
 def judged(schema: Json, arguments: Json) -> bool | None:
-    """What the validator says by itself, with every pattern it can do; None for a schema that is none."""
-    kind = jsonschema_rs.Draft7Validator if "$schema" in schema else jsonschema_rs.Draft202012Validator
+    """What the validator says by itself, with every pattern it can do; None for a schema that is
+    none."""
+    kind = (
+        jsonschema_rs.Draft7Validator if "$schema" in schema else jsonschema_rs.Draft202012Validator
+    )
     try:
         return kind(schema, validate_formats=False, offline=True).is_valid(arguments)
     except ValueError:
@@ -1079,7 +1229,9 @@ PLAIN = st.recursive(
 
 @calmly
 @given(st.dictionaries(st.sampled_from(["a", "b", "c"]), PLAIN, min_size=1, max_size=3), OBJECTS)
-def test_what_is_called_after_a_repair_is_what_the_schema_accepts(properties: Json, arguments: Json) -> None:
+def test_what_is_called_after_a_repair_is_what_the_schema_accepts(
+    properties: Json, arguments: Json
+) -> None:
     """SUR-9: and what is refused comes with a reason, and as it was given."""
     schema = of(**properties)
     before = copy.deepcopy(arguments)
@@ -1100,7 +1252,19 @@ JUNK = st.recursive(
         st.lists(inner, max_size=4)
         | st.dictionaries(
             st.sampled_from(
-                ["type", "properties", "$ref", "items", "anyOf", "enum", "required", "$defs", "pattern", "$id", "a"]
+                [
+                    "type",
+                    "properties",
+                    "$ref",
+                    "items",
+                    "anyOf",
+                    "enum",
+                    "required",
+                    "$defs",
+                    "pattern",
+                    "$id",
+                    "a",
+                ]
             ),
             inner,
             max_size=4,
@@ -1112,7 +1276,9 @@ JUNK = st.recursive(
 
 @calmly
 @given(JUNK, JUNK)
-def test_nothing_that_is_sent_as_a_schema_or_as_arguments_raises(schema: Any, arguments: Any) -> None:
+def test_nothing_that_is_sent_as_a_schema_or_as_arguments_raises(
+    schema: Any, arguments: Any
+) -> None:
     """SEC-6"""
     checked = check(schema, arguments)
     assert all(isinstance(problem, str) and problem.encode() for problem in checked.problems)
@@ -1129,9 +1295,13 @@ def _processor(work: Any) -> float:
 
 
 WIDE = {f"p{n}": {"type": "string", "description": "x" * 200} for n in range(4_000)}
-IN_A_ROW = {f"d{n}": of(**{f"x{k}": {"$ref": f"#/$defs/d{(7 * n + k) % 400}"} for k in range(8)}) for n in range(400)}
+IN_A_ROW = {
+    f"d{n}": of(**{f"x{k}": {"$ref": f"#/$defs/d{(7 * n + k) % 400}"} for k in range(8)})
+    for n in range(400)
+}
 BOUND = 0.5
-"""Seconds of processor time: several times what it takes, less than what made it worth a test (seconds)."""
+"""Seconds of processor time: several times what it takes, less than what made it worth a test
+(seconds)."""
 
 MEGABYTES: list[Json] = [
     {"type": "object", "properties": WIDE},

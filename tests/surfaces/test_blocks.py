@@ -21,19 +21,37 @@ def test_what_is_content_stays_as_it_is() -> None:
 @pytest.mark.parametrize(
     "odd",
     [
-        *(5, None, "text", {}, {"type": "weird"}, {"type": "text"}, {"type": "text", "text": 5}, {"type": ["text"]}),
-        *({"type": "image", "data": "A"}, {"type": "resource"}, {"type": "resource", "resource": {"uri": 5}}),
+        *(
+            5,
+            None,
+            "text",
+            {},
+            {"type": "weird"},
+            {"type": "text"},
+            {"type": "text", "text": 5},
+            {"type": ["text"]},
+        ),
+        *(
+            {"type": "image", "data": "A"},
+            {"type": "resource"},
+            {"type": "resource", "resource": {"uri": 5}},
+        ),
     ],
 )
 def test_what_no_client_takes_for_content_is_left_out_and_said(odd: Any) -> None:
     """A client that checks the whole would lose the results of the other calls."""
-    assert joined([said("a"), odd, odd], 10_000) == [said("a"), said("[mcpx: left out: 2 that are no content]")]
+    assert joined([said("a"), odd, odd], 10_000) == [
+        said("a"),
+        said("[mcpx: left out: 2 that are no content]"),
+    ]
 
 
 def test_what_is_never_cut_is_left_out_where_there_is_no_room_for_it() -> None:
     told = joined([PNG, PNG, said("z" * 5_000), PNG], 2_500)
     assert told[:3] == [PNG, PNG, said("z" * 5_000)]
-    assert told[3:] == [said("[mcpx: left out: 1 that are too large among others; call this tool alone]")]
+    assert told[3:] == [
+        said("[mcpx: left out: 1 that are too large among others; call this tool alone]")
+    ]
 
 
 def test_no_tool_writes_a_heading_of_ours() -> None:

@@ -83,7 +83,8 @@ Returns:
 Titles and links
 """
 FLAT = (
-    "Search the archive. Newest first. Args: query: What to look for, in any language limit (int): At most so many "
+    "Search the archive. Newest first. Args: query: What to look for, in any language limit "
+    "(int): At most so many "
     "Returns: Titles and links"
 )
 PARAMETERS = {"query": "", "limit": ""}
@@ -108,9 +109,14 @@ def test_chinese_blocks_are_understood() -> None:
     assert found == Docstring("查询天气。", {"city": "城市名称"}, "天气预报")
 
 
-def test_a_note_stands_for_the_schema_where_it_says_more_and_behind_it_where_it_says_something_else() -> None:
+def test_a_note_stands_for_the_schema_where_it_says_more_and_behind_it_where_it_says_something_else() -> (
+    None
+):
     """SUR-2: what only the description says is not lost."""
-    text = "Reads.\n\nArgs:\n    path: The path, absolute\n    mode: fast or slow\n    size: size of it\n"
+    text = (
+        "Reads.\n\nArgs:\n    path: The path, absolute\n    mode: fast or slow\n    size: size "
+        "of it\n"
+    )
     said = {"path": "The path", "mode": "How careful it is.", "size": "The size of all of it"}
     notes = {"path": "The path, absolute", "mode": "How careful it is; fast or slow"}
     assert read(text, said).notes == notes
@@ -132,13 +138,29 @@ def test_what_tells_of_no_parameter_stays_text(text: str) -> None:
 
 
 def test_what_the_signature_does_not_have_stays_text() -> None:
-    found = read("Reads.\n\nArgs:\n    path: Where\n    secret: Set by the server\n\nThen it closes it.", {"path": ""})
+    found = read(
+        "Reads.\n\nArgs:\n    path: Where\n    secret: Set by the server\n\nThen it closes it.",
+        {"path": ""},
+    )
     assert found.notes == {"path": "Where"}
-    assert found.text.split() == ["Reads.", "secret:", "Set", "by", "the", "server", "Then", "it", "closes", "it."]
+    assert found.text.split() == [
+        "Reads.",
+        "secret:",
+        "Set",
+        "by",
+        "the",
+        "server",
+        "Then",
+        "it",
+        "closes",
+        "it.",
+    ]
 
 
 def test_what_follows_a_block_is_text_again() -> None:
-    found = read("Deletes.\n\nArgs:\n    path: Where\n\nWarning:\n    Cannot be undone.", {"path": ""})
+    found = read(
+        "Deletes.\n\nArgs:\n    path: Where\n\nWarning:\n    Cannot be undone.", {"path": ""}
+    )
     assert found.text == "Deletes.\n\nWarning:\n    Cannot be undone."
 
 

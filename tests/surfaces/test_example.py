@@ -1,4 +1,5 @@
-"""SUR-11: the expression that is offered for a kept result selects something from that very result."""
+"""SUR-11: the expression that is offered for a kept result selects something from that very
+result."""
 
 import json
 from typing import Any
@@ -12,9 +13,22 @@ from kit.cost import count_steps
 from mcpx.surfaces.large.example import LONGEST, example, rows_in
 from mcpx.surfaces.large.preview import preview
 
-NAMES = st.sampled_from(["id", "status", "total", "the name", "ok", "ä", "", 'q"uo', "it's", "line\nbreak"]) | st.text()
-WORDS = st.sampled_from(["open", "closed", "it's", "a\\b", "`x`", "", "x" * 200, "line\nbreak"]) | st.text(max_size=5)
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | WORDS
+NAMES = (
+    st.sampled_from(
+        ["id", "status", "total", "the name", "ok", "ä", "", 'q"uo', "it's", "line\nbreak"]
+    )
+    | st.text()
+)
+WORDS = st.sampled_from(
+    ["open", "closed", "it's", "a\\b", "`x`", "", "x" * 200, "line\nbreak"]
+) | st.text(max_size=5)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | WORDS
+)
 JSON = st.recursive(
     SCALARS,
     lambda inner: (
@@ -54,10 +68,16 @@ def test_rows_are_selected_by_their_path(value: Any) -> None:
     ("value", "expression"),
     [
         (
-            {"count": 9, "orders": [{"id": n, "status": ("open", "sent")[n % 2]} for n in range(9)]},
+            {
+                "count": 9,
+                "orders": [{"id": n, "status": ("open", "sent")[n % 2]} for n in range(9)],
+            },
             "length(orders[?status=='open'])",
         ),
-        ([{"id": n, "kind": "ab"[n % 2], "note": f"note {n}"} for n in range(9)], "length([?kind=='a'])"),
+        (
+            [{"id": n, "kind": "ab"[n % 2], "note": f"note {n}"} for n in range(9)],
+            "length([?kind=='a'])",
+        ),
         ([{"id": n, "done": n > 3} for n in range(9)], "length([?done])"),
         ([{"id": n, "done": False} for n in range(9)], "length([?!done])"),
         ([{"id": n, "name": f"row {n}"} for n in range(9)], "[?name=='row 0']"),
@@ -95,5 +115,12 @@ def test_the_work_for_an_example_is_bounded() -> None:
     wide: Any = {"x": 1}
     for _ in range(6):
         wide = {f"k{number}": wide for number in range(12)}
-    for value in (deep, wide, [deep] * 50, {f"{n}" * 90: [deep] for n in range(500)}, [[]] * 90_000, [{}] * 9000):
+    for value in (
+        deep,
+        wide,
+        [deep] * 50,
+        {f"{n}" * 90: [deep] for n in range(500)},
+        [[]] * 90_000,
+        [{}] * 9000,
+    ):
         count_steps(lambda value=value: offered(value), most=400_000)

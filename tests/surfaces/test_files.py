@@ -10,7 +10,9 @@ from mcpx.surfaces.files import reads_files
 
 def tool(name: str, *takes: str, schema: Any = None) -> Offer:
     schema = (
-        {"type": "object", "properties": {each: {"type": "string"} for each in takes}} if schema is None else schema
+        {"type": "object", "properties": {each: {"type": "string"} for each in takes}}
+        if schema is None
+        else schema
     )
     return Offer("tools", "one", name, name, {"name": name, "inputSchema": schema})
 
@@ -57,7 +59,9 @@ def test_a_tool_that_takes_a_path_reads_files(name: str, takes: list[str]) -> No
         ("get_file_info", ["id"]),
     ],
 )
-def test_a_tool_without_a_path_or_one_that_lists_them_gives_data(name: str, takes: list[str]) -> None:
+def test_a_tool_without_a_path_or_one_that_lists_them_gives_data(
+    name: str, takes: list[str]
+) -> None:
     """SUR-7: a word is a whole word (`profile` is no file)."""
     assert not reads_files(tool(name, *takes), dict.fromkeys(takes, "x"))
 
@@ -77,7 +81,9 @@ def test_what_a_call_says_counts_as_well_as_the_schema(arguments: Any) -> None:
     """SUR-7: a schema may say nothing."""
     for schema in ({"type": "object"}, True, None, 5, {"properties": []}):
         assert reads_files(tool("do", schema={} if schema is None else schema), arguments)
-        assert not reads_files(tool("do", schema={} if schema is None else schema), {"query": "a path"})
+        assert not reads_files(
+            tool("do", schema={} if schema is None else schema), {"query": "a path"}
+        )
 
 
 def test_endless_arguments_are_looked_at_in_part() -> None:

@@ -49,7 +49,9 @@ def test_handles_are_short_and_never_the_same(store: ResultStore) -> None:
     assert {len(handle) for handle in handles} == {12}
 
 
-def test_anothers_handle_reads_as_unknown_and_stays_readable_for_its_owner(store: ResultStore) -> None:
+def test_anothers_handle_reads_as_unknown_and_stays_readable_for_its_owner(
+    store: ResultStore,
+) -> None:
     """SUR-11: bound to the caller."""
     handle = keep(store, "ann", body(1))
     for stranger in ("bob", "", "ann ", "ANN"):
@@ -65,7 +67,9 @@ def test_a_handle_belongs_to_owner_and_handle_together(store: ResultStore) -> No
     assert store.get(f"ann{handle[0]}", handle[1:]) is None
 
 
-def test_a_result_is_kept_for_so_long_from_the_moment_it_was_kept(store: ResultStore, clock: Clock) -> None:
+def test_a_result_is_kept_for_so_long_from_the_moment_it_was_kept(
+    store: ResultStore, clock: Clock
+) -> None:
     """SUR-11: reading it does not prolong that."""
     handle = keep(store, "ann", b"x")
     clock.advance(59.9)
@@ -88,7 +92,14 @@ def test_of_one_owner_the_oldest_go(store: ResultStore) -> None:
     """SUR-11: bounded for each of them, and nobody else loses anything."""
     other = keep(store, "bob", body(0))
     handles = [keep(store, "ann", body(number)) for number in range(6)]
-    assert [read(store, "ann", handle) for handle in handles] == [None, None, body(2), body(3), body(4), body(5)]
+    assert [read(store, "ann", handle) for handle in handles] == [
+        None,
+        None,
+        body(2),
+        body(3),
+        body(4),
+        body(5),
+    ]
     assert read(store, "bob", other) == body(0)
 
 
@@ -128,7 +139,9 @@ def test_what_can_be_packed_takes_little(store: ResultStore) -> None:
     handles = [keep(store, "ann", text) for text in texts]
     assert [read(store, "ann", handle) for handle in handles] == texts
     assert sum(map(len, texts)) > 20 * 42 * KB
-    assert [kept.size for handle in handles if (kept := store.get("ann", handle))] == [*map(len, texts)]
+    assert [kept.size for handle in handles if (kept := store.get("ann", handle))] == [
+        *map(len, texts)
+    ]
 
 
 def test_many_tiny_results_are_bounded_in_number(store: ResultStore) -> None:
@@ -139,7 +152,9 @@ def test_many_tiny_results_are_bounded_in_number(store: ResultStore) -> None:
 
 
 @pytest.mark.parametrize("letter", ["x", "ä", "🦆"])
-def test_a_result_larger_than_an_owners_room_is_cut_and_says_so(store: ResultStore, letter: str) -> None:
+def test_a_result_larger_than_an_owners_room_is_cut_and_says_so(
+    store: ResultStore, letter: str
+) -> None:
     """SUR-11: between characters."""
     text = "".join(random.Random(1).choices(letter + "ABCDEFGHIJKLMNOPQRSTUVWXYZ", k=200 * KB))
     handle = keep(store, "ann", text.encode())
@@ -147,7 +162,10 @@ def test_a_result_larger_than_an_owners_room_is_cut_and_says_so(store: ResultSto
     assert shown is not None
     begins, note = shown.decode().rsplit("\n", 1)
     assert text.startswith(begins) and len(begins.encode()) > 41 * KB
-    assert note == f"[mcpx: the first {len(begins.encode()):,} of {len(text.encode()):,} bytes were kept]"
+    assert (
+        note
+        == f"[mcpx: the first {len(begins.encode()):,} of {len(text.encode()):,} bytes were kept]"
+    )
 
 
 def test_whatever_one_message_may_bring_is_kept_whole() -> None:
@@ -164,12 +182,17 @@ def test_what_is_too_old_makes_room_at_the_next_keep(store: ResultStore, clock: 
             keep(store, owner, body(number))
     clock.advance(60)
     handles = [keep(store, "cid", body(number)) for number in range(4)]
-    assert [read(store, "cid", handle) for handle in handles] == [body(number) for number in range(4)]
+    assert [read(store, "cid", handle) for handle in handles] == [
+        body(number) for number in range(4)
+    ]
 
 
 def test_what_was_kept_for_one_who_is_gone_is_let_go(store: ResultStore) -> None:
     """SUR-11: a session that ended; what others have stays."""
-    gone, other = [keep(store, "ann", body(number)) for number in range(3)], keep(store, "bob", body(9))
+    gone, other = (
+        [keep(store, "ann", body(number)) for number in range(3)],
+        keep(store, "bob", body(9)),
+    )
     store.forget("ann")
     store.forget("nobody")
     assert [store.get("ann", handle) for handle in gone] == [None] * 3

@@ -23,7 +23,12 @@ def tool(name: str, description: object = "", *parameters: str, **annotations: A
         "files",
         name,
         name,
-        {"name": name, "description": description, "inputSchema": schema, "annotations": annotations},
+        {
+            "name": name,
+            "description": description,
+            "inputSchema": schema,
+            "annotations": annotations,
+        },
     )
 
 
@@ -51,7 +56,12 @@ def lines(*offers: Offer, **keys: Any) -> list[str]:
 
 def test_what_all_tools_say_is_told_once() -> None:
     offers = [tool(name, f"Does {name}. {ONLY}") for name in ("a", "b", "c")]
-    assert lines(*offers) == [f"All tools: {ONLY}", "- a(): Does a.", "- b(): Does b.", "- c(): Does c."]
+    assert lines(*offers) == [
+        f"All tools: {ONLY}",
+        "- a(): Does a.",
+        "- b(): Does b.",
+        "- c(): Does c.",
+    ]
 
 
 def test_what_most_tools_say_is_not_said_of_the_others() -> None:
@@ -76,7 +86,11 @@ def test_where_many_tools_lack_it_those_that_have_it_bear_a_number() -> None:
 
 
 def test_what_fewer_tools_say_stays_with_them() -> None:
-    offers = [tool("a", f"A. {ONLY}"), tool("b", f"B. {ONLY}"), *(tool(f"c{n}", f"C {n}.") for n in range(3))]
+    offers = [
+        tool("a", f"A. {ONLY}"),
+        tool("b", f"B. {ONLY}"),
+        *(tool(f"c{n}", f"C {n}.") for n in range(3)),
+    ]
     assert lines(*offers)[:2] == [f"- a(): A. {ONLY}", f"- b(): B. {ONLY}"]
     alike = [tool(f"c{n}", "Notes it. Notes it. Notes it.") for n in range(2)]
     assert lines(*alike)[0] == "- c0(): Notes it. Notes it. Notes it."
@@ -88,10 +102,17 @@ def test_chinese_sentences_are_shared_too() -> None:
 
 
 def test_blocks_that_the_signature_tells_are_left_out() -> None:
-    about = "Finds.\n\nArgs:\n    query: words\n\nReturns:\n    Ids of all matching rows, newest first\n"
-    assert lines(tool("find", about, "query")) == ["- find(): Finds. Returns: Ids of all matching rows, newest first"]
+    about = (
+        "Finds.\n\nArgs:\n    query: words\n\nReturns:\n    Ids of all matching rows, newest "
+        "first\n"
+    )
+    assert lines(tool("find", about, "query")) == [
+        "- find(): Finds. Returns: Ids of all matching rows, newest first"
+    ]
     assert notes_of(tool("find", about, "query")) == {"query": "words"}
-    assert told(tool("find", about, "query")) == told_short(tool("find", about, "query")) == "Finds."
+    assert (
+        told(tool("find", about, "query")) == told_short(tool("find", about, "query")) == "Finds."
+    )
 
 
 def test_a_schema_that_stays_json_tells_no_notes_so_the_block_stays() -> None:
@@ -137,7 +158,10 @@ def test_what_nearly_all_tools_are_is_said_once() -> None:
 
 def test_one_tool_is_told_whole() -> None:
     note = "one of many words " * 20
-    about = f"Finds.\n\nAll of it.\n\nArgs:\n    query: {note}\n    limit: few\n\nExample:\n    find('x')\n"
+    about = (
+        f"Finds.\n\nAll of it.\n\nArgs:\n    query: {note}\n    limit: few\n\nExample:\n    "
+        "find('x')\n"
+    )
     offer = tool("find", about, "query", "limit", readOnlyHint=True)
     assert describe_tool(Told(), offer)["text"] == (
         f"find() [read-only]\nFinds.\n\nAll of it.\nquery: {note.strip()}\nExample: find('x')"
@@ -153,13 +177,17 @@ def test_a_long_description_among_others_is_cut_and_it_is_said_where_the_rest_is
     assert lines(tool("a", long))[0].endswith("Sentence 199 of many.")
 
 
-def test_the_descriptions_of_many_tools_share_the_room_and_short_ones_leave_theirs_to_others() -> None:
+def test_the_descriptions_of_many_tools_share_the_room_and_short_ones_leave_theirs_to_others() -> (
+    None
+):
     """SUR-2, SUR-3: a listing is for choosing a tool; what it is called with is never cut."""
     long = "".join(f"Sentence {n} of many. " for n in range(30))
     told = lines(*(tool(f"t{n}", long) for n in range(14)), tool("short", "Short."))
     assert sum(map(len, told)) < 3_500
     assert all(line.count("Sentence") >= 3 for line in told[:14])
-    assert f"- t0(): {long.strip()}" in lines(tool("t0", long), *(tool(f"s{n}", "Short.") for n in range(14)))
+    assert f"- t0(): {long.strip()}" in lines(
+        tool("t0", long), *(tool(f"s{n}", "Short.") for n in range(14))
+    )
 
 
 def test_a_description_that_is_only_an_example_is_told() -> None:
@@ -171,7 +199,9 @@ def test_of_a_server_with_many_tools_each_is_named_at_least() -> None:
     """SUR-12: signatures for the room there is, then names, and how to go on."""
     offers = [tool(f"tool_{n}", f"Does the {n}th thing. " * 3) for n in range(90)]
     told = lines(*offers, room=2_000)
-    assert [line.split("(")[0] for line in told[:-1] if line.startswith("- ")] == [f"- tool_{n}" for n in range(90)]
+    assert [line.split("(")[0] for line in told[:-1] if line.startswith("- ")] == [
+        f"- tool_{n}" for n in range(90)
+    ]
     assert told[0].startswith("- tool_0(): Does") and told[89] == "- tool_89"
     assert "Of some only names are told; ask for those you need, several at once." in told
 

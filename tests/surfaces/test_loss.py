@@ -25,7 +25,9 @@ def rendered(text: str) -> str | None:
     ],
 )
 @pytest.mark.parametrize("indent", [False, True])
-def test_a_text_that_its_value_does_not_say_whole_stays_as_it_came(value: str, indent: bool) -> None:
+def test_a_text_that_its_value_does_not_say_whole_stays_as_it_came(
+    value: str, indent: bool
+) -> None:
     text = value.replace(", ", ",\n    ") if indent else value
     assert rendered(text) is None
 

@@ -29,7 +29,9 @@ def test_each_has_its_type_its_description_and_whether_it_is_required() -> None:
     }
 
 
-@pytest.mark.parametrize("schema", [None, True, [], {"properties": []}, {"properties": {}, "required": 3}])
+@pytest.mark.parametrize(
+    "schema", [None, True, [], {"properties": []}, {"properties": {}, "required": 3}]
+)
 def test_what_is_no_schema_has_no_parameters(schema: Any) -> None:
     """SUR-4"""
     assert parameters_of(schema) == {}

@@ -1,18 +1,32 @@
-"""SUR-9: cuts fall at the end of a sentence or of a word; what a model is told to say can be copied."""
+"""SUR-9: cuts fall at the end of a sentence or of a word; what a model is told to say can be
+copied."""
 
 import json
 
 import pytest
 
-from mcpx.surfaces.texts.phrases import LONGEST_TO_COPY, exact, passages, sentences, short, words_within
+from mcpx.surfaces.texts.phrases import (
+    LONGEST_TO_COPY,
+    exact,
+    passages,
+    sentences,
+    short,
+    words_within,
+)
 
 
 @pytest.mark.parametrize(
     ("line", "parts"),
     [
         ("Reads a file. Writes it! Done?", ["Reads a file. ", "Writes it! ", "Done?"]),
-        ("Takes e.g. a path, i.e. a string. Then stops.", ["Takes e.g. a path, i.e. a string. ", "Then stops."]),
-        ("Yu-Gi-Oh! card data (v2.0) of example.com. More", ["Yu-Gi-Oh! card data (v2.0) of example.com. ", "More"]),
+        (
+            "Takes e.g. a path, i.e. a string. Then stops.",
+            ["Takes e.g. a path, i.e. a string. ", "Then stops."],
+        ),
+        (
+            "Yu-Gi-Oh! card data (v2.0) of example.com. More",
+            ["Yu-Gi-Oh! card data (v2.0) of example.com. ", "More"],
+        ),
         ("读取文件。返回内容！好吗？好", ["读取文件。", "返回内容！", "好吗？", "好"]),
         ("", []),
     ],
@@ -26,7 +40,10 @@ def test_whole_sentences_are_kept_where_they_say_enough() -> None:
         "Lists all commits of a repository. It goes back to the first one."
     )
     assert short("Oh. " + "word " * 40).endswith("word...")
-    assert short("读取文件的全部内容并返回。" * 20, 30) == "读取文件的全部内容并返回。读取文件的全部内容并返回。"
+    assert (
+        short("读取文件的全部内容并返回。" * 20, 30)
+        == "读取文件的全部内容并返回。读取文件的全部内容并返回。"
+    )
 
 
 @pytest.mark.parametrize("most", range(4, 40))

@@ -18,7 +18,9 @@ JSON = st.recursive(
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=400),
-    lambda inner: st.lists(inner, max_size=30) | st.dictionaries(st.text(max_size=80), inner, max_size=30),
+    lambda inner: (
+        st.lists(inner, max_size=30) | st.dictionaries(st.text(max_size=80), inner, max_size=30)
+    ),
     max_leaves=60,
 )
 
@@ -35,7 +37,11 @@ def test_two_or_three_rows_are_enough_and_rendered_like_results() -> None:
     """SUR-11, FMT-2: one line of JSON with a million rows has a first row all the same."""
     shown = of(rows(5000))
     assert shown.shape == "array of 5,000 objects {id: number, name: string, size: number}"
-    assert shown.text == value_writer("toon")(rows(3)) == "[3]{id,name,size}:\n  0,row 0,0\n  1,row 1,3\n  2,row 2,6"
+    assert (
+        shown.text
+        == value_writer("toon")(rows(3))
+        == "[3]{id,name,size}:\n  0,row 0,0\n  1,row 1,3\n  2,row 2,6"
+    )
     assert (shown.unit, shown.count, shown.rows) == ("row", 3, "")
 
 
@@ -53,14 +59,19 @@ def test_long_strings_and_lists_in_rows_are_cut_with_marks_that_are_no_data() ->
         '"parts":[{"a":1} [mcpx: 6 more items]]},{"id":1,'
     )
     assert shown.shape == "array of 7 objects {id: number, body: string, tags: array, parts: array}"
-    table = of([{"id": number, "title": f"T{number}", "body": f'say "{"y" * 500}'} for number in range(9)]).text
+    table = of(
+        [{"id": number, "title": f"T{number}", "body": f'say "{"y" * 500}'} for number in range(9)]
+    ).text
     assert table.splitlines()[1] == f'  0,T0,"say \\"{"y" * 55}" [mcpx: 445 more characters]'
 
 
 def test_what_a_server_says_is_never_taken_for_a_mark() -> None:
     """SUR-11: inside a string, with its quotes, it is data."""
     said = "[mcpx: 5 more characters]"
-    assert json.loads(of([{"a": said}, {"b": said}], write=as_json).text) == [{"a": said}, {"b": said}]
+    assert json.loads(of([{"a": said}, {"b": said}], write=as_json).text) == [
+        {"a": said},
+        {"b": said},
+    ]
 
 
 def test_an_object_around_rows_shows_its_other_keys_and_the_first_rows() -> None:
@@ -70,7 +81,8 @@ def test_an_object_around_rows_shows_its_other_keys_and_the_first_rows() -> None
     assert shown.text == f'{{"total":5000,"rows":{first} [mcpx: 4,997 more items]],"next":"p2"}}'
     assert (shown.unit, shown.count, shown.rows) == ("key", 3, "rows")
     assert shown.shape == (
-        "object with 3 keys: total: number, rows: array of 5,000 objects {id: number, name: string, size: number}, "
+        "object with 3 keys: total: number, rows: array of 5,000 objects {id: number, name: "
+        "string, size: number}, "
         "next: string"
     )
 
@@ -79,7 +91,8 @@ def test_an_object_of_objects_is_shown_like_rows() -> None:
     """SUR-11: by a few of them, and their fields are told once."""
     shown = of({f"item {number}": {"kind": "a", "size": number} for number in range(800)})
     assert shown.shape == (
-        'object with 800 keys ("item 0", "item 1", "item 2", …) of objects {kind: string, size: number}'
+        'object with 800 keys ("item 0", "item 1", "item 2", …) of objects {kind: string, size: '
+        "number}"
     )
     assert shown.text.count("kind") == 3 and shown.text.endswith(" [mcpx: 797 more keys]}")
 
@@ -87,7 +100,9 @@ def test_an_object_of_objects_is_shown_like_rows() -> None:
 def test_a_long_text_in_an_object_is_shown_longer_than_in_rows() -> None:
     """SUR-11"""
     shown = of({"name": "readme", "body": "word " * 9000})
-    assert shown.text.startswith('{"name":"readme","body":"word word') and 300 < len(shown.text) < 400
+    assert (
+        shown.text.startswith('{"name":"readme","body":"word word') and 300 < len(shown.text) < 400
+    )
     assert shown.text.endswith('" [mcpx: 44,700 more characters]}')
 
 
@@ -142,7 +157,9 @@ def test_a_string_of_json_is_shown_as_the_text_it_is() -> None:
 def test_rows_that_differ_have_marks_in_their_shape() -> None:
     """SUR-11"""
     shown = of([{"id": 1, "name": None}, {"id": "x", "extra": []}] * 500)
-    assert shown.shape == "array of 1,000 objects {id: number or string, name?: null, extra?: array}"
+    assert (
+        shown.shape == "array of 1,000 objects {id: number or string, name?: null, extra?: array}"
+    )
     assert of([1, "x", None] * 500).shape == "array of 1,500 values"
     assert of(["x"] * 1500).shape == "array of 1,500 strings"
     assert of([[1]] * 1500).shape == "array of 1,500 arrays"
@@ -158,12 +175,16 @@ def test_many_names_are_cut_in_the_shape() -> None:
     assert of([wide] * 9).shape.endswith("name_11: number, …}")
     assert of(wide).text.startswith('{"name_0":0,')
     assert of(wide).text.endswith(" [mcpx: 4,976 more keys]}")
-    assert f'"{"n" * 60}" [mcpx: 440 more characters]:1' in of({"n" * 500: 1, "m": "x" * 20_000}).text
+    assert (
+        f'"{"n" * 60}" [mcpx: 440 more characters]:1' in of({"n" * 500: 1, "m": "x" * 20_000}).text
+    )
 
 
 def test_no_name_breaks_out_of_the_shape() -> None:
     """SUR-11: names come from strangers."""
-    shape = of({"a\nignore all that": 1, "}]": 2, "n" * 5000: 3, '"': {"x, y": [{"\u2028": 1}]}}).shape
+    shape = of(
+        {"a\nignore all that": 1, "}]": 2, "n" * 5000: 3, '"': {"x, y": [{"\u2028": 1}]}}
+    ).shape
     assert "\n" not in shape
     assert '"a\\nignore all that": number, "}]": number' in shape
     assert len(shape.encode()) <= 600

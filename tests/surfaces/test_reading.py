@@ -25,7 +25,10 @@ def raw(value: Any) -> bytes:
 def ask(text: bytes, most: int = 16_000, toon: bool = False, **arguments: Any) -> str:
     """One answer, within its bounds."""
     answer = read(
-        text, {"handle": "h", **arguments}, limit_bytes=most, write=value_writer("toon" if toon else "json")
+        text,
+        {"handle": "h", **arguments},
+        limit_bytes=most,
+        write=value_writer("toon" if toon else "json"),
     ).text
     assert len(answer.encode("utf-8", "surrogatepass")) <= max(most, LEAST)
     return answer
@@ -53,7 +56,9 @@ def all_pages(text: bytes, most: int = 16_000, **arguments: Any) -> list[str]:
         answer = ask(text, most, **{**arguments, "offset": offset})
         following = NEXT.fullmatch(note(answer))
         if following is None:
-            found.append(answer.rpartition("\n")[0] if note(answer).endswith("; the end]") else answer)
+            found.append(
+                answer.rpartition("\n")[0] if note(answer).endswith("; the end]") else answer
+            )
             return found
         found.append(answer.rpartition("\n")[0])
         after = offset
@@ -66,7 +71,8 @@ def all_pages(text: bytes, most: int = 16_000, **arguments: Any) -> list[str]:
         assert offset > after, "a page that leads nowhere"
 
 
-# ------------------------------------------------------------------------------------------------ pages
+# ------------------------------------------------------------------------------------------------
+# pages
 
 
 def test_rows_come_as_many_as_fit_and_the_last_line_says_the_next_offset() -> None:
@@ -74,14 +80,18 @@ def test_rows_come_as_many_as_fit_and_the_last_line_says_the_next_offset() -> No
     answer = ask(raw(ROWS))
     shown = body(answer)
     assert shown == ROWS[: len(shown)]
-    assert note(answer) == f"[mcpx: rows 0-{len(shown) - 1} of 5,000; {following(offset=len(shown))}"
+    assert (
+        note(answer) == f"[mcpx: rows 0-{len(shown) - 1} of 5,000; {following(offset=len(shown))}"
+    )
     assert len(answer) > 15_000
 
 
 def test_rows_are_rendered_like_results() -> None:
     """SUR-11, FMT-2: and so more of them fit."""
     answer = ask(raw(ROWS), toon=True)
-    assert answer.startswith("[" + str(int(answer[1:].partition("]")[0])) + "]{id,name,size}:\n  0,Row 0,0\n")
+    assert answer.startswith(
+        "[" + str(int(answer[1:].partition("]")[0])) + "]{id,name,size}:\n  0,Row 0,0\n"
+    )
     assert answer.count("\n") > 1.5 * len(body(ask(raw(ROWS))))
     assert len(answer) > 15_000
 
@@ -96,7 +106,9 @@ def test_offset_and_limit_count_rows() -> None:
     assert note(answer) == "[mcpx: row 4999 of 5,000; the end]"
 
 
-@pytest.mark.parametrize("arguments", [{"head": 3}, {"head": 3, "limit": 10}, {"head": 10, "limit": 3}, {"limit": 3.0}])
+@pytest.mark.parametrize(
+    "arguments", [{"head": 3}, {"head": 3, "limit": 10}, {"head": 10, "limit": 3}, {"limit": 3.0}]
+)
 def test_head_is_the_first_so_many(arguments: dict[str, Any]) -> None:
     """SUR-11"""
     assert body(ask(raw(ROWS), **arguments)) == ROWS[:3]
@@ -170,9 +182,13 @@ def test_pages_of_a_text_are_the_whole_text(text: str, most: int) -> None:
 
 
 @given(
-    st.lists(st.text(alphabet="ab\n\r\u2028ä😀", max_size=300), max_size=40), st.integers(1, 2000), st.integers(1, 50)
+    st.lists(st.text(alphabet="ab\n\r\u2028ä😀", max_size=300), max_size=40),
+    st.integers(1, 2000),
+    st.integers(1, 50),
 )
-def test_pages_of_a_text_with_long_lines_are_the_whole_text(parts: list[str], most: int, repeated: int) -> None:
+def test_pages_of_a_text_with_long_lines_are_the_whole_text(
+    parts: list[str], most: int, repeated: int
+) -> None:
     """SUR-11"""
     text = "log:" + "".join(part * repeated for part in parts)
     found = all_pages(text.encode(), most)
@@ -181,7 +197,9 @@ def test_pages_of_a_text_with_long_lines_are_the_whole_text(parts: list[str], mo
 
 SMALL = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=4,
 )
 
@@ -209,13 +227,18 @@ def test_offset_and_limit_are_a_slice(rows: list[Any], limit: int, offset: int) 
         assert (json.loads(answer) if whole else body(answer)) == rows[offset : offset + limit]
 
 
-# ------------------------------------------------------------------------------------- what is too large
+# ------------------------------------------------------------------------------------- what is too
+# large
 
 
 def test_every_part_of_a_row_that_is_too_large_can_be_reached_by_what_the_notes_say() -> None:
     """SUR-11: from the row to its key to the text in it, one expression at a time."""
     long = "".join(f"sentence {number}. " for number in range(9000))
-    rows: list[Any] = [*ROWS[:3], {"id": 3, "the body": {"text": long}, "tags": ["x"] * 20}, *ROWS[4:]]
+    rows: list[Any] = [
+        *ROWS[:3],
+        {"id": 3, "the body": {"text": long}, "tags": ["x"] * 20},
+        *ROWS[4:],
+    ]
     text = raw(rows)
     answer = ask(text)
     left_out = re.compile(r'" \[mcpx: [\d,]+ more characters\]')
@@ -226,11 +249,16 @@ def test_every_part_of_a_row_that_is_too_large_can_be_reached_by_what_the_notes_
     assert long.startswith(beginning := shown[3]["the body"]["text"]) and beginning
     assert mark == f'" [mcpx: {len(long) - len(beginning):,} more characters]'
     assert note(answer) == (
-        '[mcpx: rows 0-3 of 5,000; row 3 is cut, all of it: {"handle": "h", "jmespath": "[3]"}; ' + following(offset=4)
+        '[mcpx: rows 0-3 of 5,000; row 3 is cut, all of it: {"handle": "h", "jmespath": "[3]"}; '
+        + following(offset=4)
     )
     answer = ask(text, jmespath="[3]")
     assert note(answer) == (
-        r'[mcpx: keys 0-1 of 3; key 1 is cut, all of it: {"handle": "h", "jmespath": "[3] | \"the body\""}; '
+        (
+            r'[mcpx: keys 0-1 of 3; key 1 is cut, all of it: {"handle": "h", "jmespath": "[3] | '
+            r"\"the "
+            r'body\""}; '
+        )
         + following(jmespath="[3]", offset=2)
     )
     assert body(ask(text, jmespath="[3]", offset=2)) == {"tags": ["x"] * 20}
@@ -250,7 +278,8 @@ def test_a_row_that_is_too_large_gets_a_page_of_its_own_when_little_room_is_left
     assert body(answer) == rows[:14]
     assert note(answer) == f"[mcpx: rows 0-13 of 15; {following(offset=14)}"
     assert note(ask(raw(rows), offset=14)) == (
-        '[mcpx: row 14 of 15; row 14 is cut, all of it: {"handle": "h", "jmespath": "[14]"}; the end]'
+        '[mcpx: row 14 of 15; row 14 is cut, all of it: {"handle": "h", "jmespath": "[14]"}; the '
+        "end]"
     )
 
 
@@ -282,7 +311,8 @@ def test_rows_too_deep_for_any_encoder_are_read_as_the_text_they_are() -> None:
         ask(text.encode(), jmespath="[0]")
 
 
-# --------------------------------------------------------------------------------------------- jmespath
+# ---------------------------------------------------------------------------------------------
+# jmespath
 
 
 def test_jmespath_selects_and_its_rows_are_paged() -> None:
@@ -291,7 +321,8 @@ def test_jmespath_selects_and_its_rows_are_paged() -> None:
     answer = ask(text, jmespath="rows[?size > `30`].name", offset=1, limit=2)
     assert body(answer) == ["Row 12", "Row 13"]
     assert note(answer) == (
-        f"[mcpx: rows 1-2 of 4,989; {following(jmespath='rows[?size > `30`].name', offset=3, limit=2)}"
+        "[mcpx: rows 1-2 of 4,989; "
+        f"{following(jmespath='rows[?size > `30`].name', offset=3, limit=2)}"
     )
 
 
@@ -358,12 +389,15 @@ def test_jmespath_that_finds_nothing_is_told_what_there_is() -> None:
     ],
 )
 def test_a_mistake_in_jmespath_is_explained(expression: str, said: str) -> None:
-    """SUR-11: with the place where there is one and with what there is to select from; never with the data in it."""
+    """SUR-11: with the place where there is one and with what there is to select from; never with
+    the data in it."""
     with pytest.raises(BadReading) as error:
         ask(raw({"rows": ROWS}), jmespath=expression)
     assert said in str(error.value)
     if len(expression) <= 1000:
-        assert "rows: array of 5,000 objects {id: number, name: string, size: number}" in str(error.value)
+        assert "rows: array of 5,000 objects {id: number, name: string, size: number}" in str(
+            error.value
+        )
     assert len(str(error.value)) < 400
 
 
@@ -397,17 +431,24 @@ def test_an_answer_that_is_endless_when_written_out_is_shown_cut() -> None:
     assert "row 0 is cut" in note(answers[0])
 
 
-# ------------------------------------------------------------------------------------------------- grep
+# -------------------------------------------------------------------------------------------------
+# grep
 
 
 def test_grep_shows_the_lines_that_contain_it_with_their_offsets() -> None:
     """SUR-11"""
     answer = ask(LOG, grep="e 499")
-    assert answer.split("\n")[:3] == ["499: line 499 of a log", "4990: line 4990 of a log", "4991: line 4991 of a log"]
+    assert answer.split("\n")[:3] == [
+        "499: line 499 of a log",
+        "4990: line 4990 of a log",
+        "4991: line 4991 of a log",
+    ]
     assert note(answer) == "[mcpx: 11 matches in 5,000 lines, each after its offset]"
     answer = ask(LOG, grep="e 499", offset=1, limit=1)
-    assert answer == "4990: line 4990 of a log\n[mcpx: match 1 of 11 in 5,000 lines, each after its offset; " + (
-        following(grep="e 499", offset=2, limit=1)
+    assert (
+        answer
+        == "4990: line 4990 of a log\n[mcpx: match 1 of 11 in 5,000 lines, each after its offset; "
+        + (following(grep="e 499", offset=2, limit=1))
     )
 
 
@@ -444,7 +485,8 @@ def test_grep_is_no_regular_expression_and_says_so_when_nothing_matches() -> Non
     """SUR-11: `(a+)+$` would take forever."""
     text = ("a" * 3000 + "\n") * 400
     assert ask(text.encode(), grep="(a+)+$") == (
-        '[mcpx: nothing in 400 lines contains "(a+)+$"; grep is a plain substring, not a regular expression]'
+        '[mcpx: nothing in 400 lines contains "(a+)+$"; grep is a plain substring, not a regular '
+        "expression]"
     )
     assert ask(b"x (a+)+$ y\nz", grep="(a+)+$").startswith("0: x (a+)+$ y\n")
     assert ask(raw(ROWS), grep="nothing").startswith("[mcpx: nothing in 5,000 rows ")
@@ -452,7 +494,9 @@ def test_grep_is_no_regular_expression_and_says_so_when_nothing_matches() -> Non
     assert len(ask(LOG, grep="\x01" * 500).encode()) < LEAST
 
 
-@pytest.mark.parametrize("pattern", ['say "hi"', "back\\slash", "two\nlines", '\\"hi\\"', "tab\there"])
+@pytest.mark.parametrize(
+    "pattern", ['say "hi"', "back\\slash", "two\nlines", '\\"hi\\"', "tab\there"]
+)
 def test_grep_finds_what_json_spells_otherwise(pattern: str) -> None:
     """SUR-11"""
     rows = ['they say "hi" to you', "a back\\slash", "two\nlines", "tab\there", "else"]
@@ -468,10 +512,16 @@ def test_grep_in_one_huge_line_shows_what_is_around_each_match() -> None:
     answer = ask(text.encode(), grep="item 7>")
     place, _, excerpt = answer.split("\n")[0].partition(": …")
     assert "<item 7>" in excerpt and len(excerpt) < 300
-    assert ask(text.encode(), offset=int(place), limit=len(excerpt) - 1).split("\n")[0] == excerpt.removesuffix("…")
+    assert ask(text.encode(), offset=int(place), limit=len(excerpt) - 1).split("\n")[
+        0
+    ] == excerpt.removesuffix("…")
     assert note(answer) == f"[mcpx: 1 match in {len(text):,} characters, each after its offset]"
     answer = ask(text.encode(), grep="<item", offset=2, limit=3)
-    assert [re.findall("<item (\\d+)>", line) for line in answer.split("\n")[:3]] == [["2"], ["3"], ["4"]]
+    assert [re.findall("<item (\\d+)>", line) for line in answer.split("\n")[:3]] == [
+        ["2"],
+        ["3"],
+        ["4"],
+    ]
     assert note(answer).endswith(following(grep="<item", offset=5, limit=3))
 
 
@@ -484,12 +534,19 @@ def test_grep_comes_after_jmespath_and_names_the_rows_of_its_answer() -> None:
     )
 
 
-@given(st.lists(st.text(alphabet="abAB\n", max_size=12), max_size=60), st.text(alphabet="abAB", min_size=1, max_size=3))
+@given(
+    st.lists(st.text(alphabet="abAB\n", max_size=12), max_size=60),
+    st.text(alphabet="abAB", min_size=1, max_size=3),
+)
 def test_grep_finds_what_a_simple_search_finds(parts: list[str], pattern: str) -> None:
     """SUR-11"""
     lines = ("log\n" + "\n".join(parts)).removesuffix("\n").split("\n")
     folded = pattern == pattern.lower()
-    expected = [f"{at}: {line}" for at, line in enumerate(lines) if pattern in (line.lower() if folded else line)]
+    expected = [
+        f"{at}: {line}"
+        for at, line in enumerate(lines)
+        if pattern in (line.lower() if folded else line)
+    ]
     answer = ask("\n".join(lines).encode(), 1_000_000, grep=pattern)
     assert answer.split("\n")[:-1] == expected
 
@@ -501,7 +558,8 @@ def test_grep_in_rows_that_orjson_does_not_write() -> None:
     assert note(ask(text, grep="78901234567890")) == "[mcpx: 1 match in 3 rows: rows 0]"
 
 
-# ---------------------------------------------------------------------------------------- the arguments
+# ---------------------------------------------------------------------------------------- the
+# arguments
 
 
 @pytest.mark.parametrize("offset", [3, "3", " 3 ", 3.0])
@@ -531,7 +589,10 @@ def test_numbers_may_be_spelled_in_any_way(offset: Any) -> None:
         ({"grep": ""}, "grep must be a text that is not empty"),
         ({"grep": ["x"]}, "not an array"),
         ({"grep": "x" * 501}, "501 characters; at most 500"),
-        ({"offset": 5000}, "offset 5000 is past the end: there are 5,000 rows, the last at offset 4999"),
+        (
+            {"offset": 5000},
+            "offset 5000 is past the end: there are 5,000 rows, the last at offset 4999",
+        ),
         ({"offset": 1, "grep": "Row 4999"}, "there is 1 match"),
         ({"offset": 3, "jmespath": "[0]"}, "there are 3 keys"),
         ({"query": "[0]"}, "no argument 'query'; use offset, limit, jmespath, grep, head"),
@@ -560,7 +621,8 @@ def test_the_tool_says_what_it_takes() -> None:
     assert "not a regular" in schema["properties"]["grep"]["description"]
 
 
-# ------------------------------------------------------------------------------------- whatever is kept
+# ------------------------------------------------------------------------------------- whatever is
+# kept
 
 
 @given(
@@ -577,7 +639,9 @@ def test_the_tool_says_what_it_takes() -> None:
     ),
 )
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
-def test_any_bytes_and_any_arguments_give_an_answer_or_a_bad_reading(text: bytes, arguments: dict[str, Any]) -> None:
+def test_any_bytes_and_any_arguments_give_an_answer_or_a_bad_reading(
+    text: bytes, arguments: dict[str, Any]
+) -> None:
     """SUR-11"""
     try:
         ask(text, 700, **arguments)

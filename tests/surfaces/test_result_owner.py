@@ -6,7 +6,9 @@ from mcpx.model.call import Caller
 from mcpx.surfaces.large.kept import ResultStore, pack
 from mcpx.surfaces.results import owner_of
 
-ANN = Caller(principal="ann", profile="office", client={"name": "editor", "version": "1"}, modern=True)
+ANN = Caller(
+    principal="ann", profile="office", client={"name": "editor", "version": "1"}, modern=True
+)
 
 
 def test_a_stored_result_is_unknown_to_another_principal_profile_or_client() -> None:

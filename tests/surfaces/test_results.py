@@ -1,4 +1,5 @@
-"""SUR-7, SUR-8, SUR-11: what becomes of a result, whatever its size and whatever becomes of the process beside us."""
+"""SUR-7, SUR-8, SUR-11: what becomes of a result, whatever its size and whatever becomes of the
+process beside us."""
 
 import asyncio
 import json
@@ -46,7 +47,13 @@ class Elsewhere(Worker):
 
 
 def shaped(result: Json, worker: Worker | None = None, **how: Any) -> Json:
-    shaper = Shaper(Rendering(**how), ResultStore(), worker or Elsewhere(), "ann", lambda handle, _: f"go on {handle}")
+    shaper = Shaper(
+        Rendering(**how),
+        ResultStore(),
+        worker or Elsewhere(),
+        "ann",
+        lambda handle, _: f"go on {handle}",
+    )
 
     async def main() -> Json:
         return await shaper.shaped(result)
@@ -60,7 +67,10 @@ def test_a_small_result_is_shaped_without_giving_way() -> None:
         {"content": [said("a word")]},
         {"content": [said('{"a":   [1, 2]}')]},
         {"content": [said('{"a": 1}'), IMAGE, said("b")], "structuredContent": {"a": 1}},
-        {"content": [said("in words")], "structuredContent": {"rows": [{"id": n} for n in range(100)]}},
+        {
+            "content": [said("in words")],
+            "structuredContent": {"rows": [{"id": n} for n in range(100)]},
+        },
         {"content": [said("x" * 100_000)]},
     ]
     worker = Elsewhere()
@@ -80,7 +90,9 @@ def test_a_text_is_rendered_once_or_not_at_all(monkeypatch: pytest.MonkeyPatch) 
     assert "handle" in shaped({"content": [said(json.dumps(rows))]})["structuredContent"]
     assert rows not in rendered  # only the beginning that is shown of it
     rendered.clear()
-    assert shaped({"content": [said(json.dumps(rows[:10]))]})["structuredContent"] == {"result": rows[:10]}
+    assert shaped({"content": [said(json.dumps(rows[:10]))]})["structuredContent"] == {
+        "result": rows[:10]
+    }
     assert rendered == [rows[:10]]
 
 
@@ -105,7 +117,8 @@ def test_without_the_process_a_large_structured_content_is_replaced_by_why() -> 
 
 
 def test_a_structured_content_is_bounded_by_what_a_text_could_say() -> None:
-    """SUR-11: so many times `result_limit`, for no rendering is smaller by more; said by the text too, it stays."""
+    """SUR-11: so many times `result_limit`, for no rendering is smaller by more; said by the text
+    too, it stays."""
     limit = TIGHTEST * 16_000
     for size, whole in ((limit - 100, True), (limit + 100, False)):
         own = {"text": "x" * size}
@@ -113,10 +126,14 @@ def test_a_structured_content_is_bounded_by_what_a_text_could_say() -> None:
         assert (shown["structuredContent"] == own) is whole
     kept = shown["structuredContent"]
     assert kept.keys() == {"handle", "total_bytes", "shape", "preview"}
-    assert "structuredContent" not in shaped({"content": [], "structuredContent": own}, structured=False)
+    assert "structuredContent" not in shaped(
+        {"content": [], "structuredContent": own}, structured=False
+    )
 
 
-def test_the_servers_own_is_not_even_written_where_a_large_text_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_servers_own_is_not_even_written_where_a_large_text_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SUR-11: it gives way to the handle, so nobody needs it."""
     rows = [{"id": number, "name": f"row {number}"} for number in range(20_000)]
     worker = Elsewhere()
@@ -164,7 +181,9 @@ def test_long_lists_are_written_in_slices_as_they_would_be_at_once() -> None:
             case 2:
                 return []
             case 3:
-                return [chance.randrange(9)] * chance.choice([0, 1, SLICE, SLICE + 1, 3 * SLICE + 7])
+                return [chance.randrange(9)] * chance.choice(
+                    [0, 1, SLICE, SLICE + 1, 3 * SLICE + 7]
+                )
             case _:
                 return {f"k{n}": value(levels - 1) for n in range(chance.randrange(4))}
 

@@ -60,7 +60,9 @@ def test_calls_at_another_replica_go_by_the_last_list(store: RedisServer) -> Non
 
 
 @pytest.mark.parametrize("when", ["it is looked for", "it is chosen"])
-def test_a_list_at_another_replica_counts_though_its_news_come_while(store: RedisServer, when: str) -> None:
+def test_a_list_at_another_replica_counts_though_its_news_come_while(
+    store: RedisServer, when: str
+) -> None:
     """SUR-5: the news come before there is anything to forget."""
 
     async def main() -> None:
@@ -145,7 +147,9 @@ def test_what_was_chosen_while_the_store_was_away_is_told_on_its_return(store: R
     run(main(), 30)
 
 
-def test_choices_are_bounded_in_the_store_and_end_there(store: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_choices_are_bounded_in_the_store_and_end_there(
+    store: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SCA-1: clients may say they are anybody."""
     monkeypatch.setattr(choices, "REMEMBERED", 10)
 

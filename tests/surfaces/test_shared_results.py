@@ -39,7 +39,9 @@ async def joined(store: RedisServer, key: str = "") -> AsyncIterator[Replicas]:
 
 
 @asynccontextmanager
-async def several(store: RedisServer, count: int = 2, **bounds: float) -> AsyncIterator[list[SharedResults]]:
+async def several(
+    store: RedisServer, count: int = 2, **bounds: float
+) -> AsyncIterator[list[SharedResults]]:
     async with AsyncExitStack() as stack:
         made: list[SharedResults] = []
         for _ in range(count):
@@ -98,7 +100,8 @@ def test_to_anybody_else_a_handle_is_unknown_everywhere(store: RedisServer) -> N
 
 
 def test_what_stands_in_the_store_is_encrypted_and_ends_with_its_time(store: RedisServer) -> None:
-    """SUR-11, SEC-6: nothing of owner, handle or text is to be seen there, and nothing stays for ever."""
+    """SUR-11, SEC-6: nothing of owner, handle or text is to be seen there, and nothing stays for
+    ever."""
 
     async def main() -> None:
         async with several(store) as (one, _):
@@ -124,7 +127,9 @@ def test_nothing_outlives_its_time_anywhere(store: RedisServer) -> None:
             await until(lambda: one.get("ann", handle) is None)
             await until(lambda: two._copies.get("ann", handle) is None)
             assert await two.find("ann", handle) is None
-            await until(lambda: "kept" not in store.cli("--scan"))  # the list of them is as old as the write
+            await until(
+                lambda: "kept" not in store.cli("--scan")
+            )  # the list of them is as old as the write
 
     run(main())
 
@@ -149,7 +154,10 @@ def test_a_session_that_ends_takes_its_results_along_whoever_wrote_them(store: R
 
     async def main() -> None:
         async with several(store, 3) as (one, two, three):
-            first, second = one.keep("session", pack(b"1")), two.keep("session", pack(body(2, 3 * PART)))
+            first, second = (
+                one.keep("session", pack(b"1")),
+                two.keep("session", pack(body(2, 3 * PART))),
+            )
             other = one.keep("ann", pack(b"2"))
             await written(one)
             await written(two)
@@ -181,7 +189,9 @@ def test_what_is_forgotten_while_it_is_written_does_not_come_back(store: RedisSe
     run(main())
 
 
-def test_after_letting_go_nothing_that_was_kept_before_is_read_by_anybody(store: RedisServer) -> None:
+def test_after_letting_go_nothing_that_was_kept_before_is_read_by_anybody(
+    store: RedisServer,
+) -> None:
     """SUR-11, SEC-2: not even what a replica wrote that is gone."""
 
     async def main() -> None:
@@ -227,7 +237,8 @@ def test_what_is_being_read_while_it_is_let_go_of_is_not_kept_for_it(
 
 
 def test_what_is_kept_right_after_letting_go_is_read_by_everybody(store: RedisServer) -> None:
-    """SUR-11: also what is written anew on the store's return; whatever else is being written behind at that time."""
+    """SUR-11: also what is written anew on the store's return; whatever else is being written
+    behind at that time."""
 
     @asynccontextmanager
     async def busy(results: SharedResults) -> AsyncIterator[None]:
@@ -271,7 +282,8 @@ def test_what_is_kept_is_found_elsewhere_though_its_replica_has_ended(store: Red
 
 
 def test_the_store_away_and_back(store: RedisServer) -> None:
-    """SUR-11, SCA-2: here everything goes on; what was kept meanwhile is found elsewhere on its return."""
+    """SUR-11, SCA-2: here everything goes on; what was kept meanwhile is found elsewhere on its
+    return."""
 
     async def main() -> None:
         async with several(store) as (one, two):
@@ -292,7 +304,9 @@ def test_the_store_away_and_back(store: RedisServer) -> None:
     run(main(), 30)
 
 
-def test_a_result_before_the_store_was_ever_reached_is_written_when_it_is(store: RedisServer) -> None:
+def test_a_result_before_the_store_was_ever_reached_is_written_when_it_is(
+    store: RedisServer,
+) -> None:
     """SUR-11, SCA-2"""
 
     async def main() -> None:

@@ -35,7 +35,9 @@ def test_an_argument_names_one_or_several(value: Any, names: Any) -> None:
     assert wanted(value, "server_name", KNOWN.__contains__) == names
 
 
-@pytest.mark.parametrize("value", ["", " ", [], [""], [1], [None], None, 5, {}, True, "[1]", "[]", ["a"] * 21])
+@pytest.mark.parametrize(
+    "value", ["", " ", [], [""], [1], [None], None, 5, {}, True, "[1]", "[]", ["a"] * 21]
+)
 def test_what_names_nothing_is_a_mistake_that_says_where(value: Any) -> None:
     with pytest.raises(Mistake, match="server_name"):
         wanted(value, "server_name", KNOWN.__contains__)
@@ -43,7 +45,13 @@ def test_what_names_nothing_is_a_mistake_that_says_where(value: Any) -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "room", "most"),
-    [([10, 10], 100, 0), ([100, 10], 60, 50), ([100, 100], 60, 30), ([5, 100, 100], 65, 30), ([0], 0, 0)],
+    [
+        ([10, 10], 100, 0),
+        ([100, 10], 60, 50),
+        ([100, 100], 60, 30),
+        ([5, 100, 100], 65, 30),
+        ([0], 0, 0),
+    ],
 )
 def test_what_short_ones_leave_goes_to_the_others(sizes: list[int], room: int, most: int) -> None:
     share = fair_share(sizes, room)
@@ -61,13 +69,17 @@ def meant(known: Catalog, name: str) -> list[str]:
 
 
 def test_the_exact_name_comes_before_one_that_is_only_alike() -> None:
-    known = catalog(("git", "log", "git_log"), ("Git", "Log", "Git_Log"), ("x", "git_log", "x_git_log"))
+    known = catalog(
+        ("git", "log", "git_log"), ("Git", "Log", "Git_Log"), ("x", "git_log", "x_git_log")
+    )
     assert meant(known, "Git.Log") == ["Git_Log"]
     assert meant(known, "git_log") == ["git_log", "x_git_log"]
     assert meant(known, "GIT_LOG") == ["git_log", "Git_Log", "x_git_log"]
 
 
-@pytest.mark.parametrize("name", ["", " ", "___", "...", "x" * 10_000, "mcp__", "mcp_", "a" * 299 + "._"])
+@pytest.mark.parametrize(
+    "name", ["", " ", "___", "...", "x" * 10_000, "mcp__", "mcp_", "a" * 299 + "._"]
+)
 def test_what_is_no_name_means_nothing(name: str) -> None:
     assert meant(catalog(("git", "log", "git_log"), ("odd", "-", "odd_-")), name) == []
 

@@ -1,4 +1,5 @@
-"""SUR-11: whatever is asked of a kept result, the gateway goes on, and the answer comes within bounds."""
+"""SUR-11: whatever is asked of a kept result, the gateway goes on, and the answer comes within
+bounds."""
 
 import asyncio
 import json
@@ -139,7 +140,9 @@ def test_a_mistake_is_told_from_the_process_as_from_here() -> None:
 
 
 @pytest.mark.parametrize("expression", EXPLOSIONS)
-def test_an_expression_that_explodes_is_stopped_and_the_next_one_is_answered(expression: str) -> None:
+def test_an_expression_that_explodes_is_stopped_and_the_next_one_is_answered(
+    expression: str,
+) -> None:
     """SUR-11: by its time or its memory, and the model is told. Meanwhile the gateway goes on."""
 
     async def main(worker: Worker) -> None:
@@ -170,7 +173,9 @@ def test_one_job_at_a_time_and_not_too_many_that_wait(started: list[Started]) ->
     """SUR-11: a crowd gets as many processes as one client."""
 
     async def main(worker: Worker) -> None:
-        asked = [asyncio.create_task(ask(worker, ROWS, str(n), jmespath="length(@)")) for n in range(5)]
+        asked = [
+            asyncio.create_task(ask(worker, ROWS, str(n), jmespath="length(@)")) for n in range(5)
+        ]
         await asyncio.wait(asked)
         told = [str(task.exception()) for task in asked if task.exception() is not None]
         assert len(started) == 1
@@ -183,7 +188,9 @@ def test_one_owner_may_have_so_many_and_the_next_still_has_a_place() -> None:
     """SUR-11"""
 
     async def main(worker: Worker) -> None:
-        asked = [asyncio.create_task(ask(worker, ROWS, "ann", jmespath="length(@)")) for _ in range(5)]
+        asked = [
+            asyncio.create_task(ask(worker, ROWS, "ann", jmespath="length(@)")) for _ in range(5)
+        ]
         other = asyncio.create_task(ask(worker, ROWS, "bob", jmespath="length(@)"))
         await asyncio.wait([*asked, other])
         assert [task.exception() is None for task in asked] == [True, True, True, False, False]
@@ -218,7 +225,12 @@ def test_what_waits_is_bounded_in_bytes() -> None:
     async def main(worker: Worker) -> None:
         asked = [asyncio.create_task(shape(worker, text, owner=str(n))) for n in range(4)]
         await asyncio.wait(asked)
-        assert [type(task.exception()) for task in asked] == [type(None), type(None), type(None), Busy]
+        assert [type(task.exception()) for task in asked] == [
+            type(None),
+            type(None),
+            type(None),
+            Busy,
+        ]
 
     working(main, Worker(Bounds(most_bytes=900_000)))
 
@@ -243,7 +255,9 @@ def test_who_leaves_takes_their_place_in_the_queue_along(started: list[Started])
     working(main)
 
 
-def test_leaving_in_the_turn_in_which_it_became_ones_turn_hands_it_on(started: list[Started]) -> None:
+def test_leaving_in_the_turn_in_which_it_became_ones_turn_hands_it_on(
+    started: list[Started],
+) -> None:
     """SUR-11: nobody waits for a place that is free."""
 
     async def main(worker: Worker) -> None:
@@ -272,7 +286,9 @@ def test_a_job_that_does_not_end_is_ended(started: list[Started]) -> None:
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_process_that_died_or_hangs_harms_nobody_else(end: signal.Signals, started: list[Started]) -> None:
+def test_a_process_that_died_or_hangs_harms_nobody_else(
+    end: signal.Signals, started: list[Started]
+) -> None:
     """SUR-11: who waits has another one."""
 
     async def main(worker: Worker) -> None:
@@ -321,7 +337,9 @@ async def main():
     os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(main())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
     run(until(lambda: not _is_alive(int(done.stdout)), 5))
 
@@ -356,7 +374,9 @@ def test_the_end_of_the_gateway_does_not_wait_for_a_job(started: list[Started]) 
     assert started[0].returncode != 0
 
 
-def test_a_process_that_cannot_be_started_is_told_like_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_cannot_be_started_is_told_like_one_that_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SUR-11: no descriptors, no memory."""
 
     def refuse(*_: Any, **__: Any) -> None:
@@ -386,8 +406,12 @@ SHAPED: list[tuple[list[str], bool]] = [
 
 
 @pytest.mark.parametrize(("texts", "alone"), SHAPED, ids=range(len(SHAPED)))
-@pytest.mark.parametrize("how", [HOW, Rendering(), Rendering(result_limit=1_000_000)], ids=["json", "toon", "roomy"])
-def test_the_same_is_decided_in_either_process(texts: list[str], alone: bool, how: Rendering) -> None:
+@pytest.mark.parametrize(
+    "how", [HOW, Rendering(), Rendering(result_limit=1_000_000)], ids=["json", "toon", "roomy"]
+)
+def test_the_same_is_decided_in_either_process(
+    texts: list[str], alone: bool, how: Rendering
+) -> None:
     """SUR-7, SUR-11: what is kept, what is shown of it, and what is rendered anew."""
 
     async def main(worker: Worker) -> None:
@@ -420,7 +444,9 @@ def test_a_job_of_ten_megabytes_does_not_hold_up_the_loop() -> None:
     working(main)
 
 
-def test_modules_in_the_folder_of_the_gateway_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_in_the_folder_of_the_gateway_are_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Threats: mcpx is started in folders that others may write to."""
     (tmp_path / "jmespath.py").write_text("open('run', 'w')")
     monkeypatch.chdir(tmp_path)

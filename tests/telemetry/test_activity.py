@@ -7,10 +7,14 @@ from mcpx.model.call import Call, Caller
 from mcpx.model.events import Bus, CallFinished, Passage
 from mcpx.telemetry.activity import MOST, UNWATCHED, Activity
 
+ALICE = Caller(principal="alice", client={"name": "c"})
 
-def over(number: int = 0, caller: Caller = Caller(principal="alice", client={"name": "c"})) -> CallFinished:  # noqa: B008
+
+def over(number: int = 0, caller: Caller = ALICE) -> CallFinished:
     call = Call("resources/read", {"uri": "x", "huge": ["x"] * 100}, caller)
-    return CallFinished(Passage("s", f"file:///{number}?key=s3cr3t", None, call, call.params), 0.5, "ok")
+    return CallFinished(
+        Passage("s", f"file:///{number}?key=s3cr3t", None, call, call.params), 0.5, "ok"
+    )
 
 
 def test_nothing_is_kept_before_somebody_looks() -> None:

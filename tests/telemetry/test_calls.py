@@ -40,18 +40,32 @@ def scraped(calls: Calls) -> list[tuple[str, dict[str, str], float]]:
     text = Text()
     calls.write(text, lambda server: True, lambda server, tool: True)
     families = text_string_to_metric_families(text.encoded().decode())
-    found = [(sample.name, sample.labels, sample.value) for family in families for sample in family.samples]
-    assert len({(name, tuple(sorted(labels.items()))) for name, labels, _ in found}) == len(found), "a series twice"
+    found = [
+        (sample.name, sample.labels, sample.value)
+        for family in families
+        for sample in family.samples
+    ]
+    assert len({(name, tuple(sorted(labels.items()))) for name, labels, _ in found}) == len(
+        found
+    ), "a series twice"
     return found
 
 
 def total(calls: Calls, name: str, **labels: str) -> float:
-    return sum(value for its, has, value in scraped(calls) if its == name and labels.items() <= has.items())
+    return sum(
+        value for its, has, value in scraped(calls) if its == name and labels.items() <= has.items()
+    )
 
 
 def test_calls_are_told_apart_by_server_tool_method_and_outcome() -> None:
     calls = Calls()
-    for event in (over(), over(), over(outcome="tool_error"), over(name="u"), over(method="prompts/get", name="p")):
+    for event in (
+        over(),
+        over(),
+        over(outcome="tool_error"),
+        over(name="u"),
+        over(method="prompts/get", name="p"),
+    ):
         calls.finished(event)
     assert total(calls, "mcpx_calls_total", tool="t", outcome="ok") == 2
     assert total(calls, "mcpx_calls_total", tool="t", outcome="tool_error") == 1
@@ -141,7 +155,8 @@ def test_whoever_may_not_know_of_it_is_not_told_of_it() -> None:
 
 
 def test_counting_is_cheap_and_so_is_telling() -> None:
-    """A microsecond or two each on this machine; the bounds are for a busy one. A scrape of 2,000 series: 20 ms."""
+    """A microsecond or two each on this machine; the bounds are for a busy one. A scrape of 2,000
+    series: 20 ms."""
     calls = Calls()
     events = [over("s", f"tool-{number}") for number in range(1000)]
     for event in events:
@@ -178,7 +193,9 @@ def test_the_most_used_tools_have_a_histogram_and_the_others_share_one() -> None
         calls.finished(over(name=tools[-1]))
     timed = {labels["tool"] for series, labels, _ in scraped(calls) if series == name}
     assert tools[-1] in timed and len(timed) == MAX_TIMED_TOOLS + 1
-    before_promotion = PROMOTION_INTERVAL - 3  # Two calls were made above, and the last one is its own already.
+    before_promotion = (
+        PROMOTION_INTERVAL - 3
+    )  # Two calls were made above, and the last one is its own already.
     assert total(calls, name, tool=OTHER) == 100 + before_promotion
     assert total(calls, name, tool=tools[-1]) == 3
 

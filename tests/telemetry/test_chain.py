@@ -16,13 +16,17 @@ from mcpx.telemetry.trail import Trail, older
 KEY = b"0123456789abcdef0123456789abcdef"
 
 
-def write(file: Path, rows: int, *, key: bytes | None = KEY, writer: str = "r1", max_bytes: int = 1 << 20) -> None:
+def write(
+    file: Path, rows: int, *, key: bytes | None = KEY, writer: str = "r1", max_bytes: int = 1 << 20
+) -> None:
     """Write rows as one process does."""
 
     async def run() -> None:
         log = Trail(file, max_bytes, 5, chain=lambda: Chain(writer, key))
         for number in range(rows):
-            await log.add_now(b'{"time":"2026-01-01T00:00:00.000Z","event":"call","n":%d}\n' % number, True)
+            await log.add_now(
+                b'{"time":"2026-01-01T00:00:00.000Z","event":"call","n":%d}\n' % number, True
+            )
         log.finish()
         log.wait()
 
@@ -30,13 +34,21 @@ def write(file: Path, rows: int, *, key: bytes | None = KEY, writer: str = "r1",
 
 
 def files_of(file: Path) -> list[Path]:
-    return [path for path in [*(older(file, number) for number in range(9, 0, -1)), file] if path.exists()]
+    return [
+        path
+        for path in [*(older(file, number) for number in range(9, 0, -1)), file]
+        if path.exists()
+    ]
 
 
 def checked(file: Path, key: bytes | None = KEY) -> Report:
     def lines() -> list[Line]:
         paths = files_of(file)
-        return [line for path in paths for line in numbered(path.name, path.read_bytes().splitlines(keepends=True))]
+        return [
+            line
+            for path in paths
+            for line in numbered(path.name, path.read_bytes().splitlines(keepends=True))
+        ]
 
     return check(lines(), key)
 
@@ -127,7 +139,9 @@ def test_a_log_without_its_oldest_chain_is_reported_as_incomplete(tmp_path: Path
     assert report.has_earlier and report.problems == ()
 
 
-def test_rows_after_a_full_disk_begin_a_new_chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_after_a_full_disk_begin_a_new_chain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The disk may have taken some rows of the batch, so the old chain cannot be continued."""
     file = tmp_path / "audit.jsonl"
     write_bytes = os.write
@@ -144,7 +158,9 @@ def test_rows_after_a_full_disk_begin_a_new_chain(tmp_path: Path, monkeypatch: p
     assert [row["event"] for row in rows].count(chain.OPENED) == 2 and checked(file).problems == ()
 
 
-def test_a_new_file_begins_each_day_and_old_ones_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_file_begins_each_day_and_old_ones_are_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "audit.jsonl"
 
     def write_on(day: str) -> None:

@@ -4,7 +4,20 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mcpx.telemetry.prometheus import LONGEST, Histogram, Text, label, labelled
 
-HOSTILE = ['"', "\\", "\n", "a\nb 1\n# TYPE x counter", '"} 1', "\r\x00\x1b[31m", "\ud800", "é✓😀", "", " ", "{}", "=,"]
+HOSTILE = [
+    '"',
+    "\\",
+    "\n",
+    "a\nb 1\n# TYPE x counter",
+    '"} 1',
+    "\r\x00\x1b[31m",
+    "\ud800",
+    "é✓😀",
+    "",
+    " ",
+    "{}",
+    "=,",
+]
 
 
 def read(text: Text) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
@@ -17,7 +30,12 @@ def read(text: Text) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
 
 def test_any_text_can_be_a_label_and_stays_in_its_line() -> None:
     text = Text()
-    text.family("x_total", "counter", "Any.", [(labelled(name=label(value)), at) for at, value in enumerate(HOSTILE)])
+    text.family(
+        "x_total",
+        "counter",
+        "Any.",
+        [(labelled(name=label(value)), at) for at, value in enumerate(HOSTILE)],
+    )
     body = text.encoded().decode()
     assert len(body.splitlines()) == 2 + len(HOSTILE)
     assert all(line.isprintable() for line in body.splitlines())
@@ -36,9 +54,17 @@ def test_a_histogram_counts_upwards_to_all() -> None:
     times.counts[:] = [1, 2, 0, 4]
     times.sum = 12.5
     text = Text()
-    text.histogram("took_seconds", "How long.", {labelled(server="a"): times, labelled(server="b"): Histogram((1.0,))})
+    text.histogram(
+        "took_seconds",
+        "How long.",
+        {labelled(server="a"): times, labelled(server="b"): Histogram((1.0,))},
+    )
     found = read(text)
-    buckets = {dict(key)["le"]: value for key, value in found["took_seconds_bucket"].items() if ("server", "a") in key}
+    buckets = {
+        dict(key)["le"]: value
+        for key, value in found["took_seconds_bucket"].items()
+        if ("server", "a") in key
+    }
     assert buckets == {"0.001": 1, "1": 3, "2.5": 3, "+Inf": 7}
     assert found["took_seconds_count"][(("server", "a"),)] == 7
     assert found["took_seconds_sum"][(("server", "a"),)] == 12.5

@@ -1,4 +1,5 @@
-"""What was said in calls is kept in bounds, made short at a bounded cost, and told without secrets."""
+"""What was said in calls is kept in bounds, made short at a bounded cost, and told without
+secrets."""
 
 import asyncio
 import json
@@ -69,7 +70,9 @@ def run(test: Callable[[Kept], None]) -> None:
 
 def test_arguments_and_result_are_told_without_secrets() -> None:
     def test(kept: Kept) -> None:
-        number = kept.call({"q": f"x {SECRET}", "token": "abc", "deep": [{"password": 1}]}, said(SECRET))
+        number = kept.call(
+            {"q": f"x {SECRET}", "token": "abc", "deep": [{"password": 1}]}, said(SECRET)
+        )
         told = kept.detail(number)
         assert told["arguments"] == {"q": "x ***", "token": "***", "deep": [{"password": "***"}]}
         assert told["result"] == said("***") and told["kept"] and not told["shortened"]
@@ -107,7 +110,9 @@ def test_a_call_is_made_again_with_what_was_really_said() -> None:
 
 def test_an_error_is_told_in_one_line() -> None:
     def test(kept: Kept) -> None:
-        refused = kept.call(outcome="error", error=f"first\n\tsecond \x1b[31m{SECRET} " + "z" * 1000)
+        refused = kept.call(
+            outcome="error", error=f"first\n\tsecond \x1b[31m{SECRET} " + "z" * 1000
+        )
         error = kept.detail(refused)["error"]
         assert error.startswith("first second [31m*** zzz") and len(error) == 300
         failed = kept.call(answer={**said("it\nfailed"), "isError": True}, outcome="tool_error")
@@ -118,7 +123,9 @@ def test_an_error_is_told_in_one_line() -> None:
     run(test)
 
 
-def test_the_latest_are_kept_and_rows_outlive_what_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_latest_are_kept_and_rows_outlive_what_was_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "MOST_BYTES", 50_000)
 
     def test(kept: Kept) -> None:
@@ -163,7 +170,9 @@ def test_of_a_storm_of_calls_only_the_latest_are_kept_with_what_was_said() -> No
         for _ in range(100):
             kept.bus.publish(_finished())
         assert len(kept.recording.rows()) == 100 and heard == [(1, 100)]
-        assert [number for number in range(1, 101) if kept.detail(number)["kept"]] == list(range(76, 101))
+        assert [number for number in range(1, 101) if kept.detail(number)["kept"]] == list(
+            range(76, 101)
+        )
 
     run(test)
 
@@ -171,10 +180,18 @@ def test_of_a_storm_of_calls_only_the_latest_are_kept_with_what_was_said() -> No
 def test_while_nobody_looks_only_rows_and_the_words_of_errors_are_kept() -> None:
     async def begin() -> None:
         kept = Kept(is_looked_at=False)
-        fine, broken = kept.call({"q": 1}, said("x")), kept.call({"q": 1}, outcome="error", error=f"no {SECRET}")
+        fine, broken = (
+            kept.call({"q": 1}, said("x")),
+            kept.call({"q": 1}, outcome="error", error=f"no {SECRET}"),
+        )
         later = kept.detail(fine)  # from here on somebody looks
         assert (later["public_name"], later["outcome"]) == ("one_echo", "ok")
-        assert (later["kept"], later["arguments"], later["result"], later["replayable"]) == (False, None, None, False)
+        assert (later["kept"], later["arguments"], later["result"], later["replayable"]) == (
+            False,
+            None,
+            None,
+            False,
+        )
         told = kept.detail(broken)
         assert (told["error"], told["kept"], told["arguments"]) == ("no ***", False, None)
         assert kept.detail(kept.call({"q": 1}, said("x")))["kept"]
@@ -196,7 +213,9 @@ def test_asking_only_for_what_failed_is_no_look() -> None:
     asyncio.run(begin())
 
 
-def test_what_was_said_is_forgotten_when_nobody_has_looked_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_said_is_forgotten_when_nobody_has_looked_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def test(kept: Kept) -> None:
         number = kept.call({"q": 1}, said("x"))
         kept.recording.hear(lambda first, last: None)
@@ -214,7 +233,9 @@ def test_what_was_said_is_forgotten_when_nobody_has_looked_for_long(monkeypatch:
 
 def _finished() -> CallFinished:
     offer = Offer("tools", "one", "echo", "one_echo", {})
-    return CallFinished(Passage("one", "echo", offer, Call("tools/call", {}, Caller()), {}), 0.01, "ok")
+    return CallFinished(
+        Passage("one", "echo", offer, Call("tools/call", {}, Caller()), {}), 0.01, "ok"
+    )
 
 
 @pytest.mark.parametrize(
@@ -237,7 +258,9 @@ def test_however_large_it_is_little_is_kept_and_little_is_looked_at(value: Any) 
     json.loads(short.text)
 
 
-@pytest.mark.parametrize("value", [{}, [], "x", 0, None, {"a": [1, 2.5, True, None, "é"]}, 10**30, "\ud83d"])
+@pytest.mark.parametrize(
+    "value", [{}, [], "x", 0, None, {"a": [1, 2.5, True, None, "é"]}, 10**30, "\ud83d"]
+)
 def test_what_is_short_is_kept_as_it_is(value: Any) -> None:
     short = shorten(value, lambda text: text)
     assert short.whole and json.loads(short.text) == value and short.size == len(short.text)

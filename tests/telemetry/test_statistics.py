@@ -106,7 +106,9 @@ def test_a_server_is_summed_up_for_its_last_hour(counted: Counted) -> None:
     counted.call(seconds=2.0, outcome="tool_error")
     told = counted.statistics.server("one")
     assert told is not None and (told.calls, told.errors, told.calls_per_minute) == (9, 1, 9)
-    assert told.p50_ms == pytest.approx(20, rel=0.15) and told.p95_ms == pytest.approx(2000, rel=0.2)
+    assert told.p50_ms == pytest.approx(20, rel=0.15) and told.p95_ms == pytest.approx(
+        2000, rel=0.2
+    )
     assert told.last_call == counted.clock.now
     counted.clock.advance(4000)
     later = counted.statistics.server("one")
@@ -138,7 +140,9 @@ def test_what_left_the_configuration_is_forgotten(counted: Counted) -> None:
     counted.call("one")
     counted.call("two")
     counted.statistics.keep(["two"])
-    assert counted.statistics.server("one") is None and counted.statistics.tool("one", "echo") is None
+    assert (
+        counted.statistics.server("one") is None and counted.statistics.tool("one", "echo") is None
+    )
     assert counted.statistics.server("two") is not None
     assert sum(point.calls for point in counted.statistics.points("15m")[1]) == 2
 

@@ -57,7 +57,9 @@ def test_spans_go_out_together_and_arrive_once() -> None:
                 for number in range(700):
                     ask(made, number)
                 await until(lambda: len(collector.spans) == 700)
-            assert [span.attributes["jsonrpc.request.id"] for span in collector.spans] == [str(n) for n in range(700)]
+            assert [span.attributes["jsonrpc.request.id"] for span in collector.spans] == [
+                str(n) for n in range(700)
+            ]
             assert len({span.id for span in collector.spans}) == 700
             assert len(collector.seen) == 2
 
@@ -74,8 +76,13 @@ def test_what_the_collector_takes_later_is_sent_again_and_its_trouble_told_once(
                 ask(made)
                 await until(lambda: len(collector.spans) == 1)
             assert len(collector.seen) == 4
-        said = [record.getMessage() for record in caplog.records if record.name == exporter.__name__]
-        assert [line[:28] for line in said] == ["traces do not reach the coll", "traces reach the collector a"]
+        said = [
+            record.getMessage() for record in caplog.records if record.name == exporter.__name__
+        ]
+        assert [line[:28] for line in said] == [
+            "traces do not reach the coll",
+            "traces reach the collector a",
+        ]
 
     run(main())
 
@@ -132,8 +139,12 @@ def test_the_end_waits_for_a_silent_collector_only_so_long(monkeypatch: pytest.M
     run(main())
 
 
-@pytest.mark.parametrize(("sample", "least", "most"), [(0.0, 0, 0), (1.0, 1000, 1000), (0.25, 150, 350)])
-def test_a_share_of_what_nobody_decided_on_is_recorded(sample: float, least: int, most: int) -> None:
+@pytest.mark.parametrize(
+    ("sample", "least", "most"), [(0.0, 0, 0), (1.0, 1000, 1000), (0.25, 150, 350)]
+)
+def test_a_share_of_what_nobody_decided_on_is_recorded(
+    sample: float, least: int, most: int
+) -> None:
     async def main() -> None:
         with Collector() as collector:
             async with tracing(collector, sample=sample) as (made, _):
@@ -162,12 +173,20 @@ def test_a_refused_call_and_one_of_our_own_tools_are_no_calls_to_a_server() -> N
 def test_a_span_reads_as_it_was_written() -> None:
     span = Span("ab" * 16, "cd" * 8, True, "a=b", "ef" * 8, remote=True)
     span.name, span.kind, span.began = "tools/call ü" + "x" * 300, otlp.CLIENT, 5_000_000_000
-    span.attributes = [otlp.attribute("text", "é\ud800" + "y" * 400), otlp.attribute("number", 65_535)]
-    body = otlp.request([otlp.span(span, 6_000_000_000, failed=True)], [("service.name", "mcpx")], ("mcpx", "1"))
+    span.attributes = [
+        otlp.attribute("text", "é\ud800" + "y" * 400),
+        otlp.attribute("number", 65_535),
+    ]
+    body = otlp.request(
+        [otlp.span(span, 6_000_000_000, failed=True)], [("service.name", "mcpx")], ("mcpx", "1")
+    )
     (read,) = spans_in(body)
     assert (read.trace_id, read.id, read.parent) == ("ab" * 16, "cd" * 8, "ef" * 8)
     assert (read.name, read.kind, read.raw.trace_state) == (span.name, "client", "a=b")
-    assert (read.raw.start_time_unix_nano, read.raw.end_time_unix_nano) == (5_000_000_000, 6_000_000_000)
+    assert (read.raw.start_time_unix_nano, read.raw.end_time_unix_nano) == (
+        5_000_000_000,
+        6_000_000_000,
+    )
     assert read.attributes == {"text": "é?" + "y" * 254, "number": 65_535}
     assert read.failed and read.raw.flags == 0x301 and read.resource == {"service.name": "mcpx"}
 

@@ -21,13 +21,29 @@ GOOD = f"00-{TRACE}-{SPAN}-01"
 def test_a_trace_context_is_read() -> None:
     read = Trace.read(GOOD, "a=b, c@d=e ,")
     assert read is not None
-    assert (read.trace_id, read.span_id, read.sampled, read.state) == (TRACE, SPAN, True, "a=b,c@d=e")
+    assert (read.trace_id, read.span_id, read.sampled, read.state) == (
+        TRACE,
+        SPAN,
+        True,
+        "a=b,c@d=e",
+    )
     later = Trace.read(f"cc-{TRACE}-{SPAN}-02-what-comes-later")
     assert later is not None and not later.sampled
 
 
 @pytest.mark.parametrize(
-    "bad", ["a", "=b", "a=", "A=b", "a=b\nc=d", "a=b,,,x", "a=é", ",".join(["a=b"] * 33), "a=" + "b" * MOST_STATE]
+    "bad",
+    [
+        "a",
+        "=b",
+        "a=",
+        "A=b",
+        "a=b\nc=d",
+        "a=b,,,x",
+        "a=é",
+        ",".join(["a=b"] * 33),
+        "a=" + "b" * MOST_STATE,
+    ],
 )
 def test_a_malformed_state_is_left_out_and_the_trace_is_kept(bad: str) -> None:
     read = Trace.read(GOOD, bad)
@@ -48,10 +64,23 @@ def test_whatever_is_read_can_be_written_again(text: str) -> None:
 
 def test_a_server_is_told_our_place_and_keeps_what_else_it_was_told() -> None:
     span = Span(TRACE, "1" * 16, True, "a=b")
-    params = {"name": "x", "_meta": {"progressToken": 1, "traceparent": "old", "tracestate": "old=1", "baggage": "c=d"}}
+    params = {
+        "name": "x",
+        "_meta": {
+            "progressToken": 1,
+            "traceparent": "old",
+            "tracestate": "old=1",
+            "baggage": "c=d",
+        },
+    }
     told = span.told(params)
     here = f"00-{TRACE}-1111111111111111-01"
-    assert told["_meta"] == {"progressToken": 1, "traceparent": here, "tracestate": "a=b", "baggage": "c=d"}
+    assert told["_meta"] == {
+        "progressToken": 1,
+        "traceparent": here,
+        "tracestate": "a=b",
+        "baggage": "c=d",
+    }
     assert params["_meta"]["traceparent"] == "old", "what came is not changed"
     assert Span(TRACE, "1" * 16, False).told({}) == {"_meta": {"traceparent": here[:-2] + "00"}}
     assert span.told({"_meta": 5}) == {"_meta": 5}
@@ -74,7 +103,11 @@ def test_no_line_of_a_log_names_a_request_that_is_over(attends: bool) -> None:
 
         async def goes_on() -> None:
             await end.wait()
-            lines.append(AsJson().format(logging.LogRecord("mcpx", logging.INFO, "", 0, "a server spoke", None, None)))
+            lines.append(
+                AsJson().format(
+                    logging.LogRecord("mcpx", logging.INFO, "", 0, "a server spoke", None, None)
+                )
+            )
 
         async def work() -> dict[str, Any]:
             started.append(asyncio.ensure_future(goes_on()))

@@ -1,4 +1,5 @@
-"""SRC-8: the report of an old Python server about the `server/discover` probe is not logged as a problem."""
+"""SRC-8: the report of an old Python server about the `server/discover` probe is not logged as a
+problem."""
 
 import sys
 
@@ -17,7 +18,8 @@ InitializeRequest.params.protocolVersion
   Field required [type=missing, input_value={'_meta': {'io.modelconte...lientCapabilities': {}}}, input_type=dict]
     For further information visit https://errors.pydantic.dev/2.14/v/missing
 """
-"""The beginning of what version 1.30 of the SDK prints, with the same three kinds of lines as the rest."""
+"""The beginning of what version 1.30 of the SDK prints, with the same three kinds of lines as the
+rest."""
 OTHER = REPORT.replace(b"server/discover", b"tools/call")
 
 
@@ -28,12 +30,17 @@ OTHER = REPORT.replace(b"server/discover", b"tools/call")
         (REPORT, b""),
         (b"starts\n" + REPORT + b"INFO: ready\nmore\n", b"starts\nINFO: ready\nmore\n"),
         (REPORT + b"INFO: ready\n" + REPORT + b"no end", b"INFO: ready\nno end"),
-        (REPORT + b"Traceback (most recent call last):\n  File\n", b"Traceback (most recent call last):\n  File\n"),
+        (
+            REPORT + b"Traceback (most recent call last):\n  File\n",
+            b"Traceback (most recent call last):\n  File\n",
+        ),
         (OTHER, OTHER),
         (b"server/discover is unknown\n  here\n", b"server/discover is unknown\n  here\n"),
     ],
 )
-def test_only_the_report_about_the_probe_is_removed(output: bytes, expected: bytes, size: int) -> None:
+def test_only_the_report_about_the_probe_is_removed(
+    output: bytes, expected: bytes, size: int
+) -> None:
     """SRC-8: however the output is cut, as long as the first lines of a report come together."""
     report_filter = DiscoveryReportFilter("srv")
     start = output.find(REPORT) + 300 if REPORT in output else 0
@@ -79,6 +86,8 @@ def test_the_log_of_a_gateway_does_not_have_the_report() -> None:
     """SRC-8: other lines of the server are logged, and the status has no error."""
     with Gateway({"mcp_servers": [stdio_server("old", [sys.executable, "-c", SERVER])]}) as gateway:
         gateway.wait_for_log(r"\[old\] INFO: the server is ready")
-        status = wait_until(lambda: [s for s in gateway.control("status")["servers"] if s["status"] == "connected"])
+        status = wait_until(
+            lambda: [s for s in gateway.control("status")["servers"] if s["status"] == "connected"]
+        )
         assert status[0]["last_error"] is None
         assert "validation error" not in gateway.stderr() and "PingRequest" not in gateway.stderr()

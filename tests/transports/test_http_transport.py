@@ -1,4 +1,5 @@
-"""Streamable HTTP towards a server whose every answer is under the test's control, over a real socket."""
+"""Streamable HTTP towards a server whose every answer is under the test's control, over a real
+socket."""
 
 import asyncio
 import json
@@ -41,7 +42,9 @@ Act = Callable[[Exchange, Json], None]
 
 
 def result(exchange: Exchange, message: Json, **fields: Any) -> None:
-    exchange.reply(200, json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": fields}).encode())
+    exchange.reply(
+        200, json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": fields}).encode()
+    )
 
 
 def frame(message: Json, id: str | None = None, retry: int | None = None) -> bytes:
@@ -92,12 +95,15 @@ class Site:
         return [message.get("method", "answer") for _, message in self.posts]
 
     def headers(self, method: str) -> dict[str, str]:
-        exchange = next(exchange for exchange, message in self.posts if message.get("method") == method)
+        exchange = next(
+            exchange for exchange, message in self.posts if message.get("method") == method
+        )
         return dict(exchange.headers.items())
 
 
 class Owner:
-    """`wire.peer.Inbound` and `wire.peer.Meanwhile` in one: keeps what it hears, answers what it is asked."""
+    """`wire.peer.Inbound` and `wire.peer.Meanwhile` in one: keeps what it hears, answers what it is
+    asked."""
 
     def __init__(self, answer: Any = None) -> None:
         self.heard: list[tuple[str, Json]] = []
@@ -162,7 +168,9 @@ class Talking:
 
             self.site.acts.setdefault("initialize", initialize)
         spec = Http(url=self.site.url, headers=self._headers)
-        talk = await spec.open(Dial("srv", self.owner, self._timeout, self._limit, {}, self._annotations))
+        talk = await spec.open(
+            Dial("srv", self.owner, self._timeout, self._limit, {}, self._annotations)
+        )
         assert isinstance(talk, HttpConversation)
         self.talk = talk
         if self._session is not None:
@@ -205,7 +213,9 @@ def test_a_reply_comes_as_json_or_as_a_stream() -> None:
 
 
 @pytest.mark.parametrize(("status", "id"), [(200, "null"), (400, "null"), (400, '"server-error"')])
-def test_an_error_about_a_message_that_was_not_read_is_the_reply_to_its_post(status: int, id: str) -> None:
+def test_an_error_about_a_message_that_was_not_read_is_the_reply_to_its_post(
+    status: int, id: str
+) -> None:
     """PRO-6: JSON-RPC says null then; the Python SDK says "server-error", under an HTTP error."""
 
     async def main() -> None:
@@ -227,8 +237,11 @@ def wrong_ids(asked: int) -> list[Any]:
 
 @pytest.mark.parametrize("which", range(8))
 @pytest.mark.parametrize("how", ["json", "stream"])
-def test_a_reply_to_another_request_is_nobodys_and_ends_its_connection(how: str, which: int) -> None:
-    """SRC-8: a server, or a proxy before it, that is one reply behind must not give anybody another's answer."""
+def test_a_reply_to_another_request_is_nobodys_and_ends_its_connection(
+    how: str, which: int
+) -> None:
+    """SRC-8: a server, or a proxy before it, that is one reply behind must not give anybody
+    another's answer."""
 
     async def main() -> None:
         def shifted(exchange: Exchange, message: Json) -> None:
@@ -255,7 +268,10 @@ def test_an_http_error_that_answers_another_request_is_not_told_as_this_ones() -
     async def main() -> None:
         def shifted(exchange: Exchange, message: Json) -> None:
             error = {"code": -32000, "message": "another's words"}
-            exchange.reply(400, json.dumps({"jsonrpc": "2.0", "id": message["id"] - 1, "error": error}).encode())
+            exchange.reply(
+                400,
+                json.dumps({"jsonrpc": "2.0", "id": message["id"] - 1, "error": error}).encode(),
+            )
 
         async with Talking(Site(m=shifted)) as on:
             with pytest.raises(Unavailable, match="answered another request") as caught:
@@ -267,7 +283,8 @@ def test_an_http_error_that_answers_another_request_is_not_told_as_this_ones() -
 
 
 def test_two_conversations_never_ask_under_the_same_id() -> None:
-    """A proxy that mixes up what it carries for two of them would else give one the other's answer."""
+    """A proxy that mixes up what it carries for two of them would else give one the other's
+    answer."""
 
     async def main() -> None:
         async with Talking(Site()) as one, Talking(Site()) as two:
@@ -283,7 +300,9 @@ def test_a_second_reply_on_a_stream_changes_nothing_and_ends_the_connection() ->
     async def main() -> None:
         def twice(exchange: Exchange, message: Json) -> None:
             exchange.stream(200, EVENTS)
-            both = frame({"id": message["id"], "result": {"n": 1}}) + frame({"id": message["id"], "result": {"n": 2}})
+            both = frame({"id": message["id"], "result": {"n": 1}}) + frame(
+                {"id": message["id"], "result": {"n": 2}}
+            )
             exchange.write(both)
             exchange.end()
 
@@ -302,7 +321,10 @@ def test_what_comes_before_the_reply_belongs_to_its_request() -> None:
             token = message["params"]["_meta"]["progressToken"]
             exchange.stream(200, EVENTS)
             for notification in (
-                {"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}},
+                {
+                    "method": "notifications/progress",
+                    "params": {"progressToken": token, "progress": 1},
+                },
                 {"method": "notifications/message", "params": {"level": "info"}},
                 {"id": "q1", "method": "roots/list"},
                 {"id": 2, "method": "ping"},
@@ -332,7 +354,9 @@ def test_progress_for_nothing_that_runs_is_nobodys() -> None:
         def odd(exchange: Exchange, message: Json) -> None:
             exchange.stream(200, EVENTS)
             for token in ("made up", 99, None, []):
-                exchange.write(frame({"method": "notifications/progress", "params": {"progressToken": token}}))
+                exchange.write(
+                    frame({"method": "notifications/progress", "params": {"progressToken": token}})
+                )
             exchange.write(frame({"id": message["id"], "result": {}}))
             exchange.end()
 
@@ -359,7 +383,9 @@ def test_a_question_that_fails_is_answered_with_the_error(error: Exception) -> N
         async with Talking(site) as on:
             await on.call(Owner(error))
             [answer] = [message for _, message in site.posts if "method" not in message]
-            assert answer["error"]["code"] == (-1 if isinstance(error, RpcError) else INTERNAL_ERROR)
+            assert answer["error"]["code"] == (
+                -1 if isinstance(error, RpcError) else INTERNAL_ERROR
+            )
 
     run(main())
 
@@ -462,7 +488,10 @@ def test_an_http_error_says_what_it_means_and_names_the_server(
     ("body", "said"),
     [
         (b'{"error":"invalid_token"}', "invalid_token"),
-        (b'{"error":"invalid_token","error_description":"the token has run out"}', "the token has run out"),
+        (
+            b'{"error":"invalid_token","error_description":"the token has run out"}',
+            "the token has run out",
+        ),
         (b'{"detail":"Not authenticated"}', "Not authenticated"),
         (b'{"message":"Forbidden"}', "Forbidden"),
         (b'{"error":{"message":"quota used up","type":"x"}}', "quota used up"),
@@ -490,19 +519,29 @@ def test_an_http_error_is_told_with_what_its_body_says_in_one_printable_line(
             with pytest.raises(Unavailable, match=rf"^srv: .*HTTP {status}") as caught:
                 await on.ask()
             assert caught.value.http_status == status
-            assert caught.value.message.endswith(f": {said}" if said else (f"HTTP {status}", ")", "type: sse"))
+            assert caught.value.message.endswith(
+                f": {said}" if said else (f"HTTP {status}", ")", "type: sse")
+            )
 
     run(main())
 
 
 def test_a_server_that_wants_us_to_sign_in_says_how() -> None:
-    """LIF-3: whoever looks after the server is told what it asks for, also when it is said in JSON-RPC."""
+    """LIF-3: whoever looks after the server is told what it asks for, also when it is said in
+    JSON-RPC."""
 
     async def main() -> None:
-        challenges = [("WWW-Authenticate", 'Bearer realm="a"'), ("www-authenticate", 'Basic realm="b"')]
+        challenges = [
+            ("WWW-Authenticate", 'Bearer realm="a"'),
+            ("www-authenticate", 'Basic realm="b"'),
+        ]
         body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Unauthorized"}}'
-        async with Talking(Site(m=lambda exchange, _: exchange.reply(401, body, headers=challenges))) as on:
-            with pytest.raises(Unavailable, match=r"^srv: wants the gateway to sign in .*: Unauthorized$") as caught:
+        async with Talking(
+            Site(m=lambda exchange, _: exchange.reply(401, body, headers=challenges))
+        ) as on:
+            with pytest.raises(
+                Unavailable, match=r"^srv: wants the gateway to sign in .*: Unauthorized$"
+            ) as caught:
                 await on.ask()
             assert (caught.value.http_status, caught.value.passing) == (401, False)
             assert caught.value.challenge == 'Bearer realm="a", Basic realm="b"'
@@ -516,7 +555,9 @@ def test_what_each_request_says_itself_is_said_once() -> None:
         async with Talking(Site(m=lambda exchange, _: exchange.reply(404)), headers=headers) as on:
             with pytest.raises(Unavailable):
                 await on.ask()
-            got = next(exchange for exchange, message in on.site.posts if message.get("method") == "m").headers
+            got = next(
+                exchange for exchange, message in on.site.posts if message.get("method") == "m"
+            ).headers
             assert got.all("content-type") == ["application/json"]
             assert got.all("accept") == ["application/json, text/event-stream"]
             assert got.get("x-latin") == "ü"
@@ -528,7 +569,9 @@ def test_our_own_credentials_are_not_said_back() -> None:
     async def main() -> None:
         body = b'{"message":"bad token s3cr3t-value in Bearer s3cr3t-value"}'
         headers = {"Authorization": "Bearer s3cr3t-value"}
-        async with Talking(Site(m=lambda exchange, _: exchange.reply(401, body)), headers=headers) as on:
+        async with Talking(
+            Site(m=lambda exchange, _: exchange.reply(401, body)), headers=headers
+        ) as on:
             with pytest.raises(Unavailable) as caught:
                 await on.ask()
             assert caught.value.message.endswith(": bad token *** in ***")
@@ -543,7 +586,9 @@ def test_a_json_rpc_error_of_the_server_keeps_its_words_and_tells_whether_it_is_
         error = {"code": -32603, "message": "Internal error", "data": {"a": 1}}
         body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
         for status, passing in ((400, False), (404, False), (500, True), (502, True)):
-            async with Talking(Site(m=lambda exchange, _, status=status: exchange.reply(status, body))) as on:
+            async with Talking(
+                Site(m=lambda exchange, _, status=status: exchange.reply(status, body))
+            ) as on:
                 with pytest.raises(RpcError) as caught:
                     await on.ask()
                 assert not isinstance(caught.value, Unavailable)
@@ -566,7 +611,15 @@ def _say(exchange: Exchange, message: Json, *, status: int, body: bytes = b"", r
 @pytest.mark.parametrize(
     ("retry", "expected"),
     [
-        *(("0", 0.0), ("7", 7.0), ("99999999", 86_400.0), ("-1", None), ("1.5", None), ("\u00b2", None), ("", None)),
+        *(
+            ("0", 0.0),
+            ("7", 7.0),
+            ("99999999", 86_400.0),
+            ("-1", None),
+            ("1.5", None),
+            ("\u00b2", None),
+            ("", None),
+        ),
         *(("soon", None), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0), ("Thu, 99 Foo 2020", None)),
         *(("Fri, 31 Dec 9999 23:59:59 GMT", 86_400.0), ("Sunday, 06-Nov-94 08:49:37 GMT", 0.0)),
     ],
@@ -597,7 +650,9 @@ def test_retry_after_as_a_date_counts_from_now() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"jsonrpc":"2.0"}', b'{"jsonrpc":"2.0","method":"x"}'])
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"[]", b'{"jsonrpc":"2.0"}', b'{"jsonrpc":"2.0","method":"x"}']
+)
 def test_a_reply_that_is_none_is_garbage(body: bytes) -> None:
     """SRC-8."""
 
@@ -612,7 +667,11 @@ def test_a_reply_that_is_none_is_garbage(body: bytes) -> None:
 
 KEY = "sekret-1234567-sekret"
 UNEXPECTED: list[tuple[bytes, str, str]] = [
-    (b"<!doctype html><title>Hi</title>", "text/html; charset=utf-8", "text/html {}. The body began: <!doctype html><"),
+    (
+        b"<!doctype html><title>Hi</title>",
+        "text/html; charset=utf-8",
+        "text/html {}. The body began: <!doctype html><",
+    ),
     (b"", "", "no content type {}. The body was empty."),
     (b'{"ok": true}', "", 'no content type {}. The body began: {"ok": true}'),
     (b"a\x1b[31m\nb", "text/plain", "text/plain {}. The body began: a [31m b"),
@@ -623,8 +682,11 @@ UNEXPECTED: list[tuple[bytes, str, str]] = [
 
 
 @pytest.mark.parametrize(("body", "kind", "told"), UNEXPECTED)
-def test_an_unexpected_answer_is_told_with_its_status_type_and_first_bytes(body: bytes, kind: str, told: str) -> None:
-    """SRC-8: the address of a web site in the place of an endpoint. Secrets of the request are not repeated."""
+def test_an_unexpected_answer_is_told_with_its_status_type_and_first_bytes(
+    body: bytes, kind: str, told: str
+) -> None:
+    """SRC-8: the address of a web site in the place of an endpoint. Secrets of the request are not
+    repeated."""
     told = told.replace("{}", "instead of a JSON-RPC response; check its URL")
 
     async def main() -> None:
@@ -648,7 +710,9 @@ def test_a_stream_that_carries_no_message_is_told_with_its_first_bytes() -> None
             exchange.end()
 
         async with Talking(Site(m=page)) as on:
-            with pytest.raises(Unavailable, match="ended before the result; it answered with HTTP 200") as caught:
+            with pytest.raises(
+                Unavailable, match="ended before the result; it answered with HTTP 200"
+            ) as caught:
                 await on.ask()
             assert "text/event-stream instead of a JSON-RPC response" in str(caught.value)
             assert str(caught.value).endswith("The body began: Service unavailable")
@@ -706,7 +770,8 @@ def test_a_server_that_stopped_is_lost_as_soon_as_it_cannot_be_reached(
 
 
 def test_what_is_under_way_is_still_answered_by_a_server_that_takes_no_new_connections() -> None:
-    """LIF-6: so a server that is replaced stops: it does not listen any more, and answers what it has."""
+    """LIF-6: so a server that is replaced stops: it does not listen any more, and answers what it
+    has."""
 
     async def main() -> None:
         held: list[tuple[Exchange, Json]] = []
@@ -743,7 +808,9 @@ def test_a_call_that_times_out_loses_nothing_but_itself() -> None:
     run(main())
 
 
-def test_a_call_that_is_polled_for_was_sent_though_the_server_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_is_polled_for_was_sent_though_the_server_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Never twice, unless it certainly was not acted on."""
     monkeypatch.setattr(replies, "SHORTEST_RETRY_MS", 1)
 
@@ -990,7 +1057,9 @@ def test_nothing_overtakes_the_notification_that_ends_the_handshake() -> None:
     run(main())
 
 
-def test_a_server_that_never_takes_that_notification_holds_a_request_no_longer_than_its_time_out() -> None:
+def test_a_server_that_never_takes_that_notification_holds_a_request_no_longer_than_its_time_out() -> (
+    None
+):
     """LIF-6."""
 
     async def main() -> None:
@@ -1008,7 +1077,9 @@ def test_a_server_that_never_takes_that_notification_holds_a_request_no_longer_t
 # --- streams that are resumed
 
 
-def test_a_stream_closed_in_mid_call_is_polled_from_its_last_event(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_closed_in_mid_call_is_polled_from_its_last_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The server names the time; the meanwhile is told of the pause."""
 
     monkeypatch.setattr(replies, "SHORTEST_RETRY_MS", 1)
@@ -1026,7 +1097,9 @@ def test_a_stream_closed_in_mid_call_is_polled_from_its_last_event(monkeypatch: 
         def resumed(exchange: Exchange) -> None:
             exchange.stream(200, EVENTS)
             if len(site.gets) == 1:  # and once more
-                exchange.write(frame({"method": "notifications/message", "params": {"n": 2}}, id="e3"))
+                exchange.write(
+                    frame({"method": "notifications/message", "params": {"n": 2}}, id="e3")
+                )
             else:
                 exchange.write(frame({"id": asked[0]["id"], "result": {"late": True}}, id="e4"))
             exchange.end()
@@ -1063,7 +1136,9 @@ def test_a_stream_that_ends_without_a_reply_fails_its_request(version: str | Non
     run(main())
 
 
-def test_a_resumed_stream_that_is_gone_fails_the_request_and_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_stream_that_is_gone_fails_the_request_and_is_not_sent_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(replies, "SHORTEST_RETRY_MS", 1)
 
     async def main() -> None:
@@ -1128,14 +1203,20 @@ def test_a_server_cannot_make_us_poll_without_a_pause_nor_wait_longer_than_half_
 # --- what belongs to no request
 
 
-def test_an_older_server_is_listened_to_and_again_from_where_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_server_is_listened_to_and_again_from_where_it_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(standing, "RETRY_MS", 5)
 
     async def main() -> None:
         def speaks(exchange: Exchange) -> None:
             exchange.stream(200, EVENTS)
             n = len(site.gets)
-            exchange.write(frame({"method": "notifications/tools/list_changed", "params": {"n": n}}, id=f"g{n}"))
+            exchange.write(
+                frame(
+                    {"method": "notifications/tools/list_changed", "params": {"n": n}}, id=f"g{n}"
+                )
+            )
             if n == 1:
                 exchange.write(frame({"id": 9, "method": "roots/list"}))
             if n < 3:
@@ -1177,10 +1258,14 @@ def test_a_session_the_server_forgot_is_lost_once(where: str) -> None:
         if where == "the stream":
             site.on_get = lambda exchange: exchange.reply(404)
         else:
-            site.acts["m"] = lambda exchange, _: exchange.reply(404, b'{"jsonrpc":"2.0","id":null,"error":{"code":1}}')
+            site.acts["m"] = lambda exchange, _: exchange.reply(
+                404, b'{"jsonrpc":"2.0","id":null,"error":{"code":1}}'
+            )
         async with Talking(site, "2025-11-25", session="s") as on:
             if where == "a request":
-                with pytest.raises(Unavailable, match=r"^srv: the server ended the session$") as caught:
+                with pytest.raises(
+                    Unavailable, match=r"^srv: the server ended the session$"
+                ) as caught:
                     await on.ask()
                 assert caught.value.unsent  # so it may be sent again, in a new session
             await until(lambda: on.owner.losses)
@@ -1213,7 +1298,13 @@ def test_noise_on_a_stream_is_counted_and_harms_nobody() -> None:
     async def main() -> None:
         def noisy(exchange: Exchange, message: Json) -> None:
             exchange.stream(200, EVENTS)
-            for data in (b"not json", b"[]", b"5", b'{"jsonrpc":"1.0"}', b'{"jsonrpc":"2.0","id":null,"method":"x"}'):
+            for data in (
+                b"not json",
+                b"[]",
+                b"5",
+                b'{"jsonrpc":"1.0"}',
+                b'{"jsonrpc":"2.0","id":null,"method":"x"}',
+            ):
                 exchange.write(sse_frame(data))
             exchange.write(sse_frame(b"ignored", event="other"))
             exchange.write(frame({"id": message["id"], "result": {"right": True}}))
@@ -1238,7 +1329,11 @@ def test_a_method_the_server_lacks_is_its_own_error_whatever_the_status() -> Non
         async with Talking(Site(m=lacks), era.LATEST_MODERN) as on:
             with pytest.raises(RpcError) as caught:
                 await on.ask()
-            assert caught.value.to_json() == {"code": METHOD_NOT_FOUND, "message": "no such method", "x": 1}
+            assert caught.value.to_json() == {
+                "code": METHOD_NOT_FOUND,
+                "message": "no such method",
+                "x": 1,
+            }
 
     run(main())
 
@@ -1278,7 +1373,9 @@ def test_a_reply_of_nothing_but_noise_is_cut_and_said(noise: bytes) -> None:
 
     async def main() -> None:
         async with Talking(Site(m=lambda exchange, _: pour(exchange, noise)), limit=1 << 24) as on:
-            with pytest.raises(Unavailable, match=r"^srv: the answer carries nothing but noise") as caught:
+            with pytest.raises(
+                Unavailable, match=r"^srv: the answer carries nothing but noise"
+            ) as caught:
                 await on.ask(timeout=30)
             assert caught.value.code == SERVER_GARBAGE
             await until(lambda: on.open_connections() == 0)
@@ -1289,7 +1386,10 @@ def test_a_reply_of_nothing_but_noise_is_cut_and_said(noise: bytes) -> None:
 def test_a_large_event_in_many_lines_is_no_noise() -> None:
     async def main() -> None:
         def slow(exchange: Exchange, message: Json) -> None:
-            text = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"x": ["y" * 9] * 100_000}}, indent=1)
+            text = json.dumps(
+                {"jsonrpc": "2.0", "id": message["id"], "result": {"x": ["y" * 9] * 100_000}},
+                indent=1,
+            )
             exchange.stream(200, EVENTS)
             exchange.write(sse_frame(text.encode()))
             exchange.end()
@@ -1448,7 +1548,9 @@ def test_an_error_of_the_servers_own_may_be_long() -> None:
     async def main() -> None:
         def long(exchange: Exchange, message: Json) -> None:
             error = {"code": -32602, "message": "no", "data": "x" * 200_000}
-            exchange.reply(400, json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}).encode())
+            exchange.reply(
+                400, json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}).encode()
+            )
 
         async with Talking(Site(m=long)) as on:
             with pytest.raises(RpcError) as caught:
@@ -1500,7 +1602,10 @@ def test_a_session_id_that_is_none_is_refused(session: str) -> None:
 
 def test_what_travels_as_a_header_is_bounded_and_the_argument_named() -> None:
     async def main() -> None:
-        wanted = {("place", "city"): ("City", "string"), **{(f"a{n}",): (f"A{n}", "string") for n in range(8)}}
+        wanted = {
+            ("place", "city"): ("City", "string"),
+            **{(f"a{n}",): (f"A{n}", "string") for n in range(8)},
+        }
         async with Talking(Site(), era.LATEST_MODERN, annotations={"t": wanted}) as on:
             for arguments, named in (
                 ({"place": {"city": "x" * 8193}}, "'place.city'"),
@@ -1537,7 +1642,9 @@ def test_no_more_questions_are_answered_at_a_time_than_there_are_places_for() ->
     run(main())
 
 
-def test_a_server_that_asks_and_never_takes_the_answers_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_asks_and_never_takes_the_answers_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "MOST_UNTAKEN", 100_000)
 
     async def main() -> None:
@@ -1554,7 +1661,9 @@ def test_a_server_that_asks_and_never_takes_the_answers_is_lost(monkeypatch: pyt
     run(main())
 
 
-def test_a_call_for_which_no_connection_is_free_is_not_sent_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_for_which_no_connection_is_free_is_not_sent_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """LIF-6: hanging calls hold up neither what cancels them nor more than there are places for."""
     for name in ("FEWEST_CONNECTIONS", "MOST_CONNECTIONS"):
         monkeypatch.setattr(http_client, name, 2)

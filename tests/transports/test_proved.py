@@ -1,5 +1,5 @@
-"""Credentials on their way to servers over HTTP, HTTP+SSE and WebSocket, on real sockets: what arrives, and what is
-done when a server does not take them."""
+"""Credentials on their way to servers over HTTP, HTTP+SSE and WebSocket, on real sockets: what
+arrives, and what is done when a server does not take them."""
 
 import asyncio
 import json
@@ -92,7 +92,9 @@ class Owner:
 
 
 @asynccontextmanager
-async def conversation(url: str, way: str, credentials: Credentials, headers: Json | None = None, timeout: float = 5):
+async def conversation(
+    url: str, way: str, credentials: Credentials, headers: Json | None = None, timeout: float = 5
+):
     dial = Dial("srv", Owner(), timeout, 1 << 20, {}, {}, credentials)
     talk = await TRANSPORTS[way](url=url, headers=headers or {}).open(dial)  # pyright: ignore[reportCallIssue]
     try:
@@ -105,7 +107,9 @@ async def conversation(url: str, way: str, credentials: Credentials, headers: Js
 
 
 async def call(talk: Any, text: str = "hello", timeout: float | None = 5) -> str:
-    result = await talk.request("tools/call", {"name": "echo", "arguments": {"text": text}}, timeout=timeout)
+    result = await talk.request(
+        "tools/call", {"name": "echo", "arguments": {"text": text}}, timeout=timeout
+    )
     return result["content"][0]["text"]
 
 
@@ -114,13 +118,18 @@ async def call(talk: Any, text: str = "hello", timeout: float | None = 5) -> str
 
 @ways
 def test_a_proof_goes_with_every_request(server: ProtectedServer, way: str) -> None:
-    """Section 6 of the specification: headers and query, in the place of what is configured under the same names."""
-    server.admits = lambda headers, query: headers.get("x-key") == "proof" and query.get("k") == "a b&c"
+    """Section 6 of the specification: headers and query, in the place of what is configured under
+    the same names."""
+    server.admits = lambda headers, query: (
+        headers.get("x-key") == "proof" and query.get("k") == "a b&c"
+    )
     proof = Proof(headers=(("X-Key", "proof"), ("Accept", "text/plain")), query=(("k", "a b&c"),))
 
     async def main() -> None:
         url = server.url(way) + "?k=configured&other=1"
-        async with conversation(url, way, Fixed(proof), {"x-kEY": "configured", "X-Other": "o"}) as talk:
+        async with conversation(
+            url, way, Fixed(proof), {"x-kEY": "configured", "X-Other": "o"}
+        ) as talk:
             await talk.request("initialize", {})
             talk.notify("notifications/initialized", None)
             talk.agreed("2025-06-18")
@@ -131,7 +140,13 @@ def test_a_proof_goes_with_every_request(server: ProtectedServer, way: str) -> N
     run(main())
     assert server.seen and all(seen.admitted for seen in server.seen)
     assert {seen.verb for seen in server.seen if seen.verb != "WS"} == {
-        *(["GET", "POST", "DELETE"] if way == "http" else ["GET", "POST"] if way == "sse" else ["GET"])
+        *(
+            ["GET", "POST", "DELETE"]
+            if way == "http"
+            else ["GET", "POST"]
+            if way == "sse"
+            else ["GET"]
+        )
     }
     for seen in server.seen:
         if seen.verb != "WS":
@@ -147,7 +162,9 @@ def test_headers_are_made_once_for_one_proof(
     server.admits = lambda headers, query: True
     made: list[Any] = []
     real = Dial.headers
-    monkeypatch.setattr(Dial, "headers", lambda dial, *given: made.append(given) or real(dial, *given))
+    monkeypatch.setattr(
+        Dial, "headers", lambda dial, *given: made.append(given) or real(dial, *given)
+    )
 
     async def main() -> None:
         async with conversation(server.url(way), way, Fixed(bearer("t"))) as talk:
@@ -201,7 +218,9 @@ def test_without_a_proof_nothing_is_sent_and_the_reason_is_told(
 
 
 @ways
-def test_a_proof_that_does_not_come_is_waited_for_in_measure(server: ProtectedServer, way: str) -> None:
+def test_a_proof_that_does_not_come_is_waited_for_in_measure(
+    server: ProtectedServer, way: str
+) -> None:
     """The request's own time, or that of connecting."""
 
     async def main() -> None:
@@ -261,20 +280,26 @@ def test_what_a_server_refuses_is_sent_once_more_with_another_proof(
 
 
 @ways
-def test_a_refusal_with_a_long_page_is_one_like_any_other(server: ProtectedServer, way: str) -> None:
+def test_a_refusal_with_a_long_page_is_one_like_any_other(
+    server: ProtectedServer, way: str
+) -> None:
     """It is not read to the end."""
     server.valid = {"two"}
     server.refusal = (401, [], b"<html>" + b"x" * 500_000)
 
     async def main() -> None:
-        async with conversation(server.url(way), way, Renewable(bearer("one"), bearer("two"))) as talk:
+        async with conversation(
+            server.url(way), way, Renewable(bearer("one"), bearer("two"))
+        ) as talk:
             assert await call(talk) == "hello"
 
     run(main())
 
 
 @pytest.mark.parametrize("way", ["http", "sse"])
-def test_a_message_that_is_refused_in_the_middle_is_sent_once_more(server: ProtectedServer, way: str) -> None:
+def test_a_message_that_is_refused_in_the_middle_is_sent_once_more(
+    server: ProtectedServer, way: str
+) -> None:
     """Requests and notifications alike; over HTTP+SSE in their order."""
     server.valid = {"one"}
 
@@ -284,7 +309,9 @@ def test_a_message_that_is_refused_in_the_middle_is_sent_once_more(server: Prote
             await call(talk)
             server.valid = {"two"}
             talk.notify("notifications/roots/list_changed", None)
-            await until(lambda: [s.method for s in server.seen if s.admitted][-1].endswith("list_changed"))
+            await until(
+                lambda: [s.method for s in server.seen if s.admitted][-1].endswith("list_changed")
+            )
             server.valid = {"three"}
             assert await asyncio.gather(*(call(talk, str(number)) for number in range(20))) == [
                 str(number) for number in range(20)
@@ -295,7 +322,9 @@ def test_a_message_that_is_refused_in_the_middle_is_sent_once_more(server: Prote
 
 
 @ways
-def test_what_is_refused_again_is_an_error_and_not_sent_a_third_time(server: ProtectedServer, way: str) -> None:
+def test_what_is_refused_again_is_an_error_and_not_sent_a_third_time(
+    server: ProtectedServer, way: str
+) -> None:
     async def main() -> None:
         credentials = Renewable(*(bearer(str(number)) for number in range(5)))
         with pytest.raises(Unavailable, match="wants the gateway to sign in") as caught:
@@ -331,7 +360,9 @@ def test_a_403_for_another_reason_is_not_put_to_the_credentials(server: Protecte
     run(main())
 
 
-def test_many_that_are_refused_at_once_renew_once_and_are_each_sent_once_more(server: ProtectedServer) -> None:
+def test_many_that_are_refused_at_once_renew_once_and_are_each_sent_once_more(
+    server: ProtectedServer,
+) -> None:
     async def main() -> None:
         fetcher = Fetcher({})
         spec = OAuth2(client_id="client", client_secret="secret", token_url=server.token_url)
@@ -352,7 +383,9 @@ def test_many_that_are_refused_at_once_renew_once_and_are_each_sent_once_more(se
     assert len(server.calls()) == 101
 
 
-def test_a_call_given_up_while_the_proof_is_renewed_is_not_sent_again(server: ProtectedServer) -> None:
+def test_a_call_given_up_while_the_proof_is_renewed_is_not_sent_again(
+    server: ProtectedServer,
+) -> None:
     server.valid = {"two"}
 
     async def main() -> None:
@@ -374,14 +407,18 @@ def test_a_call_given_up_while_the_proof_is_renewed_is_not_sent_again(server: Pr
 # --- streams
 
 
-def test_the_stream_that_belongs_to_no_request_is_opened_again_with_another_proof(server: ProtectedServer) -> None:
+def test_the_stream_that_belongs_to_no_request_is_opened_again_with_another_proof(
+    server: ProtectedServer,
+) -> None:
     server.valid = {"one"}
 
     async def main() -> None:
         credentials = Renewable(bearer("one"), bearer("two"))
 
         def gets(admitted: bool) -> int:
-            return len([seen for seen in server.seen if seen.verb == "GET" and seen.admitted is admitted])
+            return len(
+                [seen for seen in server.seen if seen.verb == "GET" and seen.admitted is admitted]
+            )
 
         async with conversation(server.url("http"), "http", credentials) as talk:
             await talk.request("initialize", {})
@@ -415,7 +452,11 @@ def test_an_answer_that_is_polled_for_is_polled_for_again_and_the_call_is_not_re
             exchange.reply(401)
             return
         exchange.stream(200, [("content-type", "text/event-stream")])
-        exchange.write(sse_frame(json.dumps({"jsonrpc": "2.0", "id": posts[0]["id"], "result": {"x": 1}}).encode()))
+        exchange.write(
+            sse_frame(
+                json.dumps({"jsonrpc": "2.0", "id": posts[0]["id"], "result": {"x": 1}}).encode()
+            )
+        )
         exchange.end()
 
     async def main() -> None:
@@ -450,8 +491,15 @@ def test_secrets_that_a_server_says_back_are_not_told(
     """Neither in its words nor in the address that it redirects to."""
     server.admits = lambda headers, query: False
     value = proof.secrets[-1]
-    for body in (f"you said {value}", json.dumps({"error": {"message": f"not {value}", "code": 1}, "jsonrpc": "2.0"})):
-        server.refusal = (status, [("Location", f"https://h/?key={quote_plus(value)}")], body.encode())
+    for body in (
+        f"you said {value}",
+        json.dumps({"error": {"message": f"not {value}", "code": 1}, "jsonrpc": "2.0"}),
+    ):
+        server.refusal = (
+            status,
+            [("Location", f"https://h/?key={quote_plus(value)}")],
+            body.encode(),
+        )
 
         async def main() -> None:
             with pytest.raises(RpcError) as caught:
@@ -472,7 +520,9 @@ def test_messages_go_to_no_other_origin() -> None:
 
         def handle(exchange: Exchange) -> None:
             exchange.stream(200, [("content-type", "text/event-stream")])
-            exchange.write(sse_frame(f"http://127.0.0.1:{port}/messages".encode(), event="endpoint"))
+            exchange.write(
+                sse_frame(f"http://127.0.0.1:{port}/messages".encode(), event="endpoint")
+            )
 
         site = HttpServer(handle)
         url = f"http://127.0.0.1:{await site.start('127.0.0.1', 0)}/sse"

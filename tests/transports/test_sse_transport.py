@@ -10,7 +10,13 @@ import pytest
 from kit.loop import run, yield_to_loop
 from kit.until import until
 from mcpx.model.call import Json
-from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, SERVER_TOO_LARGE, Unavailable
+from mcpx.model.errors import (
+    SERVER_DIED,
+    SERVER_DOWN,
+    SERVER_TIMEOUT,
+    SERVER_TOO_LARGE,
+    Unavailable,
+)
 from mcpx.transports import Sse
 from mcpx.transports import sse as module
 from mcpx.transports.dial import Dial
@@ -22,7 +28,8 @@ EVENTS = [("content-type", "text/event-stream; charset=utf-8")]
 
 
 class Site:
-    """A server of that transport. `on_post` may be replaced; by default every request is answered with `{}`."""
+    """A server of that transport. `on_post` may be replaced; by default every request is answered
+    with `{}`."""
 
     def __init__(self, endpoint: str | None = "/messages?session=1") -> None:
         self.endpoint = endpoint
@@ -59,7 +66,9 @@ class Site:
 
     def say(self, **message: Any) -> None:
         assert self.stream is not None
-        self.stream.write(sse_frame(json.dumps({"jsonrpc": "2.0", **message}).encode(), event="message"))
+        self.stream.write(
+            sse_frame(json.dumps({"jsonrpc": "2.0", **message}).encode(), event="message")
+        )
 
     async def __aenter__(self) -> "Site":
         self.port = await self._server.start("127.0.0.1", 0)
@@ -96,8 +105,12 @@ class Talking:
         self.talk: Conversation | None = None
 
     async def open(self) -> Conversation:
-        spec = Sse(url=f"http://127.0.0.1:{self.site.port}/deep/sse?key=1", headers={"X-Own": "mine"})
-        return await spec.open(Dial("srv", self.owner, self._timeout, self._limit, {}, {}, itself="run1"))
+        spec = Sse(
+            url=f"http://127.0.0.1:{self.site.port}/deep/sse?key=1", headers={"X-Own": "mine"}
+        )
+        return await spec.open(
+            Dial("srv", self.owner, self._timeout, self._limit, {}, {}, itself="run1")
+        )
 
     async def __aenter__(self) -> "Talking":
         await self.site.__aenter__()
@@ -135,7 +148,9 @@ def test_messages_go_to_the_endpoint_the_server_names(endpoint: str, path: str) 
         async with Talking(Site(endpoint)) as on:
             assert await on.ask("hello") == {"echo": "hello"}
             assert on.site.posts[0][0] == path
-            assert all((got["x-own"], got["mcpx-via"]) == ("mine", "run1") for got in on.site.headers)
+            assert all(
+                (got["x-own"], got["mcpx-via"]) == ("mine", "run1") for got in on.site.headers
+            )
 
     run(main())
 
@@ -222,7 +237,9 @@ def test_a_stream_that_is_refused_says_what_the_server_says() -> None:
     async def main() -> None:
         site = Site()
         challenge = [("www-authenticate", "Bearer")]
-        site.on_get = lambda exchange: exchange.reply(401, b'{"detail":"no token"}', headers=challenge)
+        site.on_get = lambda exchange: exchange.reply(
+            401, b'{"detail":"no token"}', headers=challenge
+        )
         with pytest.raises(Unavailable, match=r"^srv: .*sign in.*: no token$") as caught:
             async with Talking(site):
                 raise AssertionError("not reached")
@@ -264,7 +281,11 @@ def test_what_the_server_says_and_asks_reaches_the_owner() -> None:
             on.site.say(id="q", method="roots/list")
             await until(lambda: on.site.posts)
             assert on.owner.heard == [("notifications/x", {"a": 1})]
-            assert on.site.posts[0][1] == {"jsonrpc": "2.0", "id": "q", "result": {"asked": "roots/list"}}
+            assert on.site.posts[0][1] == {
+                "jsonrpc": "2.0",
+                "id": "q",
+                "result": {"asked": "roots/list"},
+            }
 
     run(main())
 
@@ -445,7 +466,8 @@ def pour(exchange: Exchange, data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "noise", [b"\n" * 8192, b": hm\n\n" * 2000, b"data: []\n\n" * 800, b"event: x\ndata: {}\n\n" * 400]
+    "noise",
+    [b"\n" * 8192, b": hm\n\n" * 2000, b"data: []\n\n" * 800, b"event: x\ndata: {}\n\n" * 400],
 )
 def test_a_stream_of_nothing_but_noise_is_the_end_and_said(noise: bytes) -> None:
     """SRC-8 and SEC-6."""
@@ -485,7 +507,10 @@ def test_what_is_no_event_stream_is_not_read_for_ever() -> None:
 
         site = Site()
         site.on_get = page
-        told = r"HTTP 200 and text/html instead of an event stream; check its URL\. The body began: xxx"
+        told = (
+            r"HTTP 200 and text/html instead of an event stream; check its URL\. The body "
+            r"began: xxx"
+        )
         with pytest.raises(Unavailable, match=told):
             async with Talking(site):
                 pass
@@ -515,7 +540,9 @@ def test_a_message_that_is_not_taken_in_time_fails_and_the_next_is_sent() -> Non
     async def main() -> None:
         async with Talking(Site(), timeout=0.3) as on:
             on.site.on_post = lambda *_: None
-            with pytest.raises(Unavailable, match=r"did not take the message within 0\.3 s") as caught:
+            with pytest.raises(
+                Unavailable, match=r"did not take the message within 0\.3 s"
+            ) as caught:
                 await on.ask(timeout=None)
             assert caught.value.code == SERVER_TIMEOUT
             on.site.on_post = on.site.answer

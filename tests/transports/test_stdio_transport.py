@@ -1,4 +1,5 @@
-"""A server over stdio that floods, or does not read: what is kept of it is bounded, and its end is said."""
+"""A server over stdio that floods, or does not read: what is kept of it is bounded, and its end is
+said."""
 
 import asyncio
 import sys
@@ -51,7 +52,13 @@ async def flooded(program: str, limit: int = 100_000, **env: str) -> tuple[Any, 
 
 @pytest.mark.parametrize(
     "noise",
-    ["b'\\n' * 65536", "b'   \\n' * 16384", "b'no JSON\\n' * 8192", "(b'y' * 200_000) + b'\\n'", "b'[]\\n' * 20_000"],
+    [
+        "b'\\n' * 65536",
+        "b'   \\n' * 16384",
+        "b'no JSON\\n' * 8192",
+        "(b'y' * 200_000) + b'\\n'",
+        "b'[]\\n' * 20_000",
+    ],
 )
 def test_a_server_that_prints_nothing_but_noise_is_ended_and_that_is_said(
     noise: str, monkeypatch: pytest.MonkeyPatch
@@ -76,11 +83,18 @@ def test_a_long_line_that_ends_costs_its_request_only(monkeypatch: pytest.Monkey
 
     async def main() -> None:
         long = (
-            'out.write(b\'{"jsonrpc":"2.0","id":1,"result":{"x":"\' + b\'x\' * 1_100_000 + b\'"}}\\n\'); out.flush()\n'
+            'out.write(b\'{"jsonrpc":"2.0","id":1,"result":{"x":"\' + b\'x\' * 1_100_000 + '
+            "b'\"}}\\n'); out.flush()\n"
         )
-        again = 'sys.stdin.readline(); out.write(b\'{"jsonrpc":"2.0","id":2,"result":{}}\\n\'); out.flush()\n'
+        again = (
+            'sys.stdin.readline(); out.write(b\'{"jsonrpc":"2.0","id":2,"result":{}}\\n\'); '
+            "out.flush()\n"
+        )
         owner = Owner()
-        spec = Stdio(command=sys.executable, args=("-I", "-S", "-c", READY + long + again + "sys.stdin.read()"))
+        spec = Stdio(
+            command=sys.executable,
+            args=("-I", "-S", "-c", READY + long + again + "sys.stdin.read()"),
+        )
         talk = await spec.open(Dial("srv", owner, 5.0, 100_000, {}, {}))
         try:
             with pytest.raises(Unavailable, match="100,000 bytes"):
@@ -94,10 +108,15 @@ def test_a_long_line_that_ends_costs_its_request_only(monkeypatch: pytest.Monkey
     run(main())
 
 
-def test_a_server_that_asks_and_does_not_read_the_answers_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_asks_and_does_not_read_the_answers_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SEC-6: what waits to be read is bounded."""
     monkeypatch.setattr(stdio, "MOST_UNREAD", 1 << 20)
-    asks = 'for n in range(1000): out.write(b\'{"jsonrpc":"2.0","id":%d,"method":"roots/list"}\\n\' % n)\n'
+    asks = (
+        "for n in range(1000): "
+        'out.write(b\'{"jsonrpc":"2.0","id":%d,"method":"roots/list"}\\n\' % n)\n'
+    )
     error, losses = run(flooded(ANSWERS + asks + "out.flush(); import time; time.sleep(600)"))
     assert losses == ["does not read what it is sent"]
     assert error.code == SERVER_DIED
@@ -129,7 +148,9 @@ def test_last_words_are_read_though_they_are_many() -> None:
 def test_an_answer_that_is_not_json_is_told_with_its_first_bytes() -> None:
     """SRC-8: without the secrets of its environment."""
     line = r'{"jsonrpc": "2.0", "id": 2, "result": sekret-1234567}'
-    program = f"{ANSWERS}sys.stdin.readline(); out.write({(line + chr(10)).encode()!r}); out.flush()"
+    program = (
+        f"{ANSWERS}sys.stdin.readline(); out.write({(line + chr(10)).encode()!r}); out.flush()"
+    )
     error, _ = run(flooded(program, API_TOKEN="sekret-1234567"))
     assert "the answer is not JSON" in str(error)
     assert str(error).endswith('it began: {"jsonrpc": "2.0", "id": 2, "result": ***}')

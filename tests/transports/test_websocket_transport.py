@@ -35,10 +35,16 @@ class Site:
         self.headers = dict(exchange.headers.items())
         if self.refuse_with is not None:
             if self.refuse_with:
-                exchange.reply(self.refuse_with, b"no", "text/plain", [("WWW-Authenticate", "Bearer")])
+                exchange.reply(
+                    self.refuse_with, b"no", "text/plain", [("WWW-Authenticate", "Bearer")]
+                )
             return
         self.socket = websocket.accept(
-            exchange, limit=1 << 20, subprotocol="mcp", on_message=self._got, on_close=self.closings.append
+            exchange,
+            limit=1 << 20,
+            subprotocol="mcp",
+            on_message=self._got,
+            on_close=self.closings.append,
         )
 
     def _got(self, raw: bytes) -> None:
@@ -74,7 +80,9 @@ class Owner:
         self.losses.append(reason)
 
 
-async def opened(site: Site, owner: Owner, *, limit: int = 1 << 20, timeout: float = 2.0) -> Conversation:
+async def opened(
+    site: Site, owner: Owner, *, limit: int = 1 << 20, timeout: float = 2.0
+) -> Conversation:
     spec = Websocket(url=f"ws://127.0.0.1:{site.port}/ws?a=b", headers={"X-Own": "mine"})
     return await spec.open(Dial("srv", owner, timeout, limit, {}, {}, itself="run1"))
 
@@ -129,7 +137,9 @@ def test_a_socket_that_closes_fails_what_waits_and_tells_its_owner_once() -> Non
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_what_a_server_says_as_it_closes_is_confided_where_clients_are_told_apart(apart: bool) -> None:
+def test_what_a_server_says_as_it_closes_is_confided_where_clients_are_told_apart(
+    apart: bool,
+) -> None:
     """SEC-2: it may be about any of those who have a call there."""
 
     async def main() -> None:
@@ -148,7 +158,10 @@ def test_what_a_server_says_as_it_closes_is_confided_where_clients_are_told_apar
             site.socket.close(1011, "the diary of ann")
             with pytest.raises(Unavailable, match=r"^srv: closed by the peer with 1011") as caught:
                 await waiting
-            assert ("ann" in caught.value.message, UNTOLD in caught.value.message) == (not apart, apart)
+            assert ("ann" in caught.value.message, UNTOLD in caught.value.message) == (
+                not apart,
+                apart,
+            )
             assert confided == ["the diary of ann"]
             await talk.close()
 

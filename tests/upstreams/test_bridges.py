@@ -1,4 +1,5 @@
-"""Questions from one era to the other: asked and called again, or parked and resumed. Races included."""
+"""Questions from one era to the other: asked and called again, or parked and resumed. Races
+included."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -77,7 +78,10 @@ def test_a_result_without_a_question_comes_back_without_modern_fields() -> None:
     async def main() -> None:
         caller, tape = asker()
         send = Modern({"resultType": "complete", "content": [], "future": 1})
-        assert await answer_for_older(call_of(caller), "srv", send, {"name": "t"}) == {"content": [], "future": 1}
+        assert await answer_for_older(call_of(caller), "srv", send, {"name": "t"}) == {
+            "content": [],
+            "future": 1,
+        }
         assert tape.asked == []
 
     run(main())
@@ -87,8 +91,12 @@ def test_each_question_is_put_to_the_client_and_the_call_made_again_with_the_ans
     """PRO-5: everything else of the call stays, the state goes back as it came."""
 
     async def main() -> None:
-        caller, tape = asker(create={"action": "accept"}, createMessage={"role": "assistant"}, list={"roots": []})
-        send = Modern(questions(a=ELICIT, b=SAMPLE, c=ROOTS), {"resultType": "complete", "done": True})
+        caller, tape = asker(
+            create={"action": "accept"}, createMessage={"role": "assistant"}, list={"roots": []}
+        )
+        send = Modern(
+            questions(a=ELICIT, b=SAMPLE, c=ROOTS), {"resultType": "complete", "done": True}
+        )
         params = {"name": "t", "arguments": {"a": 1}, "_meta": {"x": 1}, "future": 2}
         assert await answer_for_older(call_of(caller), "srv", send, params) == {"done": True}
         assert send.calls == [
@@ -96,7 +104,11 @@ def test_each_question_is_put_to_the_client_and_the_call_made_again_with_the_ans
             {
                 **params,
                 "requestState": "state",
-                "inputResponses": {"a": {"action": "accept"}, "b": {"role": "assistant"}, "c": {"roots": []}},
+                "inputResponses": {
+                    "a": {"action": "accept"},
+                    "b": {"role": "assistant"},
+                    "c": {"roots": []},
+                },
             },
         ]
         assert sorted(tape.asked, key=str) == sorted(
@@ -143,7 +155,9 @@ def test_answers_and_state_of_one_round_are_not_sent_in_the_next() -> None:
     run(main())
 
 
-def test_a_server_with_a_state_and_no_question_is_called_again_after_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_with_a_state_and_no_question_is_called_again_after_pauses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def main() -> None:
         pauses: list[float] = []
         sleep = asyncio.sleep
@@ -189,11 +203,17 @@ def test_ten_rounds_are_allowed() -> None:
 
 def test_an_error_of_the_client_ends_the_call() -> None:
     async def main() -> None:
-        caller, _ = asker(create=RpcError(-1, "the user closed the window", {"x": 1}), createMessage={})
+        caller, _ = asker(
+            create=RpcError(-1, "the user closed the window", {"x": 1}), createMessage={}
+        )
         send = Modern(questions(a=ELICIT, b=SAMPLE))
         with pytest.raises(RpcError, match="closed the window") as caught:
             await answer_for_older(call_of(caller), "srv", send, {})
-        assert caught.value.to_json() == {"code": -1, "message": "the user closed the window", "data": {"x": 1}}
+        assert caught.value.to_json() == {
+            "code": -1,
+            "message": "the user closed the window",
+            "data": {"x": 1},
+        }
         assert len(send.calls) == 1
 
     run(main())
@@ -204,7 +224,9 @@ def test_an_error_of_the_client_ends_the_call_while_another_question_is_still_op
         never: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         caller, _ = asker(create=RpcError(-1, "no"), createMessage=never)
         with pytest.raises(RpcError, match="no"):
-            await answer_for_older(call_of(caller), "srv", Modern(questions(a=SAMPLE, b=ELICIT)), {})
+            await answer_for_older(
+                call_of(caller), "srv", Modern(questions(a=SAMPLE, b=ELICIT)), {}
+            )
         assert never.cancelled()  # so the client is told that the other one is off
 
     run(main())
@@ -226,7 +248,9 @@ def test_only_the_three_questions_reach_a_client(method: str) -> None:
     async def main() -> None:
         caller, tape = asker()
         with pytest.raises(RpcError) as caught:
-            await answer_for_older(call_of(caller), "srv", Modern(questions(a={"method": method})), {})
+            await answer_for_older(
+                call_of(caller), "srv", Modern(questions(a={"method": method})), {}
+            )
         assert caught.value.code == METHOD_NOT_FOUND
         assert tape.asked == []
 
@@ -249,7 +273,9 @@ def test_cancelled_while_the_client_is_asked_takes_the_question_back() -> None:
     async def main() -> None:
         open_question: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         caller, tape = asker(create=open_question)
-        task = asyncio.create_task(answer_for_older(call_of(caller), "srv", Modern(questions(a=ELICIT)), {}))
+        task = asyncio.create_task(
+            answer_for_older(call_of(caller), "srv", Modern(questions(a=ELICIT)), {})
+        )
         await until(lambda: tape.asked)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -265,7 +291,9 @@ def test_cancelled_while_the_client_is_asked_takes_the_question_back() -> None:
 def test_progress_and_logs_are_marked_with_their_server() -> None:
     """PRO-4."""
     tape = RecordingChannel()
-    lease = lease_of(call_of(older_caller(voice=tape, log_level="warning"), _meta={"progressToken": "t"}))
+    lease = lease_of(
+        call_of(older_caller(voice=tape, log_level="warning"), _meta={"progressToken": "t"})
+    )
     lease.progress({"progressToken": "t", "progress": 1, "_meta": {"a": 1}})
     lease.notification("notifications/message", {"level": "info", "data": 1})
     lease.notification("notifications/message", {"level": "error", "data": 2})
@@ -273,7 +301,10 @@ def test_progress_and_logs_are_marked_with_their_server() -> None:
     lease.paused(70)
     mark = {"proxy": {"server": "srv"}}
     assert tape.told == [
-        ("notifications/progress", {"progressToken": "t", "progress": 1, "_meta": {"a": 1, **mark}}),
+        (
+            "notifications/progress",
+            {"progressToken": "t", "progress": 1, "_meta": {"a": 1, **mark}},
+        ),
         ("notifications/message", {"level": "error", "data": 2, "_meta": mark}),
         ("notifications/other", {"_meta": mark}),
     ]
@@ -281,7 +312,11 @@ def test_progress_and_logs_are_marked_with_their_server() -> None:
 
 
 def test_logs_without_a_word_from_the_client_reach_older_ones_and_no_modern_one() -> None:
-    for caller, heard in ((older_caller(), 1), (modern_caller(), 0), (modern_caller(log_level="info"), 1)):
+    for caller, heard in (
+        (older_caller(), 1),
+        (modern_caller(), 0),
+        (modern_caller(log_level="info"), 1),
+    ):
         assert isinstance(caller.voice, RecordingChannel)
         lease_of(call_of(caller)).notification("notifications/message", {"level": "info"})
         assert len(caller.voice.told) == heard
@@ -336,8 +371,15 @@ class Lot:
 
         return await self.parking.begin(call, call.params, work)
 
-    async def resume(self, state: Any, answers: Any = None, caller: Caller | None = None, **params: Any) -> Json:
-        call = call_of(caller or modern_caller(askable=True), requestState=state, inputResponses=answers, **params)
+    async def resume(
+        self, state: Any, answers: Any = None, caller: Caller | None = None, **params: Any
+    ) -> Json:
+        call = call_of(
+            caller or modern_caller(askable=True),
+            requestState=state,
+            inputResponses=answers,
+            **params,
+        )
         return await self.parking.resume(call, call.params)
 
 
@@ -374,7 +416,9 @@ def test_a_question_becomes_a_result_and_the_answer_goes_back_into_the_running_c
                 "inputRequests": {"q1": ELICIT},
                 "requestState": asked["requestState"],
             }
-            answered = await lot.resume(asked["requestState"], {"q1": {"action": "accept", "content": {}}})
+            answered = await lot.resume(
+                asked["requestState"], {"q1": {"action": "accept", "content": {}}}
+            )
             assert answered == {"answer": {"action": "accept", "content": {}}}
 
     run(main())
@@ -416,7 +460,9 @@ def test_one_question_after_the_other_is_one_round_each() -> None:
             one = await lot.begin(asks_twice)
             two = await lot.resume(one["requestState"], {"q1": {"a": 1}})
             assert set(two["inputRequests"]) == {"q2"}
-            assert await lot.resume(two["requestState"], {"q2": {"a": 2}}) == {"answers": [{"a": 1}, {"a": 2}]}
+            assert await lot.resume(two["requestState"], {"q2": {"a": 2}}) == {
+                "answers": [{"a": 1}, {"a": 2}]
+            }
 
     run(main())
 
@@ -486,7 +532,9 @@ def test_nobody_but_its_owner_resumes_a_parked_call(who: Caller, params: Json) -
     run(main())
 
 
-def test_a_parked_call_that_nobody_comes_back_for_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parked_call_that_nobody_comes_back_for_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(bridges, "PARKED_FOR", 0.02)
 
     async def main() -> None:
@@ -509,7 +557,9 @@ def test_a_parked_call_that_nobody_comes_back_for_is_given_up(monkeypatch: pytes
     run(main())
 
 
-def test_the_time_of_a_parked_call_begins_anew_with_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_of_a_parked_call_begins_anew_with_every_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def main() -> None:
         clock = LoopClock(monkeypatch)
         async with Lot() as lot:
@@ -604,7 +654,9 @@ def test_a_result_that_arrives_together_with_a_question_wins() -> None:
             asking: list[asyncio.Task[Json]] = []
 
             async def asks_and_is_done(lease: Lease) -> Json:
-                asking.append(asyncio.create_task(lease.question("elicitation/create", {"message": "who?"})))
+                asking.append(
+                    asyncio.create_task(lease.question("elicitation/create", {"message": "who?"}))
+                )
                 await asyncio.sleep(0)
                 return {"done": True}
 
@@ -631,8 +683,12 @@ def test_a_question_that_is_taken_back_as_the_result_arrives_is_put_to_nobody() 
     run(main())
 
 
-@pytest.mark.parametrize("outcome", [{"done": True}, RpcError(-7, "no such folder")], ids=["result", "error"])
-def test_a_question_for_roots_that_arrives_together_with_the_outcome_is_asked_before_it(outcome: Any) -> None:
+@pytest.mark.parametrize(
+    "outcome", [{"done": True}, RpcError(-7, "no such folder")], ids=["result", "error"]
+)
+def test_a_question_for_roots_that_arrives_together_with_the_outcome_is_asked_before_it(
+    outcome: Any,
+) -> None:
     """PRO-5: they are asked for once, and not for that call."""
 
     async def main() -> None:
@@ -682,7 +738,9 @@ def test_a_call_that_ends_while_parked_gives_its_outcome_to_who_comes_back() -> 
             for outcome in ({"done": True}, RpcError(-7, "gave up waiting")):
                 late = asyncio.Event()
 
-                async def impatient(lease: Lease, late: asyncio.Event = late, outcome: Any = outcome) -> Json:
+                async def impatient(
+                    lease: Lease, late: asyncio.Event = late, outcome: Any = outcome
+                ) -> Json:
                     asking = asyncio.create_task(lease.question("roots/list", None))
                     await late.wait()
                     asking.cancel()
@@ -715,11 +773,18 @@ def test_what_the_server_says_after_the_answer_goes_to_the_request_that_waits() 
                 lease.notification("notifications/message", {"level": "error"})
                 return {}
 
-            first, second = modern_caller(askable=True), modern_caller(askable=True, log_level="info")
-            assert isinstance(first.voice, RecordingChannel) and isinstance(second.voice, RecordingChannel)
+            first, second = (
+                modern_caller(askable=True),
+                modern_caller(askable=True, log_level="info"),
+            )
+            assert isinstance(first.voice, RecordingChannel) and isinstance(
+                second.voice, RecordingChannel
+            )
             state = (await lot.begin(works, first, _meta={"progressToken": "one"}))["requestState"]
             await lot.resume(state, {"q1": {}}, second, _meta={"progressToken": "two"})
-            assert [(m, p.get("progressToken")) for m, p in first.voice.told] == [("notifications/progress", "one")]
+            assert [(m, p.get("progressToken")) for m, p in first.voice.told] == [
+                ("notifications/progress", "one")
+            ]
             assert [(m, p.get("progressToken")) for m, p in second.voice.told] == [
                 ("notifications/progress", "two"),
                 ("notifications/message", None),
@@ -728,7 +793,9 @@ def test_what_the_server_says_after_the_answer_goes_to_the_request_that_waits() 
     run(main())
 
 
-def test_what_the_server_says_while_the_client_is_away_with_a_question_is_told_when_it_comes_back() -> None:
+def test_what_the_server_says_while_the_client_is_away_with_a_question_is_told_when_it_comes_back() -> (
+    None
+):
     """PRO-4: no step of the progress is lost between two requests of one call."""
 
     async def main() -> None:
@@ -746,14 +813,21 @@ def test_what_the_server_says_while_the_client_is_away_with_a_question_is_told_w
                 lease.progress({"progressToken": "wire", "progress": 2})
                 return {}
 
-            first, second = modern_caller(askable=True), modern_caller(askable=True, log_level="info")
-            assert isinstance(first.voice, RecordingChannel) and isinstance(second.voice, RecordingChannel)
+            first, second = (
+                modern_caller(askable=True),
+                modern_caller(askable=True, log_level="info"),
+            )
+            assert isinstance(first.voice, RecordingChannel) and isinstance(
+                second.voice, RecordingChannel
+            )
             state = (await lot.begin(works, first, _meta={"progressToken": "one"}))["requestState"]
             away.set()
             await said.wait()
             await lot.resume(state, {"q1": {}}, second, _meta={"progressToken": "two"})
             assert first.voice.told == []
-            assert [(m, p.get("progressToken"), p.get("progress")) for m, p in second.voice.told] == [
+            assert [
+                (m, p.get("progressToken"), p.get("progress")) for m, p in second.voice.told
+            ] == [
                 ("notifications/progress", "two", 1),
                 ("notifications/message", None, None),
                 ("notifications/progress", "two", 2),
@@ -762,7 +836,9 @@ def test_what_the_server_says_while_the_client_is_away_with_a_question_is_told_w
     run(main())
 
 
-@pytest.mark.parametrize(("size", "kept"), [(1, bridges.HELD_BACK), (20_000, 3), (bridges.HELD_BACK_BYTES + 1, 0)])
+@pytest.mark.parametrize(
+    ("size", "kept"), [(1, bridges.HELD_BACK), (20_000, 3), (bridges.HELD_BACK_BYTES + 1, 0)]
+)
 def test_what_is_held_back_for_a_client_that_is_away_is_bounded(size: int, kept: int) -> None:
     """SEC-7: in number and in bytes; the newest stay."""
 
@@ -781,7 +857,9 @@ def test_what_is_held_back_for_a_client_that_is_away_is_bounded(size: int, kept:
             assert parked is not None
             numbers = range(10 * bridges.HELD_BACK)
             for number in numbers:
-                assert parked.hold_back("notifications/progress", {"progress": number, "message": "x" * size})
+                assert parked.hold_back(
+                    "notifications/progress", {"progress": number, "message": "x" * size}
+                )
             await lot.resume(state, {"q1": {}}, back)
             told = [params["progress"] for _, params in back.voice.told]
             assert told == list(numbers)[len(numbers) - kept :]

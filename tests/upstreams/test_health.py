@@ -1,4 +1,5 @@
-"""LIF-3, LIF-5: what is done about a connection that is silent, unwanted, old or large; and what is never done."""
+"""LIF-3, LIF-5: what is done about a connection that is silent, unwanted, old or large; and what is
+never done."""
 
 import asyncio
 import time
@@ -189,7 +190,9 @@ def test_without_health_checks_nothing_is_probed_but_the_rest_is_done() -> None:
 
 
 @pytest.mark.parametrize("when", ["between two looks", "while it is probed"])
-def test_a_connection_that_is_gone_is_looked_after_no_more_and_says_nothing_of_the_next(when: str) -> None:
+def test_a_connection_that_is_gone_is_looked_after_no_more_and_says_nothing_of_the_next(
+    when: str,
+) -> None:
     """LIF-3: what was found of the old one must not make the new one degraded."""
 
     async def main() -> None:
@@ -223,7 +226,9 @@ class Hub:
 @asynccontextmanager
 async def upstream_of(toy: ScriptedServer, **fields: Any) -> AsyncIterator[tuple[Upstream, Hub]]:
     hub = Hub()
-    upstream = hub.upstream = Upstream(toy.server(**fields), hub, Surroundings({}, Snapshots(None), Gate(8)))
+    upstream = hub.upstream = Upstream(
+        toy.server(**fields), hub, Surroundings({}, Snapshots(None), Gate(8))
+    )
     upstream.start()
     try:
         await until(lambda: upstream.status.state in ("connected", "disconnected"))
@@ -247,7 +252,10 @@ def test_a_silent_server_is_degraded_then_replaced_and_a_good_word_makes_it_well
             return await never_return() if silent else {}
 
         toy = ScriptedServer("older", answers={"ping": ping})
-        async with upstream_of(toy, health_check_interval=0.3) as (upstream, hub):  # also the time of an answer
+        async with upstream_of(toy, health_check_interval=0.3) as (
+            upstream,
+            hub,
+        ):  # also the time of an answer
             silent = True
             await until(lambda: upstream.status.state == "degraded")
             silent = False
@@ -270,7 +278,10 @@ def test_short_calls_on_links_of_their_own_keep_a_lazy_server_awake() -> None:
 
     async def main() -> None:
         toy = ScriptedServer("older")
-        async with upstream_of(toy, lazy=True, idle_timeout=1.0, isolation="per_call") as (upstream, hub):
+        async with upstream_of(toy, lazy=True, idle_timeout=1.0, isolation="per_call") as (
+            upstream,
+            hub,
+        ):
             began = time.monotonic()
             while time.monotonic() - began < 2.5:
                 await call(upstream)

@@ -1,4 +1,5 @@
-"""SEC-5: no call reaches a process of a pinned server in which what is called is not approved, in whatever order."""
+"""SEC-5: no call reaches a process of a pinned server in which what is called is not approved, in
+whatever order."""
 
 import asyncio
 from collections.abc import Collection, Iterable
@@ -38,14 +39,21 @@ class Hub:
 
     def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None: ...
 
-    def said(self, server: str, method: str, params: Json, owner: object | None, callers: object = None) -> None: ...
+    def said(
+        self, server: str, method: str, params: Json, owner: object | None, callers: object = None
+    ) -> None: ...
 
     def state_changed(self, server: str) -> None: ...
 
 
 def tool(name: str, version: int) -> Json:
     hints = {"readOnlyHint": name == "read"}
-    return {"name": name, "description": f"version {version}", "inputSchema": {"type": "object"}, "annotations": hints}
+    return {
+        "name": name,
+        "description": f"version {version}",
+        "inputSchema": {"type": "object"},
+        "annotations": hints,
+    }
 
 
 class Program(ScriptedServer):
@@ -107,9 +115,14 @@ class On:
     def __init__(self, program: Program, **fields: Any) -> None:
         self.program = program
         around = Surroundings(
-            {}, Snapshots(None), Gate(8), admission=lambda server: program.pins.of(server.name, "pin")
+            {},
+            Snapshots(None),
+            Gate(8),
+            admission=lambda server: program.pins.of(server.name, "pin"),
         )
-        self.upstream = Upstream(program.server(trust="pin", retry_delay=0.01, **fields), Hub(), around)
+        self.upstream = Upstream(
+            program.server(trust="pin", retry_delay=0.01, **fields), Hub(), around
+        )
 
     async def __aenter__(self) -> "On":
         self.upstream.start()
@@ -123,7 +136,9 @@ class On:
 
     async def call(self, caller: Caller, name: str = "read") -> Json:
         given = {"name": name}
-        return await self.upstream.call(Call("tools/call", given, caller), given, repeatable=name == "read")
+        return await self.upstream.call(
+            Call("tools/call", given, caller), given, repeatable=name == "read"
+        )
 
     async def outcome(self, caller: Caller, name: str) -> str:
         try:
@@ -136,11 +151,16 @@ class On:
 
     def approve(self) -> None:
         pinned = self.program.pins.of("toy")
-        pinned.approve([held.item.fingerprint for held in pinned.kept.held.values()], "a test", release=False)
+        pinned.approve(
+            [held.item.fingerprint for held in pinned.kept.held.values()], "a test", release=False
+        )
 
     def approved(self, name: str) -> bool:
         """Whether it is, in every process there is and in the next."""
-        versions = {self.program.versions[name], *(self.program.started[line][name] for line in self.program.alive)}
+        versions = {
+            self.program.versions[name],
+            *(self.program.started[line][name] for line in self.program.alive),
+        }
         pinned = self.program.pins.of("toy")
         return all(pinned.admitted({"tools": [tool(name, one)]})["tools"] for one in versions)
 
@@ -151,7 +171,11 @@ STEPS = st.one_of(
     st.tuples(st.just("die"), st.integers(0, 3), st.just(0)),
     st.tuples(st.just("call"), st.sampled_from(CALLERS), st.sampled_from(NAMES)),
     st.tuples(st.just("call fatally"), st.sampled_from(CALLERS), st.sampled_from(NAMES)),
-    st.tuples(st.just("call and be asked"), st.sampled_from(("askable a", "askable b")), st.sampled_from(NAMES)),
+    st.tuples(
+        st.just("call and be asked"),
+        st.sampled_from(("askable a", "askable b")),
+        st.sampled_from(NAMES),
+    ),
     st.tuples(st.just("call all"), st.just(""), st.sampled_from(NAMES)),
     st.tuples(st.just("approve"), st.just(""), st.just(0)),
     st.tuples(st.just("restart and call"), st.sampled_from(CALLERS), st.sampled_from(NAMES)),
@@ -188,7 +212,10 @@ def test_nothing_is_called_that_is_not_approved_where_it_is_called(
                         for line in program.alive[: None if what != "die" else one + 1]:
                             line.die()
                     if what != "die":
-                        program.fatal, program.asks = what == "call fatally", what == "call and be asked"
+                        program.fatal, program.asks = (
+                            what == "call fatally",
+                            what == "call and be asked",
+                        )
                         fine = on.approved(other) and not program.fatal
                         came = await on.outcome(callers[one], other)
                         program.fatal = program.asks = False
@@ -278,14 +305,19 @@ def test_a_link_that_says_that_its_lists_have_changed_is_read_before_it_is_calle
     run(main())
 
 
-def test_a_modern_server_whose_listening_was_interrupted_is_read_before_it_is_called_again() -> None:
+def test_a_modern_server_whose_listening_was_interrupted_is_read_before_it_is_called_again() -> (
+    None
+):
     """SEC-5: what it would have announced meanwhile was heard by nobody."""
 
     async def main() -> None:
         program, over = Program("modern"), asyncio.Event()
 
         async def listen(line: ScriptedConnection, params: Json) -> Json:
-            line.say("notifications/subscriptions/acknowledged", {"notifications": params.get("notifications")})
+            line.say(
+                "notifications/subscriptions/acknowledged",
+                {"notifications": params.get("notifications")},
+            )
             await over.wait()
             return {}
 
@@ -319,7 +351,10 @@ def test_a_link_that_is_the_main_one_no_more_is_judged_by_what_it_lists_itself()
             await until(lambda: on.upstream.definitions["tools"][0] == tool("read", 0))
             assert await on.outcome(older_caller("two"), "read") == "ok"
             assert await on.outcome(caller, "read") == "unknown"
-            assert [link["use"] for link in on.upstream.describe()["links"]] == ["shared", "session"]
+            assert [link["use"] for link in on.upstream.describe()["links"]] == [
+                "shared",
+                "session",
+            ]
 
     run(main())
 

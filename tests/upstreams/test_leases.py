@@ -13,7 +13,14 @@ from kit.loop import never_return, run, yield_to_loop
 from kit.server import ScriptedConnection, ScriptedServer, asking_tool, echo
 from kit.until import until
 from mcpx.model.call import Call, Caller, Json
-from mcpx.model.errors import METHOD_NOT_FOUND, OVERLOADED, SERVER_DOWN, SERVER_TIMEOUT, RpcError, Unavailable
+from mcpx.model.errors import (
+    METHOD_NOT_FOUND,
+    OVERLOADED,
+    SERVER_DOWN,
+    SERVER_TIMEOUT,
+    RpcError,
+    Unavailable,
+)
 from mcpx.model.offer import Kind
 from mcpx.upstreams import link, traits
 from mcpx.upstreams import links as module
@@ -41,14 +48,18 @@ class Hub:
     def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None:
         self.varied.append(session)
 
-    def listed_for(self, server: str, client_kind: ClientKind, changed: Collection[Kind], *, announce: bool) -> None:
+    def listed_for(
+        self, server: str, client_kind: ClientKind, changed: Collection[Kind], *, announce: bool
+    ) -> None:
         if changed and announce:
             self.announced.append(client_kind)
 
     def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:
         pass
 
-    def said(self, server: str, method: str, params: Json, owner: object | None, callers: object = None) -> None:
+    def said(
+        self, server: str, method: str, params: Json, owner: object | None, callers: object = None
+    ) -> None:
         self.words.append((params.get("data", ""), owner))
 
     def state_changed(self, server: str) -> None:
@@ -65,12 +76,19 @@ class On:
     """An upstream over a toy."""
 
     def __init__(
-        self, toy: ScriptedServer, *, solo: Caller | None = None, state: Path | None = None, **fields: Any
+        self,
+        toy: ScriptedServer,
+        *,
+        solo: Caller | None = None,
+        state: Path | None = None,
+        **fields: Any,
     ) -> None:
         self.toy = toy
         self.hub = Hub()
         self.solo = solo
-        self.upstream = Upstream(toy.server(**fields), self.hub, Surroundings({}, Snapshots(state), Gate(8)))
+        self.upstream = Upstream(
+            toy.server(**fields), self.hub, Surroundings({}, Snapshots(state), Gate(8))
+        )
 
     async def __aenter__(self) -> "On":
         self.upstream.start(self.solo)
@@ -155,7 +173,8 @@ def test_callers_that_cannot_be_asked_share_a_link_that_declares_nothing() -> No
 
 
 def test_clients_that_can_be_asked_take_turns_on_one_link_of_a_server_that_never_asks() -> None:
-    """LIF-2: ten clients in turn, of either era, and one connection; it was opened with what they can answer."""
+    """LIF-2: ten clients in turn, of either era, and one connection; it was opened with what they
+    can answer."""
 
     async def main() -> None:
         async with On(ScriptedServer("older")) as on:
@@ -172,7 +191,8 @@ def test_clients_that_can_be_asked_take_turns_on_one_link_of_a_server_that_never
 
 
 def test_clients_of_all_kinds_that_stay_share_one_link_of_a_server_that_never_asks() -> None:
-    """LIF-2: whatever they can be asked, whichever revision they speak, some not to be asked at all."""
+    """LIF-2: whatever they can be asked, whichever revision they speak, some not to be asked at
+    all."""
 
     async def main() -> None:
         async with On(ScriptedServer("older")) as on:
@@ -207,7 +227,9 @@ def test_two_clients_at_once_are_kept_apart_and_the_second_link_goes_when_it_is_
 
     async def main() -> None:
         held = Held()
-        async with On(ScriptedServer("older", tools={"held": held, "echo": echo}), link_idle=0.2) as on:
+        async with On(
+            ScriptedServer("older", tools={"held": held, "echo": echo}), link_idle=0.2
+        ) as on:
             await on.call(older_caller("a", askable=True))
             await on.alive(1)
             first = on.begin(older_caller("a", askable=True), "held")
@@ -233,9 +255,14 @@ def test_short_calls_of_many_clients_at_once_take_turns_instead_of_connections(
     async def main() -> None:
         async with On(ScriptedServer("older")) as on:
             await on.call(older_caller("first", askable=True))
-            calls = [on.begin(older_caller(f"s{n}", askable=True), arguments={"text": n}) for n in range(50)]
+            calls = [
+                on.begin(older_caller(f"s{n}", askable=True), arguments={"text": n})
+                for n in range(50)
+            ]
             results = await asyncio.gather(*calls)
-            assert [result["content"][0]["text"] for result in results] == [str(n) for n in range(50)]
+            assert [result["content"][0]["text"] for result in results] == [
+                str(n) for n in range(50)
+            ]
             assert len(on.toy.lines) == 2
 
     run(main())
@@ -272,7 +299,8 @@ def test_the_one_client_of_a_stdio_front_has_the_link_to_itself_with_all_it_can_
 
 
 def test_a_program_that_speaks_both_eras_is_started_once() -> None:
-    """LIF-2: callers of the other era are bridged; a remote server has a link for each era instead."""
+    """LIF-2: callers of the other era are bridged; a remote server has a link for each era
+    instead."""
 
     async def main() -> None:
         async with On(Process("modern", "older")) as on:
@@ -287,19 +315,33 @@ def test_a_program_that_speaks_both_eras_is_started_once() -> None:
     run(main())
 
 
-def test_a_server_that_first_asks_on_a_link_of_another_client_is_told_whom_it_asks_from_then_on() -> None:
-    """PRO-3: the link was opened for somebody who left, and was lent to this one while nobody had been asked."""
+def test_a_server_that_first_asks_on_a_link_of_another_client_is_told_whom_it_asks_from_then_on() -> (
+    None
+):
+    """PRO-3: the link was opened for somebody who left, and was lent to this one while nobody had
+    been asked."""
 
     async def main() -> None:
-        async with On(ScriptedServer("older", tools={"ask": asking_tool(("roots/list", None)), "echo": echo})) as on:
-            former = replace(older_caller("a", askable=True), client={"name": "former", "version": "1"})
+        async with On(
+            ScriptedServer("older", tools={"ask": asking_tool(("roots/list", None)), "echo": echo})
+        ) as on:
+            former = replace(
+                older_caller("a", askable=True), client={"name": "former", "version": "1"}
+            )
             await on.call(former, "echo")
             await on.upstream.end_session("a")
             voice = RecordingChannel(list={"roots": []})
-            present = replace(older_caller("b", askable=True, voice=voice), client={"name": "present", "version": "1"})
+            present = replace(
+                older_caller("b", askable=True, voice=voice),
+                client={"name": "present", "version": "1"},
+            )
             await on.call(present, "ask")
             await on.call(present, "echo")
-            [line] = [line for line in on.toy.lines if greeting(line)["clientInfo"]["name"] == "present-through-proxy"]
+            [line] = [
+                line
+                for line in on.toy.lines
+                if greeting(line)["clientInfo"]["name"] == "present-through-proxy"
+            ]
             assert [params["name"] for params in line.calls()] == ["echo"]
 
     run(main())
@@ -354,9 +396,14 @@ def test_a_late_question_of_a_call_that_timed_out_is_put_to_nobody_else() -> Non
             lines.append(line)
             return await never_return()
 
-        mine, yours = RecordingChannel(create={"mine": True}), RecordingChannel(create={"yours": True})
+        mine, yours = (
+            RecordingChannel(create={"mine": True}),
+            RecordingChannel(create={"yours": True}),
+        )
         held = Held()
-        async with On(ScriptedServer("older", tools={"hangs": hangs, "held": held}), call_timeout=0.3) as on:
+        async with On(
+            ScriptedServer("older", tools={"hangs": hangs, "held": held}), call_timeout=0.3
+        ) as on:
             with pytest.raises(Unavailable) as caught:
                 await on.call(older_caller("mine", askable=True, voice=mine), "hangs")
             assert caught.value.code == SERVER_TIMEOUT
@@ -372,14 +419,19 @@ def test_a_late_question_of_a_call_that_timed_out_is_put_to_nobody_else() -> Non
 
 
 def test_a_session_keeps_the_link_on_which_it_gave_a_call_up() -> None:
-    """LIF-6: whatever the server holds for it (a browser, a login) is not lost by a cancelled call."""
+    """LIF-6: whatever the server holds for it (a browser, a login) is not lost by a cancelled
+    call."""
 
     async def main() -> None:
         async with On(ScriptedServer("older", tools={"wait": never_return, "echo": echo})) as on:
             mine = older_caller("mine", askable=True)
             await on.call(mine)
             waiting = on.begin(mine, "wait")
-            await until(lambda: any(call["name"] == "wait" for line in on.toy.lines for call in line.calls()))
+            await until(
+                lambda: any(
+                    call["name"] == "wait" for line in on.toy.lines for call in line.calls()
+                )
+            )
             [line] = [line for line in on.toy.lines if line.calls()]
             waiting.cancel()
             await asyncio.wait([waiting])
@@ -396,13 +448,17 @@ def test_several_calls_of_one_modern_client_are_asked_about_all_the_same() -> No
     async def main() -> None:
         held = Held()
         solo = modern_caller(askable=True, solo=True)
-        async with On(ScriptedServer("older", tools={"held": held, "ask": asking_tool(ELICIT)}), solo=solo) as on:
+        async with On(
+            ScriptedServer("older", tools={"held": held, "ask": asking_tool(ELICIT)}), solo=solo
+        ) as on:
             others = [on.begin(solo, "held") for _ in range(3)]
             await until(lambda: held.began == 3)
             asked = await on.call(solo, "ask")
             assert asked["resultType"] == "input_required"
             answers = {"q1": {"action": "accept"}}
-            done = await on.call(solo, "ask", requestState=asked["requestState"], inputResponses=answers)
+            done = await on.call(
+                solo, "ask", requestState=asked["requestState"], inputResponses=answers
+            )
             assert done["structuredContent"] == {"answers": [{"action": "accept"}]}
             held.go.set()
             await asyncio.gather(*others)
@@ -415,17 +471,26 @@ def test_modern_clients_at_once_are_each_asked_their_own_question() -> None:
 
     async def main() -> None:
         for isolation in ("shared", "per_session"):
-            async with On(ScriptedServer("older", tools={"ask": asking_tool(ELICIT)}), isolation=isolation) as on:
+            async with On(
+                ScriptedServer("older", tools={"ask": asking_tool(ELICIT)}), isolation=isolation
+            ) as on:
                 callers = [modern_caller("same", askable=True) for _ in range(5)]
                 asked = await asyncio.gather(*(on.call(caller, "ask") for caller in callers))
                 assert [one["resultType"] for one in asked] == ["input_required"] * 5
                 done = await asyncio.gather(
                     *(
-                        on.call(c, "ask", requestState=a["requestState"], inputResponses={"q1": {"n": n}})
+                        on.call(
+                            c,
+                            "ask",
+                            requestState=a["requestState"],
+                            inputResponses={"q1": {"n": n}},
+                        )
                         for n, (c, a) in enumerate(zip(callers, asked, strict=True))
                     )
                 )
-                assert [one["structuredContent"]["answers"] for one in done] == [[{"n": n}] for n in range(5)]
+                assert [one["structuredContent"]["answers"] for one in done] == [
+                    [{"n": n}] for n in range(5)
+                ]
 
     run(main())
 
@@ -435,13 +500,17 @@ def test_what_a_lent_link_logs_is_for_who_has_it() -> None:
 
     async def main() -> None:
         async def logs(line: ScriptedConnection, params: Json) -> Json:
-            line.say("notifications/message", {"level": "info", "data": params["arguments"]["text"]})
+            line.say(
+                "notifications/message", {"level": "info", "data": params["arguments"]["text"]}
+            )
             return {"content": []}
 
         for isolation in ("shared", "per_session"):
             async with On(ScriptedServer("older", tools={"logs": logs}), isolation=isolation) as on:
                 tape = RecordingChannel()
-                await on.call(older_caller("mine", askable=True), "logs", arguments={"text": "older"})
+                await on.call(
+                    older_caller("mine", askable=True), "logs", arguments={"text": "older"}
+                )
                 mine = modern_caller(askable=True, voice=tape, log_level="debug")
                 await on.call(mine, "logs", arguments={"text": "modern"})
                 await yield_to_loop()
@@ -452,10 +521,13 @@ def test_what_a_lent_link_logs_is_for_who_has_it() -> None:
 
 
 def test_a_server_that_asks_has_a_main_link_that_declares_nothing() -> None:
-    """LIF-2, PRO-3: who cannot be asked is not declared to be, once it is known to make a difference."""
+    """LIF-2, PRO-3: who cannot be asked is not declared to be, once it is known to make a
+    difference."""
 
     async def main() -> None:
-        async with On(ScriptedServer("older", tools={"ask": asking_tool(ELICIT), "echo": echo})) as on:
+        async with On(
+            ScriptedServer("older", tools={"ask": asking_tool(ELICIT), "echo": echo})
+        ) as on:
             await on.call(older_caller("a", askable=True))
             await on.alive(1)
             tape = RecordingChannel(create={"action": "accept"})
@@ -474,23 +546,31 @@ def test_a_server_that_asks_has_a_main_link_that_declares_nothing() -> None:
 def test_a_server_that_never_asked_in_many_calls_is_shared_and_one_that_asks_after_all_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """LIF-2, PRO-5: answered while one client alone has calls in flight, else refused; and quiet no more."""
+    """LIF-2, PRO-5: answered while one client alone has calls in flight, else refused; and quiet no
+    more."""
     monkeypatch.setattr(traits, "PROOF", 3)
 
     async def main() -> None:
         for alone in (True, False):
             held = Held()
-            toy = ScriptedServer("older", tools={"held": held, "ask": asking_tool(ELICIT), "echo": echo})
+            toy = ScriptedServer(
+                "older", tools={"held": held, "ask": asking_tool(ELICIT), "echo": echo}
+            )
             async with On(toy) as on:
                 for number in range(3):
                     await on.call(older_caller(f"s{number}", askable=True))
-                many = [on.begin(older_caller(f"c{n}", askable=True), "held") for n in range(0 if alone else 5)]
+                many = [
+                    on.begin(older_caller(f"c{n}", askable=True), "held")
+                    for n in range(0 if alone else 5)
+                ]
                 await until(lambda held=held, many=many: held.began == len(many))
                 assert len(toy.alive) == 1
                 tape = RecordingChannel(create={"action": "accept"})
                 asking = on.begin(older_caller("asker", askable=True, voice=tape), "ask")
                 if alone:
-                    assert (await asking)["structuredContent"] == {"answers": [{"action": "accept"}]}
+                    assert (await asking)["structuredContent"] == {
+                        "answers": [{"action": "accept"}]
+                    }
                 else:
                     with pytest.raises(RpcError) as caught:
                         await asking
@@ -501,15 +581,25 @@ def test_a_server_that_never_asked_in_many_calls_is_shared_and_one_that_asks_aft
                 held.began = 0
                 two = [on.begin(older_caller(f"d{n}", askable=True), "held") for n in range(2)]
                 await until(lambda held=held: held.began == 2)
-                assert sum(1 for line in toy.alive if any(c["name"] == "held" for c in line.calls()[-1:])) == 2
+                assert (
+                    sum(
+                        1
+                        for line in toy.alive
+                        if any(c["name"] == "held" for c in line.calls()[-1:])
+                    )
+                    == 2
+                )
                 held.go.set()
                 await asyncio.gather(*two)
 
     run(main())
 
 
-def test_what_a_server_is_like_is_remembered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """LIF-2, LIF-1: that it is quiet, and the era it speaks, so that it is not asked in the other one first."""
+def test_what_a_server_is_like_is_remembered(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """LIF-2, LIF-1: that it is quiet, and the era it speaks, so that it is not asked in the other
+    one first."""
     monkeypatch.setattr(traits, "PROOF", 3)
 
     async def main() -> None:
@@ -535,7 +625,9 @@ def test_a_server_that_was_told_a_clients_roots_keeps_that_link_for_that_session
     """LIF-2: and every session has its own from then on, which goes with it or when it was idle."""
 
     async def main() -> None:
-        toy = ScriptedServer("older", tools={"ask": asking_tool(("roots/list", None)), "echo": echo})
+        toy = ScriptedServer(
+            "older", tools={"ask": asking_tool(("roots/list", None)), "echo": echo}
+        )
         async with On(toy, link_idle=0.2) as on:
             tapes = {name: RecordingChannel(list={"roots": [name]}) for name in ("a", "b")}
             for name in ("a", "b", "a"):
@@ -551,8 +643,11 @@ def test_a_server_that_was_told_a_clients_roots_keeps_that_link_for_that_session
     run(main())
 
 
-def test_a_server_that_asks_for_roots_a_moment_after_the_first_call_gets_them_with_the_next() -> None:
-    """PRO-5: on a client's own link they can only be that client's; nothing else is kept for whoever comes next."""
+def test_a_server_that_asks_for_roots_a_moment_after_the_first_call_gets_them_with_the_next() -> (
+    None
+):
+    """PRO-5: on a client's own link they can only be that client's; nothing else is kept for
+    whoever comes next."""
 
     async def main() -> None:
         toy = ScriptedServer("older")
@@ -561,7 +656,9 @@ def test_a_server_that_asks_for_roots_a_moment_after_the_first_call_gets_them_wi
             await on.call(caller)
             (line,) = [line for line in toy.lines if line.calls()]
             asked = asyncio.ensure_future(line.ask("roots/list"))
-            other = asyncio.ensure_future(line.ask("elicitation/create", {"message": "?", "requestedSchema": {}}))
+            other = asyncio.ensure_future(
+                line.ask("elicitation/create", {"message": "?", "requestedSchema": {}})
+            )
             with pytest.raises(RpcError, match="nobody here"):
                 await other
             assert not asked.done()
@@ -576,7 +673,10 @@ def test_a_server_that_asks_for_roots_a_moment_after_the_first_call_gets_them_wi
 
 def the_only_one(**roots: Any) -> Caller:
     """The one client of a stdio front, modern: it can be asked by its calls and in no other way."""
-    return replace(modern_caller("m", askable=True, solo=True), capabilities={**CLIENT_CAPABILITIES, "roots": roots})
+    return replace(
+        modern_caller("m", askable=True, solo=True),
+        capabilities={**CLIENT_CAPABILITIES, "roots": roots},
+    )
 
 
 def test_a_question_for_roots_is_not_lost_to_a_call_that_is_answered_in_the_same_moment() -> None:
@@ -595,7 +695,9 @@ def test_a_question_for_roots_is_not_lost_to_a_call_that_is_answered_in_the_same
             result = await on.call(caller, "hasty")
             (key,) = result["inputRequests"]
             answers = {key: {"roots": [{"uri": "file:///work"}]}}
-            done = await on.call(caller, "hasty", requestState=result["requestState"], inputResponses=answers)
+            done = await on.call(
+                caller, "hasty", requestState=result["requestState"], inputResponses=answers
+            )
             assert done["content"] == []
             assert await asked[0] == answers[key]
 
@@ -607,7 +709,9 @@ def test_a_question_for_roots_that_was_given_up_with_its_call_is_put_to_the_next
 
     async def main() -> None:
         caller = the_only_one()
-        async with On(ScriptedServer("older", tools={"wait": never_return, "echo": echo}), solo=caller) as on:
+        async with On(
+            ScriptedServer("older", tools={"wait": never_return, "echo": echo}), solo=caller
+        ) as on:
             (line,) = on.toy.lines
             waiting = on.begin(caller, "wait")
             await until(line.calls)
@@ -628,7 +732,8 @@ def test_a_question_for_roots_that_was_given_up_with_its_call_is_put_to_the_next
 def test_a_server_that_asked_for_roots_long_before_the_first_call_is_told_with_it_to_ask_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """PRO-5: nobody could be asked for so long, and of itself it asks once; told once, it needs no telling."""
+    """PRO-5: nobody could be asked for so long, and of itself it asks once; told once, it needs no
+    telling."""
     monkeypatch.setattr(link, "GREETING", 0.02)
     changed = "notifications/roots/list_changed"
 
@@ -647,7 +752,8 @@ def test_a_server_that_asked_for_roots_long_before_the_first_call_is_told_with_i
 
 
 def test_only_what_may_be_answered_with_a_question_is() -> None:
-    """PRO-5: a modern client's completion is answered, while the server's question waits for a call that may ask."""
+    """PRO-5: a modern client's completion is answered, while the server's question waits for a call
+    that may ask."""
 
     async def main() -> None:
         finish = asyncio.Event()
@@ -662,7 +768,9 @@ def test_only_what_may_be_answered_with_a_question_is() -> None:
             await on.call(caller)
             (line,) = [line for line in toy.lines if line.calls()]
             asked = asyncio.ensure_future(line.ask("roots/list"))
-            completion = Call("completion/complete", {"ref": {"type": "ref/prompt", "name": "p"}}, caller)
+            completion = Call(
+                "completion/complete", {"ref": {"type": "ref/prompt", "name": "p"}}, caller
+            )
             asking = asyncio.ensure_future(on.upstream.call(completion, completion.params))
             await until(lambda: "completion/complete" in line.methods())
             meanwhile = asyncio.ensure_future(line.ask("roots/list"))
@@ -670,7 +778,9 @@ def test_only_what_may_be_answered_with_a_question_is() -> None:
             finish.set()
             assert (await asking)["completion"] == {"values": []}
             result = await on.call(caller)
-            assert [question["method"] for question in result["inputRequests"].values()] == ["roots/list"] * 2
+            assert [question["method"] for question in result["inputRequests"].values()] == [
+                "roots/list"
+            ] * 2
             for question in (asked, meanwhile):
                 question.cancel()
 
@@ -708,7 +818,9 @@ def test_per_call_opens_a_link_for_every_call_and_closes_it_after() -> None:
 # --- opening, bounds, ends
 
 
-def test_many_callers_wait_for_one_opening_and_one_of_them_going_away_leaves_it_to_the_others() -> None:
+def test_many_callers_wait_for_one_opening_and_one_of_them_going_away_leaves_it_to_the_others() -> (
+    None
+):
     async def main() -> None:
         async with On(ScriptedServer("older")) as on:
             on.toy.opening.clear()
@@ -737,7 +849,9 @@ def test_a_failed_opening_fails_all_that_wait_and_the_next_one_is_tried_anew() -
 
 
 @pytest.mark.parametrize("isolation", ["shared", "per_session", "per_call"])
-def test_a_server_that_goes_while_a_link_is_opened_leaves_no_connection_and_tells_who_waits(isolation: str) -> None:
+def test_a_server_that_goes_while_a_link_is_opened_leaves_no_connection_and_tells_who_waits(
+    isolation: str,
+) -> None:
     """CFG-5: told what became of the server, not that the gateway is ending."""
 
     async def main() -> None:
@@ -748,7 +862,9 @@ def test_a_server_that_goes_while_a_link_is_opened_leaves_no_connection_and_tell
             call = on.begin(older_caller("a", askable=True))
             await until(lambda: toy.attempts == 2)
             draining = asyncio.create_task(on.upstream.drain(0.1))
-            with pytest.raises(Unavailable, match=r"^toy: was removed from the configuration") as caught:
+            with pytest.raises(
+                Unavailable, match=r"^toy: was removed from the configuration"
+            ) as caught:
                 await call
             assert caught.value.code == SERVER_DOWN
             toy.opening.set()
@@ -804,7 +920,9 @@ def test_the_links_of_a_server_stay_within_max_links_and_the_rest_wait_their_tur
 
     async def main() -> None:
         held = Held()
-        async with On(ScriptedServer("older", tools={"held": held}), max_links=3, isolation="per_session") as on:
+        async with On(
+            ScriptedServer("older", tools={"held": held}), max_links=3, isolation="per_session"
+        ) as on:
             calls = [on.begin(older_caller(f"s{n}"), "held") for n in range(4)]
             await until(lambda: held.began == 2)
             await yield_to_loop(50)
@@ -820,7 +938,10 @@ def test_who_finds_no_place_in_time_is_told_why() -> None:
     async def main() -> None:
         held = Held()
         async with On(
-            ScriptedServer("older", tools={"held": held}), max_links=2, isolation="per_session", timeout=0.5
+            ScriptedServer("older", tools={"held": held}),
+            max_links=2,
+            isolation="per_session",
+            timeout=0.5,
         ) as on:
             first = on.begin(older_caller("a"), "held")
             await until(lambda: held.began)
@@ -866,13 +987,18 @@ def choosy(seen: list[Json]) -> Callable[[ScriptedConnection, Json], Awaitable[J
     async def lists(line: ScriptedConnection, params: Json) -> Json:
         able = greeting(line)["capabilities"]
         seen.append(able)
-        return {"tools": [{"name": name} for name in (("echo", "sample") if "sampling" in able else ("echo",))]}
+        return {
+            "tools": [
+                {"name": name} for name in (("echo", "sample") if "sampling" in able else ("echo",))
+            ]
+        }
 
     return lists
 
 
 def test_what_a_kind_of_client_is_offered_is_learnt_once_and_no_connection_kept_for_it() -> None:
-    """SUR-1: wordings that mean the same are one kind; sixty varied clients are not sixty connections."""
+    """SUR-1: wordings that mean the same are one kind; sixty varied clients are not sixty
+    connections."""
 
     async def main() -> None:
         seen: list[Json] = []
@@ -886,7 +1012,10 @@ def test_what_a_kind_of_client_is_offered_is_learnt_once_and_no_connection_kept_
             sampling = able_to("t", elicitation={}, sampling={})
             await on.learn(sampling)
             assert len(seen) == 3
-            assert [tool["name"] for tool in on.upstream.offers(sampling)["tools"]] == ["echo", "sample"]
+            assert [tool["name"] for tool in on.upstream.offers(sampling)["tools"]] == [
+                "echo",
+                "sample",
+            ]
             assert [tool["name"] for tool in on.upstream.offers(None)["tools"]] == ["echo"]
             await on.alive(1)
 
@@ -896,12 +1025,16 @@ def test_what_a_kind_of_client_is_offered_is_learnt_once_and_no_connection_kept_
 def test_capabilities_that_mean_the_same_are_one_kind() -> None:
     assert kind_of({"elicitation": {}}) == kind_of({"elicitation": {"form": {}}})
     assert kind_of({"elicitation": {"url": {}}}) != kind_of({"elicitation": {}})
-    assert kind_of({"roots": {}}) == kind_of({"roots": {"listChanged": True}, "experimental": {"a": 1}})
+    assert kind_of({"roots": {}}) == kind_of(
+        {"roots": {"listChanged": True}, "experimental": {"a": 1}}
+    )
     assert kind_of({"sampling": {"tools": {}}}) != kind_of({"sampling": {}})
     assert kind_of({"experimental": {}}) == kind_of({}) == frozenset()
 
 
-def test_a_client_waits_a_moment_for_its_turn_before_another_link_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_waits_a_moment_for_its_turn_before_another_link_is_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def main() -> None:
         monkeypatch.setattr(module, "PATIENCE", 600.0)
         held = Held()

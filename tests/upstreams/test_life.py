@@ -36,8 +36,12 @@ class Body:
 
 
 @asynccontextmanager
-async def living(body: Body, *, gate: Gate | None = None, asleep: bool = False, **fields: Any) -> AsyncIterator[Life]:
-    life = body.life = Life(ScriptedServer().server(**fields), body.connect, body.changed, gate or Gate(8))
+async def living(
+    body: Body, *, gate: Gate | None = None, asleep: bool = False, **fields: Any
+) -> AsyncIterator[Life]:
+    life = body.life = Life(
+        ScriptedServer().server(**fields), body.connect, body.changed, gate or Gate(8)
+    )
     task = asyncio.ensure_future(life.run(asleep=asleep))
     try:
         yield life
@@ -46,7 +50,9 @@ async def living(body: Body, *, gate: Gate | None = None, asleep: bool = False, 
         await asyncio.gather(task, return_exceptions=True)
 
 
-def test_many_callers_of_a_server_that_is_down_share_one_attempt_which_does_not_wait_for_the_timer() -> None:
+def test_many_callers_of_a_server_that_is_down_share_one_attempt_which_does_not_wait_for_the_timer() -> (
+    None
+):
     """LIF-4: shared wake-up."""
 
     async def main() -> None:
@@ -97,7 +103,8 @@ def test_the_call_whose_attempt_opens_the_circuit_is_told_so_too() -> None:
 
 
 def test_a_server_that_wants_a_sign_in_is_left_alone_until_somebody_has_signed_in() -> None:
-    """LIF-3, section 6: calls fail at once, however many; neither the circuit nor a pause stands in the way later."""
+    """LIF-3, section 6: calls fail at once, however many; neither the circuit nor a pause stands in
+    the way later."""
 
     async def main() -> None:
         body = Body()
@@ -115,7 +122,11 @@ def test_a_server_that_wants_a_sign_in_is_left_alone_until_somebody_has_signed_i
                 with pytest.raises(Unavailable, match=r"^toy: sign in$") as caught:
                     await life.ready()
                 assert (caught.value.http_status, caught.value.retry_after) == (401, None)
-            assert (body.attempts, life.status.state, life.recovery.restarts) == (1, "needs_auth", 0)
+            assert (body.attempts, life.status.state, life.recovery.restarts) == (
+                1,
+                "needs_auth",
+                0,
+            )
             body.problem = None
             life.hurry()
             await until(lambda: life.status.state == "connected")

@@ -73,7 +73,16 @@ class Open:
         self.ears = Ears()
         self.openings: tuple[Era, ...] = openings or ("modern", "older")
         me = Identity({"name": "me"}, {})
-        self.link = Link(toy.server(**fields), self.ears, me, Traits(), PLAIN, use="shared", owner=owner, voice=voice)
+        self.link = Link(
+            toy.server(**fields),
+            self.ears,
+            me,
+            Traits(),
+            PLAIN,
+            use="shared",
+            owner=owner,
+            voice=voice,
+        )
 
     async def __aenter__(self) -> "Open":
         await self.link.open(self.openings, {}, {})
@@ -190,7 +199,11 @@ def test_results_pass_in_the_callers_era() -> None:
             return {"content": [], "resultType": "complete", "future": 1}
 
         async with Open(ScriptedServer("modern", tools={"echo": tool})) as on:
-            assert await on.call(modern_caller()) == {"content": [], "resultType": "complete", "future": 1}
+            assert await on.call(modern_caller()) == {
+                "content": [],
+                "resultType": "complete",
+                "future": 1,
+            }
             assert await on.call(older_caller()) == {"content": [], "future": 1}
 
     run(main())
@@ -243,9 +256,12 @@ def test_a_question_on_a_private_link_goes_to_the_latest_call_of_its_owner() -> 
     async def main() -> None:
         first, second = RecordingChannel(list={"n": 1}), RecordingChannel(list={"n": 2})
         async with Open(
-            ScriptedServer("older", tools={"wait": never_return, "ask": asking_tool(ROOTS)}), owner="s"
+            ScriptedServer("older", tools={"wait": never_return, "ask": asking_tool(ROOTS)}),
+            owner="s",
         ) as on:
-            waiting = asyncio.create_task(on.call(older_caller("s", askable=True, voice=first), "wait"))
+            waiting = asyncio.create_task(
+                on.call(older_caller("s", askable=True, voice=first), "wait")
+            )
             await until(lambda: on.line.calls())
             result = await on.call(older_caller("s", askable=True, voice=second), "ask")
             assert result["structuredContent"] == {"answers": [{"n": 2}]}
@@ -271,8 +287,12 @@ def test_a_question_on_a_shared_link_with_several_calls_goes_to_nobody() -> None
 
     async def main() -> None:
         tapes = [RecordingChannel(list={}), RecordingChannel(list={})]
-        async with Open(ScriptedServer("older", tools={"wait": never_return, "ask": asking_tool(ROOTS)})) as on:
-            waiting = asyncio.create_task(on.call(older_caller("a", askable=True, voice=tapes[0]), "wait"))
+        async with Open(
+            ScriptedServer("older", tools={"wait": never_return, "ask": asking_tool(ROOTS)})
+        ) as on:
+            waiting = asyncio.create_task(
+                on.call(older_caller("a", askable=True, voice=tapes[0]), "wait")
+            )
             await until(lambda: on.line.calls())
             with pytest.raises(RpcError) as caught:
                 await on.call(older_caller("b", askable=True, voice=tapes[1]), "ask")
@@ -315,7 +335,9 @@ def test_a_question_a_moment_before_the_call_waits_for_the_call() -> None:
     run(main())
 
 
-def test_a_question_that_nobody_can_answer_is_refused_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_that_nobody_can_answer_is_refused_within_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def main() -> None:
         monkeypatch.setattr(module, "GREETING", 0.02)
         async with Open(ScriptedServer("older")) as on:
@@ -353,7 +375,9 @@ def test_an_older_server_is_subscribed_once_for_all_and_unsubscribed_after_the_l
     async def main() -> None:
         async with Open(older_with_subscriptions()) as on:
             for who in ("a", "b"):
-                assert await on.link.subscribe("x:1", who, {"uri": "public", "_meta": {"k": 1}}) == {}
+                assert (
+                    await on.link.subscribe("x:1", who, {"uri": "public", "_meta": {"k": 1}}) == {}
+                )
             await on.link.unsubscribe("x:1", "a", {})
             await on.link.unsubscribe("x:1", "nobody", {})
             assert on.line.methods()[-1] == "resources/subscribe"
@@ -401,12 +425,18 @@ def test_a_subscription_given_up_half_way_does_not_stand_in_for_the_next() -> No
 
 
 def wanted(line: ScriptedConnection) -> list[Json]:
-    return [params["notifications"] for method, params in line.heard if method == "subscriptions/listen"]
+    return [
+        params["notifications"] for method, params in line.heard if method == "subscriptions/listen"
+    ]
 
 
 def test_a_modern_server_is_listened_to_for_what_it_announces_and_what_is_subscribed() -> None:
     async def main() -> None:
-        capabilities = {"tools": {"listChanged": True}, "prompts": {}, "resources": {"subscribe": True}}
+        capabilities = {
+            "tools": {"listChanged": True},
+            "prompts": {},
+            "resources": {"subscribe": True},
+        }
         async with Open(ScriptedServer("modern", capabilities=capabilities)) as on:
             await on.link.listen()
             await on.link.subscribe("x:2", "a", {})
@@ -421,7 +451,8 @@ def test_a_modern_server_is_listened_to_for_what_it_announces_and_what_is_subscr
                 {**tools, "resourceSubscriptions": ["x:1", "x:2"]},
                 {**tools, "resourceSubscriptions": ["x:1"]},
             ]
-            # A new listening is acknowledged before the last one is ended, so that nothing is missed.
+            # A new listening is acknowledged before the last one is ended, so that nothing is
+            # missed.
             await until(lambda: len(on.line.cancelled) == 3)
 
     run(main())
@@ -436,8 +467,14 @@ def test_over_http_what_is_listened_for_comes_on_the_listenings_own_stream() -> 
         def handle(exchange: Exchange) -> None:
             message = json.loads(exchange.body)
             if message.get("method") == "server/discover":
-                terms = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}}}
-                exchange.reply(200, json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": terms}).encode())
+                terms = {
+                    "supportedVersions": ["2026-07-28"],
+                    "capabilities": {"tools": {"listChanged": True}},
+                }
+                exchange.reply(
+                    200,
+                    json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": terms}).encode(),
+                )
             elif message.get("method") == "subscriptions/listen":
                 exchange.stream(200, [("content-type", "text/event-stream")])
                 for said in (
@@ -454,7 +491,9 @@ def test_over_http_what_is_listened_for_comes_on_the_listenings_own_stream() -> 
         url = f"http://127.0.0.1:{await server.start('127.0.0.1', 0)}/mcp"
         ears = Ears()
         me = Identity({"name": "me"}, {})
-        link = Link(Server(name="toy", connection=Http(url=url)), ears, me, Traits(), PLAIN, use="shared")
+        link = Link(
+            Server(name="toy", connection=Http(url=url)), ears, me, Traits(), PLAIN, use="shared"
+        )
         await link.open(("modern",), {}, {})
         async with asyncio.timeout(2.0):  # acknowledged, so not after the three seconds it may take
             await link.listen()
@@ -482,7 +521,9 @@ def test_a_server_that_never_acknowledges_or_refuses_holds_nobody_up() -> None:
             raise RpcError(METHOD_NOT_FOUND, "no")
 
         for answer in (refuse, never_return):
-            async with Open(ScriptedServer("modern", answers={"subscriptions/listen": answer}), timeout=0.5) as on:
+            async with Open(
+                ScriptedServer("modern", answers={"subscriptions/listen": answer}), timeout=0.5
+            ) as on:
                 await on.link.listen()
                 await yield_to_loop()
                 assert len(wanted(on.line)) == 1
@@ -526,7 +567,9 @@ def test_late_progress_and_late_cancellations_are_nobodys_business() -> None:
         async def tool(line: ScriptedConnection, params: Json) -> Json:
             token = params["_meta"]["progressToken"]
             loop = asyncio.get_running_loop()
-            loop.call_later(0.01, lambda: line.say("notifications/progress", {"progressToken": token}))
+            loop.call_later(
+                0.01, lambda: line.say("notifications/progress", {"progressToken": token})
+            )
             loop.call_later(0.01, lambda: line.say("notifications/cancelled", {"requestId": 1}))
             loop.call_later(0.01, lambda: line.say("notifications/message", {"level": "info"}))
             return {}
@@ -541,12 +584,20 @@ def test_late_progress_and_late_cancellations_are_nobodys_business() -> None:
 
 def test_the_log_level_is_set_once_and_only_where_there_is_one() -> None:
     async def main() -> None:
-        toy = ScriptedServer("older", capabilities={"logging": {}}, answers={"logging/setLevel": fine})
+        toy = ScriptedServer(
+            "older", capabilities={"logging": {}}, answers={"logging/setLevel": fine}
+        )
         async with Open(toy) as on:
             for level in ("debug", "debug", "error"):
                 await on.link.set_level(level)
-            assert [p for m, p in on.line.heard if m == "logging/setLevel"] == [{"level": "debug"}, {"level": "error"}]
-        for silent in (ScriptedServer("older"), ScriptedServer("modern", capabilities={"logging": {}})):
+            assert [p for m, p in on.line.heard if m == "logging/setLevel"] == [
+                {"level": "debug"},
+                {"level": "error"},
+            ]
+        for silent in (
+            ScriptedServer("older"),
+            ScriptedServer("modern", capabilities={"logging": {}}),
+        ):
             async with Open(silent) as on:
                 await on.link.set_level("debug")
                 assert "logging/setLevel" not in on.line.methods()

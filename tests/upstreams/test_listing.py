@@ -9,7 +9,13 @@ import pytest
 
 from kit.loop import never_return, run
 from mcpx.model.call import Json
-from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_TIMEOUT, SERVER_TOO_LARGE, RpcError, Unavailable
+from mcpx.model.errors import (
+    METHOD_NOT_FOUND,
+    SERVER_TIMEOUT,
+    SERVER_TOO_LARGE,
+    RpcError,
+    Unavailable,
+)
 from mcpx.model.offer import Offers
 from mcpx.model.slices import at_once, in_slices
 from mcpx.upstreams import budget, listing
@@ -23,14 +29,18 @@ Answer = Callable[[Json], Awaitable[Json]]
 class ScriptedLink:
     """A link that replies to list requests. Replies are set per method."""
 
-    def __init__(self, answers: dict[str, Answer] | None = None, timeout: float = 5.0, **methods: Answer) -> None:
+    def __init__(
+        self, answers: dict[str, Answer] | None = None, timeout: float = 5.0, **methods: Answer
+    ) -> None:
         self.name, self.alive, self.modern = "toy", True, False
         self.terms = SimpleNamespace(capabilities={"tools": {}, "prompts": {}, "resources": {}})
         self.server = SimpleNamespace(timeout=timeout)
         self.asked: list[tuple[str, Json]] = []
         self._answers = answers or {f"{name}/list": answer for name, answer in methods.items()}
 
-    async def ask(self, method: str, params: Json, timeout: float | None = None, capabilities: Any = None) -> Json:
+    async def ask(
+        self, method: str, params: Json, timeout: float | None = None, capabilities: Any = None
+    ) -> Json:
         self.asked.append((method, params))
         answer = self._answers.get(method)
         if answer is None:
@@ -87,7 +97,9 @@ def test_pages_are_followed_to_the_end() -> None:
     assert found.notes == {"tools": ()} and not found.cut
 
 
-@pytest.mark.parametrize("page", [{}, {"tools": None}, {"tools": {}}, {"tools": "x", "nextCursor": 5}])
+@pytest.mark.parametrize(
+    "page", [{}, {"tools": None}, {"tools": {}}, {"tools": "x", "nextCursor": 5}]
+)
 def test_a_page_that_is_no_list_has_nothing_in_it(page: Json) -> None:
     assert listed(ScriptedLink(tools=pages(page))).offers == {"tools": []}
 
@@ -96,7 +108,9 @@ def test_a_kind_the_server_does_not_declare_is_not_asked_for() -> None:
     server = ScriptedLink({})
     server.terms.capabilities = {"resources": {}}
     assert listed(server, "tools").offers == {"tools": []}
-    assert listed(server, "templates").offers == {"templates": []}  # declared with resources, refused by the server
+    assert listed(server, "templates").offers == {
+        "templates": []
+    }  # declared with resources, refused by the server
     assert [method for method, _ in server.asked] == ["resources/templates/list"]
 
 
@@ -107,16 +121,31 @@ def test_a_list_that_cannot_be_read_is_left_out_and_costs_no_other() -> None:
         raise RpcError(-32603, "oops")
 
     for answer in (broken, never_return):
-        found = listed(ScriptedLink(tools=pages({"tools": tools(1)}), prompts=answer, timeout=0.3), "tools", "prompts")
+        found = listed(
+            ScriptedLink(tools=pages({"tools": tools(1)}), prompts=answer, timeout=0.3),
+            "tools",
+            "prompts",
+        )
         assert found.offers == {"tools": tools(1)}
         assert "its prompts could not be listed" in found.notes["prompts"][0]
 
 
-def test_what_cannot_be_written_is_too_large_or_has_too_long_a_name_goes_alone_and_is_counted() -> None:
+def test_what_cannot_be_written_is_too_large_or_has_too_long_a_name_goes_alone_and_is_counted() -> (
+    None
+):
     """SRC-8: one infinity in one definition must not cost anybody the whole list."""
     infinite = codec.load(b'{"name": "i", "n": 1e999}')
     large = {"name": "large", "description": "x" * listing.LARGEST}
-    page = {"tools": [*tools(1), infinite, infinite, large, {"name": "n" * (listing.LONGEST_NAME + 1)}, {"name": "z"}]}
+    page = {
+        "tools": [
+            *tools(1),
+            infinite,
+            infinite,
+            large,
+            {"name": "n" * (listing.LONGEST_NAME + 1)},
+            {"name": "z"},
+        ]
+    }
     found = listed(ScriptedLink(tools=pages(page)))
     assert [tool["name"] for tool in found.offers["tools"]] == ["t0", "z"]
     told = " ".join(found.notes["tools"])
@@ -181,7 +210,9 @@ def test_what_stands_on_a_page_beside_the_list_counts_as_well() -> None:
 def test_small_things_count_as_what_they_take_in_memory() -> None:
     """SEC-6: three bytes of JSON can be an object of seventy."""
     nested = {"name": "n", "inputSchema": [{}] * 100_000}
-    found = listed(ScriptedLink(tools=pages({"tools": [{**nested, "name": str(n)} for n in range(50)]})))
+    found = listed(
+        ScriptedLink(tools=pages({"tools": [{**nested, "name": str(n)} for n in range(50)]}))
+    )
     assert found.cut and len(found.offers["tools"]) < 10
 
 
@@ -238,7 +269,9 @@ def test_the_server_that_goes_over_the_budget_of_all_is_cut_and_not_the_others(
     assert len(over.offers["tools"]) == 300
     assert "all servers together have 1,000" in over.notes["tools"][0]
     # Whatever others took, a small one has its place.
-    small = listed(ScriptedLink(tools=pages({"tools": tools(budget.ITEMS_IN_ANY_CASE)})), account=third)
+    small = listed(
+        ScriptedLink(tools=pages({"tools": tools(budget.ITEMS_IN_ANY_CASE)})), account=third
+    )
     assert not small.cut
     # What is given back is there for the others.
     first.close()
@@ -270,7 +303,9 @@ def test_a_list_that_is_read_again_takes_the_place_of_the_one_before() -> None:
     assert listed(big, account=account, whose="somebody").cut  # beside the one of everybody
 
 
-def test_a_definition_that_is_known_is_the_same_object_and_costs_some_clients_next_to_nothing() -> None:
+def test_a_definition_that_is_known_is_the_same_object_and_costs_some_clients_next_to_nothing() -> (
+    None
+):
     """So that comparing lists, and lists for many sessions, are cheap."""
     account = Budget().account()
     big = ScriptedLink(tools=pages({"tools": tools(1_000, 30_000)}))
@@ -279,7 +314,9 @@ def test_a_definition_that_is_known_is_the_same_object_and_costs_some_clients_ne
     for session in ("one", "two", "three"):
         found = listed(more, account=account, whose=session, known=known)
         assert not found.cut
-        assert all(one is other for one, other in zip(found.offers["tools"], known["tools"], strict=False))
+        assert all(
+            one is other for one, other in zip(found.offers["tools"], known["tools"], strict=False)
+        )
         assert found.offers["tools"][-1] == {"name": "own"}
 
 
@@ -291,7 +328,9 @@ def test_the_weight_of_a_definition_is_about_what_it_takes() -> None:
 # --- in slices
 
 
-def test_reading_many_definitions_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_many_definitions_lets_others_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
 
     async def main() -> None:
@@ -316,8 +355,14 @@ def test_work_in_slices_ends_as_it_would_at_once() -> None:
 
 
 def test_tools_that_ask_wrongly_for_headers_are_counted() -> None:
-    bad = {"name": "bad", "inputSchema": {"properties": {"a": {"type": "object", "x-mcp-header": "A"}}}}
-    good = {"name": "good", "inputSchema": {"properties": {"a": {"type": "string", "x-mcp-header": "A"}}}}
+    bad = {
+        "name": "bad",
+        "inputSchema": {"properties": {"a": {"type": "object", "x-mcp-header": "A"}}},
+    }
+    good = {
+        "name": "good",
+        "inputSchema": {"properties": {"a": {"type": "string", "x-mcp-header": "A"}}},
+    }
     annotations: dict[str, era.ParamHeaders] = {}
     link = SimpleNamespace(modern=True)
     assert at_once(listing.with_headers(cast(Link, link), [bad, good], annotations)) == ([good], 1)

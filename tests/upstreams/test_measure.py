@@ -1,4 +1,5 @@
-"""What servers and clients can fill is bounded (SEC-6): chatter, questions, subscriptions, waiting calls, names."""
+"""What servers and clients can fill is bounded (SEC-6): chatter, questions, subscriptions, waiting
+calls, names."""
 
 import asyncio
 import logging
@@ -23,7 +24,9 @@ from upstreams.test_upstream import Running, fine
 # --- chatter
 
 
-def test_a_server_may_say_a_good_deal_at_once_and_then_so_much_a_second(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_server_may_say_a_good_deal_at_once_and_then_so_much_a_second(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     clock = Clock()
     talk = Chatter("toy", lambda *_: None, clock)
     with caplog.at_level(logging.WARNING):
@@ -94,7 +97,9 @@ def test_a_server_that_never_stops_announcing_changes_is_read_less_and_less_ofte
     run(main())
 
 
-def test_changes_of_one_session_s_lists_are_read_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_of_one_session_s_lists_are_read_one_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(connections, "REST", 0.05)
 
     async def main() -> None:
@@ -149,7 +154,10 @@ def test_what_a_server_says_about_itself_is_bounded_and_its_capabilities_still_c
     async def main() -> None:
         async def greet(line: ScriptedConnection, params: Json) -> Json:
             line.era = "older"
-            able = {"tools": {"listChanged": True, "x": {}}, "experimental": {str(n): {} for n in range(50_000)}}
+            able = {
+                "tools": {"listChanged": True, "x": {}},
+                "experimental": {str(n): {} for n in range(50_000)},
+            }
             about = {"name": "n" * 1_000_000, "version": {"deep": [1] * 100_000}}
             greeting = {"protocolVersion": "2025-06-18", "capabilities": able, "serverInfo": about}
             return {**greeting, "instructions": "i" * 5_000_000}
@@ -179,7 +187,10 @@ def test_questions_that_wait_for_an_answer_are_bounded_in_number_and_bytes(size:
                 except RpcError as error:
                     outcomes.append(error.code)
 
-            tasks = [asyncio.create_task(ask()) for _ in range(link.MOST_QUESTIONS + 10 if size < 100 else 20)]
+            tasks = [
+                asyncio.create_task(ask())
+                for _ in range(link.MOST_QUESTIONS + 10 if size < 100 else 20)
+            ]
             await asyncio.wait(tasks)
             return {}
 
@@ -201,7 +212,9 @@ def test_questions_that_wait_for_an_answer_are_bounded_in_number_and_bytes(size:
 def test_a_modern_server_has_so_many_questions_in_a_round() -> None:
     async def main() -> None:
         async def ask(line: ScriptedConnection, params: Json) -> Json:
-            questions = {str(n): {"method": "roots/list"} for n in range(bridges.QUESTIONS_AT_ONCE + 1)}
+            questions = {
+                str(n): {"method": "roots/list"} for n in range(bridges.QUESTIONS_AT_ONCE + 1)
+            }
             return {"resultType": "input_required", "inputRequests": questions}
 
         async with Running(ScriptedServer("modern", tools={"ask": ask})) as on:
@@ -214,7 +227,9 @@ def test_a_modern_server_has_so_many_questions_in_a_round() -> None:
 # --- clients
 
 
-def test_subscriptions_of_one_client_and_of_all_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subscriptions_of_one_client_and_of_all_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(subscriptions, "MOST_OF_ONE", 3)
     monkeypatch.setattr(subscriptions, "MOST", 5)
     monkeypatch.setattr(subscriptions, "MOST_CHARACTERS", 1_000)
@@ -222,7 +237,9 @@ def test_subscriptions_of_one_client_and_of_all_are_bounded(monkeypatch: pytest.
     async def main() -> None:
         answers = {"resources/subscribe": fine, "resources/unsubscribe": fine}
         async with Running(
-            ScriptedServer("older", capabilities={"resources": {"subscribe": True}}, answers=answers)
+            ScriptedServer(
+                "older", capabilities={"resources": {"subscribe": True}}, answers=answers
+            )
         ) as on:
             one, two, three = older_caller("one"), older_caller("two"), older_caller("three")
             for number in range(3):
@@ -248,12 +265,19 @@ def test_calls_that_wait_for_a_connection_are_bounded(monkeypatch: pytest.Monkey
 
     async def main() -> None:
         async with Running(
-            ScriptedServer("older", tools={"hang": never_return}), isolation="per_session", max_links=2
+            ScriptedServer("older", tools={"hang": never_return}),
+            isolation="per_session",
+            max_links=2,
         ) as on:
-            calls = [asyncio.create_task(on.call(older_caller(f"s{n}", askable=True), "hang")) for n in range(10)]
+            calls = [
+                asyncio.create_task(on.call(older_caller(f"s{n}", askable=True), "hang"))
+                for n in range(10)
+            ]
             await until(lambda: sum(call.done() for call in calls) >= 6)
             refused = [call.exception() for call in calls if call.done()]
-            assert all(isinstance(error, Unavailable) and error.code == OVERLOADED for error in refused)
+            assert all(
+                isinstance(error, Unavailable) and error.code == OVERLOADED for error in refused
+            )
             for call in calls:
                 call.cancel()
             await asyncio.wait(calls)
@@ -268,7 +292,9 @@ def test_what_clients_call_themselves_is_kept_in_brief() -> None:
     assert told_name({"name": "short"}) == "short"
 
 
-def test_nothing_is_kept_of_callers_that_had_their_turn_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_kept_of_callers_that_had_their_turn_long_ago(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(links, "TURNS", 4)
 
     async def main() -> None:

@@ -1,4 +1,5 @@
-"""Which era a server speaks, found out from servers that say so, refuse, stay mute, or die of the question."""
+"""Which era a server speaks, found out from servers that say so, refuse, stay mute, or die of the
+question."""
 
 import asyncio
 import gc
@@ -77,7 +78,9 @@ def test_a_modern_server_is_greeted_with_one_question() -> None:
             }
 
         terms, line = await agreed(ScriptedServer(answers={"server/discover": discover}))
-        assert terms == Terms("2026-07-28", True, {"tools": {"listChanged": True}}, "be kind", {"name": "s"})
+        assert terms == Terms(
+            "2026-07-28", True, {"tools": {"listChanged": True}}, "be kind", {"name": "s"}
+        )
         [(method, params)] = line.heard
         assert method == "server/discover"
         assert params["_meta"] == {
@@ -97,7 +100,11 @@ def test_an_older_server_refuses_the_probe_and_gets_the_handshake() -> None:
         assert (terms.version, terms.modern, terms.server) == ("2025-06-18", False, {"name": "toy"})
         assert line.methods() == ["server/discover", "initialize", "notifications/initialized"]
         params = dict(line.heard)["initialize"]
-        assert params == {"protocolVersion": "2025-06-18", "capabilities": {"roots": {}}, "clientInfo": {"name": "me"}}
+        assert params == {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"roots": {}},
+            "clientInfo": {"name": "me"},
+        }
 
     run(main())
 
@@ -108,7 +115,12 @@ def test_any_older_revision_a_server_answers_with_is_taken(version: str) -> None
 
     async def main() -> None:
         async def initialize(line: ScriptedConnection, params: Json) -> Json:
-            return {"protocolVersion": version, "capabilities": None, "instructions": 5, "serverInfo": "x"}
+            return {
+                "protocolVersion": version,
+                "capabilities": None,
+                "instructions": 5,
+                "serverInfo": "x",
+            }
 
         terms, _ = await agreed(ScriptedServer(answers={"initialize": initialize}), ("older",))
         assert terms == Terms(version, False, {}, "", {})
@@ -116,7 +128,9 @@ def test_any_older_revision_a_server_answers_with_is_taken(version: str) -> None
     run(main())
 
 
-@pytest.mark.parametrize("code", [METHOD_NOT_FOUND, UNSUPPORTED_VERSION, -32602, -32600, -32603, -32000, 1])
+@pytest.mark.parametrize(
+    "code", [METHOD_NOT_FOUND, UNSUPPORTED_VERSION, -32602, -32600, -32603, -32000, 1]
+)
 def test_any_refusal_of_the_probe_leads_to_the_handshake(code: int) -> None:
     async def main() -> None:
         terms, _ = await agreed(ScriptedServer(answers={"server/discover": refusing(code)}))
@@ -125,7 +139,9 @@ def test_any_refusal_of_the_probe_leads_to_the_handshake(code: int) -> None:
     run(main())
 
 
-@pytest.mark.parametrize("versions", [None, [], "2026-07-28", ["2025-11-25"], [5, None], {"2026-07-28": 1}])
+@pytest.mark.parametrize(
+    "versions", [None, [], "2026-07-28", ["2025-11-25"], [5, None], {"2026-07-28": 1}]
+)
 def test_a_probe_answered_without_a_version_of_ours_leads_to_the_handshake(versions: Any) -> None:
     async def main() -> None:
         async def discover(line: ScriptedConnection, params: Json) -> Json:
@@ -146,7 +162,11 @@ def test_a_refusal_that_names_our_version_is_asked_once_more() -> None:
         async def discover(line: ScriptedConnection, params: Json) -> Json:
             asked.append(1)
             if len(asked) == 1:
-                raise RpcError(UNSUPPORTED_VERSION, "no", {"supported": ["2026-07-28"], "requested": "2026-07-28"})
+                raise RpcError(
+                    UNSUPPORTED_VERSION,
+                    "no",
+                    {"supported": ["2026-07-28"], "requested": "2026-07-28"},
+                )
             return {"supportedVersions": ["2026-07-28"], "capabilities": {}}
 
         terms, _ = await agreed(ScriptedServer(answers={"server/discover": discover}))
@@ -170,7 +190,9 @@ def test_a_mute_probe_costs_the_probe_and_not_the_time_out(monkeypatch: pytest.M
     monkeypatch.setattr(module, "PROBE", 0.03)
 
     async def main() -> None:
-        terms, line = await agreed(ScriptedServer(answers={"server/discover": never_return}), timeout=600.0)
+        terms, line = await agreed(
+            ScriptedServer(answers={"server/discover": never_return}), timeout=600.0
+        )
         assert not terms.modern
         assert line.methods()[:2] == ["server/discover", "initialize"]
         # The probe is given up in words, so that the server need not keep it.
@@ -193,7 +215,9 @@ def test_the_probe_may_be_answered_late_and_still_win(monkeypatch: pytest.Monkey
             initialized.set()
             return await never_return()
 
-        terms, line = await agreed(ScriptedServer(answers={"server/discover": discover, "initialize": initialize}))
+        terms, line = await agreed(
+            ScriptedServer(answers={"server/discover": discover, "initialize": initialize})
+        )
         assert terms.modern
         assert "notifications/initialized" not in line.methods()
         assert "notifications/cancelled" not in line.methods()  # initialize is not to be cancelled
@@ -202,7 +226,9 @@ def test_the_probe_may_be_answered_late_and_still_win(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("refused", ["server/discover", "initialize"])
-def test_two_answers_at_the_same_moment_are_one_agreement(monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
+def test_two_answers_at_the_same_moment_are_one_agreement(
+    monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
     """The success counts, and the refusal beside it is forgotten without a trace."""
     monkeypatch.setattr(module, "PROBE", 0.01)
 
@@ -227,7 +253,9 @@ def test_two_answers_at_the_same_moment_are_one_agreement(monkeypatch: pytest.Mo
     run(main())
 
 
-def test_a_server_that_is_mute_to_everything_costs_the_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_mute_to_everything_costs_the_time_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """LIF-6 and SRC-8."""
     monkeypatch.setattr(module, "PROBE", 0.01)
 
@@ -262,7 +290,9 @@ def test_a_refused_handshake_is_told_in_the_servers_own_words() -> None:
     run(main())
 
 
-def test_refused_on_both_the_handshakes_refusal_is_told_unless_only_the_probe_says_which_versions_there_are() -> None:
+def test_refused_on_both_the_handshakes_refusal_is_told_unless_only_the_probe_says_which_versions_there_are() -> (
+    None
+):
     async def main() -> None:
         async def told(probe: int, handshake: int) -> list[int]:
             codes: list[int] = []
@@ -305,7 +335,9 @@ def test_a_modern_only_server_asked_in_the_older_way_first_is_found_out_at_once(
 
 def test_an_http_refusal_is_a_refusal_too() -> None:
     async def main() -> None:
-        talk = Scripted(discover=answered(400), initialize={"protocolVersion": "2025-03-26", "capabilities": {}})
+        talk = Scripted(
+            discover=answered(400), initialize={"protocolVersion": "2025-03-26", "capabilities": {}}
+        )
         terms = await negotiate("srv", talk, MODERN_FIRST, WHO, within(5.0))
         assert terms.version == "2025-03-26"
 
@@ -328,10 +360,14 @@ def test_a_cancelled_negotiation_leaves_nothing_running() -> None:
 
 
 class Scripted:
-    """A conversation whose every answer is set: a result, or an error to raise; what was asked is kept."""
+    """A conversation whose every answer is set: a result, or an error to raise; what was asked is
+    kept."""
 
     def __init__(self, **answers: Any) -> None:
-        self.answers = {"server/discover": answers.get("discover"), "initialize": answers.get("initialize")}
+        self.answers = {
+            "server/discover": answers.get("discover"),
+            "initialize": answers.get("initialize"),
+        }
         self.asked: list[str] = []
 
     async def request(self, method: str, params: Json, **_: Any) -> Json:
@@ -369,7 +405,8 @@ MODERN_GREETING: Json = {"supportedVersions": ["2026-07-28"], "capabilities": {}
 def test_a_server_that_is_busy_at_the_opening_is_not_asked_anything_else(
     status: int, openings: tuple[Era, ...]
 ) -> None:
-    """LIF-4: it is asked again when it wants to be, and nothing is concluded about what it speaks."""
+    """LIF-4: it is asked again when it wants to be, and nothing is concluded about what it
+    speaks."""
 
     async def main() -> None:
         busy = answered(status, 7.0)
@@ -387,26 +424,42 @@ def test_a_server_that_is_busy_at_the_opening_is_not_asked_anything_else(
 def test_a_probe_that_failed_only_for_now_does_not_mean_that_the_server_is_older() -> None:
     async def main() -> None:
         terms = await negotiate(
-            "srv", Scripted(discover=answered(500), initialize=OLDER_GREETING), MODERN_FIRST, WHO, within(5.0)
+            "srv",
+            Scripted(discover=answered(500), initialize=OLDER_GREETING),
+            MODERN_FIRST,
+            WHO,
+            within(5.0),
         )
         assert (terms.modern, terms.refused) == (False, frozenset())
         terms = await negotiate(
-            "srv", Scripted(discover=answered(404), initialize=OLDER_GREETING), MODERN_FIRST, WHO, within(5.0)
+            "srv",
+            Scripted(discover=answered(404), initialize=OLDER_GREETING),
+            MODERN_FIRST,
+            WHO,
+            within(5.0),
         )
         assert (terms.modern, terms.refused) == (False, {"modern"})
         terms = await negotiate(
-            "srv", Scripted(discover=MODERN_GREETING, initialize=answered(502)), OLDER_FIRST, WHO, within(5.0)
+            "srv",
+            Scripted(discover=MODERN_GREETING, initialize=answered(502)),
+            OLDER_FIRST,
+            WHO,
+            within(5.0),
         )
         assert (terms.modern, terms.refused) == (True, frozenset())
 
     run(main())
 
 
-def test_an_opening_that_was_passed_over_in_silence_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_opening_that_was_passed_over_in_silence_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "PROBE", 0.01)
 
     async def main() -> None:
-        terms = await negotiate("srv", Scripted(initialize=OLDER_GREETING), MODERN_FIRST, WHO, within(5.0))
+        terms = await negotiate(
+            "srv", Scripted(initialize=OLDER_GREETING), MODERN_FIRST, WHO, within(5.0)
+        )
         assert (terms.modern, terms.refused) == (False, {"modern"})
 
     run(main())
@@ -441,25 +494,47 @@ def test_an_opening_that_only_came_too_late_is_not_refused(monkeypatch: pytest.M
 )
 @pytest.mark.parametrize(
     "handshake",
-    [RpcError(-32050, "the licence has run out"), answered(400), answered(401), answered(404), answered(502)],
+    [
+        RpcError(-32050, "the licence has run out"),
+        answered(400),
+        answered(401),
+        answered(404),
+        answered(502),
+    ],
 )
-def test_a_failed_handshake_is_told_with_its_own_error(probe: RpcError, handshake: RpcError) -> None:
+def test_a_failed_handshake_is_told_with_its_own_error(
+    probe: RpcError, handshake: RpcError
+) -> None:
     """SRC-8."""
 
     async def main() -> None:
         with pytest.raises(RpcError) as caught:
-            await negotiate("srv", Scripted(discover=probe, initialize=handshake), MODERN_FIRST, WHO, within(5.0))
+            await negotiate(
+                "srv",
+                Scripted(discover=probe, initialize=handshake),
+                MODERN_FIRST,
+                WHO,
+                within(5.0),
+            )
         assert caught.value is handshake
 
     run(main())
 
 
-@pytest.mark.parametrize("handshake", [RpcError(METHOD_NOT_FOUND, "no"), RpcError(UNSUPPORTED_VERSION, "no")])
+@pytest.mark.parametrize(
+    "handshake", [RpcError(METHOD_NOT_FOUND, "no"), RpcError(UNSUPPORTED_VERSION, "no")]
+)
 def test_a_modern_server_whose_probe_failed_for_now_is_told_with_that(handshake: RpcError) -> None:
     async def main() -> None:
         for probe in (answered(500), Unavailable("srv", SERVER_DIED, "the connection broke")):
             with pytest.raises(Unavailable) as caught:
-                await negotiate("srv", Scripted(discover=probe, initialize=handshake), MODERN_FIRST, WHO, within(5.0))
+                await negotiate(
+                    "srv",
+                    Scripted(discover=probe, initialize=handshake),
+                    MODERN_FIRST,
+                    WHO,
+                    within(5.0),
+                )
             assert caught.value is probe
             assert caught.value.passing
 
@@ -471,7 +546,11 @@ def test_what_failed_for_now_on_both_keeps_the_longer_wish() -> None:
         talk = Scripted(discover=answered(500), initialize=answered(503, 9.0))
         with pytest.raises(Unavailable) as caught:
             await negotiate("srv", talk, MODERN_FIRST, WHO, within(5.0))
-        assert (caught.value.http_status, caught.value.retry_after, caught.value.passing) == (503, 9.0, True)
+        assert (caught.value.http_status, caught.value.retry_after, caught.value.passing) == (
+            503,
+            9.0,
+            True,
+        )
 
     run(main())
 
@@ -480,7 +559,10 @@ def test_what_failed_for_now_on_both_keeps_the_longer_wish() -> None:
     ("error", "refusal"),
     [
         *((answered(status), True) for status in (400, 404, 405, 406, 410, 415, 422, 501)),
-        *((answered(status), False) for status in (401, 403, 407, 408, 425, 429, 500, 502, 503, 504, 307)),
+        *(
+            (answered(status), False)
+            for status in (401, 403, 407, 408, 425, 429, 500, 502, 503, 504, 307)
+        ),
         (RpcError(METHOD_NOT_FOUND, "no"), True),
         (Unavailable("srv", SERVER_DOWN, "cannot connect"), False),
         (Unavailable("srv", SERVER_DIED, "died"), False),
@@ -493,4 +575,6 @@ def test_only_what_will_not_change_means_not_this_era(error: RpcError, refusal: 
     own = RpcError(-32603, "Internal error")
     own.http_status = error.http_status
     if error.http_status is not None and error.http_status >= 400:
-        assert is_refusal(own) is refusal  # also when the server put an error of its own into the body
+        assert (
+            is_refusal(own) is refusal
+        )  # also when the server put an error of its own into the body

@@ -1,4 +1,5 @@
-"""LIF-4: when a server that went away is tried again; arithmetic over a clock that the test turns."""
+"""LIF-4: when a server that went away is tried again; arithmetic over a clock that the test
+turns."""
 
 from collections.abc import Callable
 
@@ -16,10 +17,15 @@ def no_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
 class RecoverySimulation:
     def __init__(self, **settings: float) -> None:
         self.now = 1000.0
-        self.recovery = Recovery(settings.get("retry_delay", 1.0), int(settings.get("max_retries", 10)))
+        self.recovery = Recovery(
+            settings.get("retry_delay", 1.0), int(settings.get("max_retries", 10))
+        )
 
-    def run_connection(self, seconds: float = 0.0, *, served: bool = False, after: float | None = None) -> float:
-        """Simulate a connection of `seconds` and return the pause after it. `after` replaces that pause."""
+    def run_connection(
+        self, seconds: float = 0.0, *, served: bool = False, after: float | None = None
+    ) -> float:
+        """Simulate a connection of `seconds` and return the pause after it. `after` replaces that
+        pause."""
         self.recovery.begin(self.now)
         self.now += seconds
         if served:
@@ -29,7 +35,9 @@ class RecoverySimulation:
         return pause
 
 
-def test_the_first_restart_after_a_life_that_served_is_immediate_and_the_next_ones_are_not() -> None:
+def test_the_first_restart_after_a_life_that_served_is_immediate_and_the_next_ones_are_not() -> (
+    None
+):
     """LIF-4: a server that dies with every call does not become a busy loop."""
     simulation = RecoverySimulation()
     assert [simulation.run_connection(1, served=True) for _ in range(4)] == [0, 2, 4, 8]
@@ -73,7 +81,8 @@ def test_five_lives_without_an_answered_call_open_the_circuit_and_one_answer_clo
 
 
 def test_lives_that_calls_began_early_do_not_use_up_the_quick_tries() -> None:
-    """LIF-4: calls that come while a server restarts open the circuit, for as long as the pause was anyway."""
+    """LIF-4: calls that come while a server restarts open the circuit, for as long as the pause was
+    anyway."""
     simulation = RecoverySimulation(retry_delay=4, max_retries=3)
     assert simulation.run_connection(1, served=True) == 0
     assert simulation.run_connection(after=0.5) == 8
@@ -99,7 +108,12 @@ def test_an_end_on_purpose_is_neither_a_restart_nor_a_barren_life() -> None:
     for now in range(10):
         recovery.begin(now)
         recovery.rest()
-    assert (recovery.restarts, recovery.failures, recovery.barren, recovery.circuit_open) == (0, 0, 0, False)
+    assert (recovery.restarts, recovery.failures, recovery.barren, recovery.circuit_open) == (
+        0,
+        0,
+        0,
+        False,
+    )
 
 
 @pytest.mark.parametrize("edge", [min, max])

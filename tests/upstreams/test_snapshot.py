@@ -16,7 +16,9 @@ from mcpx.upstreams import snapshot as module
 from mcpx.upstreams.snapshot import FORMAT, Snapshot, Snapshots, key_of
 
 EMPTY: Any = {"tools": [], "prompts": [], "resources": [], "templates": []}
-FULL = Snapshot({**EMPTY, "tools": [{"name": "é✓😀", "x-unknown": {"big": 2**70, "half": 1.5}}]}, "Hello")
+FULL = Snapshot(
+    {**EMPTY, "tools": [{"name": "é✓😀", "x-unknown": {"big": 2**70, "half": 1.5}}]}, "Hello"
+)
 
 
 def test_what_was_saved_is_loaded_to_the_last_unknown_field(tmp_path: Path) -> None:
@@ -61,15 +63,22 @@ def test_what_is_not_a_snapshot_is_passed_over(tmp_path: Path, body: bytes) -> N
 
 
 def test_instructions_that_are_no_text_are_none(tmp_path: Path) -> None:
-    (tmp_path / "key.json").write_text(json.dumps({"format": FORMAT, "definitions": EMPTY, "instructions": 7}))
+    (tmp_path / "key.json").write_text(
+        json.dumps({"format": FORMAT, "definitions": EMPTY, "instructions": 7})
+    )
     assert Snapshots(tmp_path).load("key") == Snapshot(EMPTY, "")
 
 
 @pytest.mark.parametrize("common", [{**EMPTY, "tools": [{"name": "a"}, 1, [2]]}, None])
 def test_the_lists_of_kinds_of_clients_are_saved(tmp_path: Path, common: Any) -> None:
-    """LIF-1: in their order; a definition that all clients get is saved once. Servers may list any JSON."""
+    """LIF-1: in their order; a definition that all clients get is saved once. Servers may list any
+    JSON."""
     shared: list[Any] = common["tools"] if common else []
-    lists = {**EMPTY, "tools": [{"name": "b"}, *reversed(shared), 1, [0], True], "prompts": [{"name": "p"}]}
+    lists = {
+        **EMPTY,
+        "tools": [{"name": "b"}, *reversed(shared), 1, [0], True],
+        "prompts": [{"name": "p"}],
+    }
     by_kind = {frozenset({"sampling"}): lists, frozenset({"roots", "sampling"}): EMPTY}
     saved = Snapshot(common, "Hello", {}, [["roots"]], by_kind, [[], ["elicitation"]])
     Snapshots(tmp_path).save("key", saved)
@@ -88,25 +97,39 @@ def test_the_lists_of_kinds_of_clients_are_saved(tmp_path: Path, common: Any) ->
         {"kind": [], "definitions": EMPTY},
         {"kind": [7], "definitions": EMPTY},
         {"kind": ["sampling"], "definitions": {"tools": []}},
-        *({"kind": ["sampling"], "definitions": {**EMPTY, "tools": [wrong]}} for wrong in (0, -1, "a", {}, [], [1, 2])),
+        *(
+            {"kind": ["sampling"], "definitions": {**EMPTY, "tools": [wrong]}}
+            for wrong in (0, -1, "a", {}, [], [1, 2])
+        ),
     ],
 )
 def test_lists_of_a_kind_that_cannot_be_read_are_left_out(tmp_path: Path, entry: Any) -> None:
     good = {"kind": ["roots"], "definitions": EMPTY}
-    body = {"format": FORMAT, "definitions": EMPTY, "by_kind": [entry, good], "awaited": [7, ["roots"], [8]]}
+    body = {
+        "format": FORMAT,
+        "definitions": EMPTY,
+        "by_kind": [entry, good],
+        "awaited": [7, ["roots"], [8]],
+    }
     (tmp_path / "key.json").write_text(json.dumps(body))
     loaded = Snapshots(tmp_path).load("key")
     assert loaded is not None
-    assert dict(loaded.by_kind) == {frozenset({"roots"}): EMPTY} and list(loaded.awaited) == [["roots"]]
+    assert dict(loaded.by_kind) == {frozenset({"roots"}): EMPTY} and list(loaded.awaited) == [
+        ["roots"]
+    ]
 
 
-def test_a_file_no_snapshot_can_have_grown_to_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_no_snapshot_can_have_grown_to_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Snapshots(tmp_path).save("key", FULL)
     monkeypatch.setattr(module, "LARGEST", 10)
     assert Snapshots(tmp_path).load("key") is None
 
 
-def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_that_cannot_be_written_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "file").write_text("")
     with caplog.at_level(logging.WARNING):
         Snapshots(tmp_path / "file").save("key", FULL)
@@ -154,7 +177,9 @@ def in_time(work: Callable[[], object], seconds: float = 10.0) -> object:
     return found[0]
 
 
-def test_a_fifo_a_device_a_folder_or_a_link_in_its_place_is_passed_over_and_replaced(tmp_path: Path) -> None:
+def test_a_fifo_a_device_a_folder_or_a_link_in_its_place_is_passed_over_and_replaced(
+    tmp_path: Path,
+) -> None:
     """Neither hangs nor fails the start."""
     os.mkfifo(tmp_path / "fifo.json")
     (tmp_path / "folder.json").mkdir()
@@ -170,20 +195,28 @@ def test_a_fifo_a_device_a_folder_or_a_link_in_its_place_is_passed_over_and_repl
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_a_number_that_is_none_makes_the_whole_file_none_of_ours(tmp_path: Path, number: str) -> None:
-    body = json.dumps({"format": FORMAT, "definitions": {**EMPTY, "tools": [{"name": "a", "n": 0}]}})
+def test_a_number_that_is_none_makes_the_whole_file_none_of_ours(
+    tmp_path: Path, number: str
+) -> None:
+    body = json.dumps(
+        {"format": FORMAT, "definitions": {**EMPTY, "tools": [{"name": "a", "n": 0}]}}
+    )
     (tmp_path / "key.json").write_text(body.replace('"n": 0', f'"n": {number}'))
     assert Snapshots(tmp_path).load("key") is None
 
 
-def test_what_is_too_large_to_be_ours_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_large_to_be_ours_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     snapshots = Snapshots(tmp_path)
     snapshots.save("key", FULL)
     monkeypatch.setattr(module, "LARGEST", 10)
     assert snapshots.load("key") is None
 
 
-def test_while_clients_are_served_only_a_small_one_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_clients_are_served_only_a_small_one_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Reading a large one takes long; whoever is added while running is asked itself."""
     snapshots = Snapshots(tmp_path)
     snapshots.save("key", FULL)
@@ -193,9 +226,16 @@ def test_while_clients_are_served_only_a_small_one_is_read(tmp_path: Path, monke
     assert snapshots.load("key") is None
 
 
-def test_a_snapshot_is_written_beside_everything_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_is_written_beside_everything_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
-    many = Snapshot({**EMPTY, "tools": [{"name": f"t{n}"} for n in range(2_000)]}, "Hello", {"asks": []}, (["roots"],))
+    many = Snapshot(
+        {**EMPTY, "tools": [{"name": f"t{n}"} for n in range(2_000)]},
+        "Hello",
+        {"asks": []},
+        (["roots"],),
+    )
 
     async def main() -> int:
         writing = asyncio.create_task(Snapshots(tmp_path).keep("key", many))
@@ -231,12 +271,24 @@ def test_snapshots_of_servers_that_are_long_gone_are_removed_and_nothing_else(
         (tmp_path / name).write_text(text)
     (tmp_path / f"{key_of(['folder'])}.json").mkdir()
     long_ago = time.time() - module.UNUSED - 1
-    for name in (f"{present}.json", f"{gone}.json", "notes.json", f"{gone}.json.bak", f".{gone}-abc123"):
+    for name in (
+        f"{present}.json",
+        f"{gone}.json",
+        "notes.json",
+        f"{gone}.json.bak",
+        f".{gone}-abc123",
+    ):
         os.utime(tmp_path / name, (long_ago, long_ago))
     snapshots.prune([present])
     left = {entry.name for entry in tmp_path.iterdir()}
     assert f"{gone}.json" not in left and f".{gone}-abc123" not in left
-    expected = {f"{present}.json", f"{lately}.json", "notes.json", f"{gone}.json.bak", f".{lately}-abc123"}
+    expected = {
+        f"{present}.json",
+        f"{lately}.json",
+        "notes.json",
+        f"{gone}.json.bak",
+        f".{lately}-abc123",
+    }
     assert left - {f"{key_of(['folder'])}.json"} == expected
     monkeypatch.setattr(module, "MOST_UNUSED", 0)
     snapshots.prune([present])

@@ -1,4 +1,5 @@
-"""One configured server through its life: starting, serving, lost, back again; and what it tells the gateway."""
+"""One configured server through its life: starting, serving, lost, back again; and what it tells
+the gateway."""
 
 import asyncio
 import logging
@@ -39,13 +40,17 @@ class Hub:
     def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None:
         pass
 
-    def listed_for(self, server: str, client_kind: ClientKind, changed: Collection[Kind], *, announce: bool) -> None:
+    def listed_for(
+        self, server: str, client_kind: ClientKind, changed: Collection[Kind], *, announce: bool
+    ) -> None:
         pass
 
     def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:
         self.updates.append((params, to))
 
-    def said(self, server: str, method: str, params: Json, owner: object | None, callers: object = None) -> None:
+    def said(
+        self, server: str, method: str, params: Json, owner: object | None, callers: object = None
+    ) -> None:
         self.words.append((method, params, owner))
 
     def state_changed(self, server: str) -> None:
@@ -56,7 +61,9 @@ class Hub:
 class Running:
     """An upstream over a toy, closed at the end."""
 
-    def __init__(self, toy: ScriptedServer, *, start: bool = True, solo: Caller | None = None, **fields: Any) -> None:
+    def __init__(
+        self, toy: ScriptedServer, *, start: bool = True, solo: Caller | None = None, **fields: Any
+    ) -> None:
         self.toy = toy
         self.hub = Hub()
         around = Surroundings({}, Snapshots(None), Gate(8))
@@ -90,7 +97,9 @@ async def fine(line: ScriptedConnection, params: Json) -> Json:
 # --- starting
 
 
-def test_a_server_that_starts_is_connecting_then_connected_and_its_lists_are_published_together() -> None:
+def test_a_server_that_starts_is_connecting_then_connected_and_its_lists_are_published_together() -> (
+    None
+):
     """LIF-1."""
 
     async def main() -> None:
@@ -103,7 +112,9 @@ def test_a_server_that_starts_is_connecting_then_connected_and_its_lists_are_pub
     run(main())
 
 
-def test_a_server_that_cannot_be_reached_is_disconnected_with_its_reason_and_settled_all_the_same() -> None:
+def test_a_server_that_cannot_be_reached_is_disconnected_with_its_reason_and_settled_all_the_same() -> (
+    None
+):
     """SRC-8."""
 
     async def main() -> None:
@@ -119,7 +130,9 @@ def test_a_server_that_cannot_be_reached_is_disconnected_with_its_reason_and_set
     run(main())
 
 
-def test_a_bug_on_the_way_up_is_a_state_too_and_no_silence(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_on_the_way_up_is_a_state_too_and_no_silence(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main() -> None:
         class Broken(ScriptedServer):
             async def open(self, dial: Any) -> ScriptedConnection:
@@ -141,7 +154,9 @@ def test_one_list_that_cannot_be_read_costs_the_others_nothing() -> None:
         async def broken(line: ScriptedConnection, params: Json) -> Json:
             raise RpcError(-32603, "oops")
 
-        toy = ScriptedServer(capabilities={"tools": {}, "prompts": {}}, answers={"prompts/list": broken})
+        toy = ScriptedServer(
+            capabilities={"tools": {}, "prompts": {}}, answers={"prompts/list": broken}
+        )
         async with Running(toy) as on:
             assert on.state == "connected"
             assert len(on.upstream.definitions["tools"]) == 1
@@ -198,7 +213,9 @@ def test_junk_among_the_tools_costs_the_others_nothing(junk: Any) -> None:
 def test_a_modern_tool_that_asks_for_headers_wrongly_is_left_out_and_an_older_one_is_not() -> None:
     async def main() -> None:
         async def tools(line: ScriptedConnection, params: Json) -> Json:
-            return {"tools": [{"name": "bad", "inputSchema": {"x-mcp-header": "x"}}, {"name": "good"}]}
+            return {
+                "tools": [{"name": "bad", "inputSchema": {"x-mcp-header": "x"}}, {"name": "good"}]
+            }
 
         for eras, names in (("modern", ["good"]), ("older", ["bad", "good"])):
             async with Running(ScriptedServer(eras, answers={"tools/list": tools})) as on:
@@ -207,7 +224,9 @@ def test_a_modern_tool_that_asks_for_headers_wrongly_is_left_out_and_an_older_on
     run(main())
 
 
-def test_which_arguments_travel_as_headers_follows_the_servers_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_arguments_travel_as_headers_follows_the_servers_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "DEBOUNCE", 0.001)
 
     async def main() -> None:
@@ -215,11 +234,15 @@ def test_which_arguments_travel_as_headers_follows_the_servers_list(monkeypatch:
         schemas: dict[str, Json] = {"one": schema, "two": schema}
 
         async def tools(line: ScriptedConnection, params: Json) -> Json:
-            return {"tools": [{"name": name, "inputSchema": given} for name, given in schemas.items()]}
+            return {
+                "tools": [{"name": name, "inputSchema": given} for name, given in schemas.items()]
+            }
 
         async with Running(ScriptedServer("modern", answers={"tools/list": tools})) as on:
             [line] = on.toy.lines
-            assert line.dial.annotations == {name: {("a",): ("A", "string")} for name in ("one", "two")}
+            assert line.dial.annotations == {
+                name: {("a",): ("A", "string")} for name in ("one", "two")
+            }
             schemas["one"] = {}
             line.say("notifications/tools/list_changed")
             await until(lambda: set(line.dial.annotations) == {"two"})
@@ -321,7 +344,9 @@ def test_a_server_that_dies_in_a_call_fails_that_call_at_once_and_is_not_sent_it
             return await never_return()
 
         async with Running(ScriptedServer(tools={"echo": echo, "die": dies})) as on:
-            with pytest.raises(Unavailable, match=r"^toy: the process was ended by signal 9$") as caught:
+            with pytest.raises(
+                Unavailable, match=r"^toy: the process was ended by signal 9$"
+            ) as caught:
                 await on.call(modern_caller(), "die")
             assert caught.value.code == SERVER_DIED
             assert on.state == "disconnected"
@@ -386,16 +411,22 @@ def test_a_modern_clients_call_to_an_older_server_is_parked_for_its_question_and
     """PRO-5: on a link of its own, lent out for as long."""
 
     async def main() -> None:
-        async with Running(ScriptedServer("older", tools={"ask": asking_tool(ELICIT, ELICIT)})) as on:
+        async with Running(
+            ScriptedServer("older", tools={"ask": asking_tool(ELICIT, ELICIT)})
+        ) as on:
             caller = modern_caller(askable=True)
             asked = await on.call(caller, "ask")
             for n in (1, 2):
                 assert asked["resultType"] == "input_required"
                 answers = {key: {"n": n} for key in asked["inputRequests"]}
-                asked = await on.call(caller, "ask", requestState=asked["requestState"], inputResponses=answers)
+                asked = await on.call(
+                    caller, "ask", requestState=asked["requestState"], inputResponses=answers
+                )
             assert asked["structuredContent"] == {"answers": [{"n": 1}, {"n": 2}]}
             assert len(on.toy.lines) == 2
-            assert len(on.toy.lines[1].calls()) == 1  # the server was called once, whatever the client repeated
+            assert (
+                len(on.toy.lines[1].calls()) == 1
+            )  # the server was called once, whatever the client repeated
 
     run(main())
 
@@ -425,26 +456,36 @@ def test_parked_calls_of_many_clients_do_not_get_each_others_answers() -> None:
 
             names = [f"client{n}" for n in range(10)]
             results = await asyncio.gather(*(client(name) for name in names))
-            assert [r["structuredContent"] for r in results] == [{"me": name, "answer": name} for name in names]
+            assert [r["structuredContent"] for r in results] == [
+                {"me": name, "answer": name} for name in names
+            ]
 
     run(main())
 
 
 @pytest.mark.parametrize("state", ["mcpx-unknown", "something", "", 5, [], {"a": 1}])
 def test_a_state_that_is_not_of_a_parked_call_is_refused_and_nothing_is_called(state: Any) -> None:
-    """An older server knows no states: whatever comes is ours, and unknown, tampered with or expired."""
+    """An older server knows no states: whatever comes is ours, and unknown, tampered with or
+    expired."""
 
     async def main() -> None:
         async with Running(ScriptedServer("older", tools={"ask": asking_tool(ELICIT)})) as on:
             with pytest.raises(RpcError) as caught:
-                await on.call(modern_caller(askable=True), "ask", requestState=state, inputResponses={"q1": {}})
+                await on.call(
+                    modern_caller(askable=True),
+                    "ask",
+                    requestState=state,
+                    inputResponses={"q1": {}},
+                )
             assert caught.value.code == INVALID_PARAMS
             assert all(line.calls() == [] for line in on.toy.lines)
 
     run(main())
 
 
-def test_a_parked_call_whose_time_is_over_is_cancelled_at_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parked_call_whose_time_is_over_is_cancelled_at_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """LIF-6."""
     monkeypatch.setattr(bridges, "PARKED_FOR", 0.02)
 
@@ -455,7 +496,9 @@ def test_a_parked_call_whose_time_is_over_is_cancelled_at_the_server(monkeypatch
             line = on.toy.lines[1]
             await until(lambda: line.cancelled)
             with pytest.raises(RpcError) as caught:
-                await on.call(caller, "ask", requestState=asked["requestState"], inputResponses={"q1": {}})
+                await on.call(
+                    caller, "ask", requestState=asked["requestState"], inputResponses={"q1": {}}
+                )
             assert caught.value.code == INVALID_PARAMS
             assert len(line.calls()) == 1
 
@@ -469,12 +512,18 @@ def test_a_modern_servers_state_passes_through_untouched() -> None:
         async def ask(line: ScriptedConnection, params: Json) -> Json:
             if "requestState" in params:
                 return {"resultType": "complete", "state": params["requestState"]}
-            return {"resultType": "input_required", "requestState": {"any": "thing"}, "inputRequests": {}}
+            return {
+                "resultType": "input_required",
+                "requestState": {"any": "thing"},
+                "inputRequests": {},
+            }
 
         async with Running(ScriptedServer("modern", tools={"ask": ask})) as on:
             asked = await on.call(modern_caller(askable=True), "ask")
             assert asked["requestState"] == {"any": "thing"}
-            done = await on.call(modern_caller(askable=True), "ask", requestState=asked["requestState"])
+            done = await on.call(
+                modern_caller(askable=True), "ask", requestState=asked["requestState"]
+            )
             assert done["state"] == {"any": "thing"}
 
     run(main())
@@ -488,7 +537,9 @@ def test_a_parked_call_of_a_server_that_goes_down_ends_with_its_error() -> None:
             on.toy.lines[1].die("the process exited with code 1")
             await yield_to_loop()
             with pytest.raises(Unavailable, match="code 1"):
-                await on.call(caller, "ask", requestState=asked["requestState"], inputResponses={"q1": {}})
+                await on.call(
+                    caller, "ask", requestState=asked["requestState"], inputResponses={"q1": {}}
+                )
 
     run(main())
 
@@ -500,11 +551,16 @@ def test_an_older_client_is_asked_for_a_modern_server() -> None:
         async def ask(line: ScriptedConnection, params: Json) -> Json:
             if "inputResponses" in params:
                 return {"resultType": "complete", "answers": params["inputResponses"]}
-            return {"resultType": "input_required", "inputRequests": {"k": {"method": "roots/list"}}}
+            return {
+                "resultType": "input_required",
+                "inputRequests": {"k": {"method": "roots/list"}},
+            }
 
         async with Running(ScriptedServer("modern", tools={"ask": ask})) as on:
             tape = RecordingChannel(list={"roots": []})
-            assert await on.call(older_caller(askable=True, voice=tape), "ask") == {"answers": {"k": {"roots": []}}}
+            assert await on.call(older_caller(askable=True, voice=tape), "ask") == {
+                "answers": {"k": {"roots": []}}
+            }
             assert tape.asked == [("toy", "roots/list", None)]
 
     run(main())
@@ -532,7 +588,9 @@ def test_a_storm_of_list_changes_costs_a_few_readings(monkeypatch: pytest.Monkey
     run(main())
 
 
-def test_a_change_announced_while_the_lists_are_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_announced_while_the_lists_are_read_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "DEBOUNCE", 0.001)
 
     async def main() -> None:
@@ -600,7 +658,9 @@ def test_what_a_server_says_reaches_the_gateway_with_the_session_it_concerns() -
             await on.call(older_caller("mine", askable=True))
             shared, private = on.toy.lines
             await on.upstream.watch(older_caller("mine", askable=True), "x:1", "mine")
-            await on.upstream.watch(older_caller("yours", solo=True), "x:1", "yours")  # as one that is not kept apart
+            await on.upstream.watch(
+                older_caller("yours", solo=True), "x:1", "yours"
+            )  # as one that is not kept apart
             for line in (shared, private):
                 line.say("notifications/message", {"level": "info"})
                 line.say("notifications/resources/updated", {"uri": "x:1"})
@@ -609,7 +669,10 @@ def test_what_a_server_says_reaches_the_gateway_with_the_session_it_concerns() -
                 ("notifications/message", {"level": "info"}, None),
                 ("notifications/message", {"level": "info"}, "mine"),
             ]
-            assert on.hub.updates == [({"uri": "x:1"}, frozenset({"yours"})), ({"uri": "x:1"}, frozenset({"mine"}))]
+            assert on.hub.updates == [
+                ({"uri": "x:1"}, frozenset({"yours"})),
+                ({"uri": "x:1"}, frozenset({"mine"})),
+            ]
 
     run(main())
 
@@ -624,7 +687,9 @@ def test_a_clients_notification_goes_over_its_own_links_and_no_other() -> None:
         async with Running(ScriptedServer("older"), isolation="per_session") as on:
             for session in ("one", "two"):
                 await on.call(older_caller(session, askable=True))
-            on.upstream.notify(older_caller("one", askable=True), "notifications/roots/list_changed", {})
+            on.upstream.notify(
+                older_caller("one", askable=True), "notifications/roots/list_changed", {}
+            )
             on.upstream.notify(modern_caller(), "notifications/roots/list_changed", {})
             await yield_to_loop()
             told = ["notifications/roots/list_changed" in line.methods() for line in on.toy.lines]
@@ -648,7 +713,9 @@ def levels(line: ScriptedConnection) -> list[str]:
 
 
 def logging_toy() -> ScriptedServer:
-    return ScriptedServer("older", capabilities={"tools": {}, "logging": {}}, answers={"logging/setLevel": fine})
+    return ScriptedServer(
+        "older", capabilities={"tools": {}, "logging": {}}, answers={"logging/setLevel": fine}
+    )
 
 
 def test_shared_links_get_the_lowest_level_anybody_wants_and_private_ones_their_own() -> None:
@@ -658,7 +725,9 @@ def test_shared_links_get_the_lowest_level_anybody_wants_and_private_ones_their_
         async with Running(logging_toy(), isolation="per_session") as on:
             await on.call(older_caller("one", askable=True))
             await on.call(older_caller("two", askable=True))
-            await on.upstream.set_level("debug", older_caller("one", askable=True, log_level="warning"))
+            await on.upstream.set_level(
+                "debug", older_caller("one", askable=True, log_level="warning")
+            )
             assert [levels(line) for line in on.toy.lines] == [["debug"], ["warning"], []]
 
     run(main())
@@ -721,7 +790,9 @@ def test_closing_at_any_moment_leaves_no_connection_and_no_task_behind(stage: st
             "greeting": {"initialize": never_return},
             "listing": {"tools/list": never_return},
         }.get(stage, {})
-        toy = ScriptedServer("older", tools={"ask": asking_tool(ELICIT), "wait": never_return}, answers=answers)
+        toy = ScriptedServer(
+            "older", tools={"ask": asking_tool(ELICIT), "wait": never_return}, answers=answers
+        )
         on = Running(toy, start=False, timeout=600.0, call_timeout=600.0)
         if stage == "opening":
             toy.opening.clear()
@@ -761,13 +832,16 @@ def test_a_list_that_was_refused_for_now_is_read_again(monkeypatch: pytest.Monke
             return {"tools": [{"name": "late"}]}
 
         async with Running(ScriptedServer("older", answers={"tools/list": busy})) as on:
-            await until(lambda: [tool["name"] for tool in on.upstream.definitions["tools"]] == ["late"])
+            await until(
+                lambda: [tool["name"] for tool in on.upstream.definitions["tools"]] == ["late"]
+            )
 
     run(main())
 
 
 def test_a_session_that_leaves_with_the_main_link_leaves_the_server_usable() -> None:
-    """LIF-2: a link may become everybody's while it is being found out that it is one session's own."""
+    """LIF-2: a link may become everybody's while it is being found out that it is one session's
+    own."""
 
     async def main() -> None:
         async with Running(ScriptedServer(tools={"echo": echo})) as on:

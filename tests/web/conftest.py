@@ -13,15 +13,16 @@ from kit.process import stdio_command
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Of a module, not of the session: while it is open, Playwright's loop runs in this thread, and other tests have
-    loops of their own."""
+    """Of a module, not of the session: while it is open, Playwright's loop runs in this thread, and
+    other tests have loops of their own."""
     with chromium() as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Gateway]:
-    """One with a server that works and one that does not start, for tests that leave it as it was."""
+    """One with a server that works and one that does not start, for tests that leave it as it
+    was."""
     command, *args = stdio_command("everything_server.py", "--era", "older")
     servers = [
         {"name": "everything", "connection": {"type": "stdio", "command": command, "args": args}},
@@ -32,6 +33,8 @@ def gateway() -> Iterator[Gateway]:
         yield started
 
 
-@pytest.fixture(params=[LANGUAGES[0], *(pytest.param(one, marks=pytest.mark.slow) for one in LANGUAGES[1:])])
+@pytest.fixture(
+    params=[LANGUAGES[0], *(pytest.param(one, marks=pytest.mark.slow) for one in LANGUAGES[1:])]
+)
 def language(request: pytest.FixtureRequest) -> Language:
     return request.param

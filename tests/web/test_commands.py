@@ -1,4 +1,5 @@
-"""Commands: seen, tried before they are saved, changed with a look at what it does, imported (ADM-5, SRC-5)."""
+"""Commands: seen, tried before they are saved, changed with a look at what it does, imported
+(ADM-5, SRC-5)."""
 
 import json
 import re
@@ -54,7 +55,9 @@ def gateway() -> Iterator[Gateway]:
         }
         config = {
             "commands": [found, {**found, "name": "shared"}],
-            "auth_configs": [{"name": "key", "type": "bearer_token", "bearer_token": {"token": SECRET}}],
+            "auth_configs": [
+                {"name": "key", "type": "bearer_token", "bearer_token": {"token": SECRET}}
+            ],
         }
         with Gateway(config, admin=True) as started:
             yield started
@@ -62,7 +65,9 @@ def gateway() -> Iterator[Gateway]:
 
 
 def entry(gateway: Gateway, name: str) -> dict[str, object]:
-    return fetch(gateway.admin_url, f"/api/commands/{name}", headers=gateway.admin_headers).json["entry"]
+    return fetch(gateway.admin_url, f"/api/commands/{name}", headers=gateway.admin_headers).json[
+        "entry"
+    ]
 
 
 def test_a_command_is_tried_before_it_is_saved_and_its_secret_stays_masked(
@@ -70,7 +75,9 @@ def test_a_command_is_tried_before_it_is_saved_and_its_secret_stays_masked(
 ) -> None:
     with opened(browser, gateway, "/commands", language=language) as page:
         page.get_by_text("found").first.click()
-        page.get_by_role("region", name=text(language, "commands.trial")).get_by_label("kind").fill("birds & bees")
+        page.get_by_role("region", name=text(language, "commands.trial")).get_by_label("kind").fill(
+            "birds & bees"
+        )
         request = page.get_by_role("region", name=text(language, "commands.resolved"))
         expect(request).to_contain_text("/birds%20%26%20bees")
         expect(request).to_contain_text("••••")
@@ -117,10 +124,16 @@ def test_who_comes_second_is_told(browser: Browser, gateway: Gateway) -> None:
         page.get_by_label(text("en", "commands.description")).first.fill("mine")
         theirs = {**entry(gateway, "shared"), "description": "theirs"}
         written = fetch(
-            gateway.admin_url, "/api/commands/shared", "PUT", {**gateway.admin_headers, "If-Match": "*"}, theirs
+            gateway.admin_url,
+            "/api/commands/shared",
+            "PUT",
+            {**gateway.admin_headers, "If-Match": "*"},
+            theirs,
         )
         assert written.status == 200, written.body
-        expect(page.get_by_text(text("en", "entry.conflict.changed", name="shared"))).to_be_visible()
+        expect(
+            page.get_by_text(text("en", "entry.conflict.changed", name="shared"))
+        ).to_be_visible()
         expect(page.get_by_role("button", name=text("en", "commands.review"))).to_be_disabled()
         page.get_by_role("button", name=text("en", "entry.conflict.take")).click()
         expect(page.get_by_label(text("en", "commands.description")).first).to_have_value("theirs")
@@ -136,7 +149,9 @@ def test_a_command_is_switched_off_and_on(browser: Browser, gateway: Gateway) ->
         expect(switch).to_have_attribute("aria-checked", "true")
 
 
-def test_operations_of_a_document_are_chosen_looked_at_and_added(browser: Browser, gateway: Gateway) -> None:
+def test_operations_of_a_document_are_chosen_looked_at_and_added(
+    browser: Browser, gateway: Gateway
+) -> None:
     with opened(browser, gateway, "/commands/import?kind=openapi") as page:
         page.get_by_label(text("en", "commands.document")).fill(PETS)
         page.get_by_role("button", name=text("en", "commands.read"), exact=True).click()
@@ -145,7 +160,10 @@ def test_operations_of_a_document_are_chosen_looked_at_and_added(browser: Browse
         expect(page.get_by_role("region", name="listPets")).to_contain_text("pets.example.com")
         page.get_by_role("button", name="Add 1 entry").click()
         expect(page.get_by_role("row").filter(has_text="listPets")).to_be_visible()
-    assert fetch(gateway.admin_url, "/api/commands/makePet", headers=gateway.admin_headers).status == 404
+    assert (
+        fetch(gateway.admin_url, "/api/commands/makePet", headers=gateway.admin_headers).status
+        == 404
+    )
 
 
 def test_a_variable_that_an_import_needs_and_nobody_set_is_named(
@@ -160,7 +178,9 @@ def test_a_variable_that_an_import_needs_and_nobody_set_is_named(
         page.get_by_role("button", name=re.compile("2")).click()
         expect(page.get_by_role("alert")).to_contain_text(text(language, "commands.unsetText"))
         expect(page.get_by_role("alert")).to_contain_text(re.compile(r"[A-Z_]{4,}"))
-    history = fetch(gateway.admin_url, "/api/config/history", headers=gateway.admin_headers).json["revisions"]
+    history = fetch(gateway.admin_url, "/api/config/history", headers=gateway.admin_headers).json[
+        "revisions"
+    ]
     assert not any("api.example.com" in one["message"] for one in history)
 
 
@@ -170,19 +190,24 @@ def test_a_command_is_removed_after_a_question(browser: Browser, gateway: Gatewa
     assert fetch(gateway.admin_url, "/api/commands", "POST", headers, made).status == 201
     with opened(browser, gateway, "/commands?command=gone") as page:
         page.get_by_role("button", name=text("en", "commands.remove"), exact=True).click()
-        page.get_by_role("dialog").get_by_role("button", name=text("en", "commands.removeVerb")).click()
+        page.get_by_role("dialog").get_by_role(
+            "button", name=text("en", "commands.removeVerb")
+        ).click()
         expect(page.get_by_role("heading", name=text("en", "commands.nav"))).to_be_visible()
         expect(page.get_by_text("gone", exact=True)).to_have_count(0)
 
 
 @pytest.mark.parametrize("size", ["desk", "tablet", "phone"])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_it_fits_and_reads_well_everywhere(browser: Browser, gateway: Gateway, size: Size, *, dark: bool) -> None:
+def test_it_fits_and_reads_well_everywhere(
+    browser: Browser, gateway: Gateway, size: Size, *, dark: bool
+) -> None:
     with opened(browser, gateway, "/commands", size=size, dark=dark) as page:
         for path in ("/commands", "/commands?command=shared", "/commands/import?kind=openapi"):
             page.goto(f"{gateway.admin_url}/#{path}")
             expect(page.get_by_role("heading", level=1)).to_be_visible()
             assert page.evaluate(
-                "document.querySelector('main').scrollWidth <= document.querySelector('main').clientWidth"
+                "document.querySelector('main').scrollWidth <= "
+                "document.querySelector('main').clientWidth"
             )
             assert serious(page) == []

@@ -1,4 +1,5 @@
-"""The configuration in the browser: edited as text, reviewed, applied, merged, restored, imported, exported (ADM-5)."""
+"""The configuration in the browser: edited as text, reviewed, applied, merged, restored, imported,
+exported (ADM-5)."""
 
 import json
 import re
@@ -75,12 +76,14 @@ def test_a_mistake_is_told_at_its_line_mended_reviewed_and_applied(
         review = button(page, text(language, "config.review.title"))
         expect(review).to_be_disabled()
         assert serious(page) == []
-        problems.get_by_role("button", name=text(language, "config.problems.rename", name="timeout")).click()
+        problems.get_by_role(
+            "button", name=text(language, "config.problems.rename", name="timeout")
+        ).click()
         expect(review).to_be_enabled()
         review.click()
-        expect(page.get_by_role("region", name=text(language, "config.review.title")).last).to_contain_text(
-            "timeout: 20"
-        )
+        expect(
+            page.get_by_role("region", name=text(language, "config.review.title")).last
+        ).to_contain_text("timeout: 20")
         assert serious(page) == []
         page.get_by_label(text(language, "entry.review.message")).fill("patience")
         button(page, text(language, "entry.review.applyAs", n=2)).click()
@@ -91,7 +94,9 @@ def test_a_mistake_is_told_at_its_line_mended_reviewed_and_applied(
     assert written == TEXT.replace("the one that works\n", "the one that works\n    timeout: 20\n")
 
 
-def test_keys_are_offered_and_explained_where_they_belong(browser: Browser, shared: Gateway) -> None:
+def test_keys_are_offered_and_explained_where_they_belong(
+    browser: Browser, shared: Gateway
+) -> None:
     with opened(browser, shared, "/config") as page:
         type_after(page, "default_timeout: 30", "")
         page.keyboard.type("result_")
@@ -108,17 +113,23 @@ def test_the_outline_and_an_address_lead_to_a_line(browser: Browser, shared: Gat
     with opened(browser, shared, f"/config?file={shared.file}&line=11") as page:
         expect(page.locator(".cm-activeLine")).to_contain_text("name: second")
         outline = page.get_by_role("navigation", name=text("en", "config.outline"))
-        expect(outline.get_by_role("button", name="second")).to_have_attribute("aria-current", "location")
+        expect(outline.get_by_role("button", name="second")).to_have_attribute(
+            "aria-current", "location"
+        )
         outline.get_by_role("button", name="global").click()
         expect(page.locator(".cm-activeLine")).to_contain_text("global:")
 
 
-def test_a_change_on_disk_meanwhile_is_told_and_both_can_be_merged(browser: Browser, own: Gateway) -> None:
+def test_a_change_on_disk_meanwhile_is_told_and_both_can_be_merged(
+    browser: Browser, own: Gateway
+) -> None:
     with opened(browser, own, "/config") as page:
         type_after(page, "name: everything", "timeout: 20")
         changed = TEXT.replace("default_timeout: 30", "default_timeout: 45")
         own.file.write_text(changed, encoding="utf-8")
-        expect(page.get_by_text(text("en", "config.conflict.text", file="config.yaml"))).to_be_visible()
+        expect(
+            page.get_by_text(text("en", "config.conflict.text", file="config.yaml"))
+        ).to_be_visible()
         assert serious(page) == []
         button(page, text("en", "config.conflict.merge")).click()
         expect(editor(page)).to_contain_text("default_timeout: 45")
@@ -132,45 +143,66 @@ def test_a_change_on_disk_meanwhile_is_told_and_both_can_be_merged(browser: Brow
     assert SECRET in written
 
 
-def test_where_both_changed_the_same_line_somebody_has_to_choose(browser: Browser, own: Gateway) -> None:
+def test_where_both_changed_the_same_line_somebody_has_to_choose(
+    browser: Browser, own: Gateway
+) -> None:
     with opened(browser, own, "/config") as page:
         page.locator(".cm-line", has_text="default_timeout: 30").click()
         page.keyboard.press("End")
         page.keyboard.type("0")
-        own.file.write_text(TEXT.replace("default_timeout: 30", "default_timeout: 45"), encoding="utf-8")
+        own.file.write_text(
+            TEXT.replace("default_timeout: 30", "default_timeout: 45"), encoding="utf-8"
+        )
         button(page, text("en", "config.conflict.merge")).click()
         expect(editor(page)).to_contain_text("<<<<<<<")
         expect(button(page, text("en", "config.review.title"))).to_be_disabled()
         button(page, text("en", "config.discard.short")).click()
-        page.get_by_role("dialog").get_by_role("button", name=text("en", "config.discard.verb")).click()
+        page.get_by_role("dialog").get_by_role(
+            "button", name=text("en", "config.discard.verb")
+        ).click()
         expect(editor(page)).to_contain_text("default_timeout: 45")
         expect(editor(page)).not_to_contain_text("<<<<<<<")
 
 
-def test_a_file_that_was_refused_is_shown_with_its_mistakes(browser: Browser, own: Gateway, language: Language) -> None:
+def test_a_file_that_was_refused_is_shown_with_its_mistakes(
+    browser: Browser, own: Gateway, language: Language
+) -> None:
     with opened(browser, own, "/config", language=language) as page:
         expect(editor(page)).to_contain_text("name: everything")
         own.file.write_text(TEXT.replace("mode: auto", "mode: automatic"), encoding="utf-8")
-        expect(page.get_by_role("button", name=text(language, "config.goThere", place="config.yaml:2"))).to_be_visible()
+        expect(
+            page.get_by_role("button", name=text(language, "config.goThere", place="config.yaml:2"))
+        ).to_be_visible()
         expect(editor(page)).to_contain_text("mode: automatic")
         assert serious(page) == []
     servers = fetch(own.admin_url, "/api/mcp-servers", headers=own.admin_headers).json["servers"]
     assert [one["name"] for one in servers] == ["everything", "second"]
 
 
-def test_what_was_typed_is_not_lost_by_leaving(browser: Browser, shared: Gateway, language: Language) -> None:
+def test_what_was_typed_is_not_lost_by_leaving(
+    browser: Browser, shared: Gateway, language: Language
+) -> None:
     with opened(browser, shared, "/config", language=language) as page:
         type_after(page, "name: everything", "timeout: 20")
         page.get_by_role("tab", name=text(language, "config.tabs.history")).click()
         page.get_by_role("tab", name=text(language, "config.tabs.editor")).click()
         expect(editor(page)).to_contain_text("timeout: 20")
         page.get_by_role("link", name=text(language, "policy.nav")).click()
-        page.get_by_role("dialog").get_by_role("button", name=text(language, "parts.cancel")).click()
+        page.get_by_role("dialog").get_by_role(
+            "button", name=text(language, "parts.cancel")
+        ).click()
         expect(editor(page)).to_contain_text("timeout: 20")
 
 
-def test_an_earlier_revision_is_compared_and_restored(browser: Browser, own: Gateway, language: Language) -> None:
-    put = fetch(own.admin_url, "/api/mcp-servers/second?message=gone", "DELETE", own.admin_headers | {"If-Match": "*"})
+def test_an_earlier_revision_is_compared_and_restored(
+    browser: Browser, own: Gateway, language: Language
+) -> None:
+    put = fetch(
+        own.admin_url,
+        "/api/mcp-servers/second?message=gone",
+        "DELETE",
+        own.admin_headers | {"If-Match": "*"},
+    )
     assert put.status == 200, put.body
     with opened(browser, own, "/config/history", language=language) as page:
         expect(page.get_by_label(text(language, "config.revision", n=2)).first).to_contain_text(
@@ -186,11 +218,20 @@ def test_an_earlier_revision_is_compared_and_restored(browser: Browser, own: Gat
     assert own.file.read_text(encoding="utf-8") == TEXT
 
 
-def test_servers_of_a_client_are_picked_and_imported(browser: Browser, own: Gateway, language: Language) -> None:
-    pasted = {"everything": {"command": "npx", "args": ["-y", "x"]}, "far": {"url": "https://mcp.invalid/mcp"}}
+def test_servers_of_a_client_are_picked_and_imported(
+    browser: Browser, own: Gateway, language: Language
+) -> None:
+    pasted = {
+        "everything": {"command": "npx", "args": ["-y", "x"]},
+        "far": {"url": "https://mcp.invalid/mcp"},
+    }
     with opened(browser, own, "/config/import", language=language) as page:
-        page.get_by_role("textbox", name=text(language, "config.import.title")).fill(json.dumps({"mcpServers": pasted}))
-        expect(page.get_by_text(text(language, "config.import.renamed", name="everything-2"))).to_be_visible()
+        page.get_by_role("textbox", name=text(language, "config.import.title")).fill(
+            json.dumps({"mcpServers": pasted})
+        )
+        expect(
+            page.get_by_text(text(language, "config.import.renamed", name="everything-2"))
+        ).to_be_visible()
         page.get_by_role("checkbox", name="far").uncheck()
         assert serious(page) == []
         button(page, text(language, "entry.review.applyAs", n=2)).click()
@@ -200,7 +241,9 @@ def test_servers_of_a_client_are_picked_and_imported(browser: Browser, own: Gate
     assert "far" not in own.file.read_text(encoding="utf-8")
 
 
-def test_an_export_names_the_variables_in_the_place_of_secrets(browser: Browser, shared: Gateway) -> None:
+def test_an_export_names_the_variables_in_the_place_of_secrets(
+    browser: Browser, shared: Gateway
+) -> None:
     with opened(browser, shared, "/config/export") as page:
         expect(page.get_by_text("API_TOKEN").first).to_be_visible()
         with page.expect_download() as begun:
@@ -212,13 +255,16 @@ def test_an_export_names_the_variables_in_the_place_of_secrets(browser: Browser,
 
 @pytest.mark.parametrize("size", ["desk", "tablet", "phone"])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_it_fits_and_reads_well_everywhere(browser: Browser, shared: Gateway, size: Size, *, dark: bool) -> None:
+def test_it_fits_and_reads_well_everywhere(
+    browser: Browser, shared: Gateway, size: Size, *, dark: bool
+) -> None:
     with opened(browser, shared, "/config", size=size, dark=dark) as page:
         expect(editor(page)).to_contain_text("name: everything")
         for path in ("", "/history", "/import", "/export"):
             page.goto(f"{shared.admin_url}/#/config{path}")
             expect(page.get_by_role("tab", selected=True)).to_be_visible()
             assert page.evaluate(
-                "document.querySelector('main').scrollWidth <= document.querySelector('main').clientWidth"
+                "document.querySelector('main').scrollWidth <= "
+                "document.querySelector('main').clientWidth"
             )
             assert serious(page) == []

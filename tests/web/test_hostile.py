@@ -24,13 +24,25 @@ FIELDS: dict[str, dict[str, Any]] = {
 
 def test_a_schema_without_end_is_still_a_form(browser: Browser, tmp_path: Path) -> None:
     tools = [
-        {"name": name, "inputSchema": {"type": "object", "properties": {"field": ITSELF}, "$defs": {"field": field}}}
+        {
+            "name": name,
+            "inputSchema": {
+                "type": "object",
+                "properties": {"field": ITSELF},
+                "$defs": {"field": field},
+            },
+        }
         for name, field in FIELDS.items()
     ]
     offers = tmp_path / "offers.json"
-    offers.write_text(json.dumps({"tools": tools, "answer": {"content": [{"type": "text", "text": "It ran."}]}}))
+    offers.write_text(
+        json.dumps({"tools": tools, "answer": {"content": [{"type": "text", "text": "It ran."}]}})
+    )
     server = stdio_server("odd", stdio_command("told_server.py", "--offers", str(offers)))
-    with Gateway({"mcp_servers": [server]}, admin=True) as gateway, opened(browser, gateway, "/servers") as page:
+    with (
+        Gateway({"mcp_servers": [server]}, admin=True) as gateway,
+        opened(browser, gateway, "/servers") as page,
+    ):
         expect(page.locator('[data-row="odd"]')).to_contain_text(text("en", "parts.status.ready"))
         for name in FIELDS:
             page.goto(f"{gateway.admin_url}/#/tools?tool=odd_{name}")

@@ -23,7 +23,9 @@ REFUSED = [r"status of 401"]
 def test_who_is_not_signed_in_gets_the_form_and_comes_in_where_he_wanted_to(
     browser: Browser, gateway: Gateway, language: Language
 ) -> None:
-    with opened(browser, gateway, "/settings", language=language, signed_in=False, forgiven=REFUSED) as page:
+    with opened(
+        browser, gateway, "/settings", language=language, signed_in=False, forgiven=REFUSED
+    ) as page:
         field = page.get_by_label(text(language, "login.token"))
         expect(field).to_be_focused()
         assert serious(page) == []
@@ -35,7 +37,9 @@ def test_who_is_not_signed_in_gets_the_form_and_comes_in_where_he_wanted_to(
         expect(page.get_by_role("heading", level=1)).to_have_text(text(language, "settings.nav"))
 
 
-def test_who_is_signed_in_already_goes_on_without_the_form(browser: Browser, gateway: Gateway) -> None:
+def test_who_is_signed_in_already_goes_on_without_the_form(
+    browser: Browser, gateway: Gateway
+) -> None:
     with opened(browser, gateway, "/login?next=/settings") as page:
         expect(page.get_by_role("heading", level=1)).to_have_text(text("en", "settings.nav"))
         expect(page).to_have_url(re.compile(r"#/settings$"))
@@ -59,7 +63,9 @@ def test_the_printed_url_signs_in_and_leaves_no_token_in_the_address(browser: Br
             context.close()
 
 
-def test_a_new_tab_gets_the_session_of_an_open_one_and_none_when_all_are_closed(browser: Browser) -> None:
+def test_a_new_tab_gets_the_session_of_an_open_one_and_none_when_all_are_closed(
+    browser: Browser,
+) -> None:
     """SEC-8: the secret is kept by each tab. The cookie alone signs no tab in."""
     with Gateway({"mcp_servers": []}, admin=True) as gateway:
         context = browser.new_context(locale="en")
@@ -88,7 +94,8 @@ def test_a_new_tab_gets_the_session_of_an_open_one_and_none_when_all_are_closed(
 
 
 class Listener:
-    """A listener on another port of this host, which keeps the headers of what browsers send to it."""
+    """A listener on another port of this host, which keeps the headers of what browsers send to
+    it."""
 
     def __init__(self) -> None:
         self.cookies: dict[str, str] = {}
@@ -119,10 +126,14 @@ class Listener:
         self._server.server_close()
 
 
-def test_a_listener_on_another_port_cannot_use_the_cookie_it_receives(browser: Browser, gateway: Gateway) -> None:
+def test_a_listener_on_another_port_cannot_use_the_cookie_it_receives(
+    browser: Browser, gateway: Gateway
+) -> None:
     """SEC-8: a browser sends the cookie to each port of a host. Links of the admin UI send none."""
     with Listener() as listener, opened(browser, gateway, "/settings") as page:
-        links = page.get_by_role("region", name=text("en", "settings.about.title")).get_by_role("link")
+        links = page.get_by_role("region", name=text("en", "settings.about.title")).get_by_role(
+            "link"
+        )
         expect(links.first).to_have_attribute("href", re.compile(r"/leave\?to=http"))
         page.evaluate(
             """([direct, safe]) => {
@@ -154,9 +165,12 @@ def test_a_listener_on_another_port_cannot_use_the_cookie_it_receives(browser: B
 
 
 def test_mcpx_admin_gives_the_browser_a_private_file(browser: Browser, tmp_path: Path) -> None:
-    """SEC-8: other users see the arguments of a browser program, so the login URL is not one of them."""
+    """SEC-8: other users see the arguments of a browser program, so the login URL is not one of
+    them."""
     program, opened_with = tmp_path / "browser", tmp_path / "arguments"
-    program.write_text(f'#!/bin/sh\necho "$@" > {opened_with}.new\nmv {opened_with}.new {opened_with}\n')
+    program.write_text(
+        f'#!/bin/sh\necho "$@" > {opened_with}.new\nmv {opened_with}.new {opened_with}\n'
+    )
     program.chmod(0o700)
     with Gateway({"mcp_servers": []}, admin=True) as gateway:
         environ = {**gateway.env, "BROWSER": str(program)}
@@ -184,14 +198,18 @@ def test_mcpx_admin_gives_the_browser_a_private_file(browser: Browser, tmp_path:
 def test_a_login_url_that_is_not_good_any_more_says_so_and_how_to_get_another(
     browser: Browser, gateway: Gateway, language: Language
 ) -> None:
-    with opened(browser, gateway, "/login", language=language, signed_in=False, forgiven=REFUSED) as page:
+    with opened(
+        browser, gateway, "/login", language=language, signed_in=False, forgiven=REFUSED
+    ) as page:
         page.goto(f"{gateway.admin_url}/login?token=used")
         alert = page.get_by_role("alert")
         expect(alert).to_have_text(text(language, "login.expired"))
         expect(alert).to_contain_text("mcpx admin")
 
 
-def test_signing_out_shows_the_form_and_nothing_else(browser: Browser, gateway: Gateway, language: Language) -> None:
+def test_signing_out_shows_the_form_and_nothing_else(
+    browser: Browser, gateway: Gateway, language: Language
+) -> None:
     with opened(browser, gateway, "/settings", language=language, forgiven=REFUSED) as page:
         page.get_by_role("button", name=text(language, "settings.signOut")).click()
         expect(page.get_by_label(text(language, "login.token"))).to_be_visible()
@@ -203,13 +221,17 @@ def test_a_tab_notices_that_another_one_signed_out(browser: Browser, gateway: Ga
     with opened(browser, gateway, "/settings", forgiven=["401"]) as page:
         expect(page.get_by_text(text("en", "shell.live"), exact=True)).to_be_visible()
         secret = page.evaluate("sessionStorage.getItem('mcpx.session')")
-        answer = page.request.post(f"{gateway.admin_url}/api/logout", headers={"X-Mcpx-Session": secret})
+        answer = page.request.post(
+            f"{gateway.admin_url}/api/logout", headers={"X-Mcpx-Session": secret}
+        )
         assert answer.status == 204
         expect(page).to_have_url(re.compile(r"#/login\?next="))
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_the_form_holds_on_a_phone_in_both_themes(browser: Browser, gateway: Gateway, *, dark: bool) -> None:
+def test_the_form_holds_on_a_phone_in_both_themes(
+    browser: Browser, gateway: Gateway, *, dark: bool
+) -> None:
     with opened(browser, gateway, "/login", size="phone", dark=dark, signed_in=False) as page:
         expect(page.get_by_label(text("en", "login.token"))).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

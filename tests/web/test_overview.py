@@ -36,21 +36,31 @@ def test_a_name_that_a_client_gave_itself_stays_text(browser: Browser, gateway: 
         assert page.title() == f"{text('en', 'overview.nav')} · mcpx"
 
 
-def test_without_anything_configured_there_are_three_steps(browser: Browser, language: Language) -> None:
-    with Gateway({"mcp_servers": []}, admin=True) as empty, opened(browser, empty, "/", language=language) as page:
+def test_without_anything_configured_there_are_three_steps(
+    browser: Browser, language: Language
+) -> None:
+    with (
+        Gateway({"mcp_servers": []}, admin=True) as empty,
+        opened(browser, empty, "/", language=language) as page,
+    ):
         steps = page.get_by_role("region", name=text(language, "overview.first.title"))
         expect(steps.get_by_role("listitem")).to_have_count(3)
-        expect(steps.get_by_role("link", name=text(language, "overview.first.importDo"))).to_have_attribute(
-            "href", "#/config/import"
-        )
+        expect(
+            steps.get_by_role("link", name=text(language, "overview.first.importDo"))
+        ).to_have_attribute("href", "#/config/import")
         steps.get_by_role("link", name=text(language, "overview.first.connectDo")).click()
         expect(page.get_by_role("heading", level=1)).to_have_text(text(language, "connect.title"))
 
 
 @pytest.mark.parametrize("size", ["desk", "tablet", "phone"])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_it_fits_and_reads_well_everywhere(browser: Browser, gateway: Gateway, size: Size, *, dark: bool) -> None:
+def test_it_fits_and_reads_well_everywhere(
+    browser: Browser, gateway: Gateway, size: Size, *, dark: bool
+) -> None:
     with opened(browser, gateway, "/", size=size, dark=dark) as page:
         expect(page.get_by_role("region", name=text("en", "overview.calls.title"))).to_be_visible()
-        assert page.evaluate("document.querySelector('main').scrollWidth <= document.querySelector('main').clientWidth")
+        assert page.evaluate(
+            "document.querySelector('main').scrollWidth <= "
+            "document.querySelector('main').clientWidth"
+        )
         assert serious(page) == []

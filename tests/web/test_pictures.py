@@ -1,7 +1,8 @@
-"""The pictures of the documentation: a gateway with real servers and traffic, as the pages show it (ADM-5).
+"""The pictures of the documentation: a gateway with real servers and traffic, as the pages show it
+(ADM-5).
 
-`MCPX_PICTURES=1` writes them to `docs/pictures`; otherwise it is only looked whether they can be made, and whether
-those of the documentation are there.
+`MCPX_PICTURES=1` writes them to `docs/pictures`; otherwise it is only looked whether they can be
+made, and whether those of the documentation are there.
 """
 
 import json
@@ -34,14 +35,29 @@ ORDERS = [
 
 def _settings(folder: Path) -> dict[str, Any]:
     def program(name: str, *args: str, **more: Any) -> dict[str, Any]:
-        connection = {"type": "stdio", "command": node(), "args": [npm_bin(f"server-{name}"), *args]}
+        connection = {
+            "type": "stdio",
+            "command": node(),
+            "args": [npm_bin(f"server-{name}"), *args],
+        }
         return {"name": name, "connection": connection, **more}
 
     def python(name: str, module: str, *args: str) -> dict[str, Any]:
-        return {"name": name, "connection": {"type": "stdio", "command": sys.executable, "args": ["-m", module, *args]}}
+        return {
+            "name": name,
+            "connection": {
+                "type": "stdio",
+                "command": sys.executable,
+                "args": ["-m", module, *args],
+            },
+        }
 
     script = {"interpreter": "python3", "path": "orders.py", "args": ["{customer}"]}
-    parameter = {"name": "customer", "type": "string", "description": "Whose orders; all if left out"}
+    parameter = {
+        "name": "customer",
+        "type": "string",
+        "description": "Whose orders; all if left out",
+    }
     return {
         "mode": "search",
         "global": {"script_paths": [str(folder)]},
@@ -51,8 +67,15 @@ def _settings(folder: Path) -> dict[str, Any]:
             python("time", "mcp_server_time"),
             program("memory", trust="quarantine"),
             program("everything"),
-            {"name": "sqlite", "connection": {"type": "stdio", "command": "mcp-server-sqlite-of-nobody"}},
-            {"name": "notion", "enabled": False, "connection": {"type": "http", "url": "https://mcp.notion.com/mcp"}},
+            {
+                "name": "sqlite",
+                "connection": {"type": "stdio", "command": "mcp-server-sqlite-of-nobody"},
+            },
+            {
+                "name": "notion",
+                "enabled": False,
+                "connection": {"type": "http", "url": "https://mcp.notion.com/mcp"},
+            },
         ],
         "commands": [
             {
@@ -142,4 +165,6 @@ def test_the_pictures_of_the_documentation_are_made_of_the_real_thing(
         folder = PICTURES if os.environ.get("MCPX_PICTURES") else tmp_path
         folder.mkdir(exist_ok=True)
         page.screenshot(path=folder / file)
-    assert (PICTURES / file).is_file(), "make them: MCPX_PICTURES=1 bash scripts/test tests/web/test_pictures.py"
+    assert (PICTURES / file).is_file(), (
+        "make them: MCPX_PICTURES=1 bash scripts/test tests/web/test_pictures.py"
+    )

@@ -1,4 +1,5 @@
-"""The frame around the screens: palette, keys, language, theme, and what is shown when the gateway is gone (ADM-5)."""
+"""The frame around the screens: palette, keys, language, theme, and what is shown when the gateway
+is gone (ADM-5)."""
 
 import re
 
@@ -34,7 +35,9 @@ def test_the_palette_finds_servers(browser: Browser, gateway: GatewayProcess) ->
         expect(page).to_have_url(re.compile(r"#/servers\?server=broken"))
 
 
-def test_two_keys_go_to_a_screen_and_rest_while_somebody_types(browser: Browser, gateway: GatewayProcess) -> None:
+def test_two_keys_go_to_a_screen_and_rest_while_somebody_types(
+    browser: Browser, gateway: GatewayProcess
+) -> None:
     with opened(browser, gateway, "/connect") as page:
         expect(page.get_by_role("searchbox")).to_be_visible()
         page.keyboard.press("/")
@@ -74,14 +77,20 @@ def test_on_a_phone_the_rest_of_the_navigation_is_behind_more(
 
 
 def test_a_gateway_that_is_gone_is_said_and_one_that_is_back_is_found(browser: Browser) -> None:
-    """With the age of what is shown; started anew it knows nobody, so the login follows, and leads where one went."""
+    """With the age of what is shown; started anew it knows nobody, so the login follows, and leads
+    where one went."""
     with (
         GatewayProcess({"mcp_servers": []}, admin=True) as gateway,
         opened(
             browser,
             gateway,
             "/",
-            forgiven=[r"Failed to load resource", r"ERR_", r"dynamically imported", r"Unable to preload"],
+            forgiven=[
+                r"Failed to load resource",
+                r"ERR_",
+                r"dynamically imported",
+                r"Unable to preload",
+            ],
         ) as page,
     ):
         live = page.get_by_text(text("en", "shell.live"), exact=True)
@@ -93,22 +102,28 @@ def test_a_gateway_that_is_gone_is_said_and_one_that_is_back_is_found(browser: B
         page.keyboard.press("t")
         expect(page.get_by_text(text("en", "shell.notLoaded"))).to_be_visible()
         gateway.process.wait(STOP_SECONDS)
-        with GatewayProcess({"mcp_servers": []}, "--admin-port", gateway.admin_url.rpartition(":")[2]):
+        with GatewayProcess(
+            {"mcp_servers": []}, "--admin-port", gateway.admin_url.rpartition(":")[2]
+        ):
             # It tries again in pauses that grow (`live.ts`), and may just have begun its longest.
             page.wait_for_url(re.compile(r"/login\?next=/tools"), timeout=60_000)
 
 
 def test_the_first_load_is_small(browser: Browser, gateway: GatewayProcess) -> None:
-    """Everything up to the drawn overview, with its chart, as it comes over the wire: under 200 KB."""
+    """Everything up to the drawn overview, with its chart, as it comes over the wire: under 200
+    KB."""
     width, height = SIZES["desk"]
     context = browser.new_context(viewport={"width": width, "height": height}, locale="en")
     try:
         sign_in(context, gateway)
         page = context.new_page()
         page.goto(f"{gateway.admin_url}/#/")
-        expect(page.get_by_role("region", name=text("en", "overview.calls.title")).get_by_role("img")).to_be_visible()
+        expect(
+            page.get_by_role("region", name=text("en", "overview.calls.title")).get_by_role("img")
+        ).to_be_visible()
         sizes = page.evaluate(
-            "performance.getEntries().filter(one => ['navigation', 'resource'].includes(one.entryType)"
+            "performance.getEntries().filter(one => ['navigation', "
+            "'resource'].includes(one.entryType)"
             " && !one.name.includes('/api/')).map(one => one.transferSize)"
         )
     finally:

@@ -18,7 +18,9 @@ def own_gateway() -> Iterator[Gateway]:
         yield started
 
 
-def test_a_failing_server_says_its_cause_and_its_fix_in_chinese(browser: Browser, own_gateway: Gateway) -> None:
+def test_a_failing_server_says_its_cause_and_its_fix_in_chinese(
+    browser: Browser, own_gateway: Gateway
+) -> None:
     with opened(browser, own_gateway, "/servers?server=broken", language="zh-CN") as page:
         panel = page.get_by_role("alert").filter(has_text=f"在服务器的 PATH 中找不到 {PROGRAM}。")
         expect(panel).to_contain_text(f"安装 {PROGRAM}，或在 command 中填写完整路径")
@@ -26,7 +28,9 @@ def test_a_failing_server_says_its_cause_and_its_fix_in_chinese(browser: Browser
         assert not serious(page)
 
 
-def test_what_was_said_is_said_again_when_the_language_changes(browser: Browser, own_gateway: Gateway) -> None:
+def test_what_was_said_is_said_again_when_the_language_changes(
+    browser: Browser, own_gateway: Gateway
+) -> None:
     with opened(browser, own_gateway, "/servers?server=broken", language="en") as page:
         panel = page.get_by_role("alert").first
         expect(panel).to_contain_text(f"{PROGRAM} was not found on the PATH")
@@ -35,8 +39,12 @@ def test_what_was_said_is_said_again_when_the_language_changes(browser: Browser,
         expect(panel).to_contain_text(f"中找不到 {PROGRAM}。")
 
 
-def test_an_error_of_the_api_is_said_in_chinese_with_what_to_do(browser: Browser, own_gateway: Gateway) -> None:
-    with opened(browser, own_gateway, "/policy", language="zh-CN", forgiven=[r"status of 404"]) as page:
+def test_an_error_of_the_api_is_said_in_chinese_with_what_to_do(
+    browser: Browser, own_gateway: Gateway
+) -> None:
+    with opened(
+        browser, own_gateway, "/policy", language="zh-CN", forgiven=[r"status of 404"]
+    ) as page:
         simulator = page.get_by_role("region", name=text("zh-CN", "policy.simulator.title"))
         simulator.get_by_label(text("zh-CN", "policy.simulator.tool")).fill("nothing.like_this")
         simulator.get_by_role("button", name=text("zh-CN", "policy.simulator.ask")).click()

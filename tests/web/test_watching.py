@@ -37,7 +37,9 @@ def test_a_call_appears_as_it_is_made_and_can_be_looked_at_and_made_again(
         assert serious(page) == []
 
 
-def test_calls_are_filtered_by_words_and_by_how_they_ended(browser: Browser, gateway: Gateway) -> None:
+def test_calls_are_filtered_by_words_and_by_how_they_ended(
+    browser: Browser, gateway: Gateway
+) -> None:
     session = Session(gateway.port)
     session.call("echo", text="x")
     session.call("tool_error", message="no")
@@ -90,7 +92,9 @@ def test_what_modes_spare_is_told_with_how_it_was_counted(
     with opened(browser, gateway, "/savings", language=language) as page:
         expect(page.get_by_text(text(language, "savings.method.direct"))).to_be_visible()
         expect(
-            page.get_by_role("table", name=text(language, "savings.byServer")).get_by_text("everything")
+            page.get_by_role("table", name=text(language, "savings.byServer")).get_by_text(
+                "everything"
+            )
         ).to_be_visible()
         page.get_by_role("radio", name=text(language, "savings.baseline.deferred")).click()
         expect(page.get_by_text(text(language, "savings.method.deferred"))).to_be_visible()
@@ -98,15 +102,24 @@ def test_what_modes_spare_is_told_with_how_it_was_counted(
 
 @pytest.mark.parametrize("size", ["desk", "tablet", "phone"])
 @pytest.mark.parametrize("path", ["/activity", "/approvals", "/savings"])
-def test_they_fit_and_read_well_everywhere(browser: Browser, gateway: Gateway, path: str, size: Size) -> None:
+def test_they_fit_and_read_well_everywhere(
+    browser: Browser, gateway: Gateway, path: str, size: Size
+) -> None:
     session = Session(gateway.port)
     session.call("echo", text="x")
     session.call("tool_error", message="no")
     with opened(browser, gateway, path, size=size, dark=size == "tablet") as page:
         expect(page.locator("main h1")).to_be_visible()
         if path == "/activity":
-            expect(page.locator("main [data-row]").filter(has_text="tool_error").first).to_be_visible()
+            expect(
+                page.locator("main [data-row]").filter(has_text="tool_error").first
+            ).to_be_visible()
         if path == "/savings":
-            expect(page.get_by_role("radio", name=text("en", "savings.baseline.deferred"))).to_be_visible()
-        assert page.evaluate("document.querySelector('main').scrollWidth <= document.querySelector('main').clientWidth")
+            expect(
+                page.get_by_role("radio", name=text("en", "savings.baseline.deferred"))
+            ).to_be_visible()
+        assert page.evaluate(
+            "document.querySelector('main').scrollWidth <= "
+            "document.querySelector('main').clientWidth"
+        )
         assert serious(page) == []

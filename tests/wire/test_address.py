@@ -27,7 +27,8 @@ def test_an_address_is_dialled_in_ascii(url: str, authority: str, target: str) -
 
 
 @pytest.mark.parametrize(
-    "url", ["", "h", "//h", "http://", "http://u:secret@h", "http://h:²", "http://h/\ud800", "http://h\r"]
+    "url",
+    ["", "h", "//h", "http://", "http://u:secret@h", "http://h:²", "http://h/\ud800", "http://h\r"],
 )
 def test_what_cannot_be_dialled_is_said_without_what_was_written(url: str) -> None:
     with pytest.raises(BadAddress) as caught:

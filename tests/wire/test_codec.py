@@ -1,4 +1,5 @@
-"""JSON in and out: what real peers send passes, what cannot pass is refused, nothing else happens."""
+"""JSON in and out: what real peers send passes, what cannot pass is refused, nothing else
+happens."""
 
 import json
 import math
@@ -22,7 +23,9 @@ SCALARS = (
 )
 KEYS = st.text(max_size=10)
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(KEYS, inner, max_size=5), max_leaves=20
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(KEYS, inner, max_size=5),
+    max_leaves=20,
 )
 
 
@@ -69,7 +72,9 @@ def test_bytes_are_a_value_or_bad_json(data: bytes) -> None:
         -(10**40),
     ],
 )
-@pytest.mark.parametrize("place", ["{}", "[{}]", '{{"a":{}}}', "[1, {}, 2]", "[\n{}\n]", '{{"a": {} }}'])
+@pytest.mark.parametrize(
+    "place", ["{}", "[{}]", '{{"a":{}}}', "[1, {}, 2]", "[\n{}\n]", '{{"a": {} }}']
+)
 def test_integers_of_any_size_stay_exact(number: int, place: str) -> None:
     value = load(place.format(number).encode())
     while isinstance(value, (list, dict)):
@@ -151,7 +156,20 @@ def test_what_is_no_json_is_refused(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b" ", b"{", b'{"a":1}}', b"{}\x00", b"{'a':1}", b'{"a":1,}', b"nul", b"\xff", b"1" * 5000, b'"\xff"']
+    "text",
+    [
+        b"",
+        b" ",
+        b"{",
+        b'{"a":1}}',
+        b"{}\x00",
+        b"{'a':1}",
+        b'{"a":1,}',
+        b"nul",
+        b"\xff",
+        b"1" * 5000,
+        b'"\xff"',
+    ],
 )
 def test_what_is_no_json_text_is_refused(text: bytes) -> None:
     with pytest.raises(BadJson):

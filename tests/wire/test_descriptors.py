@@ -1,4 +1,5 @@
-"""How many files may be open: raised for us, not for our children. Each case runs in a process of its own."""
+"""How many files may be open: raised for us, not for our children. Each case runs in a process of
+its own."""
 
 import json
 import subprocess
@@ -19,13 +20,19 @@ CHILD = [sys.executable, "-c", "import resource; print(resource.getrlimit(resour
 
 def run(code: str, soft: int, hard: int) -> Any:
     limited = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))\n"
-    done = subprocess.run([sys.executable, "-c", limited + BEGIN + code], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-c", limited + BEGIN + code], capture_output=True, text=True, timeout=30
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def test_the_soft_limit_goes_up_to_the_hard_one() -> None:
-    assert run("print(json.dumps([descriptors.raise_limit(), descriptors.soft_limit(), *limits()]))", 256, 4000) == [
+    assert run(
+        "print(json.dumps([descriptors.raise_limit(), descriptors.soft_limit(), *limits()]))",
+        256,
+        4000,
+    ) == [
         4000,
         4000,
         4000,

@@ -1,4 +1,5 @@
-"""The rules of each revision, held against the reference implementation where it has the same rule."""
+"""The rules of each revision, held against the reference implementation where it has the same
+rule."""
 
 import base64
 import tracemalloc
@@ -18,17 +19,26 @@ from mcp.shared.inbound import (
 
 from kit.cost import count_steps
 from mcpx.model.call import Json
-from mcpx.model.errors import HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND, UNSUPPORTED_VERSION, RpcError
+from mcpx.model.errors import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    UNSUPPORTED_VERSION,
+    RpcError,
+)
 from mcpx.wire import era
 from mcpx.wire.era import CAPABILITIES_KEY, CLIENT_KEY, LEVEL_KEY, VERSION_KEY
 
 MODERN = era.LATEST_MODERN
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
-# Words that mean something here have tests of their own; hypothesis reads them off the sources and tries them.
+# Words that mean something here have tests of their own; hypothesis reads them off the sources and
+# tries them.
 NAMES = st.text(max_size=8).filter(lambda name: name not in ("_meta", "ttlMs"))
 OBJECTS = st.dictionaries(NAMES, JSON, max_size=4)
 
@@ -38,11 +48,20 @@ def envelope(**more: Any) -> Json:
 
 
 def message(method: str = "tools/list", meta: Any = None, **params: Any) -> Json:
-    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta or envelope(), **params}}
+    return {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": method,
+        "params": {"_meta": meta or envelope(), **params},
+    }
 
 
 def headers(method: str = "tools/list", **more: str | None) -> dict[str, str | None]:
-    return {"mcp-protocol-version": MODERN, "mcp-method": method, **{k.replace("_", "-"): v for k, v in more.items()}}
+    return {
+        "mcp-protocol-version": MODERN,
+        "mcp-method": method,
+        **{k.replace("_", "-"): v for k, v in more.items()},
+    }
 
 
 def refused(message: Json, headers: dict[str, str | None] | None) -> RpcError:
@@ -56,9 +75,18 @@ def refused(message: Json, headers: dict[str, str | None] | None) -> RpcError:
 
 @pytest.mark.parametrize(
     ("version", "modern"),
-    [(None, False), *((v, False) for v in era.OLDER), (MODERN, True), ("1999-01-01", True), ("", True), ("x", True)],
+    [
+        (None, False),
+        *((v, False) for v in era.OLDER),
+        (MODERN, True),
+        ("1999-01-01", True),
+        ("", True),
+        ("x", True),
+    ],
 )
-def test_a_header_of_an_older_date_or_none_is_older_and_nonsense_is_modern(version: str | None, modern: bool) -> None:
+def test_a_header_of_an_older_date_or_none_is_older_and_nonsense_is_modern(
+    version: str | None, modern: bool
+) -> None:
     assert era.is_modern_header(version) is modern
 
 
@@ -74,7 +102,9 @@ def test_a_header_of_an_older_date_or_none_is_older_and_nonsense_is_modern(versi
         ({"method": "tools/list"}, False),
     ],
 )
-def test_a_message_without_headers_tells_its_era_by_its_envelope(message: Json, modern: bool) -> None:
+def test_a_message_without_headers_tells_its_era_by_its_envelope(
+    message: Json, modern: bool
+) -> None:
     assert era.is_modern_message(message) is modern
 
 
@@ -123,14 +153,19 @@ def test_the_first_rung_is_the_envelope(params: Any) -> None:
         (message("tools/call", name="a"), headers("tools/call", mcp_name="A")),
         (message("prompts/get", name="a"), headers("prompts/get", mcp_name="b")),
         (message("resources/read", uri="a:b"), headers("resources/read", mcp_name="a:c")),
-        (message("tools/call", name="a"), headers("tools/call", mcp_name="=?base64?YR==?=")),  # not canonical
+        (
+            message("tools/call", name="a"),
+            headers("tools/call", mcp_name="=?base64?YR==?="),
+        ),  # not canonical
         (message("tools/call", name="a"), headers("tools/call", mcp_name="=?base64?Y?=")),
         (message("tools/call", name=5), headers("tools/call", mcp_name="5")),
         (message(meta=envelope(**{VERSION_KEY: "9"})), headers(mcp_protocol_version="8")),
         (message(meta=envelope(**{VERSION_KEY: 5})), headers(mcp_protocol_version="5")),
     ],
 )
-def test_the_second_rung_is_that_headers_agree_with_the_body(sent: Json, given: dict[str, str | None]) -> None:
+def test_the_second_rung_is_that_headers_agree_with_the_body(
+    sent: Json, given: dict[str, str | None]
+) -> None:
     assert refused(sent, given).code == HEADER_MISMATCH
 
 
@@ -150,12 +185,20 @@ def test_the_third_rung_is_a_version_we_speak() -> None:
         (message(), headers()),
         (message("tools/call", name="a"), headers("tools/call", mcp_name="a")),
         (message("tools/call", name="a"), headers("tools/call", mcp_name="=?base64?YQ==?=")),
-        (message("prompts/get", name="ä "), headers("prompts/get", mcp_name=era.encode_header("ä "))),
-        (message("tools/call"), headers("tools/call")),  # without a name: refused further on, for a better reason
+        (
+            message("prompts/get", name="ä "),
+            headers("prompts/get", mcp_name=era.encode_header("ä ")),
+        ),
+        (
+            message("tools/call"),
+            headers("tools/call"),
+        ),  # without a name: refused further on, for a better reason
         (message("completion/complete", name="a"), headers("completion/complete")),
     ],
 )
-def test_whoever_climbs_the_ladder_is_let_in(sent: Json, given: dict[str, str | None] | None) -> None:
+def test_whoever_climbs_the_ladder_is_let_in(
+    sent: Json, given: dict[str, str | None] | None
+) -> None:
     era.check_envelope(sent, given)
 
 
@@ -184,7 +227,10 @@ def test_every_value_survives_a_header_and_is_fit_for_one(value: str) -> None:
 
 
 @settings(deadline=None)
-@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.text("=?base64YQ ä\t", max_size=14))
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+    | st.text("=?base64YQ ä\t", max_size=14)
+)
 def test_the_reference_peer_writes_and_reads_header_values_as_we_do(value: str) -> None:
     assert era.encode_header(value) == encode_header_value(value)
     assert era.decode_header(encode_header_value(value)) == value
@@ -205,13 +251,16 @@ def test_no_two_spellings_mean_the_same_value(header: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "header", ["=?base64?YR==?=", "=?base64?YQ?=", "=?base64?Y Q==?=", "=?base64?_w==?=", "=?base64?/w==?="]
+    "header",
+    ["=?base64?YR==?=", "=?base64?YQ?=", "=?base64?Y Q==?=", "=?base64?_w==?=", "=?base64?/w==?="],
 )
 def test_a_malformed_wrapper_equals_nothing(header: str) -> None:
     assert era.decode_header(header) is None
 
 
-@pytest.mark.parametrize("header", ["=?base64?YQ==", "YQ==?=", "=?BASE64?YQ==?=", "x=?base64?YQ==?="])
+@pytest.mark.parametrize(
+    "header", ["=?base64?YQ==", "YQ==?=", "=?BASE64?YQ==?=", "x=?base64?YQ==?="]
+)
 def test_half_a_wrapper_is_literal(header: str) -> None:
     assert era.decode_header(header) == header
 
@@ -295,14 +344,20 @@ def test_annotations_are_found_on_pure_property_chains_only() -> None:
         "type": "object",
         "properties": {
             "region": {"type": "string", "x-mcp-header": "Region"},
-            "deep": {"type": "object", "properties": {"count": {"type": "integer", "x-mcp-header": "Count"}}},
+            "deep": {
+                "type": "object",
+                "properties": {"count": {"type": "integer", "x-mcp-header": "Count"}},
+            },
             "flag": {"type": "boolean", "x-mcp-header": "Flag"},
             "x-mcp-header": {"type": "string"},  # a property of that name
             "plain": {"type": "string", "default": {"x-mcp-header": "data, not schema"}},
         },
     }
     assert era.param_headers(schema) == ANNOTATED
-    schema["properties"]["list"] = {"type": "array", "items": {"type": "string", "x-mcp-header": "Lost"}}
+    schema["properties"]["list"] = {
+        "type": "array",
+        "items": {"type": "string", "x-mcp-header": "Lost"},
+    }
     assert era.param_headers(schema) is None
 
 
@@ -344,7 +399,9 @@ def test_annotations_are_found_on_pure_property_chains_only() -> None:
         ({"deep": {"count": float("-inf")}}, {}, False),
     ],
 )
-def test_header_and_argument_are_equal_or_both_absent(arguments: Any, given: dict[str, list[str]], good: bool) -> None:
+def test_header_and_argument_are_equal_or_both_absent(
+    arguments: Any, given: dict[str, list[str]], good: bool
+) -> None:
     """Integers compare as numbers, without a float in between."""
     named = {f"mcp-param-{name}": values for name, values in given.items()}
     if good:
@@ -364,7 +421,8 @@ def chain(depth: int, leaves: int, leaf: Callable[[int], Json]) -> Json:
 
 
 def test_the_walk_is_linear_in_time_and_memory_on_deep_and_wide_schemas() -> None:
-    """A server sends what it likes: 900 levels (JSON allows a thousand) with many properties at the bottom."""
+    """A server sends what it likes: 900 levels (JSON allows a thousand) with many properties at the
+    bottom."""
     schema = chain(900, 20_000, lambda n: {"type": "string"})
     assert count_steps(lambda: era.param_headers(schema), 30 * (900 + 20_000))
     tracemalloc.start()
@@ -400,10 +458,14 @@ def test_a_stamped_request_carries_the_envelope_and_everything_else(
     assert stamped["_meta"][CAPABILITIES_KEY] == capabilities
     assert stamped["_meta"][CLIENT_KEY] == {"name": "c"}
     assert (LEVEL_KEY in stamped["_meta"]) == (level is not None)
-    assert {k: v for k, v in stamped.items() if k != "_meta"} == {k: v for k, v in params.items() if k != "_meta"}
+    assert {k: v for k, v in stamped.items() if k != "_meta"} == {
+        k: v for k, v in params.items() if k != "_meta"
+    }
     assert meta.items() <= stamped["_meta"].items()
     bare = era.unstamped(stamped)
-    assert {k: v for k, v in bare.items() if k != "_meta"} == {k: v for k, v in before.items() if k != "_meta"}
+    assert {k: v for k, v in bare.items() if k != "_meta"} == {
+        k: v for k, v in before.items() if k != "_meta"
+    }
     assert bare.get("_meta", {}) == meta
 
 
@@ -420,12 +482,16 @@ def test_a_meta_that_is_no_object_counts_as_none(meta: Any) -> None:
     assert set(stamped["_meta"]) == {VERSION_KEY, CLIENT_KEY, CAPABILITIES_KEY}
 
 
-METHODS = st.sampled_from(["tools/list", "tools/call", "resources/read", "prompts/get", "server/discover"])
+METHODS = st.sampled_from(
+    ["tools/list", "tools/call", "resources/read", "prompts/get", "server/discover"]
+)
 
 
 @settings(deadline=None)
 @given(METHODS, OBJECTS)
-def test_a_result_for_a_modern_client_gains_what_its_era_asks_for_and_loses_nothing(method: str, result: Json) -> None:
+def test_a_result_for_a_modern_client_gains_what_its_era_asks_for_and_loses_nothing(
+    method: str, result: Json
+) -> None:
     """PRO-6: unknown fields survive."""
     shaped = era.as_modern(method, result)
     assert result.items() <= shaped.items()
@@ -433,7 +499,9 @@ def test_a_result_for_a_modern_client_gains_what_its_era_asks_for_and_loses_noth
     assert added <= {"resultType", "ttlMs", "cacheScope"}
     assert shaped["resultType"] == "complete"
     assert ("ttlMs" in shaped and "cacheScope" in shaped) == (method in era.CACHEABLE)
-    assert era.as_older(shaped) == {k: v for k, v in result.items() if k not in ("resultType", "ttlMs", "cacheScope")}
+    assert era.as_older(shaped) == {
+        k: v for k, v in result.items() if k not in ("resultType", "ttlMs", "cacheScope")
+    }
 
 
 def test_what_a_modern_server_said_itself_stays() -> None:
@@ -448,7 +516,9 @@ def test_what_a_modern_server_said_itself_stays() -> None:
 
 @settings(deadline=None)
 @given(OBJECTS)
-def test_a_result_without_modern_fields_reaches_an_older_client_as_the_same_object(result: Json) -> None:
+def test_a_result_without_modern_fields_reaches_an_older_client_as_the_same_object(
+    result: Json,
+) -> None:
     assert era.as_older(result) is result
 
 
@@ -456,7 +526,10 @@ def test_a_url_elicitation_gets_the_id_that_older_clients_know_it_by() -> None:
     asked = {"mode": "url", "url": "https://x", "future": 1}
     shaped = era.question_for_older("elicitation/create", asked)
     assert shaped == {**asked, "elicitationId": shaped["elicitationId"]}
-    assert shaped["elicitationId"] != era.question_for_older("elicitation/create", asked)["elicitationId"]
+    assert (
+        shaped["elicitationId"]
+        != era.question_for_older("elicitation/create", asked)["elicitationId"]
+    )
     for method, params in (
         ("elicitation/create", {"mode": "url", "elicitationId": "theirs"}),
         ("elicitation/create", {"message": "a form"}),
@@ -472,7 +545,9 @@ def test_a_url_elicitation_gets_the_id_that_older_clients_know_it_by() -> None:
 @pytest.mark.parametrize("at", range(len(era.LOG_LEVELS)))
 def test_a_threshold_lets_through_what_is_as_serious_or_more(at: int) -> None:
     level = era.LOG_LEVELS[at]
-    assert [era.admits(level, other) for other in era.LOG_LEVELS] == [n >= at for n in range(len(era.LOG_LEVELS))]
+    assert [era.admits(level, other) for other in era.LOG_LEVELS] == [
+        n >= at for n in range(len(era.LOG_LEVELS))
+    ]
 
 
 def test_no_threshold_lets_nothing_through_and_an_unknown_level_passes_any() -> None:

@@ -8,7 +8,9 @@ import pytest
 from mcpx.wire.exchange import LONGEST_WISH, Exchange, Headers, retry_after, whole_number
 
 
-@pytest.mark.parametrize("text", ["", "-1", "+1", "1.5", " 1", "²", "٣", "१", "1_0", "0x1", "1" * 16])
+@pytest.mark.parametrize(
+    "text", ["", "-1", "+1", "1.5", " 1", "²", "٣", "१", "1_0", "0x1", "1" * 16]
+)
 def test_only_plain_digits_are_a_number(text: str) -> None:
     assert whole_number(text) is None
 
@@ -38,7 +40,9 @@ def test_headers_of_one_name_keep_their_order() -> None:
         ("*", "here", "*", ""),
     ],
 )
-def test_a_target_in_absolute_form_names_host_and_path(target: str, host: str, path: str, query: str) -> None:
+def test_a_target_in_absolute_form_names_host_and_path(
+    target: str, host: str, path: str, query: str
+) -> None:
     """RFC 9112, 3.2.2."""
     exchange = Exchange(None, "GET", target, Headers({b"host": b"here"}), b"", True, False)  # type: ignore[arg-type]
     assert (exchange.host, exchange.path, exchange.query) == (host, path, query)
@@ -53,7 +57,9 @@ def _asking(text: str) -> Headers:
     return Headers({b"retry-after": text.encode("latin-1")})
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("0", 0.0), ("120", 120.0), (" 7 ", 7.0), ("999999999", LONGEST_WISH)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0", 0.0), ("120", 120.0), (" 7 ", 7.0), ("999999999", LONGEST_WISH)]
+)
 def test_retry_after_says_seconds(text: str, seconds: float) -> None:
     assert retry_after(_asking(text)) == seconds
 
@@ -69,7 +75,8 @@ def test_retry_after_says_a_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "soon", "-5", "1.5", "Fri, 99 Foo 2026", "1" * 70, "Fri, 31 Dec 99999 23:59:59 GMT"]
+    "text",
+    ["", "soon", "-5", "1.5", "Fri, 99 Foo 2026", "1" * 70, "Fri, 31 Dec 99999 23:59:59 GMT"],
 )
 def test_retry_after_may_say_nothing(text: str) -> None:
     assert retry_after(_asking(text)) is None

@@ -36,7 +36,9 @@ def run(request: pytest.FixtureRequest) -> Run:
         surprises: list[str] = []
 
         async def watched() -> None:
-            asyncio.get_running_loop().set_exception_handler(lambda _, context: surprises.append(str(context)))
+            asyncio.get_running_loop().set_exception_handler(
+                lambda _, context: surprises.append(str(context))
+            )
             await asyncio.wait_for(main, 30)
 
         factory = uvloop.new_event_loop if request.param == "uvloop" else None
@@ -50,7 +52,9 @@ def run(request: pytest.FixtureRequest) -> Run:
 class Visit:
     """One connection to a server of a test."""
 
-    def __init__(self, site: "Site", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, site: "Site", reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self.site, self.reader, self.writer = site, reader, writer
 
     async def request(self) -> bytes:
@@ -82,7 +86,9 @@ class Site:
 
 
 @asynccontextmanager
-async def serving(script: Script, *, ssl_context: ssl.SSLContext | None = None, host: str = "") -> AsyncIterator[Site]:
+async def serving(
+    script: Script, *, ssl_context: ssl.SSLContext | None = None, host: str = ""
+) -> AsyncIterator[Site]:
     """A server that runs `script` for each connection."""
     site = Site()
     tasks: set[asyncio.Task[Any]] = set()
@@ -178,8 +184,14 @@ def test_a_request_is_sent_and_answered(run: Run) -> None:
         script = answering(body=b'{"a": 1}', status=201, content_type="application/json", x_a="b")
         async with serving(script) as site, fetcher() as web:
             headers = (("Content-Type", "text/plain"), ("X-Key", "välue\t1"))
-            answer = await web.fetch(local(site, "/a%20b?q=ü&r=1#part", method="POST", headers=headers, body=b"hello"))
-            assert (answer.status, answer.body, answer.headers.get("x-a")) == (201, b'{"a": 1}', "b")
+            answer = await web.fetch(
+                local(site, "/a%20b?q=ü&r=1#part", method="POST", headers=headers, body=b"hello")
+            )
+            assert (answer.status, answer.body, answer.headers.get("x-a")) == (
+                201,
+                b'{"a": 1}',
+                "b",
+            )
             assert "q=" in answer.url
             head, _, body = site.requests[0].partition(b"\r\n\r\n")
             assert body == b"hello"
@@ -200,16 +212,24 @@ def test_a_request_is_sent_and_answered(run: Run) -> None:
             await web.fetch(local(site, headers=given))
             head = site.requests[1].lower()
             assert head.startswith(b"get / http/1.1")
-            assert [head.count(name) for name in (b"user-agent:", b"accept:", b"accept-encoding:")] == [1, 1, 1]
+            assert [
+                head.count(name) for name in (b"user-agent:", b"accept:", b"accept-encoding:")
+            ] == [1, 1, 1]
 
     run(main())
 
 
-def test_a_connection_is_used_again_and_idle_origins_are_let_go(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_is_used_again_and_idle_origins_are_let_go(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fetching, "MOST_POOLS", 2)
 
     async def main() -> None:
-        async with serving(answering()) as one, serving(answering()) as two, serving(answering()) as three:
+        async with (
+            serving(answering()) as one,
+            serving(answering()) as two,
+            serving(answering()) as three,
+        ):
             async with fetcher() as web:
                 for _ in range(5):
                     await web.fetch(local(one))
@@ -265,7 +285,9 @@ def test_an_origin_in_use_is_not_let_go(run: Run, monkeypatch: pytest.MonkeyPatc
         {"method": ""},
     ],
 )
-def test_what_would_write_a_request_of_its_own_is_not_sent(run: Run, fields: dict[str, Any]) -> None:
+def test_what_would_write_a_request_of_its_own_is_not_sent(
+    run: Run, fields: dict[str, Any]
+) -> None:
     """SEC-4."""
 
     async def main() -> None:
@@ -278,7 +300,17 @@ def test_what_would_write_a_request_of_its_own_is_not_sent(run: Run, fields: dic
 
 
 @pytest.mark.parametrize(
-    "url", ["", "x", "ftp://a/", "http://", "http://a b/", "http://u:SECRET@a/?query", "http://a:0/", "http://[::1"]
+    "url",
+    [
+        "",
+        "x",
+        "ftp://a/",
+        "http://",
+        "http://a b/",
+        "http://u:SECRET@a/?query",
+        "http://a:0/",
+        "http://[::1",
+    ],
 )
 def test_what_is_no_address_is_told_without_it(run: Run, url: str) -> None:
     async def main() -> None:
@@ -294,8 +326,25 @@ def test_what_is_no_address_is_told_without_it(run: Run, url: str) -> None:
 @pytest.mark.parametrize(
     "host",
     [
-        *("127.0.0.1", "127.0.0.1.", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "localhost", "LOCALHOST."),
-        *("a.localhost", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "0.0.0.0", "[::]", "home.example"),
+        *(
+            "127.0.0.1",
+            "127.0.0.1.",
+            "127.1",
+            "2130706433",
+            "0x7f000001",
+            "0177.0.0.1",
+            "localhost",
+            "LOCALHOST.",
+        ),
+        *(
+            "a.localhost",
+            "[::1]",
+            "[::ffff:127.0.0.1]",
+            "[::ffff:7f00:1]",
+            "0.0.0.0",
+            "[::]",
+            "home.example",
+        ),
         *("１２７.0.0.1", "①②⑦.⓪.⓪.①", "127。0。0。1", "ⓛocalhost"),
     ],
 )
@@ -315,7 +364,8 @@ def test_this_machine_is_not_reached_by_any_spelling(run: Run, host: str) -> Non
 
 
 def test_the_address_that_was_looked_at_is_the_one_that_is_dialled(run: Run) -> None:
-    """SEC-4: a name that leads elsewhere a moment later leads nowhere; a connection that stands was looked at."""
+    """SEC-4: a name that leads elsewhere a moment later leads nowhere; a connection that stands was
+    looked at."""
 
     async def main() -> None:
         async def script(visit: Visit) -> None:
@@ -330,7 +380,9 @@ def test_the_address_that_was_looked_at_is_the_one_that_is_dialled(run: Run) -> 
                 assert (await web.fetch(request)).body == ABROAD.encode()
             assert site.visits == 1
             assert b"host: rebinding.example:%d\r\n" % site.port in site.requests[0]
-            both = asyncio.gather(web.fetch(request), fails(web, request))  # the second needs a new connection
+            both = asyncio.gather(
+                web.fetch(request), fails(web, request)
+            )  # the second needs a new connection
             assert (await both)[1].forbidden
             assert site.visits == 1
 
@@ -403,7 +455,11 @@ def leading(status: int, location: str, then: bytes = b"there") -> Script:
             request = await visit.request()
             if request.split()[1].startswith(b"/start"):
                 body = b"" if request.startswith(b"HEAD") else b"moved"
-                visit.answer(status=status, body=body, location=location.replace("PORT", str(visit.site.port)))
+                visit.answer(
+                    status=status,
+                    body=body,
+                    location=location.replace("PORT", str(visit.site.port)),
+                )
             else:
                 visit.answer(b"" if request.startswith(b"HEAD") else then)
 
@@ -427,7 +483,9 @@ def test_a_redirect_is_followed_as_browsers_do(status: int, method: str, becomes
         async with serving(leading(status, "../then?x=1#f")) as site, fetcher() as web:
             body = b"data" if method in ("POST", "PUT") else b""
             headers = (("Content-Type", "a/b"), ("authorization", "SECRET"))
-            answer = await web.fetch(local(site, "/start/a", method=method, body=body, headers=headers))
+            answer = await web.fetch(
+                local(site, "/start/a", method=method, body=body, headers=headers)
+            )
             assert (answer.status, answer.url) == (200, site.url("/then?x=1"))
             _, second = site.requests
             assert second.split()[:2] == [becomes.encode(), b"/then?x=1"]
@@ -442,7 +500,12 @@ def test_a_redirect_is_followed_as_browsers_do(status: int, method: str, becomes
 def test_what_proves_us_goes_to_no_other_origin(run: Run) -> None:
     """SEC-4: not to another port, nor host, nor scheme; and not back again."""
     headers = (
-        *(("Authorization", "SECRET"), ("cookie", "SECRET"), ("Proxy-Authorization", "SECRET"), ("X-Key", "SECRET")),
+        *(
+            ("Authorization", "SECRET"),
+            ("cookie", "SECRET"),
+            ("Proxy-Authorization", "SECRET"),
+            ("X-Key", "SECRET"),
+        ),
         ("x-plain", "kept"),
     )
 
@@ -451,9 +514,14 @@ def test_what_proves_us_goes_to_no_other_origin(run: Run) -> None:
             await visit.request()
             visit.answer(status=302, location=one.url("/then"))
 
-        async with serving(back) as two, fetcher({"a.example": [ABROAD], "b.example": [ABROAD]}) as web:
+        async with (
+            serving(back) as two,
+            fetcher({"a.example": [ABROAD], "b.example": [ABROAD]}) as web,
+        ):
             async with serving(leading(302, two.url("/x"))) as one:
-                request = local(one, "/start?key=SECRET", headers=headers, private=frozenset({"x-key"}))
+                request = local(
+                    one, "/start?key=SECRET", headers=headers, private=frozenset({"x-key"})
+                )
                 assert (await web.fetch(request)).body == b"there"
                 assert b"SECRET" in one.requests[0]
                 for later in (two.requests[0], one.requests[1]):
@@ -461,7 +529,11 @@ def test_what_proves_us_goes_to_no_other_origin(run: Run) -> None:
                     assert b"x-plain: kept" in later
             async with serving(leading(302, "http://b.example:PORT/then")) as one:
                 await web.fetch(
-                    Fetch(url=one.url("/start", "a.example"), headers=headers, private=frozenset({"x-key"}))
+                    Fetch(
+                        url=one.url("/start", "a.example"),
+                        headers=headers,
+                        private=frozenset({"x-key"}),
+                    )
                 )
                 assert b"host: b.example" in one.requests[1]
                 assert b"SECRET" not in one.requests[1]
@@ -492,9 +564,23 @@ def test_from_https_to_http_nothing_goes_that_proves_us(run: Run, tmp_path: Path
 @pytest.mark.parametrize(
     "location",
     [
-        *("http://127.0.0.1:PORT/SECRET", "http://localhost:PORT/", "//127.1:PORT/", "http://[::1]:PORT/?query"),
-        *("http://169.254.169.254/latest/meta-data/", "http://home.example:PORT/", "http://2130706433:PORT/"),
-        *("file:///etc/passwd", "ftp://a.example/", "javascript:alert(1)", "gopher://127.0.0.1:PORT/_SECRET"),
+        *(
+            "http://127.0.0.1:PORT/SECRET",
+            "http://localhost:PORT/",
+            "//127.1:PORT/",
+            "http://[::1]:PORT/?query",
+        ),
+        *(
+            "http://169.254.169.254/latest/meta-data/",
+            "http://home.example:PORT/",
+            "http://2130706433:PORT/",
+        ),
+        *(
+            "file:///etc/passwd",
+            "ftp://a.example/",
+            "javascript:alert(1)",
+            "gopher://127.0.0.1:PORT/_SECRET",
+        ),
         *("http://u:SECRET@a.example:PORT/", "http://a.example:99999/", "http://["),
     ],
 )
@@ -515,7 +601,11 @@ def test_a_redirect_leads_to_no_place_that_may_not_be_reached(run: Run, location
 @pytest.mark.parametrize("status", [307, 308])
 def test_a_body_goes_to_no_other_origin(run: Run, status: int) -> None:
     async def main() -> None:
-        async with serving(answering()) as two, serving(leading(status, two.url("/x"))) as one, fetcher() as web:
+        async with (
+            serving(answering()) as two,
+            serving(leading(status, two.url("/x"))) as one,
+            fetcher() as web,
+        ):
             problem = await fails(web, local(one, "/start", method="POST", body=b"SECRET"))
             assert problem.forbidden
             assert problem.sent
@@ -531,7 +621,11 @@ def test_redirects_end(run: Run) -> None:
             assert "3 redirects" in str(problem)
             assert len(site.requests) == 4
             answer = await web.fetch(local(site, "/start", redirects=0))
-            assert (answer.status, answer.headers.get("location"), answer.body) == (302, "/start", b"moved")
+            assert (answer.status, answer.headers.get("location"), answer.body) == (
+                302,
+                "/start",
+                b"moved",
+            )
 
     run(main())
 
@@ -597,7 +691,10 @@ def test_a_bomb_costs_neither_memory_nor_time(run: Run, encoding: str) -> None:
     bomb = PACKERS[encoding](bytes(2**26))
 
     async def main() -> None:
-        async with serving(answering(body=bomb, content_encoding=encoding)) as site, fetcher() as web:
+        async with (
+            serving(answering(body=bomb, content_encoding=encoding)) as site,
+            fetcher() as web,
+        ):
             began = time.process_time()
             problem = await fails(web, local(site, limit=2**22))
             assert "4,194,304 bytes unpacked" in str(problem)
@@ -611,7 +708,10 @@ def test_a_large_packed_answer_leaves_turns_for_others(run: Run) -> None:
     packed = gzip.compress(bytes(2**26))  # 65 KB
 
     async def main() -> None:
-        async with serving(answering(body=packed, content_encoding="gzip")) as site, fetcher() as web:
+        async with (
+            serving(answering(body=packed, content_encoding="gzip")) as site,
+            fetcher() as web,
+        ):
             asked = asyncio.create_task(web.fetch(local(site, limit=2**27)))
             turns = 0
             while not asked.done():
@@ -635,9 +735,14 @@ def test_a_large_packed_answer_leaves_turns_for_others(run: Run) -> None:
     ],
     ids=["plain", "cut", "no br", "no zstd", "unknown", "thrice"],
 )
-def test_a_body_that_cannot_be_unpacked_is_no_answer(run: Run, encoding: str, body: bytes, said: str) -> None:
+def test_a_body_that_cannot_be_unpacked_is_no_answer(
+    run: Run, encoding: str, body: bytes, said: str
+) -> None:
     async def main() -> None:
-        async with serving(answering(body=body, content_encoding=encoding)) as site, fetcher() as web:
+        async with (
+            serving(answering(body=body, content_encoding=encoding)) as site,
+            fetcher() as web,
+        ):
             problem = await fails(web, local(site))
             assert said in str(problem)
             assert problem.sent
@@ -648,7 +753,10 @@ def test_a_body_that_cannot_be_unpacked_is_no_answer(run: Run, encoding: str, bo
 @pytest.mark.parametrize(("method", "status"), [("HEAD", 200), ("GET", 204), ("GET", 304)])
 def test_an_answer_without_a_body_needs_no_unpacking(run: Run, method: str, status: int) -> None:
     async def main() -> None:
-        head = b"HTTP/1.1 %d X\r\ncontent-encoding: gzip\r\ncontent-length: 99999999999\r\n\r\n" % status
+        head = (
+            b"HTTP/1.1 %d X\r\ncontent-encoding: gzip\r\ncontent-length: 99999999999\r\n\r\n"
+            % status
+        )
         async with serving(saying(head)) as site, fetcher() as web:
             answer = await web.fetch(local(site, method=method))
             assert (answer.status, answer.body) == (status, b"")
@@ -669,7 +777,10 @@ def test_an_empty_body_is_empty_whatever_it_is_packed_in() -> None:
 
 def test_an_answer_that_says_it_is_too_large_is_not_read(run: Run) -> None:
     async def main() -> None:
-        async with serving(saying(b"HTTP/1.1 200 X\r\ncontent-length: 1001\r\n\r\n")) as site, fetcher() as web:
+        async with (
+            serving(saying(b"HTTP/1.1 200 X\r\ncontent-length: 1001\r\n\r\n")) as site,
+            fetcher() as web,
+        ):
             problem = await fails(web, local(site, limit=1000))
             assert "larger than 1,000 bytes" in str(problem)
             await until(lambda: site.open == 0)
@@ -730,7 +841,10 @@ def test_what_is_not_a_whole_answer_is_no_answer(run: Run, pieces: list[bytes]) 
 
 def test_an_answer_may_end_with_its_connection(run: Run) -> None:
     async def main() -> None:
-        async with serving(saying(b"HTTP/1.0 200 OK\r\n\r\nold", b"er", then_close=True)) as site, fetcher() as web:
+        async with (
+            serving(saying(b"HTTP/1.0 200 OK\r\n\r\nold", b"er", then_close=True)) as site,
+            fetcher() as web,
+        ):
             assert (await web.fetch(local(site))).body == b"older"
         packed = b"HTTP/1.0 200 OK\r\ncontent-encoding: gzip\r\n\r\n" + gzip.compress(b"older")
         async with serving(saying(packed, then_close=True)) as site, fetcher() as web:
@@ -743,7 +857,9 @@ def test_an_answer_may_end_with_its_connection(run: Run) -> None:
 
 def test_what_stands_behind_an_answer_is_not_the_next_one(run: Run) -> None:
     async def main() -> None:
-        script = saying(OK + b"content-length: 4\r\n\r\nmine" + OK + b"content-length: 4\r\n\r\nevil")
+        script = saying(
+            OK + b"content-length: 4\r\n\r\nmine" + OK + b"content-length: 4\r\n\r\nevil"
+        )
         async with serving(script) as site, fetcher() as web:
             for _ in range(2):
                 assert (await web.fetch(local(site))).body == b"mine"
@@ -752,7 +868,9 @@ def test_what_stands_behind_an_answer_is_not_the_next_one(run: Run) -> None:
     run(main())
 
 
-def test_too_many_that_wait_are_refused_before_they_are_sent(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_that_wait_are_refused_before_they_are_sent(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in (("FEWEST_CONNECTIONS", 1), ("MOST_CONNECTIONS", 1), ("MOST_WAITING", 0)):
         monkeypatch.setattr(http_client, name, value)
 
@@ -830,7 +948,9 @@ def test_time_runs_out_before_anything_is_sent(run: Run) -> None:
 def test_tls_that_never_comes_about_ends_with_the_time(run: Run) -> None:
     async def main() -> None:
         async with serving(saying()) as site, fetcher({"far.example": [ABROAD]}) as web:
-            problem = await fails(web, Fetch(url=site.url("/", "far.example", "https"), timeout=0.2))
+            problem = await fails(
+                web, Fetch(url=site.url("/", "far.example", "https"), timeout=0.2)
+            )
             assert (problem.timed_out, problem.sent) == (True, False)
             await until(lambda: site.open == 0)
 
@@ -842,7 +962,10 @@ def test_fifty_requests_that_are_given_up_leave_nothing(run: Run, script: Script
     async def main() -> None:
         async with serving(script) as site, fetcher({"a.example": [ABROAD]}) as web:
             for url, private in ((site.url(), True), (site.url("/", "a.example"), False)):
-                asked = [asyncio.create_task(web.fetch(Fetch(url=url, allow_private=private))) for _ in range(50)]
+                asked = [
+                    asyncio.create_task(web.fetch(Fetch(url=url, allow_private=private)))
+                    for _ in range(50)
+                ]
                 await until(lambda: site.open == 50)
                 for task in asked:
                     task.cancel()
@@ -913,15 +1036,30 @@ def test_http_and_https_go_through_the_proxy_of_the_environment(run: Run, tmp_pa
                 "http_proxy": f"http://127.0.0.1:{forward.port}",
                 "no_proxy": "near.example",
             }
-            names = {"near.example": [ABROAD], "home.example": [HERE], "mixed.example": [ABROAD, HERE]}
+            names = {
+                "near.example": [ABROAD],
+                "home.example": [HERE],
+                "mixed.example": [ABROAD, HERE],
+            }
             async with fetcher(names, environ=environ, ssl_context=trusting) as web:
                 assert (await web.fetch(Fetch(url="https://far.example/"))).body == b"tls"
                 assert (await web.fetch(Fetch(url="http://far.example/x?y"))).body == b"proxied"
-                assert forward.requests[0].startswith(b"GET http://far.example/x?y HTTP/1.1\r\nhost: far.example\r\n")
-                assert (await web.fetch(Fetch(url=forward.url("/direct", "near.example")))).body == b"proxied"
+                assert forward.requests[0].startswith(
+                    b"GET http://far.example/x?y HTTP/1.1\r\nhost: far.example\r\n"
+                )
+                assert (
+                    await web.fetch(Fetch(url=forward.url("/direct", "near.example")))
+                ).body == b"proxied"
                 assert forward.requests[1].startswith(b"GET /direct ")
                 before = tunnel.visits, forward.visits
-                for host in ("10.0.0.1", "169.254.169.254", "010.0.0.1", "home.example", "mixed.example", "x.internal"):
+                for host in (
+                    "10.0.0.1",
+                    "169.254.169.254",
+                    "010.0.0.1",
+                    "home.example",
+                    "mixed.example",
+                    "x.internal",
+                ):
                     for scheme in ("http", "https"):
                         assert (await fails(web, Fetch(url=f"{scheme}://{host}/SECRET"))).forbidden
                 assert (tunnel.visits, forward.visits) == before
@@ -944,4 +1082,6 @@ def test_a_proxy_that_is_not_spoken_to_is_named(run: Run, proxy: str) -> None:
 def test_nothing_of_a_request_is_shown() -> None:
     request = Fetch(url="http://a/SECRET", headers=(("authorization", "SECRET"),), body=b"SECRET")
     assert "SECRET" not in repr(request)
-    assert "SECRET" not in repr(Answer(200, fetching.Headers({b"a": b"SECRET"}), b"SECRET", "http://a/SECRET"))
+    assert "SECRET" not in repr(
+        Answer(200, fetching.Headers({b"a": b"SECRET"}), b"SECRET", "http://a/SECRET")
+    )

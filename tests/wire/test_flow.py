@@ -81,7 +81,9 @@ def test_a_small_message_is_handed_on_at_once(run: Run) -> None:
     run(main())
 
 
-def test_what_is_poured_in_is_worked_off_over_many_turns_while_nothing_more_is_read(run: Run, clock: Clock) -> None:
+def test_what_is_poured_in_is_worked_off_over_many_turns_while_nothing_more_is_read(
+    run: Run, clock: Clock
+) -> None:
     async def main() -> None:
         most, worked = 0, 0
 
@@ -166,7 +168,9 @@ def test_one_whose_little_took_long_waits_in_line_with_its_next(run: Run, clock:
     run(main())
 
 
-def test_after_a_piece_that_took_very_long_those_in_line_leave_the_others_as_much_time(run: Run, clock: Clock) -> None:
+def test_after_a_piece_that_took_very_long_those_in_line_leave_the_others_as_much_time(
+    run: Run, clock: Clock
+) -> None:
     async def main() -> None:
         began: list[float] = []
         loop = asyncio.get_running_loop()
@@ -246,7 +250,9 @@ def test_whoever_takes_over_in_the_midst_of_a_chunk_gets_the_rest_of_it(run: Run
     run(main())
 
 
-def test_a_feed_that_raises_ends_its_own_connection_only(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_feed_that_raises_ends_its_own_connection_only(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
         def fail(piece: bytes) -> None:
             raise ValueError("no")

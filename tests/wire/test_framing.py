@@ -15,7 +15,10 @@ LIMIT = 64
 
 
 def read(
-    data: list[bytes], framing: Any = "newline", limit: int = LIMIT, heads: list[bytes] | None = None
+    data: list[bytes],
+    framing: Any = "newline",
+    limit: int = LIMIT,
+    heads: list[bytes] | None = None,
 ) -> tuple[list[bytes], list[tuple[int, str]]]:
     messages: list[bytes] = []
     skipped: list[tuple[int, str]] = []
@@ -66,7 +69,9 @@ def test_the_last_line_needs_no_newline() -> None:
 
 
 def test_a_line_over_the_limit_is_skipped_and_the_next_one_read() -> None:
-    messages, skipped = read([b"x" * 40, b"x" * 40, b"x" * 20 + b"\nnext\n" + b"y" * 65 + b"\nlast"])
+    messages, skipped = read(
+        [b"x" * 40, b"x" * 40, b"x" * 20 + b"\nnext\n" + b"y" * 65 + b"\nlast"]
+    )
     assert messages == [b"next", b"last"]
     assert [n for n, _ in skipped] == [100, 65]
 
@@ -94,7 +99,12 @@ def block(body: bytes, *more: bytes) -> bytes:
 
 
 def test_a_block_holds_exactly_the_declared_bytes_newlines_included() -> None:
-    data = block(b'{"a":\n1}') + block(b"{}", b"Content-Type: application/json; charset=utf-8") + b"\r\n" + block(b"[]")
+    data = (
+        block(b'{"a":\n1}')
+        + block(b"{}", b"Content-Type: application/json; charset=utf-8")
+        + b"\r\n"
+        + block(b"[]")
+    )
     for chunks in ([data], bytewise(data)):
         assert read(chunks, "content-length") == ([b'{"a":\n1}', b"{}", b"[]"], [])
 
@@ -131,7 +141,9 @@ def test_a_body_over_the_limit_is_skipped_by_its_length() -> None:
 )
 def test_after_nonsense_the_next_header_is_found(bad: bytes) -> None:
     data = bad + block(b"[1]") + block(b"[2]")
-    results = [read(chunks, "content-length") for chunks in ([data], cut(data, [7] * (len(data) // 7)))]
+    results = [
+        read(chunks, "content-length") for chunks in ([data], cut(data, [7] * (len(data) // 7)))
+    ]
     assert results[0] == results[1]
     messages, skipped = results[0]
     assert messages == [b"[1]", b"[2]"]
@@ -202,7 +214,9 @@ CUTS = st.lists(st.integers(1, 40), max_size=60)
 
 @given(STREAMS, CUTS, st.sampled_from(["newline", "content-length", "detect"]))
 @example(b"x" * 65 + b"\r\n", [64, 1, 1], "newline")
-def test_every_chunking_gives_the_same_messages_and_skips(data: bytes, sizes: list[int], framing: str) -> None:
+def test_every_chunking_gives_the_same_messages_and_skips(
+    data: bytes, sizes: list[int], framing: str
+) -> None:
     heads: tuple[list[bytes], list[bytes]] = ([], [])
     whole = read([data], framing, heads=heads[0])
     assert read(cut(data, sizes), framing, heads=heads[1]) == whole
@@ -215,7 +229,10 @@ def test_every_chunking_gives_the_same_events_and_skips(data: bytes, sizes: list
     assert read_events(cut(data, sizes)) == read_events([data])
 
 
-@given(st.lists(st.binary(min_size=1, max_size=LIMIT).filter(lambda b: not b.isspace()), max_size=8), CUTS)
+@given(
+    st.lists(st.binary(min_size=1, max_size=LIMIT).filter(lambda b: not b.isspace()), max_size=8),
+    CUTS,
+)
 def test_blocks_round_trip(bodies: list[bytes], sizes: list[int]) -> None:
     data = b"".join(frame(b, "content-length") for b in bodies)
     assert read(cut(data, sizes), "content-length") == (bodies, [])
@@ -234,7 +251,9 @@ def test_events_round_trip(bodies: list[bytes], sizes: list[int]) -> None:
 
 
 def test_an_event_has_data_name_id_and_retry() -> None:
-    assert read_events([b"event: ping\nid: 7\nretry: 50\ndata: {}\n\n"])[0] == [SseEvent(b"{}", "ping", "7", 50)]
+    assert read_events([b"event: ping\nid: 7\nretry: 50\ndata: {}\n\n"])[0] == [
+        SseEvent(b"{}", "ping", "7", 50)
+    ]
 
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
@@ -257,7 +276,11 @@ def test_odd_fields_are_left_out() -> None:
 
 def test_an_event_over_the_limit_is_skipped_to_its_blank_line() -> None:
     data = (
-        b"id: 1\ndata: " + b"x" * 100 + b"\ndata: more\n\ndata: next\n\n" + b"data: 12345\n" * 10 + b"\ndata: last\n\n"
+        b"id: 1\ndata: "
+        + b"x" * 100
+        + b"\ndata: more\n\ndata: next\n\n"
+        + b"data: 12345\n" * 10
+        + b"\ndata: last\n\n"
     )
     for chunks in ([data], bytewise(data)):
         events, skipped = read_events(chunks)
@@ -266,11 +289,16 @@ def test_an_event_over_the_limit_is_skipped_to_its_blank_line() -> None:
 
 
 def test_comments_of_any_length_are_free() -> None:
-    assert [e.data for e in read_events([b": ", b"x" * 500, b"\n", b": y\n" * 200, b"data: 1\n\n"])[0]] == [b"1"]
+    assert [
+        e.data for e in read_events([b": ", b"x" * 500, b"\n", b": y\n" * 200, b"data: 1\n\n"])[0]
+    ] == [b"1"]
 
 
 def test_a_frame_of_data_with_newlines_has_several_data_lines() -> None:
-    assert sse_frame(b"a\r\nb\n", event="e", retry=3) == b"event: e\nretry: 3\ndata: a\ndata: b\ndata: \n\n"
+    assert (
+        sse_frame(b"a\r\nb\n", event="e", retry=3)
+        == b"event: e\nretry: 3\ndata: a\ndata: b\ndata: \n\n"
+    )
 
 
 def test_an_id_cannot_carry_a_line_break() -> None:
@@ -310,7 +338,9 @@ def test_time_is_linear_in_the_input(framing: str) -> None:
         return lambda: read(cut(data, [16] * (len(data) // 16)), framing, limit=n)
 
     times = cost_ratio(work(200_000), work(1_600_000))
-    assert times < 4 * 8, "eight times the input; whoever copies all there is at each piece takes 64 times as long"
+    assert times < 4 * 8, (
+        "eight times the input; whoever copies all there is at each piece takes 64 times as long"
+    )
 
 
 @pytest.mark.parametrize("framing", ["newline", "content-length", "detect"])
@@ -327,7 +357,9 @@ def test_an_endless_message_is_not_kept(framing: Any) -> None:
 def test_a_skipped_message_is_reported_with_its_head(framing: Framing, step: int) -> None:
     """SRC-8: the head tells which request an oversized answer belonged to."""
     heads: list[bytes] = []
-    reader = MessageReader(lambda _: None, lambda n, why, head: heads.append(head), limit=1000, framing=framing)
+    reader = MessageReader(
+        lambda _: None, lambda n, why, head: heads.append(head), limit=1000, framing=framing
+    )
     body = b'{"jsonrpc":"2.0","id":7,"result":{"text":"' + b"x" * 3000 + b'"}}'
     stream = frame(body, framing)
     for at in range(0, len(stream), step):
@@ -339,7 +371,9 @@ def test_a_skipped_message_is_reported_with_its_head(framing: Framing, step: int
 def test_a_skipped_event_is_reported_with_the_head_of_its_data(step: int) -> None:
     """SRC-8."""
     heads: list[bytes] = []
-    reader = SseReader(lambda _: None, limit=1000, on_skipped=lambda n, why, head: heads.append(head))
+    reader = SseReader(
+        lambda _: None, limit=1000, on_skipped=lambda n, why, head: heads.append(head)
+    )
     body = b'{"jsonrpc":"2.0","id":7,"result":{"text":"' + b"x" * 3000 + b'"}}'
     stream = sse_frame(body, id="a-1")
     for at in range(0, len(stream), step):
@@ -361,7 +395,9 @@ def test_a_skipped_event_is_reported_with_the_head_of_its_data(step: int) -> Non
         (b"Content-Length: 4\r\n\r\n1234\r\nnonsense", "content-length", 0),
     ],
 )
-def test_a_reader_tells_how_much_of_a_message_it_holds(data: bytes, framing: Any, unfinished: int) -> None:
+def test_a_reader_tells_how_much_of_a_message_it_holds(
+    data: bytes, framing: Any, unfinished: int
+) -> None:
     reader = MessageReader(lambda _: None, lambda *_: None, limit=LIMIT, framing=framing)
     reader.feed(data)
     assert reader.unfinished == unfinished
@@ -398,7 +434,9 @@ def test_patience_counts_from_message_to_message_and_not_what_may_become_one() -
 
 
 def test_an_id_over_a_kilobyte_is_dropped_and_its_event_kept() -> None:
-    events, _ = read_events([b"id: " + b"x" * 1025 + b"\ndata: y\n\nid: " + b"x" * 1024 + b"\n\n"], limit=10_000)
+    events, _ = read_events(
+        [b"id: " + b"x" * 1025 + b"\ndata: y\n\nid: " + b"x" * 1024 + b"\n\n"], limit=10_000
+    )
     assert [(event.data, event.id) for event in events] == [(b"y", None), (None, "x" * 1024)]
 
 

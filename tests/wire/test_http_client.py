@@ -158,7 +158,12 @@ def test_a_request_and_its_reply_pass_whole(run: Run) -> None:
         assert (sink.status, sink.bodies) == (201, [b"cba"])
         assert sink.headers is not None and sink.headers.get("x-answer") == "42"
         [exchange] = seen
-        assert (exchange.method, exchange.path, exchange.query, exchange.body) == ("POST", "/mcp", "x=1", b"abc")
+        assert (exchange.method, exchange.path, exchange.query, exchange.body) == (
+            "POST",
+            "/mcp",
+            "x=1",
+            b"abc",
+        )
         assert dict(exchange.headers.items()) == {
             "host": f"127.0.0.1:{port}",
             "accept-encoding": "identity",
@@ -177,7 +182,8 @@ def test_a_request_and_its_reply_pass_whole(run: Run) -> None:
     ("answer", "bodies"),
     [
         (
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n3;x=y\r\nabc\r\n0\r\nTrailer: t\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: "
+            b"chunked\r\n\r\n2\r\nok\r\n3;x=y\r\nabc\r\n0\r\nTrailer: t\r\n\r\n",
             b"okabc",
         ),
         (b"HTTP/1.1 200 OK\r\n\r\nuntil the end", b"until the end"),
@@ -186,7 +192,10 @@ def test_a_request_and_its_reply_pass_whole(run: Run) -> None:
         (b"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nok", b"ok"),
         (b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n", b""),
         (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
-        (b"HTTP/1.1 307 Elsewhere\r\nLocation: http://elsewhere/\r\nContent-Length: 0\r\n\r\n", b""),
+        (
+            b"HTTP/1.1 307 Elsewhere\r\nLocation: http://elsewhere/\r\nContent-Length: 0\r\n\r\n",
+            b"",
+        ),
         (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + OK, b"ok"),
     ],
 )
@@ -205,7 +214,10 @@ def test_every_kind_of_reply_is_read_to_its_end(run: Run, answer: bytes, bodies:
 def test_a_reply_in_single_bytes_is_the_same_reply(run: Run) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
-        head = b"HTTP/1.1 100 Go on\r\n\r\nHTTP/1.1 200 OK\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n"
+        head = (
+            b"HTTP/1.1 100 Go on\r\n\r\nHTTP/1.1 200 OK\r\nX: y\r\nTransfer-Encoding: "
+            b"chunked\r\n\r\n"
+        )
         for byte in head + b"2\r\nok\r\n0\r\n\r\n":
             writer.write(bytes([byte]))
             await writer.drain()
@@ -386,8 +398,11 @@ def test_words_from_an_idle_server_end_the_connection(run: Run) -> None:
     run(main())
 
 
-def test_words_that_came_but_were_not_read_yet_end_the_connection_before_it_is_used_again(run: Run) -> None:
-    """They lie in the system's buffer when the next request is made, and would be taken for its reply."""
+def test_words_that_came_but_were_not_read_yet_end_the_connection_before_it_is_used_again(
+    run: Run,
+) -> None:
+    """They lie in the system's buffer when the next request is made, and would be taken for its
+    reply."""
     connections: list[asyncio.StreamWriter] = []
 
     async def main() -> None:
@@ -549,7 +564,9 @@ def test_what_waits_when_the_pool_is_retired_was_not_sent(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("two")
-def test_the_line_is_bounded_in_number_and_in_bytes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_line_is_bounded_in_number_and_in_bytes(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http_client, "MOST_WAITING", 3)
     monkeypatch.setattr(http_client, "MOST_BYTES_WAITING", 3000)
 
@@ -628,7 +645,8 @@ def test_a_request_is_never_sent_twice(run: Run) -> None:
         b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nabc",
         b"HTTP/1.1 200 OK\r\nX: " + b"y" * (HEADER_BYTES + 1) + b"\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nX: " + b"y" * (HEADER_BYTES * 2),
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"y" * (HEADER_BYTES * 8),
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: "
+        + b"y" * (HEADER_BYTES * 8),
         b"HTTP/1.1 102 Processing\r\n\r\n" * (HEADER_BYTES // 10),
     ],
 )
@@ -671,7 +689,9 @@ def test_a_server_that_never_finishes_connecting_is_given_up(run: Run, tmp_path:
 
 
 @pytest.mark.parametrize("where", ["head", "body", "end", "failed"])
-def test_a_sink_that_raises_fails_alone(run: Run, where: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_sink_that_raises_fails_alone(
+    run: Run, where: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
         class Broken(Recorder):
             pass
@@ -863,7 +883,9 @@ def test_a_url_is_taken_apart(url: str, host: str, port: int, authority: str, ta
     assert (pool.host, pool.port, pool.authority, pool.target) == (host, port, authority, target)
 
 
-@pytest.mark.parametrize("url", ["ftp://a/", "http://", "nonsense", "http://a:b@c/", "http://a@c/", "http://a:99999/"])
+@pytest.mark.parametrize(
+    "url", ["ftp://a/", "http://", "nonsense", "http://a:b@c/", "http://a@c/", "http://a:99999/"]
+)
 def test_a_url_that_makes_no_sense_is_refused_without_its_secrets(url: str) -> None:
     with pytest.raises(ValueError) as caught:
         Pool(url)
@@ -911,7 +933,18 @@ def test_an_ipv6_server_is_reached(run: Run) -> None:
 
 def certificate(folder: Path, name: str = "localhost") -> tuple[Path, Path]:
     key, cert = folder / "key.pem", folder / "cert.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        f"/CN={name}",
+    ]
     command += ["-addext", f"subjectAltName=DNS:{name}", "-keyout", str(key), "-out", str(cert)]
     try:
         subprocess.run(command, check=True, capture_output=True)
@@ -921,7 +954,9 @@ def certificate(folder: Path, name: str = "localhost") -> tuple[Path, Path]:
 
 
 @asynccontextmanager
-async def tls_server(folder: Path, name: str = "localhost") -> AsyncIterator[tuple[int, ssl.SSLContext]]:
+async def tls_server(
+    folder: Path, name: str = "localhost"
+) -> AsyncIterator[tuple[int, ssl.SSLContext]]:
     key, cert = certificate(folder, name)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
@@ -951,7 +986,9 @@ def test_tls_is_spoken_and_certificates_are_checked(run: Run, tmp_path: Path) ->
     run(main())
 
 
-async def proxy_script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+async def proxy_script(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int
+) -> None:
     """A proxy that connects everything to one local port."""
     head = await reader.readuntil(b"\r\n\r\n")
     inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
@@ -971,7 +1008,9 @@ async def proxy_script(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
         finally:
             sink.close()
 
-    await asyncio.gather(copy(reader, inner_writer), copy(inner_reader, writer), return_exceptions=True)
+    await asyncio.gather(
+        copy(reader, inner_writer), copy(inner_reader, writer), return_exceptions=True
+    )
 
 
 def test_https_goes_through_a_proxy_by_a_tunnel(run: Run, tmp_path: Path) -> None:
@@ -981,7 +1020,10 @@ def test_https_goes_through_a_proxy_by_a_tunnel(run: Run, tmp_path: Path) -> Non
         def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Awaitable[None]:
             return proxy_script(reader, writer, ports[0])
 
-        async with tls_server(tmp_path, "far.example") as (port, trusting), scripted(script) as proxy:
+        async with (
+            tls_server(tmp_path, "far.example") as (port, trusting),
+            scripted(script) as proxy,
+        ):
             ports.append(port)
             environ = {"https_proxy": f"http://user:pa%3Ass@127.0.0.1:{proxy.port}"}
             pool = Pool("https://far.example", ssl_context=trusting, environ=environ)
@@ -1008,12 +1050,17 @@ def test_http_goes_through_a_proxy_with_the_whole_url(run: Run) -> None:
 
     async def main() -> None:
         async with scripted(script) as proxy:
-            pool = Pool("http://far.example:81", environ={"http_proxy": f"http://u:p@127.0.0.1:{proxy.port}/"})
+            pool = Pool(
+                "http://far.example:81",
+                environ={"http_proxy": f"http://u:p@127.0.0.1:{proxy.port}/"},
+            )
             assert (await fetch(pool, "/x")).bodies == [b"ok"]
             await pool.close()
 
     run(main())
-    assert requests[0].startswith(b"POST http://far.example:81/x HTTP/1.1\r\nhost: far.example:81\r\n")
+    assert requests[0].startswith(
+        b"POST http://far.example:81/x HTTP/1.1\r\nhost: far.example:81\r\n"
+    )
     assert b"proxy-authorization: Basic dTpw\r\n" in requests[0]
 
 
@@ -1028,14 +1075,20 @@ def test_http_goes_through_a_proxy_with_the_whole_url(run: Run) -> None:
         ("http://127.0.0.9:1", {"http_proxy": "http://p:1"}, False),
         ("http://[::1]:1", {"http_proxy": "http://p:1"}, False),
         ("http://a.example", {"http_proxy": "http://p:1", "no_proxy": "*"}, False),
-        ("http://a.example", {"http_proxy": "http://p:1", "no_proxy": "b.example, .example"}, False),
+        (
+            "http://a.example",
+            {"http_proxy": "http://p:1", "no_proxy": "b.example, .example"},
+            False,
+        ),
         ("http://a.example", {"http_proxy": "http://p:1", "NO_PROXY": "a.example"}, False),
         ("http://ba.example", {"http_proxy": "http://p:1", "no_proxy": "a.example"}, True),
         ("http://a.example:81", {"http_proxy": "http://p:1", "no_proxy": "a.example:81"}, False),
         ("http://a.example:82", {"http_proxy": "http://p:1", "no_proxy": "a.example:81"}, True),
     ],
 )
-def test_the_environment_chooses_the_proxy(url: str, environ: dict[str, str], proxied: bool) -> None:
+def test_the_environment_chooses_the_proxy(
+    url: str, environ: dict[str, str], proxied: bool
+) -> None:
     pool: Any = Pool(url, environ=environ)
     assert (pool._proxy is not None) == proxied
 
@@ -1050,7 +1103,10 @@ def test_a_kind_of_proxy_we_do_not_speak_is_an_error_at_once() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.binary(max_size=40) | st.sampled_from([OK, OK[:20], b"HTTP/1.1 100 C\r\n\r\n", b"\r\n"]), max_size=6)
+    st.lists(
+        st.binary(max_size=40) | st.sampled_from([OK, OK[:20], b"HTTP/1.1 100 C\r\n\r\n", b"\r\n"]),
+        max_size=6,
+    )
 )
 def test_whatever_comes_back_there_is_one_last_call(pieces: list[bytes]) -> None:
     async def main() -> None:

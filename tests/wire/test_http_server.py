@@ -105,7 +105,9 @@ def test_an_exchange_tells_what_was_asked_and_by_whom(run: Run) -> None:
     async def main() -> None:
         async with serving(handler) as port, dialled(port) as client:
             client.send(
-                b"POST /a%20b?c=d&e HTTP/1.1\r\n", HOST, b"X-Two: 1 \r\nX-TWO:  2\r\nContent-Length: 3\r\n\r\nabc"
+                b"POST /a%20b?c=d&e HTTP/1.1\r\n",
+                HOST,
+                b"X-Two: 1 \r\nX-TWO:  2\r\nContent-Length: 3\r\n\r\nabc",
             )
             assert await client.head() == b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
             ours = client.writer.get_extra_info("sockname")
@@ -113,7 +115,12 @@ def test_an_exchange_tells_what_was_asked_and_by_whom(run: Run) -> None:
 
     run(main())
     [exchange] = seen
-    assert (exchange.method, exchange.path, exchange.query, exchange.body) == ("POST", "/a%20b", "c=d&e", b"abc")
+    assert (exchange.method, exchange.path, exchange.query, exchange.body) == (
+        "POST",
+        "/a%20b",
+        "c=d&e",
+        b"abc",
+    )
     assert exchange.headers.get("x-two") == "1"
     assert exchange.headers.all("x-two") == ["1", "2"]
     assert "host" in exchange.headers and "x-three" not in exchange.headers
@@ -176,7 +183,9 @@ def test_a_target_with_a_host_is_understood_as_a_path(run: Run) -> None:
 def test_continue_is_sent_to_those_who_wait_for_it(run: Run) -> None:
     async def main() -> None:
         async with serving() as port, dialled(port) as client:
-            client.send(b"POST / HTTP/1.1\r\n", HOST, b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+            client.send(
+                b"POST / HTTP/1.1\r\n", HOST, b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+            )
             assert await client.head() == b"HTTP/1.1 100 Continue\r\n\r\n"
             client.send(b"ok")
             assert await client.answer() == (200, b"POST /  ok")
@@ -187,7 +196,10 @@ def test_continue_is_sent_to_those_who_wait_for_it(run: Run) -> None:
 def test_an_offer_of_http2_is_declined_and_the_body_read(run: Run) -> None:
     async def main() -> None:
         async with serving() as port, dialled(port) as client:
-            offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQ\r\n"
+            offer = (
+                b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: "
+                b"AAMAAABkAAQ\r\n"
+            )
             client.send(b"POST /java HTTP/1.1\r\n", HOST, offer, b"Content-Length: 4\r\n\r\nbo")
             await asyncio.sleep(0)
             client.send(b"dy")
@@ -212,7 +224,9 @@ def test_of_many_offers_in_one_packet_the_first_is_answered_and_the_connection_c
 ) -> None:
     async def main() -> None:
         async with serving() as port, dialled(port) as client:
-            offer = b"GET /many HTTP/1.1\r\n" + HOST + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+            offer = (
+                b"GET /many HTTP/1.1\r\n" + HOST + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+            )
             client.send(offer * 1000)
             assert await client.answer() == (200, b"GET /many  ")
             assert await client.reader.read() == b""
@@ -310,7 +324,9 @@ def test_an_answer_that_may_not_have_a_body_has_none(run: Run, status: int) -> N
 def test_close_is_asked_for_and_given(run: Run) -> None:
     async def main() -> None:
         async with serving() as port:
-            answer = await ask(port, b"GET / HTTP/1.1\r\n", HOST, b"Connection: close\r\n\r\nGET /ignored")
+            answer = await ask(
+                port, b"GET / HTTP/1.1\r\n", HOST, b"Connection: close\r\n\r\nGET /ignored"
+            )
             assert b"connection: close\r\n" in answer
             assert answer.endswith(b"GET /  ")
 
@@ -414,7 +430,9 @@ def test_answering_twice_is_an_error_only_while_it_matters(run: Run) -> None:
     assert outcome == [True]
 
 
-def test_a_handler_that_raises_gives_500_without_details(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_handler_that_raises_gives_500_without_details(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     def handler(exchange: Exchange) -> None:
         if exchange.path == "/stream":
             exchange.stream(200, [])
@@ -429,7 +447,9 @@ def test_a_handler_that_raises_gives_500_without_details(run: Run, caplog: pytes
                 assert status == 500
                 assert b"secret" not in body
             client.send(b"GET /stream HTTP/1.1\r\n", HOST, b"\r\n")
-            assert b"0\r\n\r\n" not in await client.rest(), "a stream that broke must not look complete"
+            assert b"0\r\n\r\n" not in await client.rest(), (
+                "a stream that broke must not look complete"
+            )
 
     with caplog.at_level(logging.ERROR):
         run(main())
@@ -523,20 +543,37 @@ def test_nonsense_behind_a_request_is_refused_after_its_answer(run: Run) -> None
         (b"GET / HTTP/0.9\r\n\r\n", 505),
         (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n", 400),
+        (
+            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: "
+            b"chunked\r\n\r\n",
+            400,
+        ),
+        (
+            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: "
+            b"4\r\n\r\n",
+            400,
+        ),
         (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
         (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n", 413),
-        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\nExpect: 100-continue\r\n\r\n", 413),
-        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" + b"x" * 1001, 413),
+        (
+            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\nExpect: 100-continue\r\n\r\n",
+            413,
+        ),
+        (
+            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n"
+            + b"x" * 1001,
+            413,
+        ),
         (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 3000 + b"\r\n\r\n", 431),
         (b"GET /" + b"y" * 3000 + b" HTTP/1.1\r\nHost: a\r\n\r\n", 431),
         (b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", 405),
     ],
 )
-def test_a_bad_request_is_refused_and_the_connection_closed(run: Run, head: bytes, status: int) -> None:
+def test_a_bad_request_is_refused_and_the_connection_closed(
+    run: Run, head: bytes, status: int
+) -> None:
     called: list[Exchange] = []
 
     async def main() -> None:
@@ -552,7 +589,9 @@ def test_a_bad_request_is_refused_and_the_connection_closed(run: Run, head: byte
 def test_a_refused_client_that_goes_on_sending_still_reads_its_answer(run: Run) -> None:
     async def main() -> None:
         async with serving(body_bytes=1000) as port, dialled(port) as client:
-            client.send(b"POST / HTTP/1.1\r\n", HOST, b"Content-Length: 8000000\r\n\r\n", b"x" * 8_000_000)
+            client.send(
+                b"POST / HTTP/1.1\r\n", HOST, b"Content-Length: 8000000\r\n\r\n", b"x" * 8_000_000
+            )
             assert (await client.answer())[0] == 413
 
     run(main())
@@ -563,7 +602,11 @@ def test_an_endless_header_is_cut_off(run: Run, where: str) -> None:
     async def main() -> None:
         async with serving(header_bytes=5000) as port, dialled(port) as client:
             client.send(b"POST / HTTP/1.1\r\n", HOST)
-            client.send(b"X: " if where == "header" else b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX: ")
+            client.send(
+                b"X: "
+                if where == "header"
+                else b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX: "
+            )
             answer = asyncio.create_task(client.head())
             while not answer.done():
                 client.send(b"y" * 500)
@@ -578,7 +621,11 @@ def test_a_large_head_behind_a_large_body_is_not_taken_for_too_large(run: Run) -
         async with serving(header_bytes=5000) as port, dialled(port) as client:
             body = b"x" * 150_000
             client.send(
-                b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 150000\r\n\r\n" + body + b"GET / HTTP/1.1\r\n"
+                b"POST / HTTP/1.1\r\n"
+                + HOST
+                + b"Content-Length: 150000\r\n\r\n"
+                + body
+                + b"GET / HTTP/1.1\r\n"
             )
             assert await client.answer() == (200, b"POST /  " + body)
             client.send(HOST, b"X: " + b"y" * 4000 + b"\r\n\r\n")
@@ -592,7 +639,11 @@ def test_clients_over_the_limit_get_503_while_all_others_are_in_use(run: Run) ->
 
     async def main() -> None:
         begun: list[Exchange] = []
-        async with serving(begun.append, connections=2) as port, dialled(port) as one, dialled(port) as two:
+        async with (
+            serving(begun.append, connections=2) as port,
+            dialled(port) as one,
+            dialled(port) as two,
+        ):
             for client in (one, two):
                 client.send(b"GET / HTTP/1.1\r\n", HOST, b"\r\n")
             while len(begun) < 2:  # noqa: ASYNC110 - under the bound of every test here
@@ -604,7 +655,9 @@ def test_clients_over_the_limit_get_503_while_all_others_are_in_use(run: Run) ->
             while len(begun) == 2:  # until the server has noticed
                 async with dialled(port) as four:
                     four.send(b"GET / HTTP/1.1\r\n", HOST, b"\r\n")
-                    with contextlib.suppress(ConnectionError, TimeoutError, asyncio.IncompleteReadError):
+                    with contextlib.suppress(
+                        ConnectionError, TimeoutError, asyncio.IncompleteReadError
+                    ):
                         async with asyncio.timeout(0.1):
                             await four.answer()
 
@@ -851,7 +904,11 @@ def test_upgrade_hands_over_the_socket_and_what_came_behind_the_head(run: Run) -
             assert exchange.closed
 
         async with serving(handler) as port, dialled(port) as client:
-            client.send(b"GET / HTTP/1.1\r\n" + HOST + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\nearly")
+            client.send(
+                b"GET / HTTP/1.1\r\n"
+                + HOST
+                + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\nearly"
+            )
             await client.head()
             assert await client.reader.readexactly(5) == b"early"
             client.send(b"late")
@@ -870,7 +927,9 @@ def test_an_upgrade_behind_another_request_can_be_read(run: Run) -> None:
                 heard.put_nowait(data)
 
         async with serving(open_.put_nowait) as port, dialled(port) as client:
-            upgrade = b"GET / HTTP/1.1\r\n" + HOST + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+            upgrade = (
+                b"GET / HTTP/1.1\r\n" + HOST + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+            )
             client.send(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n" + upgrade)
             (await open_.get()).reply(200)
             await client.head()
@@ -886,7 +945,12 @@ def test_an_upgrade_behind_another_request_can_be_read(run: Run) -> None:
 def test_an_upgrade_that_is_answered_instead_ends_the_connection(run: Run) -> None:
     async def main() -> None:
         async with serving() as port:
-            answer = await ask(port, b"GET / HTTP/1.1\r\n", HOST, b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+            answer = await ask(
+                port,
+                b"GET / HTTP/1.1\r\n",
+                HOST,
+                b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+            )
             assert answer.endswith(b"GET /  ")
 
     run(main())
@@ -903,7 +967,12 @@ def test_the_standard_library_is_served(run: Run) -> None:
     def work(port: int) -> list[tuple[int, bytes]]:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
         answers: list[tuple[int, bytes]] = []
-        for method, body in (("GET", None), ("POST", b"x" * 1000), ("HEAD", None), ("PUT", iter([b"a", b"b"]))):
+        for method, body in (
+            ("GET", None),
+            ("POST", b"x" * 1000),
+            ("HEAD", None),
+            ("PUT", iter([b"a", b"b"])),
+        ):
             connection.request(method, "/path", body=body, encode_chunked=method == "PUT")
             response = connection.getresponse()
             answers.append((response.status, response.read()))
@@ -942,7 +1011,10 @@ def test_tls_is_served(run: Run, tmp_path: Path) -> None:
         server = HttpServer(lambda e: e.reply(200, e.scheme.encode()), Limits(body_bytes=1000))
         port = await server.start("127.0.0.1", 0, ssl=context)
         try:
-            assert await asyncio.to_thread(work, port) == (b"https", http.HTTPStatus(413).phrase.encode())
+            assert await asyncio.to_thread(work, port) == (
+                b"https",
+                http.HTTPStatus(413).phrase.encode(),
+            )
         finally:
             await server.close(0)
 
@@ -951,8 +1023,26 @@ def test_tls_is_served(run: Run, tmp_path: Path) -> None:
 
 def certificate(folder: Path) -> tuple[Path, Path]:
     key, cert = folder / "key.pem", folder / "cert.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+    ]
+    command += [
+        "-addext",
+        "subjectAltName=DNS:localhost,IP:127.0.0.1",
+        "-keyout",
+        str(key),
+        "-out",
+        str(cert),
+    ]
     try:
         subprocess.run(command, check=True, capture_output=True)
     except FileNotFoundError:
@@ -972,7 +1062,12 @@ def test_answers_are_not_delayed_by_nagle(run: Run) -> None:
     async def main() -> None:
         async with serving(handler) as port:
             try:
-                await ask(port, b"GET / HTTP/1.1\r\n", HOST, b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+                await ask(
+                    port,
+                    b"GET / HTTP/1.1\r\n",
+                    HOST,
+                    b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+                )
             except ConnectionError:
                 pass
 
@@ -985,7 +1080,10 @@ def test_answers_are_not_delayed_by_nagle(run: Run) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.binary(max_size=60) | st.sampled_from([b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"POST / HT", b"\r\n"]))
+    st.lists(
+        st.binary(max_size=60)
+        | st.sampled_from([b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"POST / HT", b"\r\n"])
+    )
 )
 def test_no_bytes_stop_the_server(pieces: list[bytes]) -> None:
     async def main() -> None:

@@ -11,7 +11,9 @@ from mcpx.wire import jsonrpc
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 
@@ -44,7 +46,9 @@ def test_the_envelope_alone_tells_the_kind(kind: str, message: dict[str, Any]) -
     assert jsonrpc.classify({"jsonrpc": "2.0", **message}) == kind
 
 
-@pytest.mark.parametrize("message", [None, 1, "x", [], [{"jsonrpc": "2.0", "method": "n"}], {"method": "n", "id": 1}])
+@pytest.mark.parametrize(
+    "message", [None, 1, "x", [], [{"jsonrpc": "2.0", "method": "n"}], {"method": "n", "id": 1}]
+)
 def test_what_is_not_one_message_of_2_0_is_invalid(message: Any) -> None:
     """Batches are refused in every revision (PRO-1)."""
     assert jsonrpc.classify(message) == "invalid"
@@ -53,8 +57,12 @@ def test_what_is_not_one_message_of_2_0_is_invalid(message: Any) -> None:
 
 @settings(deadline=None)
 @given(
-    st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error", "other"]), VALUES)
-    | st.fixed_dictionaries({"jsonrpc": st.just("2.0"), "id": VALUES, "method": VALUES, "params": VALUES})
+    st.dictionaries(
+        st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error", "other"]), VALUES
+    )
+    | st.fixed_dictionaries(
+        {"jsonrpc": st.just("2.0"), "id": VALUES, "method": VALUES, "params": VALUES}
+    )
     | VALUES
 )
 def test_whatever_comes_is_classified_and_a_request_can_be_used(message: Any) -> None:

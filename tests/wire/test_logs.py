@@ -16,7 +16,9 @@ from mcpx.model.requests import REQUEST, Request
 from mcpx.wire import logs
 from mcpx.wire.logs import OURS, AsJson, Brief, LogFile, Outlet, Plain
 
-NASTY = "\x1b[31mred\r\n12:00:00 ERROR forged\x85next\u2028line\u2029par\u202egnp\x9b2J\x00\x07 文字"
+NASTY = (
+    "\x1b[31mred\r\n12:00:00 ERROR forged\x85next\u2028line\u2029par\u202egnp\x9b2J\x00\x07 文字"
+)
 
 
 @pytest.fixture
@@ -35,7 +37,9 @@ def log(stream: io.StringIO) -> Iterator[logging.Logger]:
     made.handlers.clear()
 
 
-def test_what_a_peer_wrote_is_one_line_of_plain_text(log: logging.Logger, stream: io.StringIO) -> None:
+def test_what_a_peer_wrote_is_one_line_of_plain_text(
+    log: logging.Logger, stream: io.StringIO
+) -> None:
     log.warning("[%s] said %s", "a", NASTY)
     log.warning("[%s] %r", "a", {"data": NASTY})
     told = stream.getvalue()
@@ -43,7 +47,9 @@ def test_what_a_peer_wrote_is_one_line_of_plain_text(log: logging.Logger, stream
     assert told.replace("\n", "").isprintable()
     assert "文字" in told
     assert r"\x1b[31mred\r\n12:00:00 ERROR forged\x85next\u2028line" in told
-    assert logs.plain("half \ud800 an emoji") == r"half \ud800 an emoji"  # not logged here: reports of tests are UTF-8
+    assert (
+        logs.plain("half \ud800 an emoji") == r"half \ud800 an emoji"
+    )  # not logged here: reports of tests are UTF-8
 
 
 def test_a_traceback_keeps_its_lines_and_what_the_error_says_is_one_of_them(
@@ -64,7 +70,9 @@ def test_a_traceback_keeps_its_lines_and_what_the_error_says_is_one_of_them(
     assert not any(line.strip().startswith("12:00:00") for line in rest)
 
 
-def test_our_own_words_may_have_several_lines_and_are_never_left_out(log: logging.Logger, stream: io.StringIO) -> None:
+def test_our_own_words_may_have_several_lines_and_are_never_left_out(
+    log: logging.Logger, stream: io.StringIO
+) -> None:
     for _ in range(100):
         log.error("%s", "error: wrong\n  --> here\x1b", extra=OURS)
     lines = stream.getvalue().splitlines()
@@ -72,7 +80,9 @@ def test_our_own_words_may_have_several_lines_and_are_never_left_out(log: loggin
     assert lines[1] == "      --> here\\x1b"
 
 
-def test_a_kind_is_limited_and_what_was_left_out_is_counted(log: logging.Logger, stream: io.StringIO) -> None:
+def test_a_kind_is_limited_and_what_was_left_out_is_counted(
+    log: logging.Logger, stream: io.StringIO
+) -> None:
     for i in range(5000):
         log.warning("[%s] skipped %d", "loud", i)
     log.warning("[%s] skipped %d", "quiet", 1)
@@ -98,7 +108,9 @@ def test_it_is_counted_though_nothing_more_comes(
     asyncio.run(main())
 
 
-def test_what_a_peer_chose_makes_no_new_kind_and_kinds_are_bounded(log: logging.Logger, stream: io.StringIO) -> None:
+def test_what_a_peer_chose_makes_no_new_kind_and_kinds_are_bounded(
+    log: logging.Logger, stream: io.StringIO
+) -> None:
     outlet = log.handlers[0]
     assert isinstance(outlet, Outlet)
     for i in range(1000):
@@ -109,7 +121,9 @@ def test_what_a_peer_chose_makes_no_new_kind_and_kinds_are_bounded(log: logging.
     assert len(outlet._kinds) <= logs.KINDS  # pyright: ignore[reportPrivateUsage]
 
 
-def test_a_large_value_is_neither_rendered_nor_written_whole(log: logging.Logger, stream: io.StringIO) -> None:
+def test_a_large_value_is_neither_rendered_nor_written_whole(
+    log: logging.Logger, stream: io.StringIO
+) -> None:
     log.warning("%s", Brief("x" * 10_000_000))
     log.warning("%s", Brief({"a": ["y" * 10_000_000] * 1000}))
     log.warning("%s", "z" * 10_000_000)
@@ -160,10 +174,14 @@ def as_json(log: logging.Logger) -> logging.Logger:
     return log
 
 
-def test_as_json_every_line_is_an_object_whatever_is_logged(as_json: logging.Logger, stream: io.StringIO) -> None:
+def test_as_json_every_line_is_an_object_whatever_is_logged(
+    as_json: logging.Logger, stream: io.StringIO
+) -> None:
     """OBS-1."""
     as_json.warning("[%s] said %s", "a", NASTY)
-    as_json.handlers[0].handle(logging.LogRecord("others", logging.WARNING, "", 0, "%d of %d", ("no number",), None))
+    as_json.handlers[0].handle(
+        logging.LogRecord("others", logging.WARNING, "", 0, "%d of %d", ("no number",), None)
+    )
     as_json.error("%s", "error: wrong\n  --> here\x1b", extra=OURS)
     as_json.warning("%s", "z" * 10_000_000)
     try:
@@ -173,19 +191,26 @@ def test_as_json_every_line_is_an_object_whatever_is_logged(as_json: logging.Log
     raw = stream.getvalue()
     lines = [json.loads(line) for line in raw.splitlines()]
     assert len(lines) == 5 and raw.replace("\n", "").isprintable()
-    assert lines[0]["server"] == "a" and lines[0]["message"].startswith("said ") and "文字" in lines[0]["message"]
+    assert (
+        lines[0]["server"] == "a"
+        and lines[0]["message"].startswith("said ")
+        and "文字" in lines[0]["message"]
+    )
     assert lines[1]["message"] == "%d of %d (TypeError in its values)"
     assert lines[2]["message"] == "error: wrong\n  --> here\\x1b"
     assert len(lines[3]["message"]) == logs.LONGEST + 1
     assert lines[4]["error"].splitlines()[0].endswith("Traceback (most recent call last):")
     assert max(map(len, raw.splitlines())) < 60_000
-    assert all(set(line) <= {"time", "level", "logger", "server", "message", "error"} for line in lines)
+    assert all(
+        set(line) <= {"time", "level", "logger", "server", "message", "error"} for line in lines
+    )
 
 
 def test_as_json_a_line_names_its_request_while_that_is_being_answered(
     as_json: logging.Logger, stream: io.StringIO
 ) -> None:
-    """OBS-1: not after that, not what the loop calls back, and not the count of what was left out."""
+    """OBS-1: not after that, not what the loop calls back, and not the count of what was left
+    out."""
 
     async def main() -> None:
         request = Request("mine")

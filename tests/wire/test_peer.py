@@ -31,7 +31,8 @@ from mcpx.wire.peer import Peer
 
 
 class Other:
-    """The other side: keeps what was sent to it, and is the owner (`Inbound`) of the peer as well."""
+    """The other side: keeps what was sent to it, and is the owner (`Inbound`) of the peer as
+    well."""
 
     def __init__(self, answer: Callable[[Json], Any] | None = None, **options: Any) -> None:
         self.got: list[Json] = []
@@ -167,7 +168,9 @@ def test_a_result_that_is_no_object_is_an_error_that_names_the_server() -> None:
 # --- giving up
 
 
-def test_a_cancelled_request_is_cancelled_at_the_other_side_once_and_its_late_reply_ignored() -> None:
+def test_a_cancelled_request_is_cancelled_at_the_other_side_once_and_its_late_reply_ignored() -> (
+    None
+):
     """LIF-6: and nothing else on that connection is disturbed."""
 
     async def main() -> None:
@@ -190,7 +193,9 @@ def test_a_cancelled_request_is_cancelled_at_the_other_side_once_and_its_late_re
     run(main())
 
 
-def test_a_request_out_of_time_is_cancelled_at_the_other_side_once_and_its_late_reply_ignored() -> None:
+def test_a_request_out_of_time_is_cancelled_at_the_other_side_once_and_its_late_reply_ignored() -> (
+    None
+):
     """LIF-6."""
 
     async def main() -> None:
@@ -233,21 +238,29 @@ def test_an_error_of_the_server_that_looks_like_our_time_out_cancels_nothing() -
     run(main())
 
 
-def test_progress_starts_the_deadline_anew_but_not_beyond_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_starts_the_deadline_anew_but_not_beyond_an_hour(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """LIF-6."""
 
     async def main() -> None:
         clock = LoopClock(monkeypatch)
         other, meanwhile = Other(), Heard()
         params = {"_meta": {"progressToken": "mine"}}
-        call = asyncio.create_task(other.peer.request("m", params, meanwhile=meanwhile, timeout=300.0))
+        call = asyncio.create_task(
+            other.peer.request("m", params, meanwhile=meanwhile, timeout=300.0)
+        )
         [asked] = await other.asked(1)
         token = asked["params"]["_meta"]["progressToken"]
         for step in range(13):
             await clock.advance(270)
-            other.send(method="notifications/progress", params={"progressToken": token, "progress": step})
+            other.send(
+                method="notifications/progress", params={"progressToken": token, "progress": step}
+            )
             assert not call.done()
-        await clock.advance(80)  # 13 × 270 + 80 s: within five minutes of the last progress, still within the hour
+        await clock.advance(
+            80
+        )  # 13 × 270 + 80 s: within five minutes of the last progress, still within the hour
         assert not call.done()
         await clock.advance(11)
         with pytest.raises(Unavailable) as caught:
@@ -264,7 +277,9 @@ def test_progress_of_another_request_moves_no_deadline(monkeypatch: pytest.Monke
         other = Other()
         calls = [
             asyncio.create_task(
-                other.peer.request("m", {"_meta": {"progressToken": 1}}, meanwhile=Heard(), timeout=300.0)
+                other.peer.request(
+                    "m", {"_meta": {"progressToken": 1}}, meanwhile=Heard(), timeout=300.0
+                )
             )
             for _ in range(2)
         ]
@@ -291,12 +306,18 @@ def test_two_callers_with_the_same_token_each_hear_their_own_progress() -> None:
         other = Other()
         errands = [Heard(), Heard()]
         params = {"_meta": {"progressToken": "same", "other": 1}, "name": "x"}
-        calls = [asyncio.create_task(other.peer.request("m", params, meanwhile=meanwhile)) for meanwhile in errands]
+        calls = [
+            asyncio.create_task(other.peer.request("m", params, meanwhile=meanwhile))
+            for meanwhile in errands
+        ]
         asked = await other.asked(2)
         for message in asked:
             assert message["params"]["_meta"]["other"] == 1
             token = message["params"]["_meta"]["progressToken"]
-            other.send(method="notifications/progress", params={"progressToken": token, "progress": message["id"]})
+            other.send(
+                method="notifications/progress",
+                params={"progressToken": token, "progress": message["id"]},
+            )
         assert [meanwhile.steps for meanwhile in errands] == [
             [{"progressToken": "same", "progress": message["id"]}] for message in asked
         ]
@@ -312,7 +333,9 @@ def test_two_callers_with_the_same_token_each_hear_their_own_progress() -> None:
 def test_progress_for_nothing_that_runs_goes_to_the_owner(token: Any) -> None:
     async def main() -> None:
         other, meanwhile = Other(), Heard()
-        call = asyncio.create_task(other.peer.request("m", {"_meta": {"progressToken": 1}}, meanwhile=meanwhile))
+        call = asyncio.create_task(
+            other.peer.request("m", {"_meta": {"progressToken": 1}}, meanwhile=meanwhile)
+        )
         await other.asked(1)
         other.send(method="notifications/progress", params={"progressToken": token})
         assert meanwhile.steps == []
@@ -447,7 +470,9 @@ def test_an_id_in_flight_cannot_be_used_twice() -> None:
     run(main())
 
 
-def test_a_bug_in_an_answer_is_an_internal_error_that_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_in_an_answer_is_an_internal_error_that_tells_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main() -> None:
         async def answer(message: Json) -> Json:
             raise KeyError("secret")
@@ -475,7 +500,9 @@ def test_an_error_raised_for_the_other_side_reaches_it_unchanged() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("value", [{"a": object()}, {"a": {1, 2}}, {1: "number as a key", "a": float}])
+@pytest.mark.parametrize(
+    "value", [{"a": object()}, {"a": {1, 2}}, {1: "number as a key", "a": float}]
+)
 def test_a_reply_that_cannot_be_written_is_answered_with_an_error(value: Any) -> None:
     async def main() -> None:
         async def answer(message: Json) -> Json:
@@ -531,7 +558,9 @@ def test_a_number_no_json_has_is_refused_in_each_direction_and_hangs_nobody() ->
         (b"5", INVALID_REQUEST, None),
     ],
 )
-def test_garbage_of_a_client_is_answered_and_of_a_server_counted(raw: bytes, code: int, id: Any) -> None:
+def test_garbage_of_a_client_is_answered_and_of_a_server_counted(
+    raw: bytes, code: int, id: Any
+) -> None:
     """PRO-1: batches too."""
 
     async def main() -> None:
@@ -555,8 +584,12 @@ def test_garbage_of_a_client_is_answered_and_of_a_server_counted(raw: bytes, cod
             {"jsonrpc": st.just("2.0")},
             optional={
                 "id": st.sampled_from([1, 2, "1", None, 1.5, True, [], {}]),
-                "method": st.sampled_from(["m", "notifications/progress", "notifications/cancelled", 5, None]),
-                "params": st.sampled_from([{}, [], None, {"requestId": []}, {"progressToken": {}}, {"requestId": 1}]),
+                "method": st.sampled_from(
+                    ["m", "notifications/progress", "notifications/cancelled", 5, None]
+                ),
+                "params": st.sampled_from(
+                    [{}, [], None, {"requestId": []}, {"progressToken": {}}, {"requestId": 1}]
+                ),
                 "result": st.sampled_from([{}, [], None]),
                 "error": st.sampled_from([{}, [], None, {"code": "x"}]),
             },
@@ -605,7 +638,9 @@ def test_losing_the_carrier_fails_everything_that_waits_once() -> None:
         other.peer.lose("the process exited with code 3")
         other.peer.lose("again")
         for call in calls:
-            with pytest.raises(Unavailable, match=r"^srv: the process exited with code 3$") as caught:
+            with pytest.raises(
+                Unavailable, match=r"^srv: the process exited with code 3$"
+            ) as caught:
                 await call
             assert caught.value.code == SERVER_DIED
         await yield_to_loop()
@@ -686,7 +721,9 @@ def test_an_answer_over_the_limit_fails_its_own_request(head: bytes) -> None:
         calls = [asyncio.create_task(other.peer.request("m", {})) for _ in range(3)]
         await other.asked(3)
         other.peer.waiting.too_large(head, 16_000_000)
-        with pytest.raises(Unavailable, match=r"^srv: the answer is larger than 16,000,000 bytes$") as caught:
+        with pytest.raises(
+            Unavailable, match=r"^srv: the answer is larger than 16,000,000 bytes$"
+        ) as caught:
             await calls[1]
         assert caught.value.code == SERVER_TOO_LARGE
         other.send(id=1, result={})
@@ -699,7 +736,8 @@ def test_an_answer_over_the_limit_fails_its_own_request(head: bytes) -> None:
 @pytest.mark.parametrize(
     "head",
     [
-        b'{"result":{"rows":[{"id":1,"name":"x"},{"id":2',  # Node servers write the result before the id
+        # Node servers write the result before the id
+        b'{"result":{"rows":[{"id":1,"name":"x"},{"id":2',
         b'{"jsonrpc":"2.0","method":"notifications/message","params":{"id":1,',
         b'{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{',
         b'{"jsonrpc":"2.0","id":77,"result":{',
@@ -744,7 +782,9 @@ def test_alone_in_flight_a_request_is_the_one_that_was_answered(head: bytes) -> 
         b'{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{',
     ],
 )
-def test_a_message_over_the_limit_that_is_no_answer_does_not_fail_the_one_call_there_is(head: bytes) -> None:
+def test_a_message_over_the_limit_that_is_no_answer_does_not_fail_the_one_call_there_is(
+    head: bytes,
+) -> None:
     async def main() -> None:
         other = Other()
         call = asyncio.create_task(other.peer.request("m", {}))

@@ -9,7 +9,9 @@ from kit.loop import never_return, run, yield_to_loop
 from mcpx.wire.tasks import Tasks
 
 
-def test_a_task_that_dies_is_logged_and_the_others_live_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_task_that_dies_is_logged_and_the_others_live_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main() -> None:
         tasks = Tasks("owner")
         alive = asyncio.Event()
@@ -33,7 +35,9 @@ def test_a_task_that_dies_is_logged_and_the_others_live_on(caplog: pytest.LogCap
     assert record.exc_info is not None
 
 
-def test_the_error_of_an_awaited_task_goes_to_who_awaits_it_and_to_no_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_error_of_an_awaited_task_goes_to_who_awaits_it_and_to_no_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main() -> None:
         tasks = Tasks("owner")
 

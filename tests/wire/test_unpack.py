@@ -56,7 +56,9 @@ def unpack(names: list[str], packed: bytes, size: int = 65_536, limit: int = sys
 @pytest.mark.parametrize("kind", PACKERS)
 @pytest.mark.parametrize("size", [1, 7, 1000, 65_536, 10_000_000])
 @pytest.mark.parametrize("body", [b"", b"x", WORDS, NOISE], ids=["empty", "tiny", "words", "noise"])
-def test_a_packed_body_comes_out_as_it_was_however_it_is_cut(kind: str, size: int, body: bytes) -> None:
+def test_a_packed_body_comes_out_as_it_was_however_it_is_cut(
+    kind: str, size: int, body: bytes
+) -> None:
     name, pack = PACKERS[kind]
     packed = pack(body)
     if size == 1 and len(packed) > 20_000:
@@ -66,7 +68,12 @@ def test_a_packed_body_comes_out_as_it_was_however_it_is_cut(kind: str, size: in
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.binary(max_size=100_000), st.sampled_from(sorted(PACKERS)), st.integers(1, 70_000), st.integers(1, 9))
+@given(
+    st.binary(max_size=100_000),
+    st.sampled_from(sorted(PACKERS)),
+    st.integers(1, 70_000),
+    st.integers(1, 9),
+)
 def test_whatever_was_packed_comes_out(body: bytes, kind: str, size: int, times: int) -> None:
     name, pack = PACKERS[kind]
     assert unpack([name], pack(body * times), max(size, len(body) // 100 + 1)) == body * times
@@ -144,7 +151,9 @@ def test_a_bomb_in_a_bomb_is_unpacked_step_by_small_step() -> None:
     assert time.process_time() - began < 1.0
 
 
-@pytest.mark.parametrize(("name", "member"), [("gzip", gzip.compress(b"")), ("zstd", zstd(b""))], ids=["gzip", "zstd"])
+@pytest.mark.parametrize(
+    ("name", "member"), [("gzip", gzip.compress(b"")), ("zstd", zstd(b""))], ids=["gzip", "zstd"]
+)
 def test_a_body_of_nothing_but_empty_members_is_refused(name: str, member: bytes) -> None:
     """They make no bytes that could be counted."""
     with pytest.raises(BadPacking, match="too many"):
@@ -178,7 +187,12 @@ def test_the_head_names_the_packings(values: list[str], names: list[str]) -> Non
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [("compress", "'compress'"), ("gzip, exi", "'exi'"), ("gzip,gzip,gzip", "more than 2"), ("\x01", "unknown")],
+    [
+        ("compress", "'compress'"),
+        ("gzip, exi", "'exi'"),
+        ("gzip,gzip,gzip", "more than 2"),
+        ("\x01", "unknown"),
+    ],
 )
 def test_a_packing_that_is_not_known_is_named(value: str, said: str) -> None:
     with pytest.raises(BadPacking, match=said):
@@ -187,7 +201,8 @@ def test_a_packing_that_is_not_known_is_named(value: str, said: str) -> None:
 
 def test_the_libraries_are_imported_with_the_first_body_that_needs_them() -> None:
     script = (
-        "import sys; import mcpx.wire.fetch as _; from mcpx.wire.unpack import Unpacking as U; U(['gzip', 'deflate']);"
+        "import sys; import mcpx.wire.fetch as _; from mcpx.wire.unpack import Unpacking as U; "
+        "U(['gzip', 'deflate']);"
         "assert not {'brotli', '_brotli', 'zstandard'} & set(sys.modules);"
         "U(['br', 'zstd']); assert {'brotli', 'zstandard'} <= set(sys.modules)"
     )

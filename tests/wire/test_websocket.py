@@ -60,7 +60,9 @@ async def ours(echo: bool = True, limit: int = 1000) -> AsyncIterator[tuple[int,
                 socket.send(text)
 
         on_close = side.closed.put_nowait
-        socket = accept(exchange, limit=limit, subprotocol="mcp", on_message=on_message, on_close=on_close)
+        socket = accept(
+            exchange, limit=limit, subprotocol="mcp", on_message=on_message, on_close=on_close
+        )
         side.sockets.put_nowait(socket)
 
     server = HttpServer(handler)
@@ -78,10 +80,18 @@ async def theirs(handler: Callable[[ServerConnection], Any], **options: Any) -> 
         yield f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}/path?query"
 
 
-async def dial(url: str, side: Side, limit: int = 1000, timeout: float = 5, headers: Any = ()) -> WebSocket:
+async def dial(
+    url: str, side: Side, limit: int = 1000, timeout: float = 5, headers: Any = ()
+) -> WebSocket:
     on_message, on_close = side.messages.put_nowait, side.closed.put_nowait
     return await connect(
-        url, headers, limit=limit, subprotocol="mcp", timeout=timeout, on_message=on_message, on_close=on_close
+        url,
+        headers,
+        limit=limit,
+        subprotocol="mcp",
+        timeout=timeout,
+        on_message=on_message,
+        on_close=on_close,
     )
 
 
@@ -90,7 +100,10 @@ async def dial(url: str, side: Side, limit: int = 1000, timeout: float = 5, head
 
 def test_text_and_binary_are_messages_and_answers_are_text(run: Run) -> None:
     async def main() -> None:
-        async with ours() as (port, side), library_connect(f"ws://127.0.0.1:{port}", subprotocols=[MCP]) as client:
+        async with (
+            ours() as (port, side),
+            library_connect(f"ws://127.0.0.1:{port}", subprotocols=[MCP]) as client,
+        ):
             assert client.subprotocol == "mcp"
             assert client.protocol.extensions == [], "no compression, though it was offered"
             for message in ("{}", "größer", b"binary", ["in ", "three ", "parts"]):
@@ -279,7 +292,9 @@ def test_nothing_is_taken_from_a_client_that_does_not_read(run: Run) -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
             writer.write(UPGRADE + KEY + VERSION + b"\r\n")
             await reader.readuntil(b"\r\n\r\n")
-            large = b"\x82\xff" + (2**19).to_bytes(8, "big") + bytes(4 + 2**19)  # each comes back as an echo
+            large = (
+                b"\x82\xff" + (2**19).to_bytes(8, "big") + bytes(4 + 2**19)
+            )  # each comes back as an echo
             for _ in range(100):
                 writer.write(large)
             socket = await side.sockets.get()
@@ -316,7 +331,9 @@ def test_one_who_pings_without_reading_is_dropped(run: Run) -> None:
     run(main())
 
 
-def test_a_silent_peer_is_dropped_and_a_living_one_kept(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_peer_is_dropped_and_a_living_one_kept(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(websocket, "PING_EVERY", 0.05)
 
     async def main() -> None:
@@ -333,7 +350,9 @@ def test_a_silent_peer_is_dropped_and_a_living_one_kept(run: Run, monkeypatch: p
     run(main())
 
 
-def test_a_peer_that_does_not_finish_closing_is_cut_off(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_does_not_finish_closing_is_cut_off(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(websocket, "CLOSE_TIMEOUT", 0.05)
 
     async def main() -> None:
@@ -446,7 +465,9 @@ def test_a_refusal_says_why(run: Run) -> None:
     run(main())
 
 
-@pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", b""])
+@pytest.mark.parametrize(
+    "answer", [b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", b""]
+)
 def test_what_is_no_websocket_server_is_an_error(run: Run, answer: bytes) -> None:
     async def on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -522,7 +543,8 @@ def test_our_client_and_our_server_understand_each_other(run: Run) -> None:
 @settings(max_examples=80, deadline=None)
 @given(
     st.lists(
-        st.binary(max_size=30) | st.sampled_from([b"\x81\x82\0\0\0\0{}", b"\x88\x80\0\0\0\0", b"\x01\x80\0\0\0\0"])
+        st.binary(max_size=30)
+        | st.sampled_from([b"\x81\x82\0\0\0\0{}", b"\x88\x80\0\0\0\0", b"\x01\x80\0\0\0\0"])
     )
 )
 def test_no_bytes_stop_the_server(pieces: list[bytes]) -> None:
@@ -549,7 +571,9 @@ def test_a_server_whose_first_frame_is_wrong_is_told_goodbye_and_nothing_more(
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             head = await reader.readuntil(b"\r\n\r\n")
             key = head.partition(b"Sec-WebSocket-Key: ")[2].partition(b"\r\n")[0].decode()
-            answer = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            answer = (
+                "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            )
             answer += f"Sec-WebSocket-Accept: {accept_key(key)}\r\n\r\n"
             writer.write(answer.encode() + b"\x80\x00")  # a continuation of nothing
             await reader.read(100)

@@ -38,7 +38,8 @@ def make(desk: Desk) -> FastAPI:
     app.add_middleware(SlashesInNames)
     errors.install(app)
     for router in routers():
-        # Not `include_router`: it would make every route a second time, for the sake of what routers have already.
+        # Not `include_router`: it would make every route a second time, for the sake of what
+        # routers have already.
         app.router.routes.extend(router.routes)
     document.install(app)
     app.add_route("/api/openapi.json", _Document(app).tell, include_in_schema=False)
@@ -46,7 +47,8 @@ def make(desk: Desk) -> FastAPI:
 
 
 class SlashesInNames:
-    """A name in a path may hold a `/` (`%2F`), as many servers' names do; paths are taken apart without it."""
+    """A name in a path may hold a `/` (`%2F`), as many servers' names do; paths are taken apart
+    without it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -60,8 +62,8 @@ class SlashesInNames:
 
 
 class _Document:
-    """What the API says of itself: made when somebody asks, in a thread, for it takes a second; kept as text, which is
-    a tenth of what it is made of."""
+    """What the API says of itself: made when somebody asks, in a thread, for it takes a second;
+    kept as text, which is a tenth of what it is made of."""
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app

@@ -1,6 +1,7 @@
 """Work that is done for somebody who waits for it, and for nobody else.
 
-Promise: it is cancelled when whoever asked goes, or when what let them in ends; it is over when this returns.
+Promise: it is cancelled when whoever asked goes, or when what let them in ends; it is over when
+this returns.
 """
 
 import asyncio
@@ -19,7 +20,9 @@ async def attended(work: Coroutine[Any, Any, T], receive: Receive) -> T:
     tasks = Tasks("a request")
     task: asyncio.Task[T] = tasks.start(work, awaited=True)
     try:
-        await asyncio.wait((task, tasks.start(gone(receive), awaited=True)), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            (task, tasks.start(gone(receive), awaited=True)), return_when=asyncio.FIRST_COMPLETED
+        )
         if not task.done():
             raise ApiError(408, "cancelled", "whoever asked has gone before it was over")
         return task.result()

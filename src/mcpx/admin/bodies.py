@@ -1,4 +1,5 @@
-"""Bodies of requests: read whole before a route sees them, within bounds of bytes and time, and only JSON."""
+"""Bodies of requests: read whole before a route sees them, within bounds of bytes and time, and
+only JSON."""
 
 import asyncio
 from typing import Final
@@ -28,7 +29,9 @@ class Bodies:
     async def read(self, scope: Scope, receive: Receive, largest: int) -> bytes:
         """Raises ApiError, or `Gone`. What was read is to be let go of by `done`."""
         declared = values(scope, b"content-length")
-        if declared and int(declared[0]) > largest:  # the parser has seen to it that it is one number
+        if (
+            declared and int(declared[0]) > largest
+        ):  # the parser has seen to it that it is one number
             raise _too_large(largest)
         parts: list[bytes] = []
         size = 0
@@ -46,7 +49,9 @@ class Bodies:
                     if size > largest:
                         raise _too_large(largest)
                     if self._held > ALL:
-                        raise ApiError(503, None, "too much is sent at once", headers={"retry-after": "1"})
+                        raise ApiError(
+                            503, None, "too much is sent at once", headers={"retry-after": "1"}
+                        )
                     parts.append(part)
         except TimeoutError:
             self.done(size)
@@ -62,12 +67,17 @@ class Bodies:
 
 
 def require_json(scope: Scope, body: bytes) -> None:
-    """Raises ApiError. Text that is no JSON to the letter (half surrogates, NaN) is refused here, for all routes."""
+    """Raises ApiError. Text that is no JSON to the letter (half surrogates, NaN) is refused here,
+    for all routes."""
     if not body:
         return
     kind = b",".join(values(scope, b"content-type")).partition(b";")[0].strip().lower()
-    if kind != b"application/json" and not (kind.startswith(b"application/") and kind.endswith(b"+json")):
-        raise ApiError(415, None, "the body has to be JSON", hint="send it with Content-Type: application/json")
+    if kind != b"application/json" and not (
+        kind.startswith(b"application/") and kind.endswith(b"+json")
+    ):
+        raise ApiError(
+            415, None, "the body has to be JSON", hint="send it with Content-Type: application/json"
+        )
     try:
         orjson.loads(body)
     except orjson.JSONDecodeError as problem:

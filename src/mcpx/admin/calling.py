@@ -1,9 +1,11 @@
-"""Calling tools as the owner of the gateway: through the one guarded way that every call takes, as principal `admin`.
+"""Calling tools as the owner of the gateway: through the one guarded way that every call takes, as
+principal `admin`.
 
-Promise: rules, limits and the audit trail count as for anybody. A call ends with the connection it was asked for on, or
-when somebody cancels it by its id. Bounded are calls at a time, what a running one says, and what is answered. A server
-that asks something is declined, and whoever called is told. It is told that it may ask only where it is told so by
-clients already, or is known to ask: others would have to be started anew for it.
+Promise: rules, limits and the audit trail count as for anybody. A call ends with the connection it
+was asked for on, or when somebody cancels it by its id. Bounded are calls at a time, what a running
+one says, and what is answered. A server that asks something is declined, and whoever called is
+told. It is told that it may ask only where it is told so by clients already, or is known to ask:
+others would have to be started anew for it.
 """
 
 import asyncio
@@ -20,7 +22,14 @@ from mcpx.admin.attending import gone
 from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError
 from mcpx.admin.people import OWNER
-from mcpx.admin.shapes.tools import CallGiven, CallMessage, CallProgress, CallQuestion, CallResult, ModelSees
+from mcpx.admin.shapes.tools import (
+    CallGiven,
+    CallMessage,
+    CallProgress,
+    CallQuestion,
+    CallResult,
+    ModelSees,
+)
 from mcpx.admin.streaming import BEAT, COMMENT, frame
 from mcpx.admin.toolbox import missing_error
 from mcpx.admin.weights import COMPACT
@@ -39,7 +48,8 @@ MOST = 16
 LARGEST = 4 << 20
 """Bytes of a result that is answered whole."""
 MOST_SAID = 200
-"""Things a running call has said that wait to be sent; beyond that progress and messages are dropped."""
+"""Things a running call has said that wait to be sent; beyond that progress and messages are
+dropped."""
 SHOWN = 200_000
 """Characters of what a model sees that are told."""
 CANCELLED = -32800
@@ -60,7 +70,9 @@ class _Voice:
         text = as_object(params).get("message")
         text = plain(self._redact(text[:4_000])) if isinstance(text, str) else ""
         declined = method == "elicitation/create"
-        self._say("question", CallQuestion(server=server, method=method, message=text, answer="decline"))
+        self._say(
+            "question", CallQuestion(server=server, method=method, message=text, answer="decline")
+        )
         if declined:
             return {"action": "decline"}
         raise RpcError(-32601, f"the admin cannot answer {method}")
@@ -81,7 +93,9 @@ class _Voice:
             text = data if isinstance(data, str) else _json(data)
             level = params.get("level")
             text = plain(self._redact(text[:5_000]))[:4_000]
-            self._say("message", CallMessage(level=level if isinstance(level, str) else "info", text=text))
+            self._say(
+                "message", CallMessage(level=level if isinstance(level, str) else "info", text=text)
+            )
 
     def pause(self, retry_ms: int) -> None:
         """Nobody polls here."""
@@ -116,13 +130,18 @@ class Calling:
         except asyncio.CancelledError:
             if not task.cancelled():
                 raise
-            raise ApiError(408, "cancelled", "the connection was closed before the call was over") from None
+            raise ApiError(
+                408, "cancelled", "the connection was closed before the call was over"
+            ) from None
         finally:
             task.cancel()
             left.cancel()
 
-    def frames(self, name: str, given: CallGiven) -> tuple[AsyncGenerator[bytes], Callable[[], object]]:
-        """Events while it runs, its result last; and what ends it when nobody reads them any more."""
+    def frames(
+        self, name: str, given: CallGiven
+    ) -> tuple[AsyncGenerator[bytes], Callable[[], object]]:
+        """Events while it runs, its result last; and what ends it when nobody reads them any
+        more."""
         said: deque[bytes] = deque()
         news = asyncio.Event()
 
@@ -135,12 +154,19 @@ class Calling:
         task.add_done_callback(lambda _: news.set())
         return _told(task, said, news), task.cancel
 
-    # One call ----------------------------------------------------------------------------------------------------
+    # One call
+    # ----------------------------------------------------------------------------------------------
 
     def _begin(self, name: str, given: CallGiven, say: Said) -> asyncio.Task[CallResult]:
         if len(self._running) >= MOST:
             message = f"{MOST} calls are running already"
-            raise ApiError(429, "too_many_calls", message, hint="cancel one, or wait", headers={"retry-after": "1"})
+            raise ApiError(
+                429,
+                "too_many_calls",
+                message,
+                hint="cancel one, or wait",
+                headers={"retry-after": "1"},
+            )
         id = given.call_id or secrets.token_hex(8)
         if id in self._running:
             raise ApiError(409, None, "a call runs under this id already", "call_id")
@@ -158,7 +184,9 @@ class Calling:
         self._running.pop(id, None)
         self._cancelled.discard(id)
 
-    async def _call(self, name: str, arguments: Json, profile: str | None, id: str, say: Said) -> CallResult:
+    async def _call(
+        self, name: str, arguments: Json, profile: str | None, id: str, say: Said
+    ) -> CallResult:
         gateway, session = self._desk.gateway, f"admin-{secrets.token_urlsafe(12)}"
         bare = Caller(OWNER, profile, client=CLIENT, mode="direct", session=session)
         offer = gateway.catalogs.of(bare).find("tools", name)
@@ -178,25 +206,35 @@ class Calling:
         try:
             result = await gateway.handle(call)
             ms = _since(began)
-            model = None if offer is None else await self._seen_by_model(call, offer, arguments, result)
+            model = (
+                None if offer is None else await self._seen_by_model(call, offer, arguments, result)
+            )
             return self._told(result, ms, model)
         except RpcError as error:
             missing = missing_error(gateway, name, profile, "name") if offer is None else None
             message = error.message if missing is None else f"{missing.message}; {missing.hint}"
             told = {"code": error.code, "message": message, "data": error.data}
-            return CallResult(ok=False, ms=_since(began), error=plain(gateway.redactor.redact_values(told)))
+            return CallResult(
+                ok=False, ms=_since(began), error=plain(gateway.redactor.redact_values(told))
+            )
         except asyncio.CancelledError:
             if id not in self._cancelled:
                 raise
             return CallResult(
-                ok=False, ms=_since(began), error={"code": CANCELLED, "message": "the call was cancelled"}
+                ok=False,
+                ms=_since(began),
+                error={"code": CANCELLED, "message": "the call was cancelled"},
             )
         finally:
             self._tasks.start(gateway.end_session(session), apart=True)
 
     def _askable(self, server: str) -> Json:
         upstream = self._desk.gateway.generation.upstreams.get(server)
-        return {"elicitation": {}} if upstream is not None and "elicitation" in upstream.may_ask else {}
+        return (
+            {"elicitation": {}}
+            if upstream is not None and "elicitation" in upstream.may_ask
+            else {}
+        )
 
     def _told(self, result: Json, ms: float, model: ModelSees | None) -> CallResult:
         failed = result.get("isError") is True
@@ -206,7 +244,9 @@ class Calling:
         redacted = plain(self._desk.gateway.redactor.redact_values(result))
         return CallResult(ok=not failed, ms=ms, result=redacted, model=model)
 
-    async def _seen_by_model(self, call: Call, offer: Offer, arguments: Json, result: Json) -> ModelSees | None:
+    async def _seen_by_model(
+        self, call: Call, offer: Offer, arguments: Json, result: Json
+    ) -> ModelSees | None:
         """The result as the configured compact mode shows it, or as `search` does."""
         generation = self._desk.gateway.generation
         mode: Any = generation.config.mode if generation.config.mode in COMPACT else "search"
@@ -216,7 +256,11 @@ class Calling:
         shown = await surface.bounded(call, result, how, lambda: not reads_files(offer, arguments))
         text, raw = _text(shown), _text(result)
         redact = self._desk.gateway.redactor
-        content = [as_object(block) for block in as_list(shown.get("content")) if "text" not in as_object(block)]
+        content = [
+            as_object(block)
+            for block in as_list(shown.get("content"))
+            if "text" not in as_object(block)
+        ]
         if len(_json(content)) > LARGEST:
             content = []
         return ModelSees(
@@ -228,7 +272,9 @@ class Calling:
         )
 
 
-async def _told(task: asyncio.Task[CallResult], said: deque[bytes], news: asyncio.Event) -> AsyncGenerator[bytes]:
+async def _told(
+    task: asyncio.Task[CallResult], said: deque[bytes], news: asyncio.Event
+) -> AsyncGenerator[bytes]:
     while True:
         news.clear()
         while said:

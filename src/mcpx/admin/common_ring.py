@@ -1,10 +1,11 @@
-"""The ring of events over all replicas (ADM-4, SCA-1): what happens at any of them, for listeners at every one.
+"""The ring of events over all replicas (ADM-4, SCA-1): what happens at any of them, for listeners
+at every one.
 
-Promised: while somebody listens anywhere, each replica with an admin port writes what happens into one stream of the
-store, marked with its name; whoever has listeners reads it, so that ids and order are the same everywhere, and a
-listener may go on at another replica. The stream is bounded in number, ends by itself, and is encrypted. While the
-store is away a listener hears of its own replica; when it is back, what was missed is not known, and listeners are told
-so.
+Promised: while somebody listens anywhere, each replica with an admin port writes what happens into
+one stream of the store, marked with its name; whoever has listeners reads it, so that ids and order
+are the same everywhere, and a listener may go on at another replica. The stream is bounded in
+number, ends by itself, and is encrypted. While the store is away a listener hears of its own
+replica; when it is back, what was missed is not known, and listeners are told so.
 """
 
 import asyncio
@@ -55,12 +56,15 @@ return 1
 )
 """Where nobody had said so for a while the others may have ceased to tell: they look again then."""
 _LAST = Script(
-    "local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1] return last and last[1] or '0-0'"
+    "local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1] return last and "
+    "last[1] or '0-0'"
 )
 
 
 class CommonRing(Ring):
-    def __init__(self, replicas: Replicas, wake: Callable[[], None], wanted: Callable[[], None]) -> None:
+    def __init__(
+        self, replicas: Replicas, wake: Callable[[], None], wanted: Callable[[], None]
+    ) -> None:
         """`wake`: something is new. `wanted`: somebody listens at another replica."""
         super().__init__()
         self.replica = replicas.members.me.name
@@ -80,7 +84,8 @@ class CommonRing(Ring):
         self._store.on_return(self._returned)
         replicas.members.watch(TOPIC, lambda _: self._look_whether_wanted())
 
-    # Who listens -------------------------------------------------------------------------------------------------
+    # Who listens
+    # ----------------------------------------------------------------------------------------------
 
     def listen(self) -> None:
         """Somebody listens here: others shall tell, and what they tell is read."""
@@ -91,7 +96,9 @@ class CommonRing(Ring):
 
     def say_so(self) -> None:
         """Each second, while somebody listens here."""
-        self._store.run_later(_SAY, [self._heard, self._store.key("numbers")], [int(HEARD * 1000), TOPIC])
+        self._store.run_later(
+            _SAY, [self._heard, self._store.key("numbers")], [int(HEARD * 1000), TOPIC]
+        )
 
     async def is_wanted(self) -> bool:
         """Whether somebody listens anywhere."""
@@ -121,7 +128,8 @@ class CommonRing(Ring):
     async def close(self) -> None:
         await self._tasks.close()
 
-    # What happens ------------------------------------------------------------------------------------------------
+    # What happens
+    # ----------------------------------------------------------------------------------------------
 
     def id(self, number: int) -> str:
         at = len(self._ids) - (self.last - number)
@@ -157,11 +165,12 @@ class CommonRing(Ring):
         while len(self._ids) > len(self._frames):
             self._before = self._ids.popleft()
 
-    # What others tell --------------------------------------------------------------------------------------------
+    # What others tell
+    # --------------------------------------------------------------------------------------------
 
     async def settle(self, last_id: str | None) -> int | None:
-        """The number to go on after: that of an event which may have been told by another replica, or of the last one;
-        None: what came since is not known."""
+        """The number to go on after: that of an event which may have been told by another replica,
+        or of the last one; None: what came since is not known."""
         try:
             if self._replicas.joined.is_set():
                 await self._begin()
@@ -180,10 +189,14 @@ class CommonRing(Ring):
     async def _look_back(self, id: str) -> None:
         """What the stream still has since then, put before what is here."""
         found = await self._entries(id, MOST + 1)
-        if not found or found[0][0] != id or self.number(id) is not None:  # another listener has looked back further
+        if (
+            not found or found[0][0] != id or self.number(id) is not None
+        ):  # another listener has looked back further
             return
         until = _moment(self._before) or (0, 0)
-        missing = [(each, sealed) for each, sealed in found[1:] if (_moment(each) or (0, 0)) <= until]
+        missing = [
+            (each, sealed) for each, sealed in found[1:] if (_moment(each) or (0, 0)) <= until
+        ]
         if len(missing) + len(self._ids) > MOST:
             return
         for each, sealed in reversed(missing):
@@ -232,6 +245,8 @@ class CommonRing(Ring):
 def _moment(id: str) -> tuple[int, int] | None:
     """Of an id of the stream; None: it is another kind of id."""
     milliseconds, _, count = id.partition("-")
-    if not (milliseconds.isascii() and milliseconds.isdigit() and count.isascii() and count.isdigit()):
+    if not (
+        milliseconds.isascii() and milliseconds.isdigit() and count.isascii() and count.isdigit()
+    ):
         return None
     return (int(milliseconds), int(count)) if len(id) <= 40 else None

@@ -1,6 +1,7 @@
 """The configuration as the admin API tells of it, and what is taken over from other people's files.
 
-Promise: texts leave with their secrets masked (the store's work); nothing here is written but through the store.
+Promise: texts leave with their secrets masked (the store's work); nothing here is written but
+through the store.
 """
 
 import asyncio
@@ -49,9 +50,14 @@ async def tell(desk: Desk, response: Response) -> ConfigTold:
     written = await given.look(desk, response)
     config, status = desk.gateway.generation.config, as_object(desk.store.status()["last_reload"])
     path = config.path
-    # The text of a file with mistakes may have the secrets of the running configuration in unusual places.
-    hidden = [secret for secret in config.secrets if is_worth_hiding(secret)] if written.told else []
-    files = await asyncio.to_thread(lambda: [_file(document, hidden) for document in written.documents])
+    # The text of a file with mistakes may have the secrets of the running configuration in unusual
+    # places.
+    hidden = (
+        [secret for secret in config.secrets if is_worth_hiding(secret)] if written.told else []
+    )
+    files = await asyncio.to_thread(
+        lambda: [_file(document, hidden) for document in written.documents]
+    )
     return ConfigTold(
         path=None if path is None else str(path),
         would_be=None if desk.store.destination is None else str(desk.store.destination),
@@ -88,13 +94,17 @@ def _reload(status: Json) -> LastReload | None:
         return None
     problems = [str(problem) for problem in as_list(status.get("problems"))]
     plan = status.get("plan")
-    return LastReload(at=str(status["at"]), ok=status["ok"] is True, plan=plan and str(plan), problems=problems)
+    return LastReload(
+        at=str(status["at"]), ok=status["ok"] is True, plan=plan and str(plan), problems=problems
+    )
 
 
 def _file(document: Document, hidden: Collection[str]) -> ConfigFile:
     why_not = None
     if not document.editable:
-        why_not = "TOML is read, not written: edit it by hand, or start mcpx with a YAML or JSON file"
+        why_not = (
+            "TOML is read, not written: edit it by hand, or start mcpx with a YAML or JSON file"
+        )
     elif not os.access(document.path, os.W_OK) or not os.access(document.path.parent, os.W_OK):
         why_not = "this user may not write it"
     return ConfigFile(
@@ -106,7 +116,8 @@ def _file(document: Document, hidden: Collection[str]) -> ConfigFile:
     )
 
 
-# Texts -------------------------------------------------------------------------------------------------------------
+# Texts
+# --------------------------------------------------------------------------------------------------
 
 
 async def new_text(desk: Desk, text: ConfigText) -> NewText:
@@ -117,7 +128,11 @@ async def new_text(desk: Desk, text: ConfigText) -> NewText:
     for document in documents:
         if text.file in (str(document.path), document.name):
             return NewText(text.text, document.path)
-    hint = f"there is {', '.join(str(document.path) for document in documents)}"[:500] if documents else None
+    hint = (
+        f"there is {', '.join(str(document.path) for document in documents)}"[:500]
+        if documents
+        else None
+    )
     raise ApiError(404, None, "this is no file of the configuration", "file", hint)
 
 
@@ -148,7 +163,8 @@ async def reload(desk: Desk, response: Response) -> ReloadResult:
     )
 
 
-# History -----------------------------------------------------------------------------------------------------------
+# History
+# --------------------------------------------------------------------------------------------------
 
 
 def row(desk: Desk, revision: Revision) -> RevisionRow:
@@ -170,7 +186,13 @@ def _facts(desk: Desk, revision: Revision) -> dict[str, Any]:
 async def one_revision(desk: Desk, number: int) -> RevisionTold:
     revision = next((each for each in desk.store.revisions() if each.number == number), None)
     if revision is None:
-        raise ApiError(404, None, "there is no such revision", "path.number", "the history lists those there are")
+        raise ApiError(
+            404,
+            None,
+            "there is no such revision",
+            "path.number",
+            "the history lists those there are",
+        )
     try:
         texts = await desk.store.revision_text(number)
     except (EditError, ConfigError) as error:
@@ -182,14 +204,20 @@ async def one_revision(desk: Desk, number: int) -> RevisionTold:
 def _kept(path: str, text: str) -> ConfigFile:
     source = Source(Path(path), text)
     source.text = text
-    return ConfigFile(path=path, text=text, format=source.form, writable=False, why_not="an earlier revision")
+    return ConfigFile(
+        path=path, text=text, format=source.form, writable=False, why_not="an earlier revision"
+    )
 
 
-# Taking over -------------------------------------------------------------------------------------------------------
+# Taking over
+# --------------------------------------------------------------------------------------------------
 
 
-async def take_over(desk: Desk, response: Response, wanted: ConfigImport, change: Change) -> Done | Preview:
-    """Servers of another file, with the auth configs they refer to; without `pick` only what it would do."""
+async def take_over(
+    desk: Desk, response: Response, wanted: ConfigImport, change: Change
+) -> Done | Preview:
+    """Servers of another file, with the auth configs they refer to; without `pick` only what it
+    would do."""
     try:
         found = await asyncio.to_thread(read, wanted.text)
     except (EditError, ConfigError) as error:
@@ -210,27 +238,43 @@ def _without(entries: Sequence[tuple[Section, Json]], left: set[str]) -> list[tu
 
 
 def _bare(entry: Json, left: set[str]) -> Json:
-    made = {key: value for key, value in entry.items() if key != "auth" or _auth_of(entry) not in left}
+    made = {
+        key: value for key, value in entry.items() if key != "auth" or _auth_of(entry) not in left
+    }
     if isinstance(made.get("http"), dict):
         http = as_object(made["http"])
-        made["http"] = {key: value for key, value in http.items() if key != "auth" or _auth_of(http) not in left}
+        made["http"] = {
+            key: value for key, value in http.items() if key != "auth" or _auth_of(http) not in left
+        }
     return made
 
 
-def _picked(entries: Sequence[tuple[Section, Json]], pick: list[str] | None) -> list[tuple[Section, Json]]:
+def _picked(
+    entries: Sequence[tuple[Section, Json]], pick: list[str] | None
+) -> list[tuple[Section, Json]]:
     if pick is None:
         return list(entries)
     there = {entry["name"] for section, entry in entries if section != "auth_configs"}
     if unknown := [name for name in pick if name not in there]:
         hint = f"there is {', '.join(sorted(there))}"[:500]
         raise ApiError(422, None, f"there is no {unknown[0][:80]!r} in it", "pick", hint)
-    chosen = [(section, entry) for section, entry in entries if section != "auth_configs" and entry["name"] in pick]
+    chosen = [
+        (section, entry)
+        for section, entry in entries
+        if section != "auth_configs" and entry["name"] in pick
+    ]
     needed = {name for _, entry in chosen for name in _auths_of(entry)}
-    return [each for each in entries if each in chosen or (each[0] == "auth_configs" and each[1]["name"] in needed)]
+    return [
+        each
+        for each in entries
+        if each in chosen or (each[0] == "auth_configs" and each[1]["name"] in needed)
+    ]
 
 
 def _edits(
-    entries: Sequence[tuple[Section, Json]], written: Written, on_conflict: Literal["skip", "replace", "rename"]
+    entries: Sequence[tuple[Section, Json]],
+    written: Written,
+    on_conflict: Literal["skip", "replace", "rename"],
 ) -> list[Edit]:
     taken = {section: [entry.name for entry in written.entries(section)] for section, _ in entries}
     free = {section: Names([*names, *RESERVED]) for section, names in taken.items()}

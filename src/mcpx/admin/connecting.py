@@ -21,7 +21,9 @@ def programs(desk: Desk, people: People, profile: str | None) -> ClientPrograms:
         url = f"{url.removesuffix('/mcp')}/p/{quote(profile, safe='')}/mcp"
     came = people.names()
     made: Programs = desk.programs or _none
-    found = made(url=url, command=command_line(about, profile), token=config.server.auth is not None)
+    found = made(
+        url=url, command=command_line(about, profile), token=config.server.auth is not None
+    )
     return ClientPrograms(
         clients=[
             ClientProgram(
@@ -30,7 +32,12 @@ def programs(desk: Desk, people: People, profile: str | None) -> ClientPrograms:
                 transport=program.transport,
                 why=program.why,
                 snippets=[
-                    Snippet(label=each.label, language=each.language, text=plain(each.text), path=each.path)
+                    Snippet(
+                        label=each.label,
+                        language=each.language,
+                        text=plain(each.text),
+                        path=each.path,
+                    )
                     for each in program.snippets
                 ],
                 deeplink=program.deeplink,
@@ -49,7 +56,8 @@ def _none(*, url: str | None, command: Sequence[str], token: bool) -> Iterable[P
 
 
 def command_line(about: About, profile: str | None) -> list[str]:
-    """What starts a gateway with this configuration over stdio, whatever the folder it is started in."""
+    """What starts a gateway with this configuration over stdio, whatever the folder it is started
+    in."""
     words = list(about.launcher)
     if about.config is not None:
         words.append(str(about.config.absolute()))

@@ -1,8 +1,10 @@
-"""uvicorn's HTTP connection, with the bounds that it lacks: of heads, of waiting in every phase, of how many there are.
+"""uvicorn's HTTP connection, with the bounds that it lacks: of heads, of waiting in every phase, of
+how many there are.
 
-Promise: a client that sends its head or body slowly, too much of either, nothing at all, or does not read its answers,
-is closed; times hold for the whole phase, so that dripping bytes gains nothing. When there are too many connections,
-the one makes room that waits for its client for longest; only when all are being answered, a newcomer is refused.
+Promise: a client that sends its head or body slowly, too much of either, nothing at all, or does
+not read its answers, is closed; times hold for the whole phase, so that dripping bytes gains
+nothing. When there are too many connections, the one makes room that waits for its client for
+longest; only when all are being answered, a newcomer is refused.
 """
 
 import asyncio
@@ -28,7 +30,8 @@ class Limits:
     head_bytes: int = 65536
     headers: int = 100
     unread_bytes: int = 16 * 2**20
-    """Of a body: what is not wanted is passed over so far, so that its sender can read the answer."""
+    """Of a body: what is not wanted is passed over so far, so that its sender can read the
+    answer."""
     head_timeout: float = 10.0
     body_timeout: float = 35.0
     """A little more than what the door waits: it has a better answer."""
@@ -114,7 +117,8 @@ class Connection(HttpToolsProtocol):
         """Nothing is being answered."""
         return not self._is_answering
 
-    # What happens on it -----------------------------------------------------------------------------------------------
+    # What happens on it
+    # ----------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -149,7 +153,8 @@ class Connection(HttpToolsProtocol):
             raise _Enough
         self._enter("body")
         super().on_headers_complete()
-        # A socket that is closed before all was read resets: the answer to a body that was refused would be lost.
+        # A socket that is closed before all was read resets: the answer to a body that was refused
+        # would be lost.
         self._last = not self.cycle.keep_alive
         self.cycle.keep_alive = True
         self._cycles = [cycle for cycle in self._cycles if not cycle.response_complete]
@@ -186,7 +191,8 @@ class Connection(HttpToolsProtocol):
         super().resume_writing()
         self._stuck = None
 
-    # What does not happen ---------------------------------------------------------------------------------------------
+    # What does not happen
+    # ---------------------------------------------------------------------------------------------
 
     def look(self, now: float) -> None:
         limits, waited = self._limits, now - self._since
@@ -216,7 +222,8 @@ class Connection(HttpToolsProtocol):
     def _enter(self, phase: str) -> None:
         self._phase, self._since, self._seen, self._at_rest = phase, time.monotonic(), 0, False
 
-    # How it ends ------------------------------------------------------------------------------------------------------
+    # How it ends
+    # ----------------------------------------------------------------------------------------------
 
     def _refuse_head(self) -> None:
         self._refuse(431, "headers_too_large", "the head of the request is too large")
@@ -226,13 +233,25 @@ class Connection(HttpToolsProtocol):
         if self._refused or self.transport.is_closing():
             return
         self._refused, self._since = True, time.monotonic()
-        body = orjson.dumps({"error": {"code": code, "message": message, "path": None, "hint": None}})
-        phrase = {400: b"Bad Request", 408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
+        body = orjson.dumps(
+            {"error": {"code": code, "message": message, "path": None, "hint": None}}
+        )
+        phrase = {
+            400: b"Bad Request",
+            408: b"Request Timeout",
+            431: b"Request Header Fields Too Large",
+        }
         lines = b"".join(b"%s: %s\r\n" % pair for pair in PLAIN) + more
-        head = b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\n" % (status, phrase.get(status, b"Unavailable"))
-        self.transport.write(head + lines + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+        head = b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\n" % (
+            status,
+            phrase.get(status, b"Unavailable"),
+        )
+        self.transport.write(
+            head + lines + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+        )
         if self.transport.can_write_eof():
-            self.transport.write_eof()  # and read on for a moment: a reset would take the answer with it
+            # and read on for a moment: a reset would take the answer with it
+            self.transport.write_eof()
         else:
             self.transport.close()
 

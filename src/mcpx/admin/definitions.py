@@ -1,7 +1,9 @@
-"""Definitions that wait for somebody's word, as a person can judge them: before, after, what differs, what to mark.
+"""Definitions that wait for somebody's word, as a person can judge them: before, after, what
+differs, what to mark.
 
-Promised: nothing in it is unseen (`marks.visible`), and it takes no longer than is bearable whatever servers send: what
-is too much is said to be left out. Made in a thread: a thousand definitions are a second's work.
+Promised: nothing in it is unseen (`marks.visible`), and it takes no longer than is bearable
+whatever servers send: what is too much is said to be left out. Made in a thread: a thousand
+definitions are a second's work.
 """
 
 import difflib
@@ -20,10 +22,13 @@ MOST_LETTERS = 2_000_000
 MOST_PLACES = 200
 """Marks of one answer whose place is looked for."""
 FEW_LINES = 400
-"""Lines up to which two texts are compared with all care; beyond it what lies between their common ends differs."""
+"""Lines up to which two texts are compared with all care; beyond it what lies between their common
+ends differs."""
 CONTEXT = 3
 HEADS = ("approved", "offered now")
-LEFT_OUT = "too much waits to be shown at once: approve some of it first, or look with `mcpx approve`"
+LEFT_OUT = (
+    "too much waits to be shown at once: approve some of it first, or look with `mcpx approve`"
+)
 _BROKEN = re.compile(r"(?<!\\)((?:\\\\)*)\\n")
 _KINDS: dict[str, Literal["tool", "prompt", "instructions"]] = {
     "tools": "tool",
@@ -115,8 +120,8 @@ def seen(value: Any) -> Any:
 
 
 def as_text(definition: Json) -> str:
-    """As JSON that people read: a text of several lines has them; those that follow stand further in, and a quote in
-    them is escaped, so that no text passes for a field."""
+    """As JSON that people read: a text of several lines has them; those that follow stand further
+    in, and a quote in them is escaped, so that no text passes for a field."""
     try:
         written = json.dumps(definition, indent=2, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):

@@ -1,7 +1,9 @@
-"""What the routes of the admin API work with: the gateway, its configuration, and what stands in neighbouring rooms.
+"""What the routes of the admin API work with: the gateway, its configuration, and what stands in
+neighbouring rooms.
 
-Promise: a route reaches everything through the one `Desk`, which `app` puts together; this room imports neither `front`
-nor `telemetry` nor `imports`, it names what it needs of them (the protocols below).
+Promise: a route reaches everything through the one `Desk`, which `app` puts together; this room
+imports neither `front` nor `telemetry` nor `imports`, it names what it needs of them (the protocols
+below).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,12 +40,14 @@ class StoredToken(Protocol):
 
 
 class Tokens(Protocol):
-    """Tokens that were made, not those that stand in the configuration. Touches files: never in the loop's thread."""
+    """Tokens that were made, not those that stand in the configuration. Touches files: never in the
+    loop's thread."""
 
     def read(self) -> Sequence[StoredToken]: ...
 
     def add(self, name: str, profile: str | None = None, expires: float | None = None) -> str:
-        """A new token, which is told this once. Raises KeyError for a name that there is already."""
+        """A new token, which is told this once. Raises KeyError for a name that there is
+        already."""
         ...
 
     def revoke(self, name: str) -> bool:

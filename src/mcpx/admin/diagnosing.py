@@ -1,4 +1,5 @@
-"""The gateway itself: what it is, where it is found, and all there is to know for a report of a problem."""
+"""The gateway itself: what it is, where it is found, and all there is to know for a report of a
+problem."""
 
 import os
 import platform
@@ -14,7 +15,16 @@ from mcpx.admin.wording import plain, quoted, told_at
 from mcpx.model.call import Json
 from mcpx.wire import descriptors
 
-PACKAGES = ("mcpx-gateway", "fastapi", "starlette", "uvicorn", "pydantic", "orjson", "uvloop", "httptools")
+PACKAGES = (
+    "mcpx-gateway",
+    "fastapi",
+    "starlette",
+    "uvicorn",
+    "pydantic",
+    "orjson",
+    "uvloop",
+    "httptools",
+)
 
 
 def about(desk: Desk) -> About:
@@ -65,7 +75,8 @@ def _memory() -> float | None:
 
 
 async def diagnostics(desk: Desk, people: People) -> Json:
-    """A report of the state, without the content of calls, secrets, values of environments, and arguments."""
+    """A report of the state, without the content of calls, secrets, values of environments, and
+    arguments."""
     gateway = desk.gateway
     settings = gateway.generation.config.global_
     told: dict[str, Any] = {
@@ -84,7 +95,11 @@ async def diagnostics(desk: Desk, people: People) -> Json:
         "refused": dict(gateway.refusals()),
         "replicas": desk.store.replicas(),
         "config": {**desk.store.status(), "files": await _files(desk)},
-        "log": {"level": settings.log_level, "format": settings.log_format, "file": settings.log_file},
+        "log": {
+            "level": settings.log_level,
+            "format": settings.log_format,
+            "file": settings.log_file,
+        },
         "clients": [row.model_dump() for row in people.rows()],
     }
     if desk.statistics is not None:
@@ -95,10 +110,15 @@ async def diagnostics(desk: Desk, people: People) -> Json:
 
 
 async def _files(desk: Desk) -> list[Json]:
-    """The configuration without comments, values of environments, and arguments; other secrets are masked."""
+    """The configuration without comments, values of environments, and arguments; other secrets are
+    masked."""
     written = await desk.store.look()
     return [
-        {"path": str(document.path), "format": document.format, "content": "(unreadable)" if tree is None else tree}
+        {
+            "path": str(document.path),
+            "format": document.format,
+            "content": "(unreadable)" if tree is None else tree,
+        }
         for document, tree in written.outlines()
     ]
 

@@ -1,4 +1,5 @@
-"""The document of the API, with what the framework does not write by itself: the shapes of events and errors."""
+"""The document of the API, with what the framework does not write by itself: the shapes of events
+and errors."""
 
 from typing import Any
 
@@ -15,7 +16,9 @@ _JSON = "application/json"
 _PLACE = "#/components/schemas/{model}"
 
 
-def streams(shapes: type[EventShapes] | type[CallEvents], description: str) -> dict[int | str, dict[str, Any]]:
+def streams(
+    shapes: type[EventShapes] | type[CallEvents], description: str
+) -> dict[int | str, dict[str, Any]]:
     """For `responses=` of a route that answers with events: their data, by their names."""
     schema = {"$ref": _PLACE.format(model=shapes.__name__)}
     return {200: {"description": description, "content": {STREAM: {"schema": schema}}}}
@@ -34,7 +37,9 @@ def install(app: FastAPI) -> None:
 
 def _complete(document: dict[str, Any]) -> None:
     shapes: list[type[BaseModel]] = [EventShapes, CallEvents, ErrorAnswer]
-    _, found = models_json_schema([(shape, "serialization") for shape in shapes], ref_template=_PLACE)
+    _, found = models_json_schema(
+        [(shape, "serialization") for shape in shapes], ref_template=_PLACE
+    )
     schemas = document["components"]["schemas"]
     for name, schema in found["$defs"].items():
         for field in schema.get("properties", {}).values():

@@ -1,10 +1,11 @@
-"""Who may come in: the first thing every request to the admin port meets, and the last its answer passes.
+"""Who may come in: the first thing every request to the admin port meets, and the last its answer
+passes.
 
-Promise: nothing under `/api` is reached without the token or a session, but for logging in and asking whether one is
-logged in; this is decided by the very path the routes are found by. A browser's session needs the cookie and the
-session's secret, which other origins cannot read, and is not accepted from other pages at all (`visit`); no GET changes
-anything. Tokens are in no log, no address that stays, no answer. A session that ended takes the streams with it that it
-opened.
+Promise: nothing under `/api` is reached without the token or a session, but for logging in and
+asking whether one is logged in; this is decided by the very path the routes are found by. A
+browser's session needs the cookie and the session's secret, which other origins cannot read, and is
+not accepted from other pages at all (`visit`); no GET changes anything. Tokens are in no log, no
+address that stays, no answer. A session that ended takes the streams with it that it opened.
 """
 
 import asyncio
@@ -46,7 +47,10 @@ _SAYING: Final = {
 """Which part of a configuration refuses so."""
 _CORS: Final[Headers] = [
     (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
-    (b"access-control-allow-headers", b"authorization, content-type, if-match, if-none-match, last-event-id"),
+    (
+        b"access-control-allow-headers",
+        b"authorization, content-type, if-match, if-none-match, last-event-id",
+    ),
     (b"access-control-max-age", b"600"),
 ]
 
@@ -81,7 +85,9 @@ def the_door(request: Request) -> "Door":
 
 
 class Door:
-    def __init__(self, host: str, admin: Admin, keys: Keys, token_of: Callable[[Config], str | None]) -> None:
+    def __init__(
+        self, host: str, admin: Admin, keys: Keys, token_of: Callable[[Config], str | None]
+    ) -> None:
         """`host` is the address bound to; `token_of` a configuration, what would let in."""
         self._host = host
         self._token_of = token_of
@@ -99,12 +105,14 @@ class Door:
         self.keys.take_up(token)
 
     def objection(self, scope: Scope, config: Config) -> Objection | None:
-        """What a configuration would do to whoever sent this request; None: they would come in as they do now."""
+        """What a configuration would do to whoever sent this request; None: they would come in as
+        they do now."""
         try:
             Rules(self._host, config.server.admin or Admin()).judge(scope)
         except ApiError as error:
             return Objection(
-                f"you could not come in any more: {error.message}", _SAYING.get(error.code, "server.admin")
+                f"you could not come in any more: {error.message}",
+                _SAYING.get(error.code, "server.admin"),
             )
         token = self._token_of(config)
         if self.keys.has(token):
@@ -154,7 +162,8 @@ class Door:
                 session.open -= 1
                 self.keys.sessions.touch(session)
 
-    # Who it is ------------------------------------------------------------------------------------------------------
+    # Who it is
+    # ----------------------------------------------------------------------------------------------
 
     def _entry(self, scope: Scope, visit: Visit) -> Entry:
         shown = values(scope, b"authorization")
@@ -175,7 +184,9 @@ class Door:
             raise _unknown()
         if (session := self.keys.sessions.find_with_token(token)) is not None:
             return Entry(visit, "token", session)
-        if self.keys.passes.spend(token):  # a script that took it from the login URL goes on with it as its token
+        if self.keys.passes.spend(
+            token
+        ):  # a script that took it from the login URL goes on with it as its token
             return Entry(visit, "token", self.keys.sessions.begin_with_token(token.decode("ascii")))
         self.check(token, visit)
         return Entry(visit, "token")
@@ -188,7 +199,9 @@ class Door:
         if wait > 0:
             seconds = str(int(wait) + 1)
             hint = f"come again in {seconds} s; `mcpx admin` gives a login URL meanwhile"
-            raise ApiError(429, None, "too many wrong tokens", hint=hint, headers={"retry-after": seconds})
+            raise ApiError(
+                429, None, "too many wrong tokens", hint=hint, headers={"retry-after": seconds}
+            )
         log.warning("admin: a wrong token from %s", visit.address)
         raise _unknown("this token is not known")
 
@@ -198,31 +211,41 @@ class Door:
         secrets = values(scope, SESSION_SECRET)
         if len(secrets) != 1:
             return None
-        # Another port of this host can set a cookie with the same name. Such a cookie must not hide the valid one.
+        # Another port of this host can set a cookie with the same name. Such a cookie must not hide
+        # the valid one.
         for id in _cookies(values(scope, b"cookie"), cookie_name(visit)):
             session = self.keys.sessions.find_in_browser(id, secrets[0])
             if session is not None:
                 return session
         return None
 
-    # Coming and going -----------------------------------------------------------------------------------------------
+    # Coming and going
+    # ----------------------------------------------------------------------------------------------
 
     def _login(self, scope: Scope, visit: Visit) -> Response:
         """Redirect a login URL to the login screen, which posts the token to `/api/login`."""
         if scope["method"] not in ("GET", "HEAD"):
             raise ApiError(405, None, "this is a page", headers={"allow": "GET, HEAD"})
-        looks_ahead = any(b"prefetch" in said or b"prerender" in said for said in values(scope, b"sec-purpose"))
+        looks_ahead = any(
+            b"prefetch" in said or b"prerender" in said for said in values(scope, b"sec-purpose")
+        )
         if scope["method"] == "HEAD" or looks_ahead or visit.foreign is not None:
             return Response(status_code=204, headers={"cache-control": "no-store"})
-        given = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=10).get("token", [])
+        given = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=10).get(
+            "token", []
+        )
         location = LOGIN_SCREEN
         if len(given) == 1:
             location = f"{LOGIN_SCREEN}?{urlencode({'token': given[0]})}"
-        return Response(status_code=303, headers={"location": location, "cache-control": "no-store"})
+        return Response(
+            status_code=303, headers={"location": location, "cache-control": "no-store"}
+        )
 
 
 def session_cookie(visit: Visit, id: str) -> str:
-    return f"{cookie_name(visit)}={id}; Path=/; HttpOnly; SameSite=Strict{'; Secure' * visit.secure}"
+    return (
+        f"{cookie_name(visit)}={id}; Path=/; HttpOnly; SameSite=Strict{'; Secure' * visit.secure}"
+    )
 
 
 def cookie_name(visit: Visit) -> str:
@@ -241,7 +264,11 @@ def _is_api(path: str) -> bool:
 
 
 def _is_preflight(scope: Scope, visit: Visit) -> bool:
-    return visit.foreign is not None and scope["method"] == "OPTIONS" and bool(values(scope, PREFLIGHT[0]))
+    return (
+        visit.foreign is not None
+        and scope["method"] == "OPTIONS"
+        and bool(values(scope, PREFLIGHT[0]))
+    )
 
 
 def _for_page(origin: str) -> Headers:
@@ -259,11 +286,14 @@ def _decoded(headers: Headers) -> dict[str, str]:
 
 def _unknown(message: str = "this needs the admin token, or a login") -> ApiError:
     hint = "send Authorization: Bearer TOKEN, or log in with the URL that `mcpx admin` prints"
-    return ApiError(401, None, message, hint=hint, headers={"www-authenticate": 'Bearer realm="mcpx admin"'})
+    return ApiError(
+        401, None, message, hint=hint, headers={"www-authenticate": 'Bearer realm="mcpx admin"'}
+    )
 
 
 def _cookies(given: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """The values of all cookies of a name. Their number is limited by the size of the request's head."""
+    """The values of all cookies of a name. Their number is limited by the size of the request's
+    head."""
     for line in given:
         for pair in line.split(b";"):
             key, _, value = pair.strip().partition(b"=")
@@ -272,7 +302,8 @@ def _cookies(given: Iterable[bytes], name: str) -> Iterator[bytes]:
 
 
 def _receiving(scope: Scope, body: bytes, receive: Receive, ended: asyncio.Event) -> Receive:
-    """The body that was read already; then nothing until the client is gone, or what let it in has ended."""
+    """The body that was read already; then nothing until the client is gone, or what let it in has
+    ended."""
     unread = scope["method"] not in SAFE
 
     async def receiving() -> Message:
@@ -292,7 +323,8 @@ def _receiving(scope: Scope, body: bytes, receive: Receive, ended: asyncio.Event
 
 
 def _logged(scope: Scope, send: Send) -> Send:
-    """Says what was asked and answered, for whoever looks for it; never what stood behind the `?`."""
+    """Says what was asked and answered, for whoever looks for it; never what stood behind the
+    `?`."""
     if not log.isEnabledFor(logging.DEBUG):
         return send
 

@@ -1,7 +1,8 @@
 """Every error of the API in one shape: `{"error": {"code", "message", "path", "hint", "errors"?}}`.
 
-Promise: whatever goes wrong, the answer has this shape and no traceback; what nobody expected is a 500 with an id that
-stands in the log beside the traceback. Values that were sent are not repeated: they may be secret, or not even text.
+Promise: whatever goes wrong, the answer has this shape and no traceback; what nobody expected is a
+500 with an id that stands in the log beside the traceback. Values that were sent are not repeated:
+they may be secret, or not even text.
 """
 
 import logging
@@ -29,7 +30,10 @@ CODES: dict[int, tuple[str, str]] = {
     403: ("forbidden", "The address, the host, or the origin of the request is not allowed."),
     404: ("not_found", "There is no such thing."),
     405: ("method_not_allowed", "The path is known, this method is not."),
-    408: ("too_slow", "The request did not arrive in time, or whoever asked had gone before it was over."),
+    408: (
+        "too_slow",
+        "The request did not arrive in time, or whoever asked had gone before it was over.",
+    ),
     409: ("conflict", "It does not go with how things are now."),
     412: ("stale", "The configuration has changed since it was read."),
     413: ("too_large", "The body is larger than 4 MiB."),
@@ -44,7 +48,8 @@ CODES: dict[int, tuple[str, str]] = {
     503: ("unavailable", "Not now."),
     504: ("timeout", "A server took too long."),
 }
-"""The code that goes with a status where nobody says another one, and what the API's document says of it."""
+"""The code that goes with a status where nobody says another one, and what the API's document says
+of it."""
 
 
 class ApiError(Exception):
@@ -75,7 +80,12 @@ class ApiError(Exception):
         await self.answer()(scope, receive, send)
 
     def answer(self) -> JSONResponse:
-        told: dict[str, Any] = {"code": self.code, "message": self.message, "path": self.path, "hint": self.hint}
+        told: dict[str, Any] = {
+            "code": self.code,
+            "message": self.message,
+            "path": self.path,
+            "hint": self.hint,
+        }
         if self.errors is not None:
             told["errors"] = list(self.errors)
         if found := said({"message": self.message, "hint": self.hint}):
@@ -84,9 +94,12 @@ class ApiError(Exception):
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For `responses=` of a route or a router: what else it may answer, in the API's document. By name: the framework
-    would keep a validator of its own for each `model`, hundreds of them, that nobody uses."""
-    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{ErrorAnswer.__name__}"}}}
+    """For `responses=` of a route or a router: what else it may answer, in the API's document. By
+    name: the framework would keep a validator of its own for each `model`, hundreds of them, that
+    nobody uses."""
+    content = {
+        "application/json": {"schema": {"$ref": f"#/components/schemas/{ErrorAnswer.__name__}"}}
+    }
     return {status: {"content": content, "description": CODES[status][1]} for status in statuses}
 
 
@@ -130,14 +143,18 @@ class Unexpected:
         except RecursionError:
             if begun:
                 raise
-            await ApiError(422, "too_deep", "what was sent is nested too deeply")(scope, receive, send)
+            await ApiError(422, "too_deep", "what was sent is nested too deeply")(
+                scope, receive, send
+            )
         except Exception:
             id = secrets.token_hex(4)
             log.exception("admin: %s %s failed [%s]", scope.get("method"), scope.get("path"), id)
             if begun:
                 raise  # the connection is closed: an answer that ends early must not look whole
             hint = f"the log of the gateway says more: look for {id}"
-            await ApiError(500, None, f"something went wrong inside of mcpx [{id}]", hint=hint)(scope, receive, send)
+            await ApiError(500, None, f"something went wrong inside of mcpx [{id}]", hint=hint)(
+                scope, receive, send
+            )
 
 
 async def _own(_: Request, error: Exception) -> JSONResponse:
@@ -157,13 +174,17 @@ async def _unavailable(_: Request, error: Exception) -> JSONResponse:
 async def _http(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     code, told = CODES.get(error.status_code, ("error", "It did not work."))
-    message = {404: "there is no such path", 405: "this path does not know that method"}.get(error.status_code)
+    message = {404: "there is no such path", 405: "this path does not know that method"}.get(
+        error.status_code
+    )
     return ApiError(error.status_code, code, message or told, headers=error.headers).answer()
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    mistakes = [{"path": _path(each["loc"]), "message": str(each["msg"])} for each in error.errors()]
+    mistakes = [
+        {"path": _path(each["loc"]), "message": str(each["msg"])} for each in error.errors()
+    ]
     first = mistakes[0] if mistakes else {"path": None, "message": "not valid"}
     return ApiError(422, None, str(first["message"]), first["path"], errors=mistakes).answer()
 

@@ -1,9 +1,10 @@
 """Everything that happens, for whoever listens to `GET /api/events` (ADM-4).
 
-Promise: what happens is told within a second, to all listeners from one ring; after a break a listener goes on where it
-was, or is told that it cannot. Telling never holds up a call: what happens is noted, and put into words a moment later,
-storms together. Listeners are bounded in number; one that does not read costs nothing but its place, and loses that.
-While nobody listens nothing is heard, but for `LINGER` seconds after the last one has gone. With several replicas it is
+Promise: what happens is told within a second, to all listeners from one ring; after a break a
+listener goes on where it was, or is told that it cannot. Telling never holds up a call: what
+happens is noted, and put into words a moment later, storms together. Listeners are bounded in
+number; one that does not read costs nothing but its place, and loses that. While nobody listens
+nothing is heard, but for `LINGER` seconds after the last one has gone. With several replicas it is
 one ring over all of them (`common_ring`).
 """
 
@@ -93,13 +94,17 @@ class Events:
 
         return CommonRing(replicas, self._wake, self._begin)
 
-    # Listening ---------------------------------------------------------------------------------------------------
+    # Listening
+    # ----------------------------------------------------------------------------------------------
 
     def listen(self, last_id: str | None) -> EventStream:
-        """The events after that one, or from now on. Raises `ApiError` where there are too many listeners."""
+        """The events after that one, or from now on. Raises `ApiError` where there are too many
+        listeners."""
         if len(self._listeners) >= MOST_STREAMS:
             message = f"{MOST_STREAMS} streams of events are open already"
-            raise ApiError(503, "too_many_streams", message, hint="close some", headers={"retry-after": "5"})
+            raise ApiError(
+                503, "too_many_streams", message, hint="close some", headers={"retry-after": "5"}
+            )
         self._begin()
         if self._common is not None:
             self._common.listen()
@@ -113,7 +118,9 @@ class Events:
         self._listeners.discard(listener)
         self._left = asyncio.get_running_loop().time()
 
-    async def _frames(self, listener: _Listener, last_id: str | None, *, lost: bool) -> AsyncGenerator[bytes]:
+    async def _frames(
+        self, listener: _Listener, last_id: str | None, *, lost: bool
+    ) -> AsyncGenerator[bytes]:
         if self._common is not None:
             number = await self._common.settle(last_id)
             listener.read, lost = self._ring.last if number is None else number, number is None
@@ -151,13 +158,16 @@ class Events:
         etag = await self._etag()
         replica = None if self._common is None else self._common.replica
         revision = self._desk.store.revision
-        return Hello(version=__version__, run=self._ring.run, revision=revision, etag=etag, replica=replica)
+        return Hello(
+            version=__version__, run=self._ring.run, revision=revision, etag=etag, replica=replica
+        )
 
     def _wake(self) -> None:
         for listener in self._listeners:
             listener.news.set()
 
-    # Life --------------------------------------------------------------------------------------------------------
+    # Life
+    # ----------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         if self._on:
@@ -171,7 +181,10 @@ class Events:
         bus.subscribe(self._approval_changed, ApprovalChanged, Noted)
         if self._desk.recording is not None:
             self._desk.recording.hear(self._calls_heard)
-        self._told = {name: status_of(self._desk.gateway, name) for name in self._desk.gateway.generation.upstreams}
+        self._told = {
+            name: status_of(self._desk.gateway, name)
+            for name in self._desk.gateway.generation.upstreams
+        }
         self._pending = waiting.count(self._desk.gateway)
         self._catalog = None
         self._tasks.start(self._tick(), apart=True)
@@ -217,7 +230,9 @@ class Events:
             if self._listeners or loop.time() - self._left <= LINGER:
                 if self._common is not None:
                     self._common.say_so()
-            elif (self._common is None or not await self._common.is_wanted()) and not self._listeners:
+            elif (
+                self._common is None or not await self._common.is_wanted()
+            ) and not self._listeners:
                 self._rest()
                 return
             await self._look_at_catalog()
@@ -228,7 +243,8 @@ class Events:
                 self._look_at_clients()
             self._soon()
 
-    # What happens ------------------------------------------------------------------------------------------------
+    # What happens
+    # ----------------------------------------------------------------------------------------------
 
     def _soon(self) -> None:
         if self._timer is None and self._on:
@@ -294,10 +310,12 @@ class Events:
         if self._ring.last != last:
             self._wake()
 
-    # What is looked at -------------------------------------------------------------------------------------------
+    # What is looked at
+    # -------------------------------------------------------------------------------------------
 
     async def _look_at_catalog(self) -> None:
-        """Clients that were shown nothing are told of no change: whether there is one is seen by looking."""
+        """Clients that were shown nothing are told of no change: whether there is one is seen by
+        looking."""
         catalog = self._desk.gateway.catalog
         if catalog is self._catalog:
             return
@@ -319,13 +337,18 @@ class Events:
 
     def _look_at_clients(self) -> None:
         rows = self._people.rows()
-        mark = [(r.name, r.principal, r.profile, r.version, r.sessions, r.mode, r.why) for r in rows]
+        mark = [
+            (r.name, r.principal, r.profile, r.version, r.sessions, r.mode, r.why) for r in rows
+        ]
         if mark != self._clients_told:
             self._clients_told = mark
             self._snapshot("clients", ClientsEvent(clients=rows, sessions=self._people.sessions))
 
     def _snapshot(
-        self, name: str, told: RatesEvent | ClientsEvent, same: Callable[[bytes, bytes], bool] | None = None
+        self,
+        name: str,
+        told: RatesEvent | ClientsEvent,
+        same: Callable[[bytes, bytes], bool] | None = None,
     ) -> None:
         edition, before = self._snapshots.get(name, (0, b""))
         made = frame(name, told)
@@ -335,7 +358,8 @@ class Events:
 
 
 class _Calls:
-    """Calls that are over, told one by one while they are few; of many, some, and how many were passed over."""
+    """Calls that are over, told one by one while they are few; of many, some, and how many were
+    passed over."""
 
     def __init__(self, desk: Desk, ring: Ring) -> None:
         self._desk = desk
@@ -388,7 +412,9 @@ def _shaping(catalog: Catalog) -> Work[dict[tuple[str, Kind], int]]:
         for at, offer in enumerate(catalog.offers[kind]):
             key = (offer.server, kind)
             about = offer.definition.get("description")
-            shapes[key] = hash((shapes.get(key, 0), offer.public, about if isinstance(about, str) else None))
+            shapes[key] = hash(
+                (shapes.get(key, 0), offer.public, about if isinstance(about, str) else None)
+            )
             if at % 100 == 99:
                 yield
     return shapes

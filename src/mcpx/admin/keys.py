@@ -1,13 +1,16 @@
-"""What lets somebody into the admin API: the token, one-time passes, sessions; and how often one may guess.
+"""What lets somebody into the admin API: the token, one-time passes, sessions; and how often one
+may guess.
 
-Promise: nothing that lets in is kept as it is, only its digest, and is compared in constant time. Passes and ids of
-sessions are 256 random bits, and cannot be guessed; a token that somebody chose may be, so wrong ones are counted. A
-pass is good once and for ten minutes. A session ends with its owner's word, after twelve hours without a request, and
-with the token it came from. Everything is bounded in number.
+Promise: nothing that lets in is kept as it is, only its digest, and is compared in constant time.
+Passes and ids of sessions are 256 random bits, and cannot be guessed; a token that somebody chose
+may be, so wrong ones are counted. A pass is good once and for ten minutes. A session ends with its
+owner's word, after twelve hours without a request, and with the token it came from. Everything is
+bounded in number.
 
-Who holds the right token is not shut out by somebody who guesses: a long token is always let in, a short one waits its
-turn, but only for attempts from its own address once it was let in from there; sessions and passes are not limited at
-all, and `mcpx admin` gives a pass to whoever started the gateway.
+Who holds the right token is not shut out by somebody who guesses: a long token is always let in, a
+short one waits its turn, but only for attempts from its own address once it was let in from there;
+sessions and passes are not limited at all, and `mcpx admin` gives a pass to whoever started the
+gateway.
 """
 
 import asyncio
@@ -47,7 +50,8 @@ def _browser_digest(id: bytes, secret: bytes) -> bytes:
 class BrowserCredentials(NamedTuple):
     """Credentials of a browser's session. Each request needs both.
 
-    Browsers send cookies to every port of a host. The secret is kept by the page, and only its origin can read it.
+    Browsers send cookies to every port of a host. The secret is kept by the page, and only its
+    origin can read it.
     """
 
     id: str
@@ -100,7 +104,8 @@ class Sessions:
         return self._find(_digest(token))
 
     def _find(self, digest: bytes) -> Session | None:
-        """Look up by digest, so that the time of the lookup reveals nothing about the credentials."""
+        """Look up by digest, so that the time of the lookup reveals nothing about the
+        credentials."""
         session = self._held.get(digest)
         if session is None:
             return None
@@ -182,7 +187,8 @@ class Attempts:
         self._all = _Bucket(*self.ALL, clock())
         self._each: OrderedDict[str, _Bucket] = OrderedDict()
         self._known: OrderedDict[str, None] = OrderedDict()
-        """Addresses that once had the right token: what others do elsewhere does not hold them up."""
+        """Addresses that once had the right token: what others do elsewhere does not hold them
+        up."""
 
     def wait(self, address: str) -> float:
         now, place = self._clock(), _place(address)
@@ -252,7 +258,8 @@ class Keys:
         self.changed.set()
 
     def wait(self, token: bytes, address: str) -> float | None:
-        """None: it is the right one. Else how long to wait before another attempt; 0: it was only wrong."""
+        """None: it is the right one. Else how long to wait before another attempt; 0: it was only
+        wrong."""
         right = hmac.compare_digest(_digest(token), self._digest)
         wait = self.attempts.wait(address)
         if right and (self._long or not wait):

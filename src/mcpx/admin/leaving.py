@@ -1,8 +1,9 @@
 """`/leave?to=URL`: opens a third-party address without the session cookie.
 
-Browsers send cookies to every port of a host, and `SameSite=Strict` does not separate ports. A link to another port of
-this host would therefore carry the session cookie. The response of this path is a sandboxed document with an opaque
-origin. A navigation that starts there is cross-site, so the browser sends no `SameSite=Strict` cookie.
+Browsers send cookies to every port of a host, and `SameSite=Strict` does not separate ports. A link
+to another port of this host would therefore carry the session cookie. The response of this path is
+a sandboxed document with an opaque origin. A navigation that starts there is cross-site, so the
+browser sends no `SameSite=Strict` cookie.
 """
 
 from typing import Final
@@ -29,8 +30,11 @@ def leave(scope: Scope) -> Response:
         raise ApiError(400, None, "the parameter `to` must be one http or https address")
     headers = {
         "refresh": f"0;url={given[0]}",
-        # The Refresh header has no effect in a sandbox without `allow-scripts`. `default-src` still blocks scripts.
-        "content-security-policy": "sandbox allow-scripts; default-src 'none'; frame-ancestors 'none'",
+        # The Refresh header has no effect in a sandbox without `allow-scripts`. `default-src` still
+        # blocks scripts.
+        "content-security-policy": (
+            "sandbox allow-scripts; default-src 'none'; frame-ancestors 'none'"
+        ),
         # Browsers refuse a sandboxed document with another opener policy.
         "cross-origin-opener-policy": "unsafe-none",
         "cache-control": "no-store",

@@ -1,7 +1,8 @@
 """`LoginFile`: an HTML file that leads a browser to a login URL.
 
-All users of a machine can read the arguments of a browser program. A login URL therefore does not go to the browser as
-an argument. The browser gets the path of this file instead, which only its owner can read.
+All users of a machine can read the arguments of a browser program. A login URL therefore does not
+go to the browser as an argument. The browser gets the path of this file instead, which only its
+owner can read.
 """
 
 import asyncio
@@ -21,7 +22,8 @@ PAGE = """<!doctype html>
 
 
 class LoginFile:
-    """At most one file for each admin port. It is deleted when its token expires, and when the gateway ends."""
+    """At most one file for each admin port. It is deleted when its token expires, and when the
+    gateway ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

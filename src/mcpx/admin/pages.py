@@ -1,9 +1,9 @@
 """The web UI as it was built: files of one folder, known by name when it starts.
 
-Promise: a path is looked up among the names of the files there are and never made into a path of the file system. The
-page is served with a fresh nonce (`PLACE` in it) and the policy that goes with it; files with a hash in their name are
-kept by browsers for good, all others are asked for again, with an ETag. What was compressed beforehand (`.gz`) is sent
-so to whoever takes it.
+Promise: a path is looked up among the names of the files there are and never made into a path of
+the file system. The page is served with a fresh nonce (`PLACE` in it) and the policy that goes with
+it; files with a hash in their name are kept by browsers for good, all others are asked for again,
+with an ETag. What was compressed beforehand (`.gz`) is sent so to whoever takes it.
 """
 
 import hashlib
@@ -42,15 +42,25 @@ _TYPES: Final = {
 class Pages:
     def __init__(self, folder: Path = SITE) -> None:
         files = [found for found in folder.rglob("*") if found.is_file()] if folder.is_dir() else []
-        self._files = {"/" + found.relative_to(folder).as_posix(): found for found in files if found.suffix != ".gz"}
-        self._packed = {"/" + found.relative_to(folder).as_posix()[:-3] for found in files if found.suffix == ".gz"}
+        self._files = {
+            "/" + found.relative_to(folder).as_posix(): found
+            for found in files
+            if found.suffix != ".gz"
+        }
+        self._packed = {
+            "/" + found.relative_to(folder).as_posix()[:-3]
+            for found in files
+            if found.suffix == ".gz"
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._answer(scope)(scope, receive, send)
 
     def _answer(self, scope: Scope) -> Response:
         if scope["method"] not in ("GET", "HEAD"):
-            return ApiError(405, None, "pages are only read", headers={"allow": "GET, HEAD"}).answer()
+            return ApiError(
+                405, None, "pages are only read", headers={"allow": "GET, HEAD"}
+            ).answer()
         path = "/" + INDEX if scope["path"] == "/" else scope["path"]
         file = self._files.get(path)
         if file is None and path == "/" + INDEX:
@@ -61,12 +71,21 @@ class Pages:
         try:
             return self._page(file) if path == "/" + INDEX else self._file(path, file, scope)
         except OSError:
-            return ApiError(404, None, "this file is not there any more", hint="start mcpx again").answer()
+            return ApiError(
+                404, None, "this file is not there any more", hint="start mcpx again"
+            ).answer()
 
     def _page(self, file: Path) -> Response:
         nonce = secrets.token_urlsafe(16)
-        headers = {"content-security-policy": page_policy(nonce).decode(), "cache-control": "no-store"}
-        return Response(file.read_bytes().replace(PLACE, nonce.encode()), headers=headers, media_type=_type(file))
+        headers = {
+            "content-security-policy": page_policy(nonce).decode(),
+            "cache-control": "no-store",
+        }
+        return Response(
+            file.read_bytes().replace(PLACE, nonce.encode()),
+            headers=headers,
+            media_type=_type(file),
+        )
 
     def _file(self, path: str, file: Path, scope: Scope) -> Response:
         given = dict[bytes, bytes](scope["headers"])
@@ -77,7 +96,13 @@ class Pages:
         headers = {"etag": tag, "cache-control": lasting}
         if path in self._packed:
             headers["vary"] = "accept-encoding"
-        known = given.get(b"if-none-match", b"").decode("latin-1").replace("W/", "").replace(" ", "").split(",")
+        known = (
+            given.get(b"if-none-match", b"")
+            .decode("latin-1")
+            .replace("W/", "")
+            .replace(" ", "")
+            .split(",")
+        )
         if tag in known or "*" in known:
             return Response(status_code=304, headers=headers)
         if packed:
@@ -86,7 +111,11 @@ class Pages:
 
 
 def _type(file: Path) -> str:
-    return _TYPES.get(file.suffix) or mimetypes.types_map.get(file.suffix) or "application/octet-stream"
+    return (
+        _TYPES.get(file.suffix)
+        or mimetypes.types_map.get(file.suffix)
+        or "application/octet-stream"
+    )
 
 
 def _takes_gzip(accepted: bytes) -> bool:

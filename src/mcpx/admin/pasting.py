@@ -1,7 +1,9 @@
-"""What somebody pasted, recognised: servers of any client's file, a command line, an address, an OpenAPI document, a
-curl line. Whatever it is, the answer says what it was taken for, or what would be understood.
+"""What somebody pasted, recognised: servers of any client's file, a command line, an address, an
+OpenAPI document, a curl line. Whatever it is, the answer says what it was taken for, or what would
+be understood.
 
-Nothing is run, fetched or saved. A secret in what was pasted stays in its entry, with the advice to have a variable.
+Nothing is run, fetched or saved. A secret in what was pasted stays in its entry, with the advice to
+have a variable.
 """
 
 import asyncio
@@ -33,7 +35,9 @@ from mcpx.config.written import Written
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import ConfigError
 
-UNDERSTOOD = f"This was not recognised. What is understood: {EXPECTED}, an OpenAPI document, a curl line"
+UNDERSTOOD = (
+    f"This was not recognised. What is understood: {EXPECTED}, an OpenAPI document, a curl line"
+)
 MOST = 500
 """Entries that are shown of one text; a configuration has a few dozen."""
 MOST_OPERATIONS = 5_000
@@ -49,7 +53,9 @@ async def recognise(desk: Desk, text: str) -> PasteResult:
     try:
         found = await asyncio.to_thread(read, bare)
     except Refused as refused:
-        return _nothing("This cannot be read", [_placed(refused, index) for index in range(len(refused.told))])
+        return _nothing(
+            "This cannot be read", [_placed(refused, index) for index in range(len(refused.told))]
+        )
     except EditError as error:
         hint = f"; {error.hint}" if error.hint and EXPECTED not in error.hint else ""
         known = [] if "not recognised" in error.message or not bare else [f"{error.message}{hint}"]
@@ -60,14 +66,24 @@ async def recognise(desk: Desk, text: str) -> PasteResult:
 
 def _told(found: Found, written: Written) -> PasteResult:
     pasted = found.pasted
-    left_out = [f"{shorten(each.name)!r} is left out: {shorten(each.reason, 300)}" for each in pasted.left_out]
+    left_out = [
+        f"{shorten(each.name)!r} is left out: {shorten(each.reason, 300)}"
+        for each in pasted.left_out
+    ]
     for name, patterns in found.hidden_tools.items():
         told = f"tools: {shorten(describe(patterns), 200)}"
-        left_out.append(f"{shorten(name)!r} hides tools there ({told}); add a deny rule to hide them here")
+        left_out.append(
+            f"{shorten(name)!r} hides tools there ({told}); add a deny rule to hide them here"
+        )
     warnings = [*left_out, *found.warnings, *secrets_noted(found.entries)]
-    others = [*(["profiles"] if pasted.profiles else []), *(key for key in pasted.sections if key != "mode")]
+    others = [
+        *(["profiles"] if pasted.profiles else []),
+        *(key for key in pasted.sections if key != "mode"),
+    ]
     if others and pasted.kind == "native":
-        warnings.append(f"only servers, commands and auth configs are taken here, not {', '.join(others)}")
+        warnings.append(
+            f"only servers, commands and auth configs are taken here, not {', '.join(others)}"
+        )
     if len(found.entries) > MOST:
         warnings.append(f"only the first {MOST} of {len(found.entries)} are shown")
     kind: Literal["servers", "command_line", "url"] = "servers"
@@ -92,7 +108,11 @@ def recognised(entries: Sequence[tuple[Section, Json]], written: Written) -> lis
     for section, entry in entries:
         is_taken = entry["name"] in taken[section]
         free = names[section].free(entry["name"]) if is_taken else None
-        told.append(Recognised(section=section, entry=entry, yaml=yaml_of(entry), taken=is_taken, free_name=free))
+        told.append(
+            Recognised(
+                section=section, entry=entry, yaml=yaml_of(entry), taken=is_taken, free_name=free
+            )
+        )
     return told
 
 
@@ -103,10 +123,13 @@ def _placed(refused: Refused, index: int) -> str:
 
 
 def _nothing(title: str, warnings: list[str]) -> PasteResult:
-    return PasteResult(kind="nothing", title=title, operations=[], warnings=warnings[:MOST_WARNINGS])
+    return PasteResult(
+        kind="nothing", title=title, operations=[], warnings=warnings[:MOST_WARNINGS]
+    )
 
 
-# Other people's descriptions of requests ----------------------------------------------------------------------------
+# Other people's descriptions of requests
+# ----------------------------------------------------------------------------
 
 
 async def _imported(desk: Desk, kind: Literal["openapi", "curl"], text: str) -> PasteResult:
@@ -118,7 +141,9 @@ async def _imported(desk: Desk, kind: Literal["openapi", "curl"], text: str) -> 
         return _nothing(f"This looks like {what}, but nothing can be made of it", problems)
     written = await desk.store.look()
     sections: tuple[Section, ...] = ("auth_configs", "commands")
-    entries: list[tuple[Section, Json]] = [(section, as_object(each)) for section in sections for each in made[section]]
+    entries: list[tuple[Section, Json]] = [
+        (section, as_object(each)) for section in sections for each in made[section]
+    ]
     operations = [Operation(**each) for each in made["operations"][:MOST_OPERATIONS]]
     title, number = "A curl line: one HTTP command", len(made["operations"])
     if kind == "openapi":

@@ -1,6 +1,8 @@
-"""The clients of a gateway, as rows: those with sessions, and modern ones by what they called lately.
+"""The clients of a gateway, as rows: those with sessions, and modern ones by what they called
+lately.
 
-Sessions are gathered by who they are (name, principal, profile): however many there are, the rows are bounded.
+Sessions are gathered by who they are (name, principal, profile): however many there are, the rows
+are bounded.
 """
 
 import time
@@ -63,7 +65,9 @@ class People:
         for key, one in seen.items():
             if one.modern and key.principal != OWNER and now - one.last_seen <= LATELY:
                 client = {"name": key.name, "version": one.version}
-                caller = Caller(key.principal, key.profile, client=client, version=one.protocol, modern=True)
+                caller = Caller(
+                    key.principal, key.profile, client=client, version=one.protocol, modern=True
+                )
                 row = self._row(key, caller, 0, one.calls_per_minute, one.last_seen)
                 rows.append((one.calls_per_minute, one.last_seen, row))
         rows.sort(key=lambda row: row[:2], reverse=True)
@@ -87,7 +91,9 @@ class People:
             if caller.since >= group.since:
                 group.caller, group.since = caller, caller.since
 
-    def _row(self, key: ClientKey, caller: Caller, sessions: int, rate: float, last: float) -> ClientRow:
+    def _row(
+        self, key: ClientKey, caller: Caller, sessions: int, rate: float, last: float
+    ) -> ClientRow:
         mode, why = self._desk.gateway.shown_mode(caller)
         version = caller.client.get("version")
         return ClientRow(

@@ -1,7 +1,7 @@
 """The latest events, shared by all who listen: numbered, bounded in number and in bytes.
 
-Each event is made into bytes once. Whoever listens remembers only how far they have read, so that a slow one costs
-nothing: when what it needs next is gone, it is told so.
+Each event is made into bytes once. Whoever listens remembers only how far they have read, so that a
+slow one costs nothing: when what it needs next is gone, it is told so.
 """
 
 import secrets
@@ -48,7 +48,8 @@ class Ring:
             self._size -= len(self._frames.popleft())
 
     def after(self, number: int, most: int = 64 << 10) -> tuple[int, bytes]:
-        """What comes after a number, as much as is sent in one go, and up to where; ask `knows` first."""
+        """What comes after a number, as much as is sent in one go, and up to where; ask `knows`
+        first."""
         begin, size, some = len(self._frames) - (self.last - number), 0, list[bytes]()
         for made in islice(self._frames, begin, None):
             some.append(made)

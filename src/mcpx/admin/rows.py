@@ -26,7 +26,9 @@ def status_of(gateway: Gateway, name: str) -> StatusEvent:
         name=plain(name),
         status=upstream.status.state,
         since=told_at(upstream.status.since),
-        last_error=None if problem is None else plain(gateway.redactor.redact(problem))[:LONGEST_ERROR],
+        last_error=None
+        if problem is None
+        else plain(gateway.redactor.redact(problem))[:LONGEST_ERROR],
         tools_count=gateway.catalog.count(name, "tools"),
     )
 
@@ -35,7 +37,9 @@ def in_flight(gateway: Gateway) -> int:
     """Calls that a server or command has not answered yet."""
     generation = gateway.generation
     running = sum(upstream.running for upstream in generation.upstreams.values())
-    return running + (0 if generation.local is None else sum(tool.running for tool in generation.local.tools))
+    return running + (
+        0 if generation.local is None else sum(tool.running for tool in generation.local.tools)
+    )
 
 
 def server_rates(desk: Desk) -> list[ServerRate]:
@@ -57,7 +61,9 @@ def local_rate(desk: Desk) -> ServerRate | None:
     if local is None:
         return None
     per_minute = {} if desk.statistics is None else desk.statistics.per_minute()
-    return ServerRate(name=local.name, status="connected", calls_per_minute=per_minute.get(local.name, 0))
+    return ServerRate(
+        name=local.name, status="connected", calls_per_minute=per_minute.get(local.name, 0)
+    )
 
 
 def rates(desk: Desk, people: People) -> RatesEvent | None:

@@ -1,10 +1,13 @@
-"""The gateway's own sentences by a code and their values, for whoever says them in another language.
+"""The gateway's own sentences by a code and their values, for whoever says them in another
+language.
 
-Answers are English. Beside a sentence that stands in `sentences.json` its code is told, and what stands in its gaps; a
-page looks the code up in its own language, and shows the English where it does not know it.
+Answers are English. Beside a sentence that stands in `sentences.json` its code is told, and what
+stands in its gaps; a page looks the code up in its own language, and shows the English where it
+does not know it.
 
-Promise: a sentence is known by how it reads, after secrets were blotted out of it: values are parts of what is told
-anyway. Whatever else it is, a stranger's words for one, has no code. Takes linear time for any text.
+Promise: a sentence is known by how it reads, after secrets were blotted out of it: values are parts
+of what is told anyway. Whatever else it is, a stranger's words for one, has no code. Takes linear
+time for any text.
 """
 
 import json
@@ -50,7 +53,11 @@ class _Template:
         """What stands in the gaps, each as short as can be; None: this is another sentence."""
         first, *rest, last = self.words
         end = len(text) - len(last)
-        if not text.startswith(first) or not text.endswith(last) or end < len(first) + len(self.gaps):
+        if (
+            not text.startswith(first)
+            or not text.endswith(last)
+            or end < len(first) + len(self.gaps)
+        ):
             return None
         at, found = len(first), list[str]()
         for word in rest:
@@ -70,7 +77,9 @@ def _is_count(text: str) -> bool:
 
 def templates() -> Iterator[tuple[str, str]]:
     """Every code, and its sentence with `{gaps}`."""
-    groups: dict[str, dict[str, str]] = json.loads(files("mcpx.admin").joinpath("sentences.json").read_text("utf-8"))
+    groups: dict[str, dict[str, str]] = json.loads(
+        files("mcpx.admin").joinpath("sentences.json").read_text("utf-8")
+    )
     for group, sentences in groups.items():
         for name, text in sentences.items():
             yield f"{group}.{name}", text
@@ -78,7 +87,8 @@ def templates() -> Iterator[tuple[str, str]]:
 
 @cache
 def _known() -> tuple[dict[str, str], list[_Template]]:
-    """Sentences without gaps by their text, and the others: the one that says most first, for few words fit much."""
+    """Sentences without gaps by their text, and the others: the one that says most first, for few
+    words fit much."""
     whole: dict[str, str] = {}
     made: list[_Template] = []
     for code, text in templates():
@@ -118,15 +128,20 @@ def _filled(values: dict[str, str], deepest: int) -> "Values | None":
 
 
 def said(told: "Mapping[str, Any]") -> dict[str, Sentence]:
-    """Of these fields, texts and lists of texts, those that are known: by `name`, or `name.0` in a list. `links.why` is
-    a field of the objects in a list: `links.0.why`."""
+    """Of these fields, texts and lists of texts, those that are known: by `name`, or `name.0` in a
+    list. `links.why` is a field of the objects in a list: `links.0.why`."""
     found: dict[str, Sentence] = {}
     for place, value in told.items():
         name, _, inner = place.partition(".")
         if inner:
-            texts = {f"{name}.{at}.{inner}": as_object(each).get(inner) for at, each in enumerate(as_list(value))}
+            texts = {
+                f"{name}.{at}.{inner}": as_object(each).get(inner)
+                for at, each in enumerate(as_list(value))
+            }
         else:
-            texts = {f"{name}.{at}": each for at, each in enumerate(as_list(value))} or {name: value}
+            texts = {f"{name}.{at}": each for at, each in enumerate(as_list(value))} or {
+                name: value
+            }
         for place, text in texts.items():
             if isinstance(text, str) and text and (sentence := recognised(text)) is not None:
                 found[place] = sentence

@@ -1,9 +1,9 @@
 """The admin port: bound early, served in the gateway's own loop, ended with it.
 
-Promise: `bind` needs nothing of the web framework, so that a port that is taken is told before anything starts;
-`start` loads the framework in a thread, so that whoever is served meanwhile is not held up. uvicorn gets no signal, no
-logger and no task of its own: this is its protocol without its server, which would look ten times a second whether it
-is to end.
+Promise: `bind` needs nothing of the web framework, so that a port that is taken is told before
+anything starts; `start` loads the framework in a thread, so that whoever is served meanwhile is not
+held up. uvicorn gets no signal, no logger and no task of its own: this is its protocol without its
+server, which would look ten times a second whether it is to end.
 """
 
 import asyncio
@@ -53,7 +53,8 @@ class AdminServer:
         """Where it is found, once bound."""
 
     def bind(self) -> None:
-        """Raises OSError (ssl.SSLError is one), or ValueError for what is not even in form a host."""
+        """Raises OSError (ssl.SSLError is one), or ValueError for what is not even in form a
+        host."""
         from mcpx.admin.keys import Keys
 
         if self._admin.tls is not None:
@@ -69,10 +70,13 @@ class AdminServer:
         self._keys = Keys(self._token)
 
     async def start(self, furnish: "Callable[[], Desk]") -> None:
-        """Serve. Connections that came since `bind` have waited. `furnish` is called in a thread."""
+        """Serve. Connections that came since `bind` have waited. `furnish` is called in a
+        thread."""
         keys = self._keys
         assert self._socket is not None and keys is not None, "bind first"
-        made = await asyncio.to_thread(lambda: _made(self._host, self._admin, keys, self._token_of, furnish()))
+        made = await asyncio.to_thread(
+            lambda: _made(self._host, self._admin, keys, self._token_of, furnish())
+        )
         if self._closing:
             return
         made.door.take_up(self._admin, self._token)  # they may have changed meanwhile
@@ -86,7 +90,8 @@ class AdminServer:
         )
 
     def login_url(self) -> str:
-        """With a pass that is good once, for ten minutes; from `bind` on, for who comes before `start` only waits."""
+        """With a pass that is good once, for ten minutes; from `bind` on, for who comes before
+        `start` only waits."""
         assert self._keys is not None, "bind first"
         return f"{self.url}/login?token={self._keys.passes.make()}"
 
@@ -117,10 +122,14 @@ class AdminServer:
         if self._token is not None and len(self._token) < LONG:
             log.warning("the admin token is short: %d characters or more cannot be guessed", LONG)
         if self._context is None and not is_loopback(self._host):
-            log.warning("the admin UI is reached from other machines without TLS: its token can be read on the way")
+            log.warning(
+                "the admin UI is reached from other machines without TLS: its token can be read "
+                "on the way"
+            )
 
     async def close(self) -> None:
-        """No more connections. What is being answered may end, streams are told that they are over; then all is cut."""
+        """No more connections. What is being answered may end, streams are told that they are over;
+        then all is cut."""
         self._closing = True
         if self._login_file is not None:
             self._login_file.close()
@@ -158,7 +167,9 @@ class _Served:
     protocol: Callable[[], asyncio.Protocol]
 
 
-def _made(host: str, admin: Admin, keys: "Keys", token_of: Callable[[Config], str | None], desk: "Desk") -> _Served:
+def _made(
+    host: str, admin: Admin, keys: "Keys", token_of: Callable[[Config], str | None], desk: "Desk"
+) -> _Served:
     """All that is heavy is imported here, and nowhere before."""
     from uvicorn.config import Config as UvicornConfig
 

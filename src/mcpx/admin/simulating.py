@@ -1,7 +1,8 @@
-"""Whether somebody could call something: as `mcpx explain` tells it, but of the running gateway, and with arguments.
+"""Whether somebody could call something: as `mcpx explain` tells it, but of the running gateway,
+and with arguments.
 
-With a policy that is not saved the whole configuration is judged as if it were: what is wrong with it is told as it
-would be of the file.
+With a policy that is not saved the whole configuration is judged as if it were: what is wrong with
+it is told as it would be of the file.
 """
 
 import asyncio
@@ -75,7 +76,11 @@ async def _meant(desk: Desk, config: Config, tool: str) -> tuple[Offer, str]:
     if (offer := assumed(config, tool)) is not None:
         upstream = desk.gateway.generation.upstreams.get(offer.server)
         if upstream is None or not upstream.known:
-            return offer, f"server {offer.server!r} has not told what it offers yet; judged by its name alone"
+            return (
+                offer,
+                f"server {offer.server!r} has not told what it offers yet; judged by its name "
+                "alone",
+            )
     missing = missing_error(desk.gateway, tool, None, "tool")
     if missing is not None:
         raise missing

@@ -1,8 +1,8 @@
 """Server-sent events over ASGI: frames, and an answer that is a stream of them.
 
-Promise: a stream ends when its reader goes, when what let the reader in ends, and when its source ends; whatever ends
-it, the source is closed. A reader that does not read holds one frame and what the connection buffers, until the
-connection is cut for it (`connection`).
+Promise: a stream ends when its reader goes, when what let the reader in ends, and when its source
+ends; whatever ends it, the source is closed. A reader that does not read holds one frame and what
+the connection buffers, until the connection is cut for it (`connection`).
 """
 
 import asyncio
@@ -36,7 +36,9 @@ def framed(event: str, text: str, id: str | None = None) -> bytes:
 class EventStream(Response):
     media_type = "text/event-stream"
 
-    def __init__(self, frames: AsyncGenerator[bytes], on_end: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, frames: AsyncGenerator[bytes], on_end: Callable[[], object] = lambda: None
+    ) -> None:
         """`on_end` is called however it ends, also where nobody read anything."""
         self._frames = frames
         self._on_end = on_end

@@ -1,6 +1,8 @@
-"""Tools as the API tells of them: every one there is, those that are held back too, and how models find them.
+"""Tools as the API tells of them: every one there is, those that are held back too, and how models
+find them.
 
-Lists are made in slices and as JSON, for there may be thousands; the last whole one is kept until its catalog changes.
+Lists are made in slices and as JSON, for there may be thousands; the last whole one is kept until
+its catalog changes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,7 +40,11 @@ class _Listed(NamedTuple):
 
     def told(self, held: "_Listed | None" = None) -> bytes:
         """In the shape of `Tools`; what is held costs no client anything."""
-        rows, total = (self.rows, self.total) if held is None else (self.rows + held.rows, self.total + held.total)
+        rows, total = (
+            (self.rows, self.total)
+            if held is None
+            else (self.rows + held.rows, self.total + held.total)
+        )
         return b'{"tools":[%b],"total":%d,"tokens":%d}' % (b",".join(rows), total, self.tokens)
 
 
@@ -48,7 +54,8 @@ class Toolbox:
         self._weights = weights
         self._kept: tuple[Catalog, _Listed] | None = None
 
-    # Lists -------------------------------------------------------------------------------------------------------
+    # Lists
+    # ----------------------------------------------------------------------------------------------
 
     async def tools(self, profile: str | None, server: str | None) -> bytes:
         """JSON in the shape of `Tools`."""
@@ -57,7 +64,9 @@ class Toolbox:
             listed = self._kept[1]
         else:
             offers = catalog.offers["tools"]
-            listed = await self._listed(offer for offer in offers if server is None or offer.server == server)
+            listed = await self._listed(
+                offer for offer in offers if server is None or offer.server == server
+            )
             if server is None:
                 self._kept = catalog, listed
         held = None if profile is not None else await self._listed(self._held(server), held=True)
@@ -121,7 +130,8 @@ class Toolbox:
             raise ApiError(404, None, f"there is no profile {plain(profile)[:200]!r}", "profile")
         return Caller(OWNER.principal, profile, client=OWNER.client)
 
-    # Finding -----------------------------------------------------------------------------------------------------
+    # Finding
+    # ----------------------------------------------------------------------------------------------
 
     async def search(self, query: str, limit: int, profile: str | None) -> SearchResult:
         """By the ranking, and in the words, that models get in `search`."""
@@ -148,9 +158,15 @@ class Toolbox:
         ]
         view = Onlooker(self._gateway, generation, caller)
         told = await surface.finder.search(view, query, limit=surface.settings.search_limit)
-        text = "\n".join(str(as_object(block).get("text", "")) for block in as_list(told.get("content")))
+        text = "\n".join(
+            str(as_object(block).get("text", "")) for block in as_list(told.get("content"))
+        )
         return SearchResult(
-            query=plain(query), hits=hits, total=found.total, model_sees=plain(text), model_tokens=estimate(text)
+            query=plain(query),
+            hits=hits,
+            total=found.total,
+            model_sees=plain(text),
+            model_tokens=estimate(text),
         )
 
 
@@ -159,7 +175,9 @@ def missing_error(gateway: Gateway, name: str, profile: str | None, path: str) -
     missing = why_missing(gateway, name, profile, OWNER.principal)
     if missing is None:
         return None
-    message, hint = (gateway.redactor.redact(plain(text)) for text in (missing.message, missing.hint))
+    message, hint = (
+        gateway.redactor.redact(plain(text)) for text in (missing.message, missing.hint)
+    )
     return ApiError(404, f"tool_{missing.reason}", message, path, hint)
 
 

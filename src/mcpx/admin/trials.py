@@ -1,8 +1,9 @@
 """Trying out a server or a command once, beside what runs, whether it is saved or not.
 
-Promise: what runs is not touched; no more than `AT_ONCE` run at a time and each ends within its time, its process with
-it; secrets of an entry that is not saved are blotted out of the log too while it is tried. A command that is run is
-decided and recorded as any call of it: by the rules and limits of the configuration that runs.
+Promise: what runs is not touched; no more than `AT_ONCE` run at a time and each ends within its
+time, its process with it; secrets of an entry that is not saved are blotted out of the log too
+while it is tried. A command that is run is decided and recorded as any call of it: by the rules and
+limits of the configuration that runs.
 """
 
 import asyncio
@@ -40,7 +41,9 @@ class Ran:
     error: str | None = None
 
 
-async def _try_command(gateway: Gateway, config: Config, name: str, arguments: Json, dry: bool) -> Ran:
+async def _try_command(
+    gateway: Gateway, config: Config, name: str, arguments: Json, dry: bool
+) -> Ran:
     command = next(each for each in config.commands if each.name == name)
     if command.switched_off is not None:
         return Ran(False, {}, error=gateway.redactor.redact(command.switched_off))
@@ -65,14 +68,19 @@ async def _try_command(gateway: Gateway, config: Config, name: str, arguments: J
         except RpcError as error:
             return replace(told, ok=False, ms=_ms(began), error=redact(error.message))
         good = result.get("isError") is not True
-        return replace(told, ok=good, ms=_ms(began), result=gateway.redactor.redact_values(redact(result)))
+        return replace(
+            told, ok=good, ms=_ms(began), result=gateway.redactor.redact_values(redact(result))
+        )
 
 
 def _called(gateway: Gateway, tool: Tool, arguments: Json) -> Awaitable[Json]:
-    """As the rules of what runs have it: it may be saved under this name, with others' rights to it."""
+    """As the rules of what runs have it: it may be saved under this name, with others' rights to
+    it."""
     name = tool.command.name
     params: Json = {"name": name, "arguments": arguments}
-    offer = gateway.catalog.native("tools", COMMANDS, name) or Offer("tools", COMMANDS, name, name, tool.definition)
+    offer = gateway.catalog.native("tools", COMMANDS, name) or Offer(
+        "tools", COMMANDS, name, name, tool.definition
+    )
     call = Call("tools/call", params, CALLER)
     return gateway.relay(COMMANDS, name, call, params, lambda: tool.run(arguments, None), offer)
 
@@ -102,7 +110,13 @@ class Trials:
     def _turn(self) -> Generator[None]:
         if self._running >= AT_ONCE:
             told = f"{AT_ONCE} trials run already"
-            raise ApiError(429, "too_many_trials", told, hint="wait until one is over", headers={"Retry-After": "5"})
+            raise ApiError(
+                429,
+                "too_many_trials",
+                told,
+                hint="wait until one is over",
+                headers={"Retry-After": "5"},
+            )
         self._running += 1
         try:
             yield
@@ -115,6 +129,7 @@ class Trials:
             return await try_server(self._gateway, config, name)
 
     async def command(self, config: Config, name: str, arguments: Json, *, dry: bool) -> Ran:
-        """Tell what a command of this configuration would send or run; unless it is `dry`, do it, as a call would."""
+        """Tell what a command of this configuration would send or run; unless it is `dry`, do it,
+        as a call would."""
         with self._turn():
             return await _try_command(self._gateway, config, name, arguments, dry)

@@ -1,8 +1,9 @@
-"""Where a request to the admin API comes from and whom it calls: addresses, Host, Origin, what browsers say of pages.
+"""Where a request to the admin API comes from and whom it calls: addresses, Host, Origin, what
+browsers say of pages.
 
-Promise: a page of another site, of another port of this machine, or of a name that was pointed at this machine (DNS
-rebinding) gets no answer but a refusal, on every route, whatever it sends along. Programs, which send no Origin, are
-not judged here; they need the token.
+Promise: a page of another site, of another port of this machine, or of a name that was pointed at
+this machine (DNS rebinding) gets no answer but a refusal, on every route, whatever it sends along.
+Programs, which send no Origin, are not judged here; they need the token.
 """
 
 from collections.abc import Iterable
@@ -46,8 +47,8 @@ class Rules:
         self._below = tuple(name[1:] for name in named if name.startswith("*."))
         own = () if host in EVERY_ADDRESS else (_bracketed(host.lower()),)
         self._hosts = {*LOOPBACK, *own, *self._names}
-        # Bound to every address we cannot know our addresses: numbers are let pass then, for no page can be at a
-        # number that is not its own. Names have to be told.
+        # Bound to every address we cannot know our addresses: numbers are let pass then, for no
+        # page can be at a number that is not its own. Names have to be told.
         self._any_number = host in EVERY_ADDRESS
         self._networks = [ip_network(text.strip(), strict=False) for text in admin.allowed_ips]
         self._foreign = {Origin.parse(text) for text in admin.cors_origins} - {None}
@@ -56,7 +57,12 @@ class Rules:
         """Raises ApiError for what is not to be heard."""
         address = scope["client"][0] if scope.get("client") else ""
         if self._networks and not self._lets(address):
-            raise ApiError(403, "forbidden_address", "this address may not come in", hint="server.admin.allowed_ips")
+            raise ApiError(
+                403,
+                "forbidden_address",
+                "this address may not come in",
+                hint="server.admin.allowed_ips",
+            )
         host = self._host(values(scope, b"host"))
         secure = scope["scheme"] == "https"
         name, port = host
@@ -80,11 +86,19 @@ class Rules:
         texts = [text.decode("latin-1") for text in given]
         parsed = Origin.parse(f"http://{texts[0]}") if len(texts) == 1 else None
         if parsed is None:
-            raise ApiError(400, "bad_host", "the request needs one Host header, with a name and a port")
+            raise ApiError(
+                400, "bad_host", "the request needs one Host header, with a name and a port"
+            )
         if not self._is_ours(parsed.host):
             hint = "if it is called so on purpose, name it in server.admin.allowed_hosts"
-            raise ApiError(403, "forbidden_host", "the admin UI is not called by that name", hint=hint)
-        named = texts[0].rpartition("]")[2].rpartition(":")[2] if ":" in texts[0].rpartition("]")[2] else ""
+            raise ApiError(
+                403, "forbidden_host", "the admin UI is not called by that name", hint=hint
+            )
+        named = (
+            texts[0].rpartition("]")[2].rpartition(":")[2]
+            if ":" in texts[0].rpartition("]")[2]
+            else ""
+        )
         return parsed.host, int(named) if named else None
 
     def _is_ours(self, name: str) -> bool:

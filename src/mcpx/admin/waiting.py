@@ -1,4 +1,5 @@
-"""What waits for somebody: calls to approve, definitions that are held back, servers to release or to sign in to.
+"""What waits for somebody: calls to approve, definitions that are held back, servers to release or
+to sign in to.
 
 Nothing is made for looking: a gateway that guards nothing has nothing that waits.
 """
@@ -20,7 +21,9 @@ MOST = 50
 
 
 def calls(gateway: Gateway) -> "list[Approval]":
-    if "policy_state" not in vars(gateway.provisions) or "approvals" not in vars(gateway.provisions.policy_state):
+    if "policy_state" not in vars(gateway.provisions) or "approvals" not in vars(
+        gateway.provisions.policy_state
+    ):
         return []
     return gateway.provisions.policy_state.approvals.pending()
 
@@ -43,7 +46,9 @@ def count(gateway: Gateway) -> int:
 
 
 def everything(gateway: Gateway) -> list[Waiting]:
-    return [Waiting(**plain(told)) for told, _ in zip(_everything(gateway), range(MOST), strict=False)]
+    return [
+        Waiting(**plain(told)) for told, _ in zip(_everything(gateway), range(MOST), strict=False)
+    ]
 
 
 def _everything(gateway: Gateway) -> Iterator[dict[str, str | int | None]]:
@@ -57,8 +62,17 @@ def _everything(gateway: Gateway) -> Iterator[dict[str, str | int | None]]:
             yield {"kind": "server", "title": name, "detail": detail, "count": its.held}
         elif its.held:
             some = ", ".join(held.item.name[:100] for held in list(its.kept.held.values())[:3])
-            yield {"kind": "definition", "title": name, "detail": f"{its.held} held back: {some}", "count": its.held}
+            yield {
+                "kind": "definition",
+                "title": name,
+                "detail": f"{its.held} held back: {some}",
+                "count": its.held,
+            }
     for name, upstream in gateway.generation.upstreams.items():
         if upstream.status.state == "needs_auth":
             problem = gateway.redactor.redact(upstream.problem or "somebody has to sign in")
-            yield {"kind": "sign_in", "title": name, "detail": problem.removeprefix(f"{name}: ")[:300]}
+            yield {
+                "kind": "sign_in",
+                "title": name,
+                "detail": problem.removeprefix(f"{name}: ")[:300],
+            }

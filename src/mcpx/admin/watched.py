@@ -1,4 +1,5 @@
-"""What this room needs of those that count, keep and know clients: the protocols behind the fields of `Desk`."""
+"""What this room needs of those that count, keep and know clients: the protocols behind the fields
+of `Desk`."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, Protocol
@@ -96,7 +97,8 @@ class Recording(Protocol):
     """The latest calls, with what was said in them while somebody looks."""
 
     def hear(self, listener: Callable[[int, int], None] | None) -> None:
-        """`listener` is told the first and the last number of calls that can be told of from now on."""
+        """`listener` is told the first and the last number of calls that can be told of from now
+        on."""
         ...
 
     @property
@@ -182,6 +184,9 @@ class Program(Protocol):
 
 
 class Programs(Protocol):
-    def __call__(self, *, url: str | None, command: Sequence[str], token: bool) -> Iterable[Program]:
-        """`url`: where the gateway is found; `command`: what starts one over stdio; `token`: one has to be shown."""
+    def __call__(
+        self, *, url: str | None, command: Sequence[str], token: bool
+    ) -> Iterable[Program]:
+        """`url`: where the gateway is found; `command`: what starts one over stdio; `token`: one
+        has to be shown."""
         ...

@@ -34,10 +34,14 @@ FAILED = ("error", "tool_error", "denied")
 AUTO = "search"
 """The menu that `auto` falls back to."""
 METHOD = (
-    "Lists: every tools/list that a client was really sent, in the mode it was sent in, against all definitions "
-    "that this client may see, as direct mode lists them. Results: the text of tool results as servers gave it against "
-    "the text that compact modes showed. Tokens are estimated without a tokenizer (ASCII characters / 4, other "
-    "characters 1 each). Not counted: what clients keep, cache or resend, and tools that were never listed."
+    "Lists: every tools/list that a client was really sent, in the mode it was sent in, against "
+    "all definitions "
+    "that this client may see, as direct mode lists them. Results: the text of tool results as "
+    "servers gave it against "
+    "the text that compact modes showed. Tokens are estimated without a tokenizer (ASCII "
+    "characters / 4, other "
+    "characters 1 each). Not counted: what clients keep, cache or resend, and tools that were "
+    "never listed."
 )
 
 
@@ -72,7 +76,9 @@ async def overview(desk: Desk, people: People, weights: Weights) -> Overview:
     statistics = needed(desk.statistics)
     calls, p95 = statistics.minute()
     clients = people.rows()
-    history = [configuring.row(desk, revision) for revision in desk.store.revisions()[:MOST_REVISIONS]]
+    history = [
+        configuring.row(desk, revision) for revision in desk.store.revisions()[:MOST_REVISIONS]
+    ]
     return Overview(
         clients=clients,
         sessions=people.sessions,
@@ -115,15 +121,24 @@ def recent_errors(recording: Recording) -> list[RecentError]:
         if known is not None:
             known.count += 1
         elif len(found) < MOST_ERRORS:
-            told = {"server": row["server"], "name": row.get("public_name") or row["name"], "what": what}
+            told = {
+                "server": row["server"],
+                "name": row.get("public_name") or row["name"],
+                "what": what,
+            }
             found[key] = RecentError(at=told_at(row["time"]), number=row["number"], **plain(told))
     return list(found.values())
 
 
 def chosen(
-    rows: Iterable[Json], server: str | None, client: str | None, outcome: Outcome | None, query: str | None
+    rows: Iterable[Json],
+    server: str | None,
+    client: str | None,
+    outcome: Outcome | None,
+    query: str | None,
 ) -> list[Json]:
-    """Those that fit all that was asked for; `query` stands in a name, an error, a principal or a client."""
+    """Those that fit all that was asked for; `query` stands in a name, an error, a principal or a
+    client."""
     words = query.casefold().strip() if query else ""
 
     def fits(row: Json) -> bool:
@@ -133,8 +148,19 @@ def chosen(
             return False
         if outcome is not None and row["outcome"] != outcome:
             return False
-        fields = ("server", "name", "public_name", "error", "principal", "client", "method", "profile")
-        return not words or any(words in text.casefold() for key in fields if isinstance(text := row.get(key), str))
+        fields = (
+            "server",
+            "name",
+            "public_name",
+            "error",
+            "principal",
+            "client",
+            "method",
+            "profile",
+        )
+        return not words or any(
+            words in text.casefold() for key in fields if isinstance(text := row.get(key), str)
+        )
 
     return [row for row in rows if fits(row)]
 
@@ -182,7 +208,9 @@ async def savings(desk: Desk, weights: Weights) -> Savings:
         ],
         by_server=sorted(servers.values(), key=lambda its: its.tokens, reverse=True),
         top_tools=[
-            ToolCost(**plain({"name": offer.public, "server": offer.server}), tokens=cost, calls=calls)
+            ToolCost(
+                **plain({"name": offer.public, "server": offer.server}), tokens=cost, calls=calls
+            )
             for cost, calls, offer in dearest
         ],
     )

@@ -24,7 +24,8 @@ def quoted(etag: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """The same without halves of surrogate pairs, which no encoder takes; nearly always the very same object."""
+    """The same without halves of surrogate pairs, which no encoder takes; nearly always the very
+    same object."""
     try:
         orjson.dumps(value)
         return value

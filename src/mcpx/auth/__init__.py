@@ -1,6 +1,8 @@
-"""How the gateway proves itself to servers and APIs. One class per way: its config fields and its behaviour.
+"""How the gateway proves itself to servers and APIs. One class per way: its config fields and its
+behaviour.
 
-A part is what the file says; `credentials` sets it to work. Nothing of a way that nobody uses is imported.
+A part is what the file says; `credentials` sets it to work. Nothing of a way that nobody uses is
+imported.
 """
 
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -27,7 +29,17 @@ class Auth(Protocol):
 AUTHS: Family[Auth] = Family(
     "mcpx.auth",
     "mcpx.auth",
-    beside=("callback", "credentials", "keychain", "keyring_advice", "once", "ring", "sealing", "shared", "vault"),
+    beside=(
+        "callback",
+        "credentials",
+        "keychain",
+        "keyring_advice",
+        "once",
+        "ring",
+        "sealing",
+        "shared",
+        "vault",
+    ),
     needs=("per_server", "credentials"),
     keys=True,
 )

@@ -1,8 +1,10 @@
-"""Where a browser comes back to after somebody has signed in: a listener on loopback, open while anybody is expected.
+"""Where a browser comes back to after somebody has signed in: a listener on loopback, open while
+anybody is expected.
 
-Promised: only `GET /callback`, only under the loopback's own name, one answer for each sign-in; what a stranger sends
-is bounded and told nothing. The same port again where possible, for some authorization servers hold a client to the
-exact address it was registered with. The page is text: no script, nothing loaded, its address handed on to nobody.
+Promised: only `GET /callback`, only under the loopback's own name, one answer for each sign-in;
+what a stranger sends is bounded and told nothing. The same port again where possible, for some
+authorization servers hold a client to the exact address it was registered with. The page is text:
+no script, nothing loaded, its address handed on to nobody.
 """
 
 import asyncio
@@ -22,7 +24,8 @@ from mcpx.wire.tasks import Tasks
 log = logging.getLogger(__name__)
 
 Finish = Callable[[Mapping[str, str]], Awaitable[str]]
-"""What is done with the parameters of the redirect; gives the words for the page, or raises `Unproved`."""
+"""What is done with the parameters of the redirect; gives the words for the page, or raises
+`Unproved`."""
 
 PORTS = "callback"
 """What the ports are kept under."""
@@ -33,15 +36,26 @@ FIELDS = 32
 IDLE = 300.0
 """Seconds it stays open after the last one came."""
 LIMITS = Limits(
-    header_bytes=16384, body_bytes=1024, head_timeout=5, body_timeout=5, keep_alive=5, connections=32, write_timeout=5
+    header_bytes=16384,
+    body_bytes=1024,
+    head_timeout=5,
+    body_timeout=5,
+    keep_alive=5,
+    connections=32,
+    write_timeout=5,
 )
 HEADERS = (
-    ("content-security-policy", "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
+    (
+        "content-security-policy",
+        "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
     ("referrer-policy", "no-referrer"),
     ("cache-control", "no-store"),
     ("x-content-type-options", "nosniff"),
 )
-UNKNOWN = "This sign-in is not expected: it is over, or was begun anew. Ask mcpx for a fresh address."
+UNKNOWN = (
+    "This sign-in is not expected: it is over, or was begun anew. Ask mcpx for a fresh address."
+)
 
 
 class Callback:
@@ -55,7 +69,8 @@ class Callback:
         self._timer: asyncio.TimerHandle | None = None
 
     async def redirect_uri(self) -> str:
-        """Where to come back to; somebody listens there from now on. Raises `Unproved` when nobody can."""
+        """Where to come back to; somebody listens there from now on. Raises `Unproved` when nobody
+        can."""
         async with self._opening:
             if self._server is None:
                 await self._open()
@@ -76,7 +91,8 @@ class Callback:
         self._idle_from_now()
 
     async def redirected(self, url: str) -> str:
-        """The same for an address that somebody brought here by other means, from a browser on another machine."""
+        """The same for an address that somebody brought here by other means, from a browser on
+        another machine."""
         try:
             query = urlsplit(url.strip()).query
         except ValueError:
@@ -84,7 +100,9 @@ class Callback:
         found = _fields(query) or {}
         finish = self._expected.pop(found.get("state", ""), None)
         if finish is None:
-            raise Unproved("this is not the address that the browser was sent back to, or it was used already")
+            raise Unproved(
+                "this is not the address that the browser was sent back to, or it was used already"
+            )
         try:
             return await finish(found)
         finally:
@@ -98,7 +116,8 @@ class Callback:
         async with self._opening:
             await self._shut()
 
-    # The listener ----------------------------------------------------------------------------------------------
+    # The listener
+    # ----------------------------------------------------------------------------------------------
 
     async def _open(self) -> None:
         kept: Any = (self._vault().read(PORTS) or {}).get("ports")
@@ -112,7 +131,9 @@ class Callback:
                 break
             except OSError as error:
                 if port == 0:
-                    raise Unproved(f"nothing can listen on loopback for the end of a sign-in: {error}") from None
+                    raise Unproved(
+                        f"nothing can listen on loopback for the end of a sign-in: {error}"
+                    ) from None
         self._server = server
         if self._port not in ports:
             self._vault().write(PORTS, {"ports": [self._port, *ports][:MOST_PORTS]})
@@ -144,7 +165,8 @@ class Callback:
             if not self._expected:
                 await self._shut()
 
-    # Requests --------------------------------------------------------------------------------------------------
+    # Requests
+    # ----------------------------------------------------------------------------------------------
 
     def _asked(self, exchange: Exchange) -> None:
         if exchange.host not in (f"127.0.0.1:{self._port}", f"localhost:{self._port}"):
@@ -169,7 +191,9 @@ class Callback:
             _show(exchange, 400, "Not signed in", error.reason)
         except Exception as error:  # noqa: BLE001  its words may hold what nobody is to see
             log.error("a sign-in could not be finished: %s", type(error).__name__)
-            _show(exchange, 500, "Not signed in", "Something went wrong in mcpx; its log says when.")
+            _show(
+                exchange, 500, "Not signed in", "Something went wrong in mcpx; its log says when."
+            )
         else:
             _show(exchange, 200, "Signed in", said)
         finally:
@@ -177,7 +201,8 @@ class Callback:
 
 
 def _fields(query: str) -> dict[str, str] | None:
-    """The parameters of a redirect; None where one comes twice (RFC 6749, 3.1), or there are too many."""
+    """The parameters of a redirect; None where one comes twice (RFC 6749, 3.1), or there are too
+    many."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=FIELDS)
     except ValueError:
@@ -188,7 +213,8 @@ def _fields(query: str) -> dict[str, str] | None:
 
 def _show(exchange: Exchange, status: int, title: str, text: str) -> None:
     page = (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>mcpx: {html.escape(title)}</title>'
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>mcpx: '
+        f"{html.escape(title)}</title>"
         f"<h1>{html.escape(title)}</h1><p>{html.escape(text)}</p></html>\n"
     )
     exchange.reply(status, page.encode("utf-8", "replace"), "text/html; charset=utf-8", HEADERS)

@@ -1,7 +1,7 @@
 """One auth config at work: what it adds to a request, and what is done when that is not taken.
 
-Promised: `now` costs a look; it gives the same object until something has changed, so that whoever makes header lines
-of it makes them once. Secrets stay out of every `repr`.
+Promised: `now` costs a look; it gives the same object until something has changed, so that whoever
+makes header lines of it makes them once. Secrets stay out of every `repr`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -55,8 +55,8 @@ class Credentials(Protocol):
         ...
 
     async def refused(self, proof: Proof, refusal: Refusal) -> bool:
-        """A server did not take this proof. True: one more try, with what `get` gives then, is worth it. Asked by many
-        at once for one proof, it renews once."""
+        """A server did not take this proof. True: one more try, with what `get` gives then, is
+        worth it. Asked by many at once for one proof, it renews once."""
         ...
 
     async def close(self) -> None: ...
@@ -103,7 +103,8 @@ class SignIn(Credentials, Protocol):
         ...
 
     async def begin(self, refusal: Refusal | None = None) -> str:
-        """Find out where to sign in, as it was refused, and wait for it there. Raises `Unproved`."""
+        """Find out where to sign in, as it was refused, and wait for it there. Raises
+        `Unproved`."""
         ...
 
     async def forget(self) -> None:

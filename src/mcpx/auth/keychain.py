@@ -1,7 +1,8 @@
-"""The system's keyring, as far as mcpx uses it: texts under names of our own (the optional extra `keyring`).
+"""The system's keyring, as far as mcpx uses it: texts under names of our own (the optional extra
+`keyring`).
 
-Promised: whatever a backend does, a name is answered within `PATIENCE` or `NoKeyring` says why not; nothing of a value
-is in an error. Not promised: that other programs of this user cannot read them.
+Promised: whatever a backend does, a name is answered within `PATIENCE` or `NoKeyring` says why not;
+nothing of a value is in an error. Not promised: that other programs of this user cannot read them.
 """
 
 import json
@@ -22,7 +23,8 @@ _NAMES = ".names"
 """The entry that lists the others: keyrings cannot."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,99}")
 PATIENCE = 3.0
-"""Seconds a keyring may take: one that is locked asks a person, and everybody else waits meanwhile."""
+"""Seconds a keyring may take: one that is locked asks a person, and everybody else waits
+meanwhile."""
 
 
 class NoKeyring(McpxError):
@@ -120,7 +122,9 @@ def _asked(work: Callable[[Any], T], patience: float | None = None) -> T:
             else:
                 found.append(work(ring))
         except Exception as error:  # noqa: BLE001  whatever a backend raises; its words may hold anything
-            why.append(NoKeyring(f"the keyring cannot be used: {type(error).__name__} ({usage_advice()})"))
+            why.append(
+                NoKeyring(f"the keyring cannot be used: {type(error).__name__} ({usage_advice()})")
+            )
 
     worker = threading.Thread(target=look, name="keyring", daemon=True)
     worker.start()

@@ -17,19 +17,24 @@ class OAuth:
     per_server = True
 
     client_id: NonEmpty | None = None
-    """Client id, where mcpx is registered by hand, or the address of a client id metadata document; absent: mcpx
-    registers itself."""
+    """Client id, where mcpx is registered by hand, or the address of a client id metadata document;
+    absent: mcpx registers itself."""
     client_secret: NonEmpty | None = field(default=None, repr=False)
     """Client secret, where the registration has one."""
     issuer: NonEmpty | None = None
-    """The authorization server that `client_secret` is for. Absent: the secret goes only to an authorization server on
-    the host of the MCP server."""
+    """The authorization server that `client_secret` is for. Absent: the secret goes only to an
+    authorization server on the host of the MCP server."""
     scope: str = ""
     """Scopes asked for, separated by spaces; absent: those the server says it needs."""
 
     def mistakes(self) -> Iterator[Mistake]:
         if self.client_secret is not None and self.client_id is None:
-            yield Mistake("a secret without the client it is of", ("client_secret",), "name its 'client_id'", "key")
+            yield Mistake(
+                "a secret without the client it is of",
+                ("client_secret",),
+                "name its 'client_id'",
+                "key",
+            )
         if self.issuer is not None:
             yield from url_mistakes(self.issuer, "issuer")
         for key, value in (("client_id", self.client_id), ("scope", self.scope)):

@@ -1,10 +1,11 @@
 """OAuth 2 client credentials: a token that is fetched, kept and renewed.
 
-Promised: one request for a token at a time, however many wait for it (`once`). A token is renewed a little before it
-expires, beside the calls, which go on with the old one while that is valid. One that a server refuses is renewed once
-for all who used it; a server that refuses whatever it is given does not make us ask for tokens all the time. The secret
-stands in no error. It goes to `token_url`, to the token endpoint of `issuer`, or, if neither is set, to a token
-endpoint on the host of the MCP server itself. A server cannot direct it to another host.
+Promised: one request for a token at a time, however many wait for it (`once`). A token is renewed a
+little before it expires, beside the calls, which go on with the old one while that is valid. One
+that a server refuses is renewed once for all who used it; a server that refuses whatever it is
+given does not make us ask for tokens all the time. The secret stands in no error. It goes to
+`token_url`, to the token endpoint of `issuer`, or, if neither is set, to a token endpoint on the
+host of the MCP server itself. A server cannot direct it to another host.
 """
 
 import asyncio
@@ -36,11 +37,13 @@ TIMEOUT = 10.0
 LARGEST_ANSWER = 2**20
 LONGEST_TOKEN = 64 * 2**10
 MARGIN = 60.0
-"""Seconds before the end of a token in which it is renewed; a tenth of its life, if that is less."""
+"""Seconds before the end of a token in which it is renewed; a tenth of its life, if that is
+less."""
 LONGEST_WISH = 300.0
 """Seconds of a token server's `Retry-After` that are believed."""
 SHORTEST_LIFE = 1.0
-"""Seconds for which a token is used, however soon it is said to end: else every call would ask for one."""
+"""Seconds for which a token is used, however soon it is said to end: else every call would ask for
+one."""
 LONGEST_LIFE = 1e12
 """Seconds: what is longer is for ever all the same."""
 OURS = ("grant_type", "client_id", "client_secret", "scope")
@@ -59,15 +62,16 @@ class OAuth2:
     client_secret: NonEmpty = field(repr=False)
     """Client secret."""
     token_url: str | None = None
-    """Where tokens are issued; redirects are not followed, since they would carry the secret elsewhere. Absent: taken
-    from the metadata of `issuer`."""
+    """Where tokens are issued; redirects are not followed, since they would carry the secret
+    elsewhere. Absent: taken from the metadata of `issuer`."""
     issuer: str | None = None
-    """The authorization server, whose metadata name the token address. Absent as well: the one that the MCP server
-    names, if it is on the host of the MCP server."""
+    """The authorization server, whose metadata name the token address. Absent as well: the one that
+    the MCP server names, if it is on the host of the MCP server."""
     scope: str = ""
     """Scopes asked for, separated by spaces."""
     client_auth: Literal["basic", "post"] | None = None
-    """How the secret is shown: HTTP Basic, or in the form; absent: the first, and the other if that is refused."""
+    """How the secret is shown: HTTP Basic, or in the form; absent: the first, and the other if that
+    is refused."""
     params: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Further fields of the request for a token, as `audience` or `resource`."""
 
@@ -76,7 +80,12 @@ class OAuth2:
             if url is not None:
                 yield from url_mistakes(url, key)
         if self.token_url is not None and self.issuer is not None:
-            yield Mistake("'issuer' has no effect beside 'token_url'", ("issuer",), "remove one of the two keys", "key")
+            yield Mistake(
+                "'issuer' has no effect beside 'token_url'",
+                ("issuer",),
+                "remove one of the two keys",
+                "key",
+            )
         for name in OURS:
             if name in self.params:
                 yield Mistake(f"'{name}' is set by mcpx", ("params", name), "leave it out", "key")
@@ -152,7 +161,9 @@ class ClientCredentials:
         token = self._token
         if token is not None and token.proof is proof:
             moment = monotonic()
-            if moment < self._bear_until:  # renewed for this a moment ago: it is not the token's age
+            if (
+                moment < self._bear_until
+            ):  # renewed for this a moment ago: it is not the token's age
                 return False
             lasted = moment - token.since > 2 * LONGEST_PAUSE
             self._distrust = 1.0 if lasted else min(max(1.0, 2 * self._distrust), LONGEST_PAUSE)
@@ -173,7 +184,8 @@ class ClientCredentials:
         ends = None if token is None or token.end == math.inf else time() + token.end - monotonic()
         return {"signed_in": token is not None, "expires": ends, "problem": self._renewal.problem}
 
-    # Fetching ------------------------------------------------------------------------------------------------
+    # Fetching
+    # ----------------------------------------------------------------------------------------------
 
     async def _renew(self) -> _Token:
         """By one replica for all of them, where there are several."""
@@ -182,7 +194,12 @@ class ClientCredentials:
         if shared is None:
             return self._take(await self._fetched(endpoint))
         if self._place is None:
-            about = (endpoint.url, spec.client_id, spec.scope, *(f"{k}={v}" for k, v in sorted(spec.params.items())))
+            about = (
+                endpoint.url,
+                spec.client_id,
+                spec.scope,
+                *(f"{k}={v}" for k, v in sorted(spec.params.items())),
+            )
             self._place = await asyncio.to_thread(shared.place, spec.client_secret, *about)
         async with shared.turn(self._place.name):
             kept = await shared.read(self._place)
@@ -190,7 +207,9 @@ class ClientCredentials:
             if token is None or monotonic() >= token.renew or self._was_refused(token.proof):
                 token = await self._fetched(endpoint)
                 life, left = token.end - token.since, token.end - monotonic()
-                await shared.write(self._place, token.value, None if life == math.inf else life, left)
+                await shared.write(
+                    self._place, token.value, None if life == math.inf else life, left
+                )
             return self._take(token)
 
     def _take(self, token: _Token) -> _Token:
@@ -215,7 +234,9 @@ class ClientCredentials:
 
         issuer, server = self._spec.issuer, self._purpose.url
         if issuer is not None:
-            return _Endpoint(await discovery.find_token_url(Web(self._purpose.fetcher, issuer), issuer))
+            return _Endpoint(
+                await discovery.find_token_url(Web(self._purpose.fetcher, issuer), issuer)
+            )
         if server is None:
             raise Unproved("the token address is unknown; set 'issuer' or 'token_url'")
         web = Web(self._purpose.fetcher, server)
@@ -242,7 +263,9 @@ class ClientCredentials:
             elif answer.status < 300:
                 self._style = "basic"
         if 300 <= answer.status < 400:
-            raise self._failed(f"redirects (HTTP {answer.status}); put the final address into 'token_url'", answer)
+            raise self._failed(
+                f"redirects (HTTP {answer.status}); put the final address into 'token_url'", answer
+            )
         if not 200 <= answer.status < 300:
             raise self._failed(f"refuses: {self._words(answer)}", answer)
         return self._read(answer, asked)
@@ -255,7 +278,10 @@ class ClientCredentials:
         if endpoint.resource is not None:
             form["resource"] = endpoint.resource
         form |= spec.params
-        headers = [("content-type", "application/x-www-form-urlencoded"), ("accept", "application/json")]
+        headers = [
+            ("content-type", "application/x-www-form-urlencoded"),
+            ("accept", "application/json"),
+        ]
         if style == "basic":
             headers.append(("authorization", f"Basic {self._pair}"))
         else:
@@ -273,7 +299,9 @@ class ClientCredentials:
         try:
             return await self._purpose.fetcher().fetch(request)
         except FetchFailed as error:
-            raise self._failed(f"cannot be asked: {printable(without(self._secrets, str(error)))}") from None
+            raise self._failed(
+                f"cannot be asked: {printable(without(self._secrets, str(error)))}"
+            ) from None
         except ValueError:
             raise self._failed("cannot be asked: the request cannot be sent") from None
 
@@ -298,7 +326,9 @@ class ClientCredentials:
     def _words(self, answer: Answer) -> str:
         """What a token server says of its refusal."""
         said = _object(answer)
-        told = [said[key] for key in ("error", "error_description") if isinstance(said.get(key), str)]
+        told = [
+            said[key] for key in ("error", "error_description") if isinstance(said.get(key), str)
+        ]
         words = printable(without(self._secrets, ": ".join(told)))
         return f"{words} (HTTP {answer.status})" if words else f"HTTP {answer.status}"
 
@@ -312,12 +342,15 @@ class ClientCredentials:
         host = "" if self._endpoint is None else self._endpoint.host
         if self._spec.token_url is None:
             self._endpoint = None  # The issuer may have moved it.
-        return Failed(f"{self._name}: the token server {host} {what}", min(wish or 0.0, LONGEST_WISH))
+        return Failed(
+            f"{self._name}: the token server {host} {what}", min(wish or 0.0, LONGEST_WISH)
+        )
 
 
 def _other_host(what: str, url: str, key: str) -> str:
     return (
-        f"the server names the {what} {printable(url)}, which is on another host. The client secret is not sent there. "
+        f"the server names the {what} {printable(url)}, which is on another host. The client "
+        "secret is not sent there. "
         f"If the {what} is right, set '{key}' to it in the auth config"
     )
 
@@ -331,7 +364,9 @@ def _made(token: str, life: float, left: float) -> _Token:
 
 
 def _unknown_client(answer: Answer) -> bool:
-    return answer.status == 401 or (answer.status == 400 and _object(answer).get("error") == "invalid_client")
+    return answer.status == 401 or (
+        answer.status == 400 and _object(answer).get("error") == "invalid_client"
+    )
 
 
 def _object(answer: Answer) -> dict[str, Any]:

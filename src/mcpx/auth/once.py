@@ -1,8 +1,9 @@
 """Work that many may want at once and that is done once: a token that is fetched.
 
-Promised: whoever asks while it is under way waits for the same run and gets the same outcome, failures too. A waiter
-that leaves changes nothing for the others; the last to leave ends it. What fails is not tried again before a pause is
-over, which grows with each failure; meanwhile everybody gets the failure at once.
+Promised: whoever asks while it is under way waits for the same run and gets the same outcome,
+failures too. A waiter that leaves changes nothing for the others; the last to leave ends it. What
+fails is not tried again before a pause is over, which grows with each failure; meanwhile everybody
+gets the failure at once.
 """
 
 import asyncio

@@ -1,7 +1,9 @@
-"""All credentials of a gateway: one for each auth config that somebody uses, kept over reloads while it stays the same.
+"""All credentials of a gateway: one for each auth config that somebody uses, kept over reloads
+while it stays the same.
 
-An auth config whose type is `per_server` has one for each server that refers to it: two servers at one address may be
-two accounts. Where a server has none, and wants somebody to sign in, its credentials stand under no name (`OWN`).
+An auth config whose type is `per_server` has one for each server that refers to it: two servers at
+one address may be two accounts. Where a server has none, and wants somebody to sign in, its
+credentials stand under no name (`OWN`).
 """
 
 import asyncio
@@ -37,8 +39,8 @@ class Ring:
         redactor: Redactor | None = None,
         shared: "Shared | None" = None,
     ) -> None:
-        """`changed` hears when somebody has signed in or out, or has to; `redactor` of every secret that is got;
-        `shared`: what is renewed for other replicas, too."""
+        """`changed` hears when somebody has signed in or out, or has to; `redactor` of every secret
+        that is got; `shared`: what is renewed for other replicas, too."""
         self._shared = shared
         self._redactor = redactor or Redactor()
         self._owners: dict[Credentials, object] = {}
@@ -76,7 +78,8 @@ class Ring:
         return [credentials for (of, _), (_, credentials) in self._kept.items() if of == name]
 
     def own(self, server: str, url: str) -> Credentials | None:
-        """Of a server that wants somebody to sign in, and has no auth config; None: this mcpx cannot."""
+        """Of a server that wants somebody to sign in, and has no auth config; None: this mcpx
+        cannot."""
         part = AUTHS.get("oauth")
         return None if part is None else self.of(OWN, part(), server, url)
 
@@ -104,19 +107,25 @@ class Ring:
         return Callback(lambda: self.vault)
 
     async def keep(
-        self, auths: Mapping[str, Auth], servers: Collection[tuple[str, str]], used: Collection[object] = ()
+        self,
+        auths: Mapping[str, Auth],
+        servers: Collection[tuple[str, str]],
+        used: Collection[object] = (),
     ) -> None:
-        """Close what no configuration refers to any more, but for what is `used` until the next time: a call that runs
-        may yet need a token. `servers`: their names and URLs."""
+        """Close what no configuration refers to any more, but for what is `used` until the next
+        time: a call that runs may yet need a token. `servers`: their names and URLs."""
         gone = [
             key
             for key, (auth, _) in self._kept.items()
-            if (key[0] != OWN and auths.get(key[0]) != auth) or (key[1] is not None and key[1] not in servers)
+            if (key[0] != OWN and auths.get(key[0]) != auth)
+            or (key[1] is not None and key[1] not in servers)
         ]
         replaced = [*self._replaced, *(self._kept.pop(key)[1] for key in gone)]
         self._replaced = [credentials for credentials in replaced if credentials in used]
         closing = [credentials for credentials in replaced if credentials not in used]
-        await asyncio.gather(*(credentials.close() for credentials in closing))  # each may take its time
+        await asyncio.gather(
+            *(credentials.close() for credentials in closing)
+        )  # each may take its time
         for credentials in closing:
             self._redactor.forget(self._owners.pop(credentials, None))
 

@@ -1,8 +1,10 @@
-"""Encryption of what is kept: AES-GCM by a key of the user's (`MCPX_KEY`), else by one of ours in the system's keyring.
+"""Encryption of what is kept: AES-GCM by a key of the user's (`MCPX_KEY`), else by one of ours in
+the system's keyring.
 
-Promised: one way for all that is sealed (sign-ins, `enc:` values of a configuration); nothing of a key or of what was
-sealed is in a `repr` or an error. A passphrase is made hard to guess; a key that `new_key` made is so already.
-No promise: that nobody who can read this process's memory or environment can read it.
+Promised: one way for all that is sealed (sign-ins, `enc:` values of a configuration); nothing of a
+key or of what was sealed is in a `repr` or an error. A passphrase is made hard to guess; a key that
+`new_key` made is so already. No promise: that nobody who can read this process's memory or
+environment can read it.
 """
 
 import base64
@@ -37,7 +39,8 @@ _derived: dict[tuple[bytes, bytes], bytes] = {}
 
 
 class BadSeal(McpxError):
-    """It cannot be opened: another key, or damaged. Says why and what to do, nothing of what is in it."""
+    """It cannot be opened: another key, or damaged. Says why and what to do, nothing of what is in
+    it."""
 
 
 class NoKey(BadSeal):
@@ -108,7 +111,8 @@ def _key(secret: Secret, salt: bytes) -> bytes:
     return known
 
 
-# Values of a configuration ---------------------------------------------------------------------------------------
+# Values of a configuration
+# ---------------------------------------------------------------------------------------
 
 
 def encrypt(text: str, environ: Mapping[str, str]) -> str:

@@ -1,8 +1,8 @@
 """What replicas renew once for all of them: sign-ins, and tokens of client credentials.
 
-Promised: while the store is there, one replica at a time renews a thing, and whoever waited finds what it got. In the
-store a token can be read only by a replica that has the secret it was got with. While the store is away each replica
-renews for itself.
+Promised: while the store is there, one replica at a time renews a thing, and whoever waited finds
+what it got. In the store a token can be read only by a replica that has the secret it was got with.
+While the store is away each replica renews for itself.
 """
 
 import hashlib
@@ -71,16 +71,18 @@ class Shared:
         async with self._replicas.turns.turn(f"renew:{digest}", HELD, extended=True):
             yield
 
-    # Sign-ins --------------------------------------------------------------------------------------------------
+    # Sign-ins
+    # ----------------------------------------------------------------------------------------------
 
     async def settle(self, key: str) -> None:
-        """What is kept under a key of the vault is what the others have, and the other way round."""
+        """What is kept under a key of the vault is what the others have, and the other way
+        round."""
         if self._replicas.mirror is not None:
             await self._replicas.mirror.settle(f"{FOLDER}/{name_of(key)}")
 
     async def renewed_for(self, key: str, seconds: float | None = None) -> bool:
-        """Whether one was renewed lately because it was refused; with `seconds`: it was just now, and that counts for
-        so long."""
+        """Whether one was renewed lately because it was refused; with `seconds`: it was just now,
+        and that counts for so long."""
         if not self._in_reach:
             return False
         place = self._store.key("renewed", name_of(key))
@@ -92,16 +94,20 @@ class Shared:
         except StoreDown:
             return False
 
-    # Tokens of client credentials ------------------------------------------------------------------------------
+    # Tokens of client credentials
+    # ------------------------------------------------------------------------------
 
     def place(self, secret: str, *what: str) -> "Place":
-        """Where the token is kept that was got with a secret; takes a moment, for a thread: a secret that is easily
-        guessed is not to be found out from it."""
+        """Where the token is kept that was got with a secret; takes a moment, for a thread: a
+        secret that is easily guessed is not to be found out from it."""
         about = codec.dump(list(what))
         salt = hashlib.sha256(b"mcpx client credentials " + about).digest()
         given = secret.encode(errors="surrogatepass")
         key = hashlib.scrypt(given, salt=salt, dklen=32, maxmem=64 * 2**20, n=2**14, r=8, p=1)
-        return Place(hmac.digest(key, b"name", "sha256").hex()[:32], Seals(hmac.digest(key, b"key", "sha256")))
+        return Place(
+            hmac.digest(key, b"name", "sha256").hex()[:32],
+            Seals(hmac.digest(key, b"key", "sha256")),
+        )
 
     async def read(self, place: "Place") -> Kept | None:
         if not self._in_reach:
@@ -117,7 +123,11 @@ class Shared:
             return None
         about = as_object(codec.load(plain))
         life = about.get("life")
-        return Kept(str(about.get("token")), life if isinstance(life, int | float) else None, int(left) / 1000)
+        return Kept(
+            str(about.get("token")),
+            life if isinstance(life, int | float) else None,
+            int(left) / 1000,
+        )
 
     async def write(self, place: "Place", token: str, life: float | None, left: float) -> None:
         if not self._in_reach or len(token) > LARGEST_TOKEN or left <= 0:

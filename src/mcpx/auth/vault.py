@@ -1,11 +1,12 @@
-"""What signing in leaves behind: one JSON object for each key, in files that only this user may read.
+"""What signing in leaves behind: one JSON object for each key, in files that only this user may
+read.
 
-Promised: a file is whole or not there, 0600 from its first moment; encrypted when there is a key (`MCPX_KEY`, else one
-in the system's keyring). What another gateway wrote into the same folder is seen with the next reading. A file that
-cannot be read counts as absent, and is said once with what to do; what is written in its place leaves it aside. What
-cannot be written is kept in memory, and said; what cannot be deleted counts as absent. Without a folder everything is
-in memory.
-No promise: that nobody who can read this process's memory or environment can read it.
+Promised: a file is whole or not there, 0600 from its first moment; encrypted when there is a key
+(`MCPX_KEY`, else one in the system's keyring). What another gateway wrote into the same folder is
+seen with the next reading. A file that cannot be read counts as absent, and is said once with what
+to do; what is written in its place leaves it aside. What cannot be written is kept in memory, and
+said; what cannot be deleted counts as absent. Without a folder everything is in memory. No promise:
+that nobody who can read this process's memory or environment can read it.
 """
 
 import base64
@@ -39,8 +40,8 @@ LEFT = 60.0
 
 
 TURN = threading.RLock()
-"""Files are read and written by one thread at a time; there are several, for deriving a key, or a keyring, takes its
-time."""
+"""Files are read and written by one thread at a time; there are several, for deriving a key, or a
+keyring, takes its time."""
 
 
 class _Sealed(Exception):
@@ -57,12 +58,13 @@ class Vault:
         self._folder = None if state is None else state / FOLDER
         self._environ = environ
         self._seen: dict[str, tuple[object, bytes]] = {}
-        """What was last read or written, and the mark of the file it was in; no mark: it is in no file."""
+        """What was last read or written, and the mark of the file it was in; no mark: it is in no
+        file."""
         self._buried: dict[str, object] = {}
         """Marks of files that were to be deleted, and could not be."""
         self._salts: dict[str, bytes] = {}
-        """By the source of the secret: of the last file that it opened. New files get the same, so that most processes
-        derive one key."""
+        """By the source of the secret: of the last file that it opened. New files get the same, so
+        that most processes derive one key."""
         self._said: set[str] = set()
         self._turn = TURN
 
@@ -122,8 +124,8 @@ class Vault:
             self._seen[key] = self._mark(key), plain
 
     def is_absent(self, key: str) -> bool:
-        """Whether there is nothing, not even a file that cannot be read; where the whole folder is gone, nobody meant
-        this one."""
+        """Whether there is nothing, not even a file that cannot be read; where the whole folder is
+        gone, nobody meant this one."""
         with self._turn:
             held = self._seen.get(key)
             if held is not None and held[0] is None:
@@ -131,8 +133,8 @@ class Vault:
             return self._folder is None or (self._folder.is_dir() and self._mark(key) is None)
 
     def delete(self, key: str) -> str | None:
-        """With what was set aside for it, or left half written. What cannot be deleted counts as absent from now on,
-        and is said."""
+        """With what was set aside for it, or left half written. What cannot be deleted counts as
+        absent from now on, and is said."""
         with self._turn:
             self._seen.pop(key, None)
             if self._folder is None:
@@ -146,7 +148,8 @@ class Vault:
                 return f"a kept sign-in cannot be deleted: {error}"
             return None
 
-    # Files -----------------------------------------------------------------------------------------------------
+    # Files
+    # ----------------------------------------------------------------------------------------------
 
     def _file(self, key: str) -> Path:
         assert self._folder is not None
@@ -170,7 +173,9 @@ class Vault:
             raw = read_small(file, LARGEST)
             outer = as_object(codec.load(raw))
         except (OSError, codec.BadJson) as error:
-            raise _Sealed(f"a kept sign-in cannot be read ({file}: {error}); sign in again") from None
+            raise _Sealed(
+                f"a kept sign-in cannot be read ({file}: {error}); sign in again"
+            ) from None
         if outer.get("sealed") != 1:
             value = outer.get("value")
             if outer.get("key") != key or not isinstance(value, dict):
@@ -193,16 +198,28 @@ class Vault:
         by: Any = outer.get("by")
         secret = self._secret
         if secret is None or secret.source != by:
-            missing = "MCPX_KEY is not set" if by == "MCPX_KEY" else f"the key in the {by} is not used or not there"
-            raise _Sealed(f"a kept sign-in is encrypted, and {missing}: set it as before, or sign in again ({file})")
+            missing = (
+                "MCPX_KEY is not set"
+                if by == "MCPX_KEY"
+                else f"the key in the {by} is not used or not there"
+            )
+            raise _Sealed(
+                f"a kept sign-in is encrypted, and {missing}: set it as before, or sign in again "
+                f"({file})"
+            )
         try:
-            sealed = Sealed(*(base64.b64decode(str(outer.get(part))) for part in ("salt", "nonce", "data")))
+            sealed = Sealed(
+                *(base64.b64decode(str(outer.get(part))) for part in ("salt", "nonce", "data"))
+            )
             plain = sealing.unseal(secret, sealed, key.encode())
             codec.load(plain or b"")
         except (ValueError, codec.BadJson):
             sealed, plain = None, None
         if sealed is None or plain is None:
-            raise _Sealed(f"a kept sign-in is encrypted with another {by}: set that again, or sign in again ({file})")
+            raise _Sealed(
+                f"a kept sign-in is encrypted with another {by}: set that again, or sign in again "
+                f"({file})"
+            )
         self._salts[secret.source] = sealed.salt
         return plain
 
@@ -217,7 +234,10 @@ class Vault:
             aside = file.with_suffix(ASIDE)
             with suppress(FileNotFoundError):
                 file.replace(aside)
-                log.warning("a new sign-in takes the place of one that cannot be read, which is left as %s", aside)
+                log.warning(
+                    "a new sign-in takes the place of one that cannot be read, which is left as %s",
+                    aside,
+                )
 
     def _replace(self, file: Path, content: bytes) -> None:
         fresh = file.with_name(f".{file.stem}-{secrets.token_hex(6)}")
@@ -240,7 +260,8 @@ class Vault:
             self._said.add(problem)
             log.warning("%s", problem)
 
-    # Keys ------------------------------------------------------------------------------------------------------
+    # Keys
+    # ----------------------------------------------------------------------------------------------
 
     @cached_property
     def _secret(self) -> Secret | None:

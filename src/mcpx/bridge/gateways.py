@@ -1,8 +1,9 @@
-"""Finding the gateway that runs on a configuration, or starting one: what a bridge does before it carries anything.
+"""Finding the gateway that runs on a configuration, or starting one: what a bridge does before it
+carries anything.
 
-Promise: two that look at once start one; whoever loses the race attaches to the winner's. A gateway that does not
-answer, is of another version or lives in another environment is left alone, and the reason told. All of it takes
-bounded time. Blocks; a bridge that is busy has it done in a thread.
+Promise: two that look at once start one; whoever loses the race attaches to the winner's. A gateway
+that does not answer, is of another version or lives in another environment is left alone, and the
+reason told. All of it takes bounded time. Blocks; a bridge that is busy has it done in a thread.
 
 Not done here: what to do when there is none (`cli.attach`, `bridge.relay`).
 """
@@ -131,7 +132,9 @@ def _attach(wanted: Wanted) -> Attachment | Refused | _Nobody:
     return Refused(str(reason), error)
 
 
-def _ask(place: Path, request: Mapping[str, Any]) -> tuple[socket.socket, dict[str, Any]] | Refused | _Nobody:
+def _ask(
+    place: Path, request: Mapping[str, Any]
+) -> tuple[socket.socket, dict[str, Any]] | Refused | _Nobody:
     """One request, and the connection it was answered on."""
     try:
         connected = channels.dial(place, ANSWER)
@@ -195,7 +198,8 @@ def _start(wanted: Wanted, deadline: float) -> Refused | None:
             return there
         if not isinstance(there, _Nobody):
             there[0].close()
-            # Somebody was quicker. But one client's own gateway makes way for the one that all share.
+            # Somebody was quicker. But one client's own gateway makes way for the one that all
+            # share.
             if there[1].get("role") != "alone":
                 return None
         return _spawn(wanted, lock)
@@ -214,16 +218,32 @@ def _spawn(wanted: Wanted, lock: Lock) -> Refused | None:
     began = os.fstat(log).st_size
     passed = () if lock.handle is None or os.name != "posix" else (lock.handle,)
     command = [sys.executable, "-P", "-m", "mcpx.cli.background", "--log-file", str(log_file)]
-    command += ["--linger", str(wanted.linger), *(f"--lock={handle}" for handle in passed), *wanted.serve]
+    command += [
+        "--linger",
+        str(wanted.linger),
+        *(f"--lock={handle}" for handle in passed),
+        *wanted.serve,
+    ]
     more: dict[str, Any] = {"start_new_session": True, "pass_fds": passed}
     if os.name != "posix":
-        more = {"creationflags": 0x00000008 | 0x00000200}  # without a console, in a group of its own
+        more = {
+            "creationflags": 0x00000008 | 0x00000200
+        }  # without a console, in a group of its own
     try:
         child = Popen(
-            command, stdin=DEVNULL, stdout=PIPE, stderr=log, cwd=wanted.folder, env=dict(wanted.environ), **more
+            command,
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=log,
+            cwd=wanted.folder,
+            env=dict(wanted.environ),
+            **more,
         )
     except OSError as error:  # the folder of the config may be gone
-        return Refused("start", f"it cannot be started: {error.filename or sys.executable}: {error.strerror or error}")
+        return Refused(
+            "start",
+            f"it cannot be started: {error.filename or sys.executable}: {error.strerror or error}",
+        )
     finally:
         os.close(log)
     assert child.stdout is not None
@@ -241,7 +261,9 @@ def _spawn(wanted: Wanted, lock: Lock) -> Refused | None:
 def _first_line(handle: int, seconds: float) -> bytes | None:
     """What is said on a pipe; None: nothing in that time."""
     if os.name != "posix":
-        return os.read(handle, 64).strip()  # nothing there can wait for a pipe, and it ends with its process
+        return os.read(
+            handle, 64
+        ).strip()  # nothing there can wait for a pipe, and it ends with its process
     import select
 
     poll = select.poll()
@@ -265,7 +287,9 @@ def _open_log(file: Path) -> int:
             os.replace(file, f"{file}.1")
     except FileNotFoundError:
         pass
-    return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    return os.open(
+        file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o600
+    )
 
 
 def _tail(file: Path, since: int) -> str:
@@ -279,8 +303,8 @@ def _tail(file: Path, since: int) -> str:
 
 
 def own(wanted: Wanted) -> Attachment | Refused:
-    """A gateway for this client alone, once it answers: where the shared one is not for it, or is no more. What is
-    wrong with the configuration it says itself, in the client's log."""
+    """A gateway for this client alone, once it answers: where the shared one is not for it, or is
+    no more. What is wrong with the configuration it says itself, in the client's log."""
     from subprocess import Popen
 
     ours, theirs = socket.socketpair()
@@ -289,7 +313,9 @@ def own(wanted: Wanted) -> Attachment | Refused:
         more += ["--mode", wanted.mode] if wanted.mode else []
         more += ["--profile", wanted.profile] if wanted.profile else []
         command = [sys.executable, "-P", "-m", "mcpx", "serve", *wanted.serve, *more]
-        child = Popen(command, stdin=theirs.fileno(), stdout=theirs.fileno(), env=dict(wanted.environ))
+        child = Popen(
+            command, stdin=theirs.fileno(), stdout=theirs.fileno(), env=dict(wanted.environ)
+        )
     except OSError as error:
         ours.close()
         return Refused("start", f"it cannot be started: {error.strerror or error}")
@@ -301,5 +327,7 @@ def own(wanted: Wanted) -> Attachment | Refused:
         ours.close()
         if isinstance(error, TimeoutError):
             child.kill()  # it is nobody's, and would read our end no sooner than it answered
-        return Refused("start", f"a gateway of its own could not be started (exit code {child.wait()})")
+        return Refused(
+            "start", f"a gateway of its own could not be started (exit code {child.wait()})"
+        )
     return Attachment(ours, {"role": "alone"}, child)

@@ -1,8 +1,8 @@
-"""What has to be known of a conversation to go on with it at another gateway: who the client is, what it subscribed to,
-and which of its requests are not answered.
+"""What has to be known of a conversation to go on with it at another gateway: who the client is,
+what it subscribed to, and which of its requests are not answered.
 
-Promise: bounded by what the client has in flight and the gateway admitted; a request whose text is not kept is not
-repeated. Not done here: carrying anything.
+Promise: bounded by what the client has in flight and the gateway admitted; a request whose text is
+not kept is not repeated. Not done here: carrying anything.
 """
 
 from typing import Final
@@ -64,8 +64,12 @@ class Ledger:
 
     def begin(self, id: Id, method: str, message: Json, raw: bytes) -> Entry:
         uri = table(message.get("params")).get("uri")
-        keeps = method in REPEATABLE and len(raw) <= LARGEST_KEPT and self._kept + len(raw) <= MOST_KEPT
-        entry = Entry(id, method, raw if keeps else None, len(raw), uri if isinstance(uri, str) else None)
+        keeps = (
+            method in REPEATABLE and len(raw) <= LARGEST_KEPT and self._kept + len(raw) <= MOST_KEPT
+        )
+        entry = Entry(
+            id, method, raw if keeps else None, len(raw), uri if isinstance(uri, str) else None
+        )
         self._kept += len(raw) if keeps else 0
         self.open[id] = entry
         if method == "initialize":
@@ -94,8 +98,8 @@ class Ledger:
         return [entry for entry in self.open.values() if entry.link is link]
 
     def replay(self, prefix: str) -> list[bytes]:
-        """What another gateway has to be told before the conversation goes on. The ids begin with `prefix`: the answers
-        are for nobody."""
+        """What another gateway has to be told before the conversation goes on. The ids begin with
+        `prefix`: the answers are for nobody."""
         if self._greeting is None:
             return []
         said: list[Json] = [{**self._greeting, "id": f"{prefix}initialize"}]
@@ -106,12 +110,18 @@ class Ledger:
         for number, uri in enumerate(self._uris):
             params = {"uri": uri}
             said.append(
-                {"jsonrpc": "2.0", "id": f"{prefix}{number}", "method": "resources/subscribe", "params": params}
+                {
+                    "jsonrpc": "2.0",
+                    "id": f"{prefix}{number}",
+                    "method": "resources/subscribe",
+                    "params": params,
+                }
             )
         return [write(message) for message in said]
 
     def changes(self) -> list[Json]:
-        """What the client is told once it talks to another gateway: everything may be different there."""
+        """What the client is told once it talks to another gateway: everything may be different
+        there."""
         told: list[Json] = []
         if self.greeted:
             told += [{"jsonrpc": "2.0", "method": method} for method in NOTICES.values()]

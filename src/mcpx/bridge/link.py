@@ -1,4 +1,5 @@
-"""One connection of a bridge to a gateway, never blocking: lines out as the other side takes them, messages in."""
+"""One connection of a bridge to a gateway, never blocking: lines out as the other side takes them,
+messages in."""
 
 import socket
 from collections.abc import Callable
@@ -8,11 +9,14 @@ from mcpx.wire.framing import MessageReader
 
 CHUNK = 65536
 LARGEST = 1 << 30
-"""Bytes of a message from a gateway, which bounds what it takes from servers; only so that there is an end."""
+"""Bytes of a message from a gateway, which bounds what it takes from servers; only so that there is
+an end."""
 
 
 class Link:
-    def __init__(self, connected: socket.socket, generation: int, on_message: "Callable[[Link, bytes], None]") -> None:
+    def __init__(
+        self, connected: socket.socket, generation: int, on_message: "Callable[[Link, bytes], None]"
+    ) -> None:
         connected.setblocking(False)
         self.connected = connected
         self.generation = generation
@@ -26,7 +30,9 @@ class Link:
         self._said = 0
         self._out = bytearray()
         self._closing = False
-        self._reader = MessageReader(lambda raw: on_message(self, raw), _skipped, limit=LARGEST, framing="newline")
+        self._reader = MessageReader(
+            lambda raw: on_message(self, raw), _skipped, limit=LARGEST, framing="newline"
+        )
 
     @property
     def waiting(self) -> int:
@@ -65,7 +71,8 @@ class Link:
         return True
 
     def say_no_more(self) -> bool:
-        """Once everything is out: the gateway lets what runs finish, and closes. Whether the connection is good."""
+        """Once everything is out: the gateway lets what runs finish, and closes. Whether the
+        connection is good."""
         self._closing = True
         return self.flush()
 

@@ -1,7 +1,8 @@
-"""As much of JSON as a bridge needs: whose answer a message is, and what it asks for. The rest passes as it came.
+"""As much of JSON as a bridge needs: whose answer a message is, and what it asks for. The rest
+passes as it came.
 
-Python's own `json`: orjson starts in three times the time and takes two megabytes more, and most of what a gateway says
-is told apart by its first bytes.
+Python's own `json`: orjson starts in three times the time and takes two megabytes more, and most of
+what a gateway says is told apart by its first bytes.
 """
 
 import json
@@ -11,7 +12,9 @@ from typing import Any, TypeGuard, cast
 Json = dict[str, Any]
 Id = str | int
 
-_ANSWER = re.compile(rb'\{"jsonrpc":"2\.0","id":(?:(-?\d{1,18})|"([\x20\x21\x23-\x5b\x5d-\x7e]{1,200})"),"result":')
+_ANSWER = re.compile(
+    rb'\{"jsonrpc":"2\.0","id":(?:(-?\d{1,18})|"([\x20\x21\x23-\x5b\x5d-\x7e]{1,200})"),"result":'
+)
 
 
 def table(value: Any) -> Json:

@@ -1,10 +1,11 @@
 """The bridge at work: one client on standard input and output, one gateway after another behind it.
 
-Promise: messages pass as they came, both framings, both eras. When the gateway ends, in order or not, another is found
-or started, told who the client is, and the conversation goes on: requests without effect are asked again, a tool call
-that may have run is answered with an error and never repeated, the client hears once that lists may have changed.
-Requests wait while there is no gateway, bounded in time, number and bytes. What one side does not read is not read from
-the other: nothing here grows without bound.
+Promise: messages pass as they came, both framings, both eras. When the gateway ends, in order or
+not, another is found or started, told who the client is, and the conversation goes on: requests
+without effect are asked again, a tool call that may have run is answered with an error and never
+repeated, the client hears once that lists may have changed. Requests wait while there is no
+gateway, bounded in time, number and bytes. What one side does not read is not read from the other:
+nothing here grows without bound.
 
 One thread, one loop; only the search for a gateway has a thread of its own.
 """
@@ -40,9 +41,13 @@ LAST_WORDS = 2.0
 PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between two searches for a gateway."""
 BACK_SOON = 0.5
-"""Seconds in which a gateway that somebody started may be started again before one is started in the background."""
+"""Seconds in which a gateway that somebody started may be started again before one is started in
+the background."""
 MOVING = "notifications/mcpx/moving"
-DIED = "the gateway ended while this request was running; it may have had an effect, and is not repeated"
+DIED = (
+    "the gateway ended while this request was running; it may have had an effect, and is not "
+    "repeated"
+)
 
 
 class _Held:
@@ -91,7 +96,8 @@ class Relay:
         )
         self._take_up(first)
 
-    # The loop ------------------------------------------------------------------------------------------------------
+    # The loop
+    # ----------------------------------------------------------------------------------------------
 
     def run(self) -> int:
         for end in (self._wake, self._waker):
@@ -100,13 +106,17 @@ class Relay:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._signalled)
         if hasattr(signal, "SIGHUP"):
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal that closes closes our input, too
+            signal.signal(
+                signal.SIGHUP, signal.SIG_IGN
+            )  # a terminal that closes closes our input, too
         try:
             while not self._is_over():
                 self._watch()
                 ready = self._selector.select(self._patience())
                 # The client last: what it says is not said to a gateway of whose end we could know.
-                for key, events in sorted(ready, key=lambda each: each[0].fileobj == self._standard.source):
+                for key, events in sorted(
+                    ready, key=lambda each: each[0].fileobj == self._standard.source
+                ):
                     key.data(events)
                 self._on_time()
             return 0
@@ -134,7 +144,9 @@ class Relay:
 
     def _watch(self) -> None:
         """What is waited for depends on what waits."""
-        full = len(self._out) > HIGH or len(self._held) >= MOST_HELD or self._held_bytes >= HELD_BYTES
+        full = (
+            len(self._out) > HIGH or len(self._held) >= MOST_HELD or self._held_bytes >= HELD_BYTES
+        )
         full = full or (self._link is not None and self._link.waiting > HIGH)
         standard, read, write = self._standard, selectors.EVENT_READ, selectors.EVENT_WRITE
         wishes: dict[Any, tuple[int, Callable[[int], None]]] = {self._wake: (read, self._woken)}
@@ -145,7 +157,10 @@ class Relay:
         for link in (*self._old, *((self._link,) if self._link is not None else ())):
             events = (read if len(self._out) <= HIGH else 0) | (write if link.waiting else 0)
             if events:
-                wishes[link.connected] = (events, lambda events, link=link: self._serve_link(link, events))
+                wishes[link.connected] = (
+                    events,
+                    lambda events, link=link: self._serve_link(link, events),
+                )
         for what in [what for what in self._watched if what not in wishes]:
             self._selector.unregister(what)
             del self._watched[what]
@@ -167,7 +182,10 @@ class Relay:
             self._held_bytes -= len(held.raw)
             if held.entry is not None:
                 self._ledger.end(held.entry.id, False)
-                self._answer(held.entry.id, RpcError(SERVER_DOWN, f"no gateway within {HELD_FOR:.0f} s: {self._why}"))
+                self._answer(
+                    held.entry.id,
+                    RpcError(SERVER_DOWN, f"no gateway within {HELD_FOR:.0f} s: {self._why}"),
+                )
         if self._again_at is not None and now >= self._again_at:
             self._again_at = None
             self._search()
@@ -188,7 +206,8 @@ class Relay:
     def _signalled(self, number: int, frame: Any) -> None:
         self._signals += 1
 
-    # The client ----------------------------------------------------------------------------------------------------
+    # The client
+    # ----------------------------------------------------------------------------------------------
 
     def _read_client(self, events: int) -> None:
         try:
@@ -225,7 +244,9 @@ class Relay:
             self._notified(method, message, raw)
         elif is_id(id):
             if id in self._ledger.open:
-                self._answer(id, RpcError(INVALID_REQUEST, f"Request id {id!r} is already in flight"))
+                self._answer(
+                    id, RpcError(INVALID_REQUEST, f"Request id {id!r} is already in flight")
+                )
             else:
                 self._send(raw, self._ledger.begin(id, method, message, raw))
         else:
@@ -293,7 +314,9 @@ class Relay:
         self._tell(write({"jsonrpc": "2.0", "id": id, "error": error.to_json()}))
 
     def _tell(self, raw: bytes) -> None:
-        framing: Framing = "content-length" if self._reader.framing == "content-length" else "newline"
+        framing: Framing = (
+            "content-length" if self._reader.framing == "content-length" else "newline"
+        )
         self._out += frame(raw, framing)
 
     def _write_client(self, events: int) -> None:
@@ -309,7 +332,8 @@ class Relay:
             self._ending = 0.0
 
     def _client_left(self) -> None:
-        """It said its last word, or we were told to end: what runs finishes within the grace (LIF-8)."""
+        """It said its last word, or we were told to end: what runs finishes within the grace
+        (LIF-8)."""
         if self._ending is not None:
             return
         self._ending = time.monotonic() + GRACE
@@ -323,14 +347,18 @@ class Relay:
         for held in self._held:
             if held.entry is not None:
                 self._ledger.end(held.entry.id, False)
-                self._answer(held.entry.id, RpcError(SERVER_DOWN, f"no gateway, and it was not sent: {self._why}"))
+                self._answer(
+                    held.entry.id,
+                    RpcError(SERVER_DOWN, f"no gateway, and it was not sent: {self._why}"),
+                )
         self._held.clear()
         if self._link is None and not self._old:
             for id in list(self._ledger.open):
                 self._ledger.end(id, False)
                 self._answer(id, gateway_ending())
 
-    # The gateway ---------------------------------------------------------------------------------------------------
+    # The gateway
+    # ----------------------------------------------------------------------------------------------
 
     def _serve_link(self, link: Link, events: int) -> None:
         if link is not self._link and link not in self._old:
@@ -351,7 +379,10 @@ class Relay:
         if method is None:
             self._replied(link, id, message.get("error"), raw)
         elif "id" in message:
-            own, id = id, id if link.generation == 1 and isinstance(id, str) else f"{link.generation}/{id}"
+            own, id = (
+                id,
+                id if link.generation == 1 and isinstance(id, str) else f"{link.generation}/{id}",
+            )
             self._questions[id] = (link, own)
             self._tell(raw if own == id else write({**message, "id": id}))
         elif method == MOVING:
@@ -379,13 +410,20 @@ class Relay:
     def _replied(self, link: Link, id: Any, error: Any, raw: bytes) -> None:
         entry = self._ledger.open.get(id) if is_id(id) else None
         if entry is None:
-            if not (isinstance(id, str) and id.startswith(_prefix(link))):  # to what was said in the client's name
+            if not (
+                isinstance(id, str) and id.startswith(_prefix(link))
+            ):  # to what was said in the client's name
                 self._tell(raw)
             return
         if entry.link is not link:
             return  # asked again elsewhere
         cut = table(error).get("code") == GATEWAY_ENDING
-        if link.moving and self._ending is None and entry.raw is not None and (cut or entry.method == LISTEN):
+        if (
+            link.moving
+            and self._ending is None
+            and entry.raw is not None
+            and (cut or entry.method == LISTEN)
+        ):
             self._ask_again(entry, entry.raw)
             return
         self._ledger.end(entry.id, error is None)
@@ -430,7 +468,9 @@ class Relay:
             if asker is link:
                 del self._questions[id]
                 told = {"requestId": id, "reason": "the gateway that asked has ended"}
-                self._tell(write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": told}))
+                self._tell(
+                    write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": told})
+                )
         for entry in reversed(self._ledger.of(link)):
             self._unanswered(entry)
         if link.own is not None:
@@ -448,11 +488,12 @@ class Relay:
             self._ledger.end(entry.id, False)
             self._answer(entry.id, RpcError(GATEWAY_ENDING, DIED))
 
-    # Another gateway -----------------------------------------------------------------------------------------------
+    # Another gateway
+    # ----------------------------------------------------------------------------------------------
 
     def _search(self, *, patient: bool = False) -> None:
-        """In a thread: it may take a while, and the client may say meanwhile that it does not matter any more.
-        `patient`: somebody may be about to start one."""
+        """In a thread: it may take a while, and the client may say meanwhile that it does not
+        matter any more. `patient`: somebody may be about to start one."""
         if self._searching:
             return
         self._searching = True
@@ -469,7 +510,11 @@ class Relay:
                     time.sleep(gateways.PAUSE)
                 if found is None:
                     found = gateways.find(self._wanted)
-                if isinstance(found, Refused) and found.reason not in ("start", "state", *gateways.SAID_SO):
+                if isinstance(found, Refused) and found.reason not in (
+                    "start",
+                    "state",
+                    *gateways.SAID_SO,
+                ):
                     if self._failures == 0:
                         self._say(f"{found.error}; this client gets a gateway of its own")
                     found = gateways.own(self._wanted)

@@ -1,4 +1,5 @@
-"""Standard input and output as a bridge uses them: what can be watched is watched, and never blocks.
+"""Standard input and output as a bridge uses them: what can be watched is watched, and never
+blocks.
 
 Where a pipe cannot be watched (Windows), two threads carry it to and from sockets, which can.
 """
@@ -24,7 +25,8 @@ def can_be_watched() -> bool:
 
 
 class Standard:
-    """Our own copies of 0 and 1; what would print by mistake goes to stderr, never between messages."""
+    """Our own copies of 0 and 1; what would print by mistake goes to stderr, never between
+    messages."""
 
     def __init__(self) -> None:
         self._input, self._output = os.dup(0), os.dup(1)
@@ -34,7 +36,8 @@ class Standard:
         if CARRIED:
             self._sockets = _carried(self._input, self._output)
         self.watches_output = CARRIED or _is_stream(self._output) or os.isatty(self._output)
-        """A file is simply written. A terminal is often input and output in one, and then blocks for neither."""
+        """A file is simply written. A terminal is often input and output in one, and then blocks
+        for neither."""
         if not CARRIED:
             for handle in (self._input, self._output) if self.watches_output else (self._input,):
                 if os.get_blocking(handle):
@@ -52,12 +55,17 @@ class Standard:
         return self._output if self._sockets is None else self._sockets[1].fileno()
 
     def read(self) -> bytes:
-        """Nothing: the end. Raises BlockingIOError when there is nothing yet, OSError when it is broken."""
-        return os.read(self._input, CHUNK) if self._sockets is None else self._sockets[0].recv(CHUNK)
+        """Nothing: the end. Raises BlockingIOError when there is nothing yet, OSError when it is
+        broken."""
+        return (
+            os.read(self._input, CHUNK) if self._sockets is None else self._sockets[0].recv(CHUNK)
+        )
 
     def write(self, data: memoryview) -> int:
         """The same; how much of it was taken."""
-        return os.write(self._output, data) if self._sockets is None else self._sockets[1].send(data)
+        return (
+            os.write(self._output, data) if self._sockets is None else self._sockets[1].send(data)
+        )
 
     def close(self) -> None:
         """Leave them as they were: others may hold them too."""
@@ -68,7 +76,9 @@ class Standard:
                 pass
         if self._sockets is not None:
             self._sockets[1].setblocking(True)
-            self._sockets[1].shutdown(socket.SHUT_WR)  # the thread writes what is left, and closes its end
+            self._sockets[1].shutdown(
+                socket.SHUT_WR
+            )  # the thread writes what is left, and closes its end
             self._sockets[1].recv(1)
             return
         os.close(self._input)

@@ -1,8 +1,10 @@
-"""MCP Apps (`io.modelcontextprotocol/ui`) in the catalog: URIs of app pages, and tools that only apps use.
+"""MCP Apps (`io.modelcontextprotocol/ui`) in the catalog: URIs of app pages, and tools that only
+apps use.
 
-An app page is a resource with a `ui://` URI, which tools name in `_meta`. Clients accept no other scheme for a page, so
-the public URI names the server inside the scheme: `ui://clock/app.html` of the server `time` is
-`ui://time/clock/app.html`. A page then cannot be read from another server that uses the same URI.
+An app page is a resource with a `ui://` URI, which tools name in `_meta`. Clients accept no other
+scheme for a page, so the public URI names the server inside the scheme: `ui://clock/app.html` of
+the server `time` is `ui://time/clock/app.html`. A page then cannot be read from another server that
+uses the same URI.
 """
 
 import re
@@ -23,7 +25,8 @@ def is_page(uri: str) -> bool:
 
 
 def page_label(server: str) -> str:
-    """The name of a server in public page URIs. It is lower case because clients may normalize the authority."""
+    """The name of a server in public page URIs. It is lower case because clients may normalize the
+    authority."""
     if _LABEL.fullmatch(server):
         return server
     readable = _NOT_IN_LABEL.sub("-", server.lower()).strip("._-")[:50]
@@ -37,7 +40,8 @@ def public_page(server: str, uri: str) -> str:
 
 
 def split_page(uri: str) -> tuple[str, str]:
-    """The label and the server's own URI in a public page URI; ("", "") if the URI has no such form."""
+    """The label and the server's own URI in a public page URI; ("", "") if the URI has no such
+    form."""
     label, _, rest = uri.removeprefix(SCHEME).partition("/")
     return (label, SCHEME + rest) if rest else ("", "")
 
@@ -55,7 +59,8 @@ def with_public_pages(server: str, meta: Json) -> Json:
 
 
 def result_with_public_pages(server: str, result: Json) -> Json:
-    """A result of a server with public page URIs in `_meta`, and in `_meta` of its content blocks."""
+    """A result of a server with public page URIs in `_meta`, and in `_meta` of its content
+    blocks."""
     changed: Json = {}
     if isinstance(meta := result.get("_meta"), dict):
         changed["_meta"] = with_public_pages(server, cast(Json, meta))

@@ -1,9 +1,10 @@
 """All offers of all sources as one immutable snapshot, under the names clients use.
 
-Promised: a public name leads to exactly one offer and an offer has exactly one public name, whatever
-servers send; lookups by name take the same time however many offers there are. Not promised: that an
-offer's server is up (a server that is down keeps its tools here), or that a URI that resolves can be read:
-the server says so itself. Who may see what is not decided here; `narrowed.Narrowed` is what some see of one.
+Promised: a public name leads to exactly one offer and an offer has exactly one public name,
+whatever servers send; lookups by name take the same time however many offers there are. Not
+promised: that an offer's server is up (a server that is down keeps its tools here), or that a URI
+that resolves can be read: the server says so itself. Who may see what is not decided here;
+`narrowed.Narrowed` is what some see of one.
 """
 
 from collections import Counter
@@ -27,7 +28,8 @@ __all__ = ["Catalog", "Given", "Held", "Searchable", "Source"]
 
 _NOTHING_GIVEN: Given = MappingProxyType({})
 _TEMPLATE_CHARACTERS = 65_536
-"""So much template text of one server is held against a URI: it bounds a lookup (tens of ms at the worst)."""
+"""So much template text of one server is held against a URI: it bounds a lookup (tens of ms at the
+worst)."""
 _PIECE = 200
 """Offers between two points at which the building may be interrupted."""
 
@@ -84,7 +86,11 @@ class Catalog:
         at_once(self._arrange(Merged(offers, (), warnings), servers, naming, descriptions))
 
     def _arrange(
-        self, merged: Merged, servers: Sequence[str], naming: Naming, descriptions: Mapping[str, str]
+        self,
+        merged: Merged,
+        servers: Sequence[str],
+        naming: Naming,
+        descriptions: Mapping[str, str],
     ) -> Work[None]:
         self.naming = naming
         self.descriptions = descriptions
@@ -129,27 +135,38 @@ class Catalog:
 
     @classmethod
     def build(
-        cls, sources: Sequence[Source], naming: Naming, given: Given = _NOTHING_GIVEN, held: Held = NOTHING_HELD
+        cls,
+        sources: Sequence[Source],
+        naming: Naming,
+        given: Given = _NOTHING_GIVEN,
+        held: Held = NOTHING_HELD,
     ) -> "Catalog":
         """`building`, at once."""
         return at_once(cls.building(sources, naming, given, held))
 
     @classmethod
     def building(
-        cls, sources: Sequence[Source], naming: Naming, given: Given = _NOTHING_GIVEN, held: Held = NOTHING_HELD
+        cls,
+        sources: Sequence[Source],
+        naming: Naming,
+        given: Given = _NOTHING_GIVEN,
+        held: Held = NOTHING_HELD,
     ) -> Work["Catalog"]:
         """Merge `sources`, which come in the order of the config.
 
-        `given` is what clients were shown before (see `names`). Such a name stays with its owner, even
-        against a server earlier in the config (NAM-1). Names of offers that are not there are free again.
-        Leave out of it what the user has renamed: all if the naming changed, a server's if its prefix did.
-        A name that could not come from the present naming and prefix is passed over in any case.
-        A name that is `held` for an offer is not given to another, though that one may not be there.
+        `given` is what clients were shown before (see `names`). Such a name stays with its owner,
+        even against a server earlier in the config (NAM-1). Names of offers that are not there are
+        free again. Leave out of it what the user has renamed: all if the naming changed, a server's
+        if its prefix did. A name that could not come from the present naming and prefix is passed
+        over in any case. A name that is `held` for an offer is not given to another, though that
+        one may not be there.
         """
         merged = yield from merge(sources, naming, given, held)
         descriptions = {source.server: source.description for source in sources}
         catalog = cls.__new__(cls)
-        yield from catalog._arrange(merged, [source.server for source in sources], naming, descriptions)
+        yield from catalog._arrange(
+            merged, [source.server for source in sources], naming, descriptions
+        )
         catalog._offered = frozenset(source.server for source in sources if source.offered)
         return catalog
 
@@ -216,7 +233,8 @@ class Catalog:
 
     @property
     def index(self) -> Searchable:
-        """For searching the tools; its positions are those of `offers["tools"]`. Built when it is first needed."""
+        """For searching the tools; its positions are those of `offers["tools"]`. Built when it is
+        first needed."""
         return self._index or at_once(self.indexing())
 
     def indexing(self) -> Work[Searchable]:
@@ -226,7 +244,10 @@ class Catalog:
             from mcpx.catalog.search.index import Index
 
             descriptions = self.descriptions
-            documents = (document_of(offer, descriptions.get(offer.server, "")) for offer in self.offers["tools"])
+            documents = (
+                document_of(offer, descriptions.get(offer.server, ""))
+                for offer in self.offers["tools"]
+            )
             index = yield from Index.building(documents)
             self._index = self._index or index
         return self._index
@@ -235,18 +256,28 @@ class Catalog:
         return self._counts[server, kind]
 
     def names(self) -> dict[tuple[Kind, str, str], str]:
-        """What to hand to the next `build` as `given`: tools and prompts; URIs are not ours to settle."""
+        """What to hand to the next `build` as `given`: tools and prompts; URIs are not ours to
+        settle."""
         kinds: tuple[Kind, ...] = ("tools", "prompts")
-        return {(kind, offer.server, offer.name): offer.public for kind in kinds for offer in self.offers[kind]}
+        return {
+            (kind, offer.server, offer.name): offer.public
+            for kind in kinds
+            for offer in self.offers[kind]
+        }
 
-    def page(self, kind: Kind, cursor: object = None, limit: object = None) -> tuple[list[Json], str | None]:
-        """One page of definitions, and the cursor of the next. A bad cursor or limit is an `RpcError`."""
+    def page(
+        self, kind: Kind, cursor: object = None, limit: object = None
+    ) -> tuple[list[Json], str | None]:
+        """One page of definitions, and the cursor of the next. A bad cursor or limit is an
+        `RpcError`."""
         found, following = page_of(self.offers[kind], cursor, limit)
         return [offer.definition for offer in found], following
 
     def resolve_uri(self, uri: str) -> tuple[str, str] | None:
-        """(server, the server's own URI) for a URI in any form a client may use, or None (NAM-4)."""
-        # What we listed comes first: it leads back to who listed it, even if a gateway behind us wrapped it.
+        """(server, the server's own URI) for a URI in any form a client may use, or None
+        (NAM-4)."""
+        # What we listed comes first: it leads back to who listed it, even if a gateway behind us
+        # wrapped it.
         listed = self._public["resources"].get(uri)
         if listed is not None:
             return listed.server, listed.name
@@ -262,7 +293,8 @@ class Catalog:
         return None if server is None else (server, uri)
 
     def _resolve_page(self, uri: str) -> tuple[str, str] | None:
-        """A page by its public URI, or by the server's own URI if exactly one visible server has it."""
+        """A page by its public URI, or by the server's own URI if exactly one visible server has
+        it."""
         whole = self.whole
         label, native = split_page(uri)
         server = whole._labels.get(label)
@@ -270,13 +302,16 @@ class Catalog:
             if self.native("resources", server, uri) is not None:
                 native = uri
             return (server, native) if self.may_read(server, native) else None
-        owners = {server for server in whole._servers if self.native("resources", server, uri) is not None}
+        owners = {
+            server for server in whole._servers if self.native("resources", server, uri) is not None
+        }
         owners.update(whole.expanding(uri, self.sees))
         readable = [server for server in owners if self.may_read(server, uri)]
         return (readable[0], uri) if len(readable) == 1 else None
 
     def expanding(self, uri: str, counts: Callable[[Offer], bool] | None = None) -> Iterator[str]:
-        """The servers one of whose templates gives that URI, in order; of the templates that count."""
+        """The servers one of whose templates gives that URI, in order; of the templates that
+        count."""
         if len(uri) > LONGEST_EXPANSION:
             return
         at: Positions | None = None
@@ -288,7 +323,8 @@ class Catalog:
 
 
 def _compiled(offers: Sequence[Offer]) -> Work[tuple[list[tuple[Offer, Template]], list[str]]]:
-    """Offer and template, in order, and a warning for each server some of whose templates match nothing."""
+    """Offer and template, in order, and a warning for each server some of whose templates match
+    nothing."""
     spent: Counter[str] = Counter()
     unmatched: Counter[str] = Counter()
     compiled: list[tuple[Offer, Template]] = []
@@ -296,7 +332,10 @@ def _compiled(offers: Sequence[Offer]) -> Work[tuple[list[tuple[Offer, Template]
         if index % _PIECE == 0:
             yield
         spent[offer.server] += len(offer.name)
-        if spent[offer.server] <= _TEMPLATE_CHARACTERS and (template := Template(offer.name)).usable:
+        if (
+            spent[offer.server] <= _TEMPLATE_CHARACTERS
+            and (template := Template(offer.name)).usable
+        ):
             compiled.append((offer, template))
         else:
             unmatched[offer.server] += 1

@@ -1,6 +1,7 @@
 """Tools as the search surface tells of them: the fields of S2, for programs and for the index.
 
-Promised: whatever a server sends as a schema, its parameters are told as far as they can be read; nothing raises.
+Promised: whatever a server sends as a schema, its parameters are told as far as they can be read;
+nothing raises.
 """
 
 import re
@@ -17,7 +18,9 @@ MOST_PARAMETERS = 64
 LONGEST_TEXT = 1_000
 """Of what is told of a tool; the whole of it is in its schema."""
 
-_DEPRECATED = re.compile(r"\bDEPRECATED\b|\A\W*(?i:deprecated)\b|(?i:\b(?:is|has been)(?: now)? deprecated\b)")
+_DEPRECATED = re.compile(
+    r"\bDEPRECATED\b|\A\W*(?i:deprecated)\b|(?i:\b(?:is|has been)(?: now)? deprecated\b)"
+)
 """Of the tool itself; others only speak of things that are."""
 
 
@@ -47,7 +50,11 @@ def parameters_of(schema: object) -> Json:
     """Each parameter's name with its type, its description and whether it is required."""
     outer = as_object(schema)
     required: Any = outer.get("required")
-    needed = {name for name in cast(list[Any], required) if isinstance(name, str)} if isinstance(required, list) else ()
+    needed = (
+        {name for name in cast(list[Any], required) if isinstance(name, str)}
+        if isinstance(required, list)
+        else ()
+    )
     properties = as_object(outer.get("properties"))
     return {
         name: {
@@ -68,7 +75,9 @@ def document_of(offer: Offer, service_description: str) -> Document:
         service=offer.server,
         service_description=service_description,
         description=_text(offer.definition.get("description")),
-        parameters=tuple((name, _text(as_object(part).get("description"))) for name, part in properties.items()),
+        parameters=tuple(
+            (name, _text(as_object(part).get("description"))) for name, part in properties.items()
+        ),
         read_only=hints.read_only,
         destructive=hints.destructive,
         deprecated=hints.deprecated,
@@ -95,7 +104,11 @@ def _type(outer: Json, part: object, depth: int = 0) -> str:
         for key in ("anyOf", "oneOf"):
             choices: Any = schema.get(key)
             if isinstance(choices, list):
-                return " | ".join(dict.fromkeys(_type(outer, one, depth + 1) for one in cast(list[Any], choices)[:8]))
+                return " | ".join(
+                    dict.fromkeys(
+                        _type(outer, one, depth + 1) for one in cast(list[Any], choices)[:8]
+                    )
+                )
         referred: Any = schema.get("$ref")
         if isinstance(referred, str) and referred.startswith("#/"):
             target: object = outer

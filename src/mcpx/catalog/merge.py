@@ -1,11 +1,12 @@
 """From what the sources sent to offers with settled public names, and what there is to warn of.
 
-Promised: public names of one kind are all different; the same input gives the same names; a source added at
-the end renames nothing that came before it; what servers sent is not changed. The work is linear in the
-number of definitions, also when servers try to take each other's names. Not promised: that a definition
-makes sense beyond having a name; nothing else in it is looked at.
+Promised: public names of one kind are all different; the same input gives the same names; a source
+added at the end renames nothing that came before it; what servers sent is not changed. The work is
+linear in the number of definitions, also when servers try to take each other's names. Not promised:
+that a definition makes sense beyond having a name; nothing else in it is looked at.
 
-Servers may send thousands: the work is a generator (`model.slices`), so that it can be done in slices.
+Servers may send thousands: the work is a generator (`model.slices`), so that it can be done in
+slices.
 """
 
 from collections import Counter
@@ -24,7 +25,8 @@ from mcpx.model.slices import Work
 Given = Mapping[tuple[Kind, str, str], str]
 """(kind, server, native name) → the public name that clients were shown."""
 Held = Mapping[tuple[Kind, str], tuple[str, str]]
-"""(kind, public name) → the server and native name that it is kept for, be that not there at present."""
+"""(kind, public name) → the server and native name that it is kept for, be that not there at
+present."""
 
 _KEY: Mapping[Kind, str] = {
     "tools": "name",
@@ -49,7 +51,8 @@ class Source:
     prefix: str | None
     definitions: Mapping[Kind, Sequence[Json]]
     local: bool = False
-    """Local commands come from no server: they keep their plain names, and their definitions get no `_meta.proxy`."""
+    """Local commands come from no server: they keep their plain names, and their definitions get no
+    `_meta.proxy`."""
     description: str = ""
     """What it is for; found by search."""
     offered: bool = False
@@ -64,7 +67,8 @@ class _Entry:
 
 
 class _Notes:
-    """Warnings, one line per server and reason however many names it is about: servers may send thousands."""
+    """Warnings, one line per server and reason however many names it is about: servers may send
+    thousands."""
 
     def __init__(self) -> None:
         self._numbers: Counter[tuple[str, str]] = Counter()
@@ -78,8 +82,11 @@ class _Notes:
 
     def lines(self) -> list[str]:
         return [
-            f"{server}: {reason} ({number})" + (f", such as {', '.join(examples)}" if examples else "")
-            for ((server, reason), number), examples in zip(self._numbers.items(), self._examples.values(), strict=True)
+            f"{server}: {reason} ({number})"
+            + (f", such as {', '.join(examples)}" if examples else "")
+            for ((server, reason), number), examples in zip(
+                self._numbers.items(), self._examples.values(), strict=True
+            )
         ]
 
 
@@ -88,11 +95,14 @@ class Merged:
     offers: Mapping[Kind, Sequence[Offer]]
     """In the order of the sources and then the server's own."""
     later: Sequence[Offer]
-    """What is left out because a source before it has the same: to whoever does not see that one, it is there."""
+    """What is left out because a source before it has the same: to whoever does not see that one,
+    it is there."""
     warnings: Sequence[str]
 
 
-def merge(sources: Sequence[Source], naming: Naming, given: Given, held: Held = NOTHING_HELD) -> Work[Merged]:
+def merge(
+    sources: Sequence[Source], naming: Naming, given: Given, held: Held = NOTHING_HELD
+) -> Work[Merged]:
     notes = _Notes()
     offers: dict[Kind, list[Offer]] = {}
     later: list[Offer] = []
@@ -106,7 +116,15 @@ def merge(sources: Sequence[Source], naming: Naming, given: Given, held: Held = 
             publics = (_public_uri(kind, entry, naming) for entry in entries)
         found = offers[kind] = []
         for index, (entry, public) in enumerate(zip(entries, publics, strict=True)):
-            found.append(Offer(kind, entry.source.server, entry.native, public, _definition(kind, entry, public)))
+            found.append(
+                Offer(
+                    kind,
+                    entry.source.server,
+                    entry.native,
+                    public,
+                    _definition(kind, entry, public),
+                )
+            )
             if index % _PIECE == 0:
                 yield
         for entry in beaten:
@@ -118,10 +136,12 @@ def merge(sources: Sequence[Source], naming: Naming, given: Given, held: Held = 
 def _entries(
     kind: Kind, sources: Sequence[Source], by_uri: bool, notes: _Notes
 ) -> Work[tuple[list[_Entry], list[_Entry]]]:
-    """What can be offered, and what others offer before. Junk goes alone, the rest of the server's list stays.
+    """What can be offered, and what others offer before. Junk goes alone, the rest of the server's
+    list stays.
 
-    A thing is listed once per server, or once in all if clients address it by its bare URI (`by_uri`): then
-    only the first in the config could ever answer, and the others would be a promise that nobody keeps.
+    A thing is listed once per server, or once in all if clients address it by its bare URI
+    (`by_uri`): then only the first in the config could ever answer, and the others would be a
+    promise that nobody keeps.
     """
     key = _KEY[kind]
     entries: list[_Entry] = []
@@ -129,12 +149,18 @@ def _entries(
     owners: dict[str | tuple[str, str], str] = {}
     for source in sources:
         server = source.server
-        for index, definition in enumerate(cast(Sequence[object], source.definitions.get(kind, ()))):
+        for index, definition in enumerate(
+            cast(Sequence[object], source.definitions.get(kind, ()))
+        ):
             if index % _PIECE == 0:
                 yield
             raw = cast(Json, definition) if isinstance(definition, dict) else {}
             native = raw.get(key)
-            if not isinstance(native, str) or not native or (key != "name" and len(native) > LONGEST_URI):
+            if (
+                not isinstance(native, str)
+                or not native
+                or (key != "name" and len(native) > LONGEST_URI)
+            ):
                 notes.add(server, f"{kind} left out, not an object with a usable `{key}`")
                 continue
             bare = by_uri and not (kind == "resources" and is_page(native))
@@ -193,7 +219,9 @@ def _settle(
             yield
         if not settled[index]:
             # The names an offer could have are endless and those taken are not, so one is found.
-            name = next(name for name in _candidates(entry, wanted[index], naming) if free(name, entry))
+            name = next(
+                name for name in _candidates(entry, wanted[index], naming) if free(name, entry)
+            )
             settled[index] = name
             owners[name] = entry
     # From the outcome, not on the way: a collision is told as long as it lasts, given names or not.
@@ -204,7 +232,11 @@ def _settle(
             owner = owners.get(want)
             holder = held.get((kind, want), ("",))[0] if owner is None else owner.source.server
             why = f"because {_shown(holder)} has the name" if holder else "as it was before"
-            notes.add(entry.source.server, f"{kind} under another name, {why}", f"{_shown(entry.native)} is {name}")
+            notes.add(
+                entry.source.server,
+                f"{kind} under another name, {why}",
+                f"{_shown(entry.native)} is {name}",
+            )
     return settled
 
 
@@ -212,7 +244,10 @@ def _wanted(entry: _Entry, natives: Set[tuple[str, str]], naming: Naming) -> str
     server, native = entry.source.server, entry.native
     if entry.source.local:
         return native
-    name, front = public_name(server, native, entry.source.prefix, naming), f"{server}{naming.separator}"
+    name, front = (
+        public_name(server, native, entry.source.prefix, naming),
+        f"{server}{naming.separator}",
+    )
     if (
         naming.prefix == "always"
         and name == native
@@ -236,7 +271,8 @@ def _candidates(entry: _Entry, wanted: str, naming: Naming) -> Iterator[str]:
 
 
 def _could_be(name: str, entry: _Entry, wanted: str, naming: Naming) -> bool:
-    """A given name counts while it is one we would make: it may come from a file, or from other settings."""
+    """A given name counts while it is one we would make: it may come from a file, or from other
+    settings."""
     return name == wanted or name in islice(_candidates(entry, wanted, naming), _CANDIDATES)
 
 

@@ -1,9 +1,11 @@
-"""Public names and URIs: from what a server calls a thing to what clients call it, and for URIs back again.
+"""Public names and URIs: from what a server calls a thing to what clients call it, and for URIs
+back again.
 
-Promised: pure functions of their arguments; every name that leaves `safe_name` has only characters clients
-take and fits the limit; `unwrap_uri` never raises, whatever it is fed. Not promised: that two names stay
-apart. A safe name is one-to-one in practice only (24 bits of hash, and servers may be hostile); the catalog
-settles what collides, and it is the catalog, not the name, that knows the way back.
+Promised: pure functions of their arguments; every name that leaves `safe_name` has only characters
+clients take and fits the limit; `unwrap_uri` never raises, whatever it is fed. Not promised: that
+two names stay apart. A safe name is one-to-one in practice only (24 bits of hash, and servers may
+be hostile); the catalog settles what collides, and it is the catalog, not the name, that knows the
+way back.
 """
 
 import base64
@@ -16,15 +18,18 @@ from typing import Any, Literal, cast
 from urllib.parse import unquote
 
 SHORTEST_LIMIT = 16
-"""Smallest `max_length`: a tag takes seven characters, and names must still be tellable apart by people."""
+"""Smallest `max_length`: a tag takes seven characters, and names must still be tellable apart by
+people."""
 LONGEST_URI = 65_536
 """Longest URI of a server that is listed, in characters."""
 
 WRAPPED = "proxy://resource/"
-# Room for LONGEST_URI in its worst spelling (an escaped surrogate pair is 12 characters, before base64).
+# Room for LONGEST_URI in its worst spelling (an escaped surrogate pair is 12 characters, before
+# base64).
 _LONGEST_WRAPPED = 2 * 1024 * 1024
 
-# "::" is legal only as a pair, so it is eaten as one; a colon on its own falls to the second branch.
+# "::" is legal only as a pair, so it is eaten as one; a colon on its own falls to the second
+# branch.
 _ODD = {"_": re.compile(r"[^A-Za-z0-9_.-]"), "::": re.compile(r"::|[^A-Za-z0-9_.-]")}
 _PLAIN = {"_": re.compile(r"[A-Za-z0-9_.-]+"), "::": re.compile(r"(?:[A-Za-z0-9_.-]|::)+")}
 _READINGS = 3
@@ -39,21 +44,24 @@ class Naming:
     separator: Literal["_", "::"] = "_"
     """Between a prefix and a name."""
     prefix: Literal["configured", "always"] = "configured"
-    """`always`: every tool and prompt carries its server's prefix, or the server's name when it has none; one that
-    begins with that name already is left as it is."""
+    """`always`: every tool and prompt carries its server's prefix, or the server's name when it has
+    none; one that begins with that name already is left as it is."""
     uris: Literal["wrapped", "plain"] = "wrapped"
-    """`wrapped`: as `proxy://resource/…`, so that no two servers clash; `plain`: as the servers write them.
-    App pages (`ui://`) contain the name of their server in both cases."""
+    """`wrapped`: as `proxy://resource/…`, so that no two servers clash; `plain`: as the servers
+    write them. App pages (`ui://`) contain the name of their server in both cases."""
     max_length: int = 64
     """Longest name clients are shown; longer ones are cut and end in six hex digits."""
 
     def __post_init__(self) -> None:
         if self.max_length < SHORTEST_LIMIT:
-            raise ValueError(f"naming.max_length is at least {SHORTEST_LIMIT}, not {self.max_length}")
+            raise ValueError(
+                f"naming.max_length is at least {SHORTEST_LIMIT}, not {self.max_length}"
+            )
 
 
 def public_name(server: str, native: str, prefix: str | None, naming: Naming) -> str:
-    """The name a tool or prompt gets when nobody else wants it, before it is made safe (NAM-1, NAM-2)."""
+    """The name a tool or prompt gets when nobody else wants it, before it is made safe (NAM-1,
+    NAM-2)."""
     front = prefix or (server if naming.prefix == "always" else "")
     if not front or (not prefix and _names_itself(server, native, naming)):
         return native
@@ -61,23 +69,30 @@ def public_name(server: str, native: str, prefix: str | None, naming: Naming) ->
 
 
 def may_belong(public: str, server: str, prefix: str | None, naming: Naming) -> bool:
-    """Whether a public name looks like one of this server's; without prefixes that cannot be told."""
+    """Whether a public name looks like one of this server's; without prefixes that cannot be
+    told."""
     front = prefix or (server if naming.prefix == "always" else "")
     named = bool(front) and public.startswith(f"{front}{naming.separator}")
     return named or (bool(front) and not prefix and _names_itself(server, public, naming))
 
 
 def _names_itself(server: str, native: str, naming: Naming) -> bool:
-    """Whether a name begins with its server's already: `git_status` of `git` needs no second `git_`.
+    """Whether a name begins with its server's already: `git_status` of `git` needs no second
+    `git_`.
 
     With `::` only that counts as a beginning: clients take such names apart."""
     size = len(server)
-    behind = native[size:].lstrip("_-.:/") if naming.separator == "_" else native[size:].removeprefix("::")
+    behind = (
+        native[size:].lstrip("_-.:/")
+        if naming.separator == "_"
+        else native[size:].removeprefix("::")
+    )
     return native[:size].lower() == server.lower() and 0 < len(behind) < len(native) - size
 
 
 def safe_name(name: str, naming: Naming) -> str:
-    """The name if clients take it, else a legal one ending in `_` and six hex digits of the whole (NAM-5)."""
+    """The name if clients take it, else a legal one ending in `_` and six hex digits of the whole
+    (NAM-5)."""
     if len(name) <= naming.max_length and _PLAIN[naming.separator].fullmatch(name):
         return name
     return tagged_name(name, name, naming)
@@ -102,7 +117,8 @@ def wrap_uri(server: str, uri: str) -> str:
 
 
 def unwrap_uri(uri: str) -> tuple[str, str] | None:
-    """(server, the server's own URI), or None if this is not one of ours. Reads both base64 alphabets."""
+    """(server, the server's own URI), or None if this is not one of ours. Reads both base64
+    alphabets."""
     if not uri.startswith(WRAPPED) or len(uri) > _LONGEST_WRAPPED:
         return None
     fields = decode_base64_json(uri[len(WRAPPED) :])
@@ -114,14 +130,17 @@ def unwrap_uri(uri: str) -> tuple[str, str] | None:
 
 
 def spellings(uri: str) -> list[str]:
-    """What a server may take a URI for: as it is, with its percent signs read, with `..` followed, its scheme and host
-    in lower case. Whoever must not read one of these must not read it under another."""
+    """What a server may take a URI for: as it is, with its percent signs read, with `..` followed,
+    its scheme and host in lower case. Whoever must not read one of these must not read it under
+    another."""
     found = [uri]
     for _ in range(_READINGS):
         if (read := unquote(found[-1])) == found[-1]:
             break
         found.append(read)
-    return list(dict.fromkeys([*found, *(straight for each in found for straight in _straight(each))]))
+    return list(
+        dict.fromkeys([*found, *(straight for each in found for straight in _straight(each))])
+    )
 
 
 def _straight(uri: str) -> tuple[str, ...]:
@@ -146,7 +165,8 @@ def _followed(path: str) -> str:
 
 
 def decode_base64_json(text: str) -> object:
-    """The JSON inside, from either base64 alphabet with or without padding; None for anything else."""
+    """The JSON inside, from either base64 alphabet with or without padding; None for anything
+    else."""
     text = text.rstrip("=").translate(_URL_SAFE)
     try:
         return json.loads(base64.b64decode(text + "=" * (-len(text) % 4), validate=True))

@@ -1,8 +1,9 @@
 """A catalog as some callers see it: the whole one and which of its offers they see.
 
-Promised: what is not seen is found in no way, not by its name, its own name, its URI in any form, nor by a search or a
-count. It costs a few bytes for each offer that is seen: names, definitions, templates and the search index are those
-of the whole. Not promised: that a search ranks as if there were nothing else, for how rare a word is is told by all.
+Promised: what is not seen is found in no way, not by its name, its own name, its URI in any form,
+nor by a search or a count. It costs a few bytes for each offer that is seen: names, definitions,
+templates and the search index are those of the whole. Not promised: that a search ranks as if there
+were nothing else, for how rare a word is is told by all.
 """
 
 from array import array
@@ -97,20 +98,36 @@ class Narrowed(Catalog):
         narrowed._model_catalog = None
         narrowed.has_app_tools = whole.has_app_tools and not isinstance(sight, _ModelSight)
         narrowed.sight = sight
-        narrowed.naming, narrowed.descriptions, narrowed.warnings = whole.naming, whole.descriptions, ()
+        narrowed.naming, narrowed.descriptions, narrowed.warnings = (
+            whole.naming,
+            whole.descriptions,
+            (),
+        )
         instead: dict[tuple[Kind, str], Offer] = {}
         if later:
-            first = {(kind, offer.public) for kind, found in seen.items() for offer in found if kind not in _BY_NAME}
+            first = {
+                (kind, offer.public)
+                for kind, found in seen.items()
+                for offer in found
+                if kind not in _BY_NAME
+            }
             for offer in later:
                 if (offer.kind, offer.public) not in first:
                     instead.setdefault((offer.kind, offer.public), offer)
-            added = {kind: tuple(offer for offer in instead.values() if offer.kind == kind) for kind in KINDS}
+            added = {
+                kind: tuple(offer for offer in instead.values() if offer.kind == kind)
+                for kind in KINDS
+            }
             seen = {kind: (*found, *added[kind]) for kind, found in seen.items()}
         narrowed._instead, narrowed._known = instead, {}
         narrowed.offers = MappingProxyType(dict(seen))
         narrowed._places = places
-        narrowed._seen_servers = frozenset(offer.server for found in (*seen.values(), later) for offer in found)
-        narrowed._members = array("Q", sorted(id(offer) for found in (*seen.values(), later) for offer in found))
+        narrowed._seen_servers = frozenset(
+            offer.server for found in (*seen.values(), later) for offer in found
+        )
+        narrowed._members = array(
+            "Q", sorted(id(offer) for found in (*seen.values(), later) for offer in found)
+        )
         return narrowed
 
     @property
@@ -136,7 +153,9 @@ class Narrowed(Catalog):
         if known is not None:
             return known
         offer = self._from.find(kind, public)
-        found = offer if offer is not None and self._has(offer) else self._instead.get((kind, public))
+        found = (
+            offer if offer is not None and self._has(offer) else self._instead.get((kind, public))
+        )
         if found is not None and len(self._known) < REMEMBERED:
             self._known[kind, public] = found
         return found
@@ -151,7 +170,8 @@ class Narrowed(Catalog):
     def count(self, server: str, kind: Kind) -> int:
         return sum(offer.server == server for offer in self.offers[kind])
 
-    # Searching ---------------------------------------------------------------------------------------------------
+    # Searching
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def indexed(self) -> bool:
@@ -165,7 +185,8 @@ class Narrowed(Catalog):
         yield from self._from.indexing()
         return self.index
 
-    # URIs ----------------------------------------------------------------------------------------------------------
+    # URIs
+    # ----------------------------------------------------------------------------------------------
 
     def resolve_uri(self, uri: str) -> tuple[str, str] | None:
         listed = self.find("resources", uri)
@@ -175,17 +196,25 @@ class Narrowed(Catalog):
             return self._resolve_page(uri)
         wrapped = unwrap_uri(uri)
         if wrapped is not None:
-            return wrapped if self._from.has_server(wrapped[0]) and self.may_read(*wrapped) else None
+            return (
+                wrapped if self._from.has_server(wrapped[0]) and self.may_read(*wrapped) else None
+            )
         # The first who has it may be one that is not seen.
-        server = next((offer.server for offer in self.offers["resources"] if offer.name == uri), None)
+        server = next(
+            (offer.server for offer in self.offers["resources"] if offer.name == uri), None
+        )
         if server is None:
-            server = next((its for its in self._from.expanding(uri, self._has) if self.may_read(its, uri)), None)
+            server = next(
+                (its for its in self._from.expanding(uri, self._has) if self.may_read(its, uri)),
+                None,
+            )
         return None if server is None else (server, uri)
 
     def may_read(self, server: str, uri: str) -> bool:
-        """By the server's own URI. One that is neither listed nor given by a template is asked for only by those who
-        see all resources of a server: else what its server says of it would differ from what is said of hidden ones.
-        What only templates lead to that are not seen is not seen either."""
+        """By the server's own URI. One that is neither listed nor given by a template is asked for
+        only by those who see all resources of a server: else what its server says of it would
+        differ from what is said of hidden ones. What only templates lead to that are not seen is
+        not seen either."""
         if not self.knows(server):
             return False
         if self.native("resources", server, uri) is not None:
@@ -197,7 +226,9 @@ class Narrowed(Catalog):
     def _may_be_there(self, server: str, uri: str) -> bool:
         if not self.sight.resource(server, uri):
             return False
-        listed = self._from.native("resources", server, uri) or self._from.native_later("resources", server, uri)
+        listed = self._from.native("resources", server, uri) or self._from.native_later(
+            "resources", server, uri
+        )
         if listed is not None:
             return self._has(listed)
         by_any = server in self._from.expanding(uri)
@@ -233,9 +264,9 @@ class _ModelSight:
 
 
 class Blank(Narrowed):
-    """Until it is known what is seen: lists nothing and finds nothing by a search. What somebody names, and whether
-    anything of a server is seen, is looked at by itself: meanwhile what runs may have to ask its client something, and
-    what a client listens to may change."""
+    """Until it is known what is seen: lists nothing and finds nothing by a search. What somebody
+    names, and whether anything of a server is seen, is looked at by itself: meanwhile what runs may
+    have to ask its client something, and what a client listens to may change."""
 
     __slots__ = ("_looked",)
 
@@ -272,7 +303,8 @@ class Blank(Narrowed):
 
 
 class _NarrowedIndex:
-    """The index of the whole as `Narrowed` shows it: positions are those of the tools that are seen."""
+    """The index of the whole as `Narrowed` shows it: positions are those of the tools that are
+    seen."""
 
     __slots__ = ("_index", "_places")
 
@@ -289,6 +321,10 @@ class _NarrowedIndex:
         service: str | None = None,
         among: Sequence[int] | None = None,
     ) -> "Hits":
-        found = self._index.search(query, limit=limit, offset=offset, service=service, among=self._places)
-        hits = tuple(replace(hit, position=bisect_left(self._places, hit.position)) for hit in found.hits)
+        found = self._index.search(
+            query, limit=limit, offset=offset, service=service, among=self._places
+        )
+        hits = tuple(
+            replace(hit, position=bisect_left(self._places, hit.position)) for hit in found.hits
+        )
         return replace(found, hits=hits)

@@ -1,9 +1,9 @@
 """Cursors over a list that is already complete (NAM-6).
 
-Promised: with any limit the pages put together are the list; without a limit one page has it all; a cursor
-or a limit that is not one is refused with a message that says which. Not promised: that pages taken before
-and after the list changed fit together. A cursor past the end of a list that has become shorter gives an
-empty last page.
+Promised: with any limit the pages put together are the list; without a limit one page has it all; a
+cursor or a limit that is not one is refused with a message that says which. Not promised: that
+pages taken before and after the list changed fit together. A cursor past the end of a list that has
+become shorter gives an empty last page.
 """
 
 import base64
@@ -36,7 +36,9 @@ def _offset(cursor: object) -> int:
             offset = cast(dict[str, Any], fields).get("offset")
             if type(offset) is int and offset >= 0:
                 return offset
-    raise RpcError(INVALID_PARAMS, "Invalid cursor: pass back `nextCursor` of the last page as it came")
+    raise RpcError(
+        INVALID_PARAMS, "Invalid cursor: pass back `nextCursor` of the last page as it came"
+    )
 
 
 def _count(limit: object) -> int:

@@ -1,14 +1,16 @@
-"""Is this URI an expansion of that URI template? (RFC 6570, levels 1 to 3, as MCP servers use them.)
+"""Is this URI an expansion of that URI template? (RFC 6570, levels 1 to 3, as MCP servers use
+them.)
 
-Promised: nothing backtracks; the time is at worst the length of the template times that of the URI divided
-by 64, whatever both contain. A template that is malformed, too long or uses an unknown operator matches
-nothing. Not promised: which variable got what (the server finds that out itself), and strictness: `{x}`
-takes any character but `/ ? #`, encoded or not, because servers do; a prefix length (`{x:3}`) is read and
-not enforced; literals are compared as they stand, not percent-encoded.
+Promised: nothing backtracks; the time is at worst the length of the template times that of the URI
+divided by 64, whatever both contain. A template that is malformed, too long or uses an unknown
+operator matches nothing. Not promised: which variable got what (the server finds that out itself),
+and strictness: `{x}` takes any character but `/ ? #`, encoded or not, because servers do; a prefix
+length (`{x:3}`) is read and not enforced; literals are compared as they stand, not percent-encoded.
 
-How: a set of positions in the URI is one integer, with bit *i* for "all before character *i* is matched".
-Each step of the template turns one such set into the next with a few shifts, so that all ways to match are
-followed at once. The closure over a run of characters is the carry of an addition (`_run`).
+How: a set of positions in the URI is one integer, with bit *i* for "all before character *i* is
+matched". Each step of the template turns one such set into the next with a few shifts, so that all
+ways to match are followed at once. The closure over a run of characters is the carry of an addition
+(`_run`).
 """
 
 import re
@@ -104,7 +106,9 @@ def _compile(template: str) -> list[Step] | None:
 def _expression(operator: str, variables: list[str]) -> Step:
     exploded = any(variable.endswith("*") for variable in variables)
     if operator in ("?", "&"):
-        return _query(operator, None if exploded else [variable.partition(":")[0] for variable in variables])
+        return _query(
+            operator, None if exploded else [variable.partition(":")[0] for variable in variables]
+        )
     if operator in ("+", "#"):
         refused = ""
     elif operator == "/" and (exploded or len(variables) > 1):
@@ -122,7 +126,8 @@ def _literal(text: str) -> Step:
 
 
 def _query(operator: str, names: list[str] | None) -> Step:
-    """`{?x,y}` and `{&x,y}`: nothing, or parameters in any order, all of them named in the template.
+    """`{?x,y}` and `{&x,y}`: nothing, or parameters in any order, all of them named in the
+    template.
 
     `names` is None when a variable is exploded: then the names are the client's.
     """
@@ -151,7 +156,8 @@ def _query(operator: str, names: list[str] | None) -> Step:
 def _run(here: int, allowed: int) -> int:
     """`here`, and every position reached from there over allowed characters only.
 
-    Added to a run of ones, a start bit carries to just past the run and clears what it passed; `^` shows all
-    that changed. (A start bit that a carry comes by sets its own place again: `| here` puts that back.)
+    Added to a run of ones, a start bit carries to just past the run and clears what it passed; `^`
+    shows all that changed. (A start bit that a carry comes by sets its own place again: `| here`
+    puts that back.)
     """
     return (((here & allowed) + allowed) ^ allowed) | here

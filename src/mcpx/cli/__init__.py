@@ -1,1 +1,2 @@
-"""The commands a person types. Each imports what it needs when it runs: `--help` and `check` start no gateway."""
+"""The commands a person types. Each imports what it needs when it runs: `--help` and `check` start
+no gateway."""

@@ -1,7 +1,7 @@
 """`mcpx add`: recognise, show, try once for real, write, and have a running gateway take it up.
 
-Promised: nothing is written that is no good configuration, and nothing that does not work unless somebody says so; of
-what was made for it nothing is left then. No secret is printed.
+Promised: nothing is written that is no good configuration, and nothing that does not work unless
+somebody says so; of what was made for it nothing is left then. No secret is printed.
 """
 
 import argparse
@@ -15,7 +15,16 @@ from typing import Any
 
 from mcpx.cli import codes
 from mcpx.cli.asking import pairs, settings
-from mcpx.cli.changing import Subject, code_of, print_change, print_warnings, print_written, subject, to_make, write
+from mcpx.cli.changing import (
+    Subject,
+    code_of,
+    print_change,
+    print_warnings,
+    print_written,
+    subject,
+    to_make,
+    write,
+)
 from mcpx.cli.given import TEXTS, Given, recognise, told_names
 from mcpx.cli.running import result_of
 from mcpx.cli.secrets_offer import Offer, choose, offer, replace_references, variables_beside
@@ -58,7 +67,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _misplaced_options(given: Given, options: argparse.Namespace) -> list[str]:
-    """A warning for the first option of mcpx that follows the program, and therefore belongs to it."""
+    """A warning for the first option of mcpx that follows the program, and therefore belongs to
+    it."""
     known = options.parser._option_string_actions  # pyright: ignore[reportPrivateUsage]
     program, *arguments = given.program or ("",)
     if options.words[:1] == ["--"]:
@@ -67,15 +77,21 @@ def _misplaced_options(given: Given, options: argparse.Namespace) -> list[str]:
     for word in arguments:
         option = word.partition("=")[0]
         # No program takes --header from mcpx, so that the option can only be the program's own.
-        is_ours = option in known and (option == "-e" or (option.startswith("--") and option != "--header"))
+        is_ours = option in known and (
+            option == "-e" or (option.startswith("--") and option != "--header")
+        )
         if is_ours and option not in its_own:
             before = f"mcpx add {option} … {plain(program, 60)} …"
-            return [f"{option} follows the program and is passed to it; put options of mcpx before it: {before}"]
+            return [
+                f"{option} follows the program and is passed to it; put options of mcpx before "
+                f"it: {before}"
+            ]
     return []
 
 
 def _own_options(options: argparse.Namespace) -> list[str]:
-    """What is to be added, without options of ours that stand behind it. Behind a command line they are its own."""
+    """What is to be added, without options of ours that stand behind it. Behind a command line they
+    are its own."""
     words = list[str](options.words)
     if _begins_with_name(words, options):
         options.name = options.name or words[0]
@@ -87,14 +103,22 @@ def _own_options(options: argparse.Namespace) -> list[str]:
         options.parser.parse_args(words[1:], options)
         left = list[str](options.words)
         if left:
-            raise ConfigError([f"error: one thing at a time: {plain(words[0], 60)}, then {plain(left[0], 60)}"])
+            raise ConfigError(
+                [f"error: one thing at a time: {plain(words[0], 60)}, then {plain(left[0], 60)}"]
+            )
         return words[:1]
     return words
 
 
 def _begins_with_name(words: Sequence[str], options: argparse.Namespace) -> bool:
-    """Whether the words are `NAME [OPTIONS] -- PROGRAM` or `NAME [OPTIONS] URL`, as in `claude mcp add`."""
-    if len(words) < 2 or not _NAME.fullmatch(words[0]) or words[0] in RUNNERS or shutil.which(words[0]) is not None:
+    """Whether the words are `NAME [OPTIONS] -- PROGRAM` or `NAME [OPTIONS] URL`, as in `claude mcp
+    add`."""
+    if (
+        len(words) < 2
+        or not _NAME.fullmatch(words[0])
+        or words[0] in RUNNERS
+        or shutil.which(words[0]) is not None
+    ):
         return False
     second = words[1]
     known = options.parser._option_string_actions  # pyright: ignore[reportPrivateUsage]
@@ -106,7 +130,12 @@ def _is_whole(word: str) -> bool:
     """Whether a word says it all: an address, a file, a text, a name in a registry."""
     from mcpx.imports.registry import is_name
 
-    if word == "-" or is_address(word) or word.lstrip()[:1] in ("{", "[", '"') or len(word.split()) > 1:
+    if (
+        word == "-"
+        or is_address(word)
+        or word.lstrip()[:1] in ("{", "[", '"')
+        or len(word.split()) > 1
+    ):
         return True
     return word.lower().endswith((*TEXTS, ".mcpb", ".dxt")) or is_name(word)
 
@@ -167,14 +196,24 @@ def _add(given: Given, on: Subject, options: argparse.Namespace) -> tuple[int, b
     return _say_added(given, entries, tried, made, result, on, quiet), True
 
 
-def _proposals(given: Given, on: Subject, made: Offer, written: Written) -> tuple[Proposal, Proposal]:
+def _proposals(
+    given: Given, on: Subject, made: Offer, written: Written
+) -> tuple[Proposal, Proposal]:
     """The change to be tried, and the change to be written."""
-    proposal = _proposed(given, on, made, written, made.entries if made.place != "config" else made.written)
-    final = proposal if made.place != "keyring" else replace(proposal, texts=_texts(given, on, made, written))
+    proposal = _proposed(
+        given, on, made, written, made.entries if made.place != "config" else made.written
+    )
+    final = (
+        proposal
+        if made.place != "keyring"
+        else replace(proposal, texts=_texts(given, on, made, written))
+    )
     return proposal, final
 
 
-def _offer_of_rest(given: Given, entries: Sequence[tuple[Section, Json]], on: Subject, former: Offer) -> Offer:
+def _offer_of_rest(
+    given: Given, entries: Sequence[tuple[Section, Json]], on: Subject, former: Offer
+) -> Offer:
     """The offer for some of the entries, with the secrets that these refer to."""
     text = repr(entries)
     secrets = {name: value for name, value in given.secrets.items() if f"${{{name}}}" in text}
@@ -186,7 +225,8 @@ def _offer_of_rest(given: Given, entries: Sequence[tuple[Section, Json]], on: Su
 def _valid(
     given: Given, entries: list[tuple[Section, Json]], on: Subject, written: Written
 ) -> list[tuple[Section, Json]]:
-    """Without the servers that the configuration does not take, if it takes others. Raises `ConfigError`."""
+    """Without the servers that the configuration does not take, if it takes others. Raises
+    `ConfigError`."""
     servers = [each for each in entries if each[0] == "mcp_servers"]
     if len(servers) < 2:
         return entries
@@ -194,7 +234,9 @@ def _valid(
     if reason is None:
         return entries
     others = [each for each in entries if each[0] != "mcp_servers"]
-    refusals = {str(each[1]["name"]): _refusal(given, [*others, each], on, written) for each in servers}
+    refusals = {
+        str(each[1]["name"]): _refusal(given, [*others, each], on, written) for each in servers
+    }
     bad = {name: refusal for name, refusal in refusals.items() if refusal is not None}
     if len(bad) == len(servers):
         raise reason
@@ -222,7 +264,11 @@ def _told_refusal(error: ConfigError) -> str:
 
 
 def _proposed(
-    given: Given, on: Subject, made: Offer, written: Written, entries: Sequence[tuple[Section, Json]]
+    given: Given,
+    on: Subject,
+    made: Offer,
+    written: Written,
+    entries: Sequence[tuple[Section, Json]],
 ) -> Proposal:
     return on.alone.propose(_edits(given, entries, written), written, **made.variables)
 
@@ -231,7 +277,9 @@ def _switched_on(given: Given, on: Subject, made: Offer, proposal: Proposal) -> 
     """To be tried: what a disabled server refers to is not looked up."""
     if all(entry.get("enabled", True) is True for _, entry in made.entries):
         return proposal.config
-    entries: list[tuple[Section, Json]] = [(section, _enabled(section, entry)) for section, entry in made.entries]
+    entries: list[tuple[Section, Json]] = [
+        (section, _enabled(section, entry)) for section, entry in made.entries
+    ]
     return _proposed(given, on, made, proposal.written, entries).config
 
 
@@ -240,7 +288,8 @@ def _enabled(section: Section, entry: Json) -> Json:
 
 
 def _texts(given: Given, on: Subject, made: Offer, written: Written) -> Any:
-    """With references to a keyring that has nothing yet: the servers are switched off while this is judged."""
+    """With references to a keyring that has nothing yet: the servers are switched off while this is
+    judged."""
     return on.alone.propose(_edits(given, made.written, written), written).texts
 
 
@@ -252,19 +301,25 @@ def _edits(given: Given, entries: Sequence[tuple[Section, Json]], written: Writt
     return edits
 
 
-# What was wished for --------------------------------------------------------------------------------------------------
+# What was wished for
+# --------------------------------------------------------------------------------------------------
 
 
 def _as_wished(given: Given, options: argparse.Namespace) -> list[tuple[Section, Json]]:
     """Raises `ConfigError` for an option that fits nothing of it."""
-    env, headers = pairs(options.env, "--env"), pairs([_header(each) for each in options.header], "--header")
+    env, headers = (
+        pairs(options.env, "--env"),
+        pairs([_header(each) for each in options.header], "--header"),
+    )
     mine = [section for section, _ in given.entries if section != "auth_configs"]
     if options.name is not None and len(mine) != 1:
         raise ConfigError([f"error: --name: there are {len(mine)} entries in it"])
     if options.name is not None and (not options.name.strip() or len(options.name) > MAX_NAME):
         raise ConfigError([f"error: --name: 1 to {MAX_NAME} characters"])
     if options.name is not None and possible(options.name) != options.name.strip():
-        raise ConfigError([f"error: --name: {plain(possible(options.name))!r} could be its name, not this"])
+        raise ConfigError(
+            [f"error: --name: {plain(possible(options.name))!r} could be its name, not this"]
+        )
     trust = options.trust or ("pin" if given.is_strange else None)
     made: list[tuple[Section, Json]] = []
     for section, entry in given.entries:
@@ -284,7 +339,9 @@ def _as_wished(given: Given, options: argparse.Namespace) -> list[tuple[Section,
             if (hidden := given.hidden_tools.pop(str(entry["name"]), None)) is not None:
                 given.hidden_tools[str(wished["name"])] = hidden
             if wished["name"] in RESERVED:
-                raise ConfigError([f"error: the name {wished['name']!r} is reserved: --name gives another"])
+                raise ConfigError(
+                    [f"error: the name {wished['name']!r} is reserved: --name gives another"]
+                )
         elif env or headers or (options.trust and section == "commands"):
             raise ConfigError(["error: --env, --header and --trust are for servers"])
         made.append((section, _in_order(wished)))
@@ -300,13 +357,22 @@ def _header(text: str) -> str:
 def _connection(connection: Json, env: dict[str, list[str]], headers: dict[str, list[str]]) -> Json:
     is_program = connection.get("type") == "stdio"
     if env and not is_program:
-        raise ConfigError(["error: --env is for a server that is started as a program; --header goes to an address"])
+        raise ConfigError(
+            [
+                "error: --env is for a server that is started as a program; --header goes to an "
+                "address"
+            ]
+        )
     if headers and is_program:
-        raise ConfigError(["error: --header is for a server with an address; --env goes to a program"])
+        raise ConfigError(
+            ["error: --header is for a server with an address; --env goes to a program"]
+        )
     made = dict(connection)
     for key, given in (("env", env), ("headers", headers)):
         if given:
-            made[key] = as_object(made.get(key)) | {name: values[-1] for name, values in given.items()}
+            made[key] = as_object(made.get(key)) | {
+                name: values[-1] for name, values in given.items()
+            }
     return made
 
 
@@ -335,11 +401,14 @@ def _new_ones(
         elif options.replace:
             new.append((section, entry))
         else:
-            problems[str(name)] = f"there is a {NOUNS[section]} named {plain(str(name), 100)!r} already"
+            problems[str(name)] = (
+                f"there is a {NOUNS[section]} named {plain(str(name), 100)!r} already"
+            )
     hint = "--replace puts this one in its place, --name gives it another name"
     if problems and any(section == "mcp_servers" for section, _ in new):
         given.left_out |= {
-            name: f"{problem}; --replace puts this one in its place" for name, problem in problems.items()
+            name: f"{problem}; --replace puts this one in its place"
+            for name, problem in problems.items()
         }
     elif problems:
         raise ConfigError([f"error: {problem}\n  {hint}" for problem in problems.values()])
@@ -348,7 +417,9 @@ def _new_ones(
 
 def _says_same(old: Json, new: Json) -> bool:
     left = ("enabled", "trust", "description")
-    return {k: v for k, v in old.items() if k not in left} == {k: v for k, v in new.items() if k not in left}
+    return {k: v for k, v in old.items() if k not in left} == {
+        k: v for k, v in new.items() if k not in left
+    }
 
 
 def _say_there(there: list[str], on: Subject, options: argparse.Namespace) -> int:
@@ -363,12 +434,15 @@ def _say_there(there: list[str], on: Subject, options: argparse.Namespace) -> in
 def _with_settings(
     given: Given, entries: list[tuple[Section, Json]], on: Subject, options: argparse.Namespace
 ) -> list[tuple[Section, Json]]:
-    """The entries with the values of variables that are not set: from `--set`, else from the user."""
+    """The entries with the values of variables that are not set: from `--set`, else from the
+    user."""
     needs = {**given.needs, **_container_needs(entries)}
     known = {**variables_beside(on.path), **os.environ}
     said = pairs(options.set, "--set")
     if said and not needs and given.kind not in ("mcpb", "registry"):
-        told = "-e KEY=VALUE sets a variable of a program, --header KEY=VALUE a header of an address"
+        told = (
+            "-e KEY=VALUE sets a variable of a program, --header KEY=VALUE a header of an address"
+        )
         raise ConfigError([f"error: --set: this server takes no settings\n  {told}"])
     wanted = [
         Input(name, what, secret=True, required=True)
@@ -385,7 +459,8 @@ def _with_settings(
 
 
 def _container_needs(entries: Sequence[tuple[Section, Json]]) -> dict[str, str]:
-    """The variables that `docker run -e NAME` names, unless the entry has another value for them."""
+    """The variables that `docker run -e NAME` names, unless the entry has another value for
+    them."""
     needs: dict[str, str] = {}
     for section, entry in entries:
         connection = as_object(entry.get("connection")) if section == "mcp_servers" else {}
@@ -396,15 +471,23 @@ def _container_needs(entries: Sequence[tuple[Section, Json]]) -> dict[str, str]:
     return needs
 
 
-# Trying ---------------------------------------------------------------------------------------------------------------
+# Trying
+# --------------------------------------------------------------------------------------------------
 
 
-def _tried(given: Given, config: Config, made: Offer, options: argparse.Namespace) -> dict[str, Tried] | None:
+def _tried(
+    given: Given, config: Config, made: Offer, options: argparse.Namespace
+) -> dict[str, Tried] | None:
     """How it went with each server; None: somebody did not want it."""
     names = [str(entry["name"]) for section, entry in made.entries if section == "mcp_servers"]
     if options.no_test or not names:
         return {}
-    if given.is_strange and can_ask() and not options.yes and not agreed("Start it once to see?", default=True):
+    if (
+        given.is_strange
+        and can_ask()
+        and not options.yes
+        and not agreed("Start it once to see?", default=True)
+    ):
         return {} if agreed("Add it without trying it?") else None
     return result_of(all_tried(config, names))
 
@@ -412,7 +495,8 @@ def _tried(given: Given, config: Config, made: Offer, options: argparse.Namespac
 def _repaired(
     entries: list[tuple[Section, Json]], tried: dict[str, Tried], options: argparse.Namespace
 ) -> dict[str, tuple[Section, Json]]:
-    """Entries with other arguments, by name, where these fix what the trial has shown and the user agrees."""
+    """Entries with other arguments, by name, where these fix what the trial has shown and the user
+    agrees."""
     repaired: dict[str, tuple[Section, Json]] = {}
     for section, entry in entries:
         name = str(entry["name"])
@@ -427,13 +511,18 @@ def _repaired(
         found = f"{plain(name, 60)} does not work. {plain(cause.cause, 500)}"
         if options.yes and not options.json:
             sys.stderr.write(f"{found} Next attempt: {plain(cause.fix, 500)}\n")
-        if options.yes or agreed(f"{found} To fix it, {plain(cause.fix, 500)}. Do so?", default=True):
+        if options.yes or agreed(
+            f"{found} To fix it, {plain(cause.fix, 500)}. Do so?", default=True
+        ):
             repaired[name] = (section, {**entry, "connection": {**connection, "args": repair}})
     return repaired
 
 
 def _chosen(
-    given: Given, entries: list[tuple[Section, Json]], tried: dict[str, Tried], options: argparse.Namespace
+    given: Given,
+    entries: list[tuple[Section, Json]],
+    tried: dict[str, Tried],
+    options: argparse.Namespace,
 ) -> list[tuple[Section, Json]] | None:
     """The entries to add after the trial, or None to add no entry."""
     for name, each in tried.items() if not options.json else ():
@@ -442,10 +531,14 @@ def _chosen(
     asks = can_ask() and not options.yes
     if not broken or options.force:
         return entries if not asks or agreed("Add it?", default=True) else None
-    working = [each for each in entries if each[0] != "mcp_servers" or each[1]["name"] not in broken]
+    working = [
+        each for each in entries if each[0] != "mcp_servers" or each[1]["name"] not in broken
+    ]
     has_working = any(section != "auth_configs" for section, _ in working)
     if asks:
-        question = "It does not work. Add it" if not has_working else f"{_listed(broken)}: no. Add it"
+        question = (
+            "It does not work. Add it" if not has_working else f"{_listed(broken)}: no. Add it"
+        )
         if agreed(f"{question} all the same?"):
             return entries
         if not has_working or not agreed("Add the others?", default=True):
@@ -463,13 +556,18 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(plain(name, 60) for name in names)
 
 
-# What came of it ------------------------------------------------------------------------------------------------------
+# What came of it
+# --------------------------------------------------------------------------------------------------
 
 
 def _say_needs(given: Given, made: Offer) -> None:
     if made.variables:
         names = ", ".join(plain(name, 100) for name in made.variables)
-        where = {"env": f"to {made.file}", "keyring": "to the system's keyring", "config": "into the config itself"}
+        where = {
+            "env": f"to {made.file}",
+            "keyring": "to the system's keyring",
+            "config": "into the config itself",
+        }
         sys.stdout.write(f"secrets go {plain(where[made.place], 4096)}: {names}\n")
     for name, what in given.needs.items():
         sys.stdout.write(f"set {plain(name, 100)}: {plain(what, 200)}\n")
@@ -518,10 +616,22 @@ def _say_added(
     if quiet:
         added = [{"section": section, "name": entry["name"]} for section, entry in entries]
         secrets: Json = {"place": made.place, "variables": list(made.variables)}
-        facts: Json = {"kind": given.kind, "title": given.title, "warnings": given.warnings, "needs": given.needs}
+        facts: Json = {
+            "kind": given.kind,
+            "title": given.title,
+            "warnings": given.warnings,
+            "needs": given.needs,
+        }
         left_out = _told_left_out(given)
         print_json(
-            {"added": added, "left_out": left_out, **facts, "tried": results(tried), "secrets": secrets, **result}
+            {
+                "added": added,
+                "left_out": left_out,
+                **facts,
+                "tried": results(tried),
+                "secrets": secrets,
+                **result,
+            }
         )
         return codes.FAILED if given.left_out else code_of(result)
     new = " (a new file)" if on.alone.is_new else ""
@@ -531,7 +641,9 @@ def _say_added(
             sys.stdout.write(f"sign in: mcpx auth login {plain(name, 100)}\n")
     for section, entry in entries:
         if section == "mcp_servers" and entry.get("trust") == "quarantine":
-            sys.stdout.write(f"its tools are held back until: mcpx approve {plain(str(entry['name']), 100)}\n")
+            sys.stdout.write(
+                f"its tools are held back until: mcpx approve {plain(str(entry['name']), 100)}\n"
+            )
     code = print_written(result, on)
     _say_left_out(given)
     return codes.FAILED if given.left_out else code

@@ -1,4 +1,5 @@
-"""`mcpx admin`: a login URL of the gateway that runs on this config, over its control socket; good once."""
+"""`mcpx admin`: a login URL of the gateway that runs on this config, over its control socket; good
+once."""
 
 import contextlib
 import sys
@@ -10,7 +11,9 @@ from mcpx.cli.running import result_of
 from mcpx.cli.terminal import print_json
 
 
-def admin(config_path: Path, state: Path, env: str | None, browser: bool, as_json: bool = False) -> int:
+def admin(
+    config_path: Path, state: Path, env: str | None, browser: bool, as_json: bool = False
+) -> int:
     from mcpx.front.control import ask, socket_path
 
     opens_browser = browser and sys.stdout.isatty()
@@ -29,7 +32,8 @@ def admin(config_path: Path, state: Path, env: str | None, browser: bool, as_jso
     if opens_browser and (file := answer.get("file")):
         import webbrowser
 
-        # The login URL must not be an argument of the browser program: other users can read the process list.
+        # The login URL must not be an argument of the browser program: other users can read the
+        # process list.
         with contextlib.suppress(Exception):  # The terminal shows the URL.
             webbrowser.open(Path(str(file)).as_uri())
     return 0

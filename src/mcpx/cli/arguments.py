@@ -1,8 +1,9 @@
-"""Arguments of a tool as somebody types them: `key=value`, `key:=JSON`, `key=@FILE`, one JSON object, `-` for stdin.
+"""Arguments of a tool as somebody types them: `key=value`, `key:=JSON`, `key=@FILE`, one JSON
+object, `-` for stdin.
 
-Promised: a value is what the tool's schema wants, where that is plain (`limit=5` is a number if the schema says so),
-and a text otherwise; `key:=` is JSON whatever the schema says. What is wrong with them the checker of the compact modes
-tells.
+Promised: a value is what the tool's schema wants, where that is plain (`limit=5` is a number if the
+schema says so), and a text otherwise; `key:=` is JSON whatever the schema says. What is wrong with
+them the checker of the compact modes tells.
 """
 
 import json
@@ -32,7 +33,9 @@ def given(words: Sequence[str], schema: Mapping[str, Any]) -> Json:
             continue
         pair = _PAIR.fullmatch(word)
         if pair is None:
-            raise ConfigError([f"error: {word!r} is no argument; say key=value, key:=JSON, or one JSON object"])
+            raise ConfigError(
+                [f"error: {word!r} is no argument; say key=value, key:=JSON, or one JSON object"]
+            )
         key, is_json = pair["key"], pair["how"] == ":="
         text = _text(key, pair["value"])
         single.setdefault(key, []).append(_json(text, key) if is_json else text)
@@ -56,12 +59,15 @@ def _one(values: list[Any], schema: Json, stated: bool) -> Any:
 
 
 def _spelled(text: str, wanted: type | tuple[type, ...]) -> Any:
-    """What a text spells, if that is wanted: what is wrong with another argument is then no fault of this one."""
+    """What a text spells, if that is wanted: what is wrong with another argument is then no fault
+    of this one."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return value if isinstance(value, wanted) and isinstance(value, bool) == (wanted is bool) else text
+    return (
+        value if isinstance(value, wanted) and isinstance(value, bool) == (wanted is bool) else text
+    )
 
 
 def _text(key: str, value: str) -> str:
@@ -75,13 +81,18 @@ def _text(key: str, value: str) -> str:
         with Path(value[1:]).expanduser().open("rb") as file:
             read = file.read(LARGEST + 1)
     except OSError as error:
-        raise ConfigError([f"error: {key}: {value[1:]} cannot be read: {error.strerror or error}"]) from None
+        raise ConfigError(
+            [f"error: {key}: {value[1:]} cannot be read: {error.strerror or error}"]
+        ) from None
     return _decoded(read, f"{key}: {value[1:]}")
 
 
 def _standard_input() -> str:
     return _decoded(
-        sys.stdin.buffer.read(LARGEST + 1) if hasattr(sys.stdin, "buffer") else sys.stdin.read().encode(), "-"
+        sys.stdin.buffer.read(LARGEST + 1)
+        if hasattr(sys.stdin, "buffer")
+        else sys.stdin.read().encode(),
+        "-",
     )
 
 
@@ -91,7 +102,9 @@ def _decoded(read: bytes, what: str) -> str:
     try:
         return read.decode("utf-8")
     except UnicodeDecodeError:
-        raise ConfigError([f"error: {what} is no text: arguments are JSON, bytes have no place in it"]) from None
+        raise ConfigError(
+            [f"error: {what} is no text: arguments are JSON, bytes have no place in it"]
+        ) from None
 
 
 def _object(text: str, word: str) -> Json:
@@ -105,5 +118,9 @@ def _json(text: str, what: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        hint = "; in a shell JSON stands in single quotes" if not isinstance(error, RecursionError) else ""
+        hint = (
+            "; in a shell JSON stands in single quotes"
+            if not isinstance(error, RecursionError)
+            else ""
+        )
         raise ConfigError([f"error: {what}: not JSON: {error}{hint}"]) from None

@@ -32,7 +32,9 @@ def pairs(given: Sequence[str], option: str) -> dict[str, list[str]]:
 
 def _asked(wanted: Input) -> str:
     what = f" ({plain(wanted.title)})" if wanted.title else ""
-    choices = f" [{', '.join(plain(each, 30) for each in wanted.choices[:10])}]" if wanted.choices else ""
+    choices = (
+        f" [{', '.join(plain(each, 30) for each in wanted.choices[:10])}]" if wanted.choices else ""
+    )
     prompt = f"{plain(wanted.key, 60)}{what}{choices}: "
     if wanted.secret:
         from getpass import getpass

@@ -1,7 +1,9 @@
-"""`mcpx [CONFIG]` over stdio, where one gateway serves all clients of a configuration: attach to it, or start it.
+"""`mcpx [CONFIG]` over stdio, where one gateway serves all clients of a configuration: attach to
+it, or start it.
 
-Promise: None where the client gets a gateway of its own, in this process and exactly as with `--standalone`; nothing
-was read from the client by then. Imports no gateway and no config: it starts in a moment, and stays small.
+Promise: None where the client gets a gateway of its own, in this process and exactly as with
+`--standalone`; nothing was read from the client by then. Imports no gateway and no config: it
+starts in a moment, and stays small.
 """
 
 import argparse
@@ -51,7 +53,10 @@ def attached(options: argparse.Namespace, environ: Mapping[str, str]) -> int | N
     )
     found = gateways.find(wanted)
     if isinstance(found, gateways.Refused):
-        if found.reason not in (*gateways.SAID_SO, "start"):  # for these the whole program has better words
+        if found.reason not in (
+            *gateways.SAID_SO,
+            "start",
+        ):  # for these the whole program has better words
             _say(f"{found.error}; this client gets a gateway of its own")
         return None
     _say_what_differs(options, environ, found.about)
@@ -62,9 +67,15 @@ def attached(options: argparse.Namespace, environ: Mapping[str, str]) -> int | N
 
 def _config(options: argparse.Namespace, environ: Mapping[str, str]) -> Path | None:
     path = how.config_path(options, environ)
-    if path is not None or named(options) or not any(map(os.path.lexists, how.WORKING_FOLDER_NAMES)):
+    if (
+        path is not None
+        or named(options)
+        or not any(map(os.path.lexists, how.WORKING_FOLDER_NAMES))
+    ):
         return path
-    from mcpx.config.locate import find  # a file under a common name: whose it is takes more than a glance
+    from mcpx.config.locate import (
+        find,
+    )  # a file under a common name: whose it is takes more than a glance
 
     found = find(None, environ, Path.cwd())
     return None if found is None else Path(os.path.abspath(found))
@@ -73,16 +84,30 @@ def _config(options: argparse.Namespace, environ: Mapping[str, str]) -> Path | N
 def _arguments(options: argparse.Namespace, path: Path) -> list[str]:
     """For the gateway that is started, what is not about one client only."""
     valued = ("env", "log_level", "admin_port", "host", "port")
-    given = [(name, getattr(options, name)) for name in valued if getattr(options, name) is not None]
+    given = [
+        (name, getattr(options, name)) for name in valued if getattr(options, name) is not None
+    ]
     switches = [f"--{name}" for name in ("strict", "admin") if getattr(options, name)]
-    return ["--config", str(path), *(f"--{name.replace('_', '-')}={value}" for name, value in given), *switches]
+    return [
+        "--config",
+        str(path),
+        *(f"--{name.replace('_', '-')}={value}" for name, value in given),
+        *switches,
+    ]
 
 
-def _say_what_differs(options: argparse.Namespace, environ: Mapping[str, str], about: Mapping[str, object]) -> None:
+def _say_what_differs(
+    options: argparse.Namespace, environ: Mapping[str, str], about: Mapping[str, object]
+) -> None:
     """What was asked for and cannot be had from the gateway that runs."""
-    wants_admin = options.admin or options.admin_port is not None or environ.get("MCPX_ADMIN") in how.TRUE
+    wants_admin = (
+        options.admin or options.admin_port is not None or environ.get("MCPX_ADMIN") in how.TRUE
+    )
     if wants_admin and not about.get("admin"):
-        _say("the gateway that runs was started without --admin; end it, or use --standalone, to get the admin UI")
+        _say(
+            "the gateway that runs was started without --admin; end it, or use --standalone, to "
+            "get the admin UI"
+        )
     elif wants_admin:
         _say("the admin UI belongs to the gateway that all clients share; 'mcpx admin' opens it")
     level = (options.log_level or environ.get("MCPX_LOG_LEVEL") or "").upper()

@@ -1,7 +1,9 @@
-"""A conversation with the gateway that runs on a config, by its control channel: plain MCP of the older era.
+"""A conversation with the gateway that runs on a config, by its control channel: plain MCP of the
+older era.
 
-Promised: a request that is given up is cancelled there; questions of servers are put to `elicit`, everything else that
-is asked is refused. Imports nothing of the gateway's rooms: who asks a running gateway is quick.
+Promised: a request that is given up is cancelled there; questions of servers are put to `elicit`,
+everything else that is asked is refused. Imports nothing of the gateway's rooms: who asks a running
+gateway is quick.
 """
 
 import asyncio
@@ -55,9 +57,12 @@ class Attached:
         self._progress: dict[int, OnProgress] = {}
         self._answering: set[asyncio.Task[None]] = set()
 
-    # For commands --------------------------------------------------------------------------------------------
+    # For commands
+    # --------------------------------------------------------------------------------------------
 
-    async def request(self, method: str, params: Json | None = None, on_progress: OnProgress | None = None) -> Json:
+    async def request(
+        self, method: str, params: Json | None = None, on_progress: OnProgress | None = None
+    ) -> Json:
         number = next(self._ids)
         given = {} if params is None else params
         if on_progress is not None:
@@ -68,7 +73,11 @@ class Attached:
         try:
             return await waiting
         except asyncio.CancelledError:
-            self._send(jsonrpc.notification("notifications/cancelled", {"requestId": number, "reason": "interrupted"}))
+            self._send(
+                jsonrpc.notification(
+                    "notifications/cancelled", {"requestId": number, "reason": "interrupted"}
+                )
+            )
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._writer.drain(), 1.0)
             raise
@@ -79,7 +88,9 @@ class Attached:
     async def search(self, query: str, limit: int) -> Json:
         answer = await self._ask("search", query=query, limit=limit, profile=self._profile)
         if not answer.get("ok"):
-            raise ConfigError([f"error: the gateway that runs cannot search: {answer.get('error')}"])
+            raise ConfigError(
+                [f"error: the gateway that runs cannot search: {answer.get('error')}"]
+            )
         return answer
 
     async def missing(self, name: str) -> Json | None:
@@ -95,11 +106,16 @@ class Attached:
             raise _gone()
         return answer
 
-    # The conversation ----------------------------------------------------------------------------------------
+    # The conversation
+    # ----------------------------------------------------------------------------------------
 
     async def greet(self) -> None:
         asked: Json = {"elicitation": {"form": {}, "url": {}}}
-        params: Json = {"protocolVersion": "2025-11-25", "capabilities": asked, "clientInfo": CLIENT}
+        params: Json = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": asked,
+            "clientInfo": CLIENT,
+        }
         await self.request("initialize", params)
         self._send(jsonrpc.notification("notifications/initialized", None))
 
@@ -171,7 +187,9 @@ def _gone() -> RpcError:
 
 
 @contextlib.asynccontextmanager
-async def attached(path: Path, profile: str | None, elicit: Elicit) -> AsyncGenerator[Attached | None]:
+async def attached(
+    path: Path, profile: str | None, elicit: Elicit
+) -> AsyncGenerator[Attached | None]:
     """In the conversation; None: nobody is there who takes clients in."""
     opened = await _open(path, profile)
     if opened is None:
@@ -187,7 +205,9 @@ async def attached(path: Path, profile: str | None, elicit: Elicit) -> AsyncGene
         await made.close()
 
 
-async def _open(path: Path, profile: str | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+async def _open(
+    path: Path, profile: str | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
     try:
         require_private(path.parent)
         if not channels.is_taken(path):

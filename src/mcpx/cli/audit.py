@@ -1,4 +1,5 @@
-"""`mcpx audit`: read the trail of a config, whether or not a gateway runs; through files that were turned over."""
+"""`mcpx audit`: read the trail of a config, whether or not a gateway runs; through files that were
+turned over."""
 
 import argparse
 import json
@@ -37,7 +38,8 @@ NO_TRAIL = 1
 
 _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _ENDED = re.compile(rb'\{"time":"[^"]*","event":"call"(?:,"id":"[^"]*")?,"call":"([0-9a-f-]+)"')
-"""The beginning of a call's second row. A client can choose members of `arguments`, which come after it."""
+"""The beginning of a call's second row. A client can choose members of `arguments`, which come
+after it."""
 _STEERING = re.compile(f"[{STEERING}]")
 """What would speak to a terminal; JSON may have it spelled out."""
 _HEADS = ("TIME (UTC)", "WHO", "SERVER", "WHAT", "OUTCOME", "MS")
@@ -59,7 +61,9 @@ def audit(config: Config, state: Path, env: str | None, options: argparse.Namesp
         write = _write_json if options.json else table
         if not found and not options.follow:
             sys.stderr.write(
-                f"nothing to show in {file}\n" if file.exists() else f"nothing was written yet to {file}\n"
+                f"nothing to show in {file}\n"
+                if file.exists()
+                else f"nothing was written yet to {file}\n"
             )
         elif not options.json:
             sys.stdout.write(table.head())
@@ -115,7 +119,8 @@ def verify(config: Config, state: Path, env: str | None, options: argparse.Names
 
 
 def _all_lines(file: Path) -> Iterator[Line]:
-    """All lines of the log, from the oldest to the newest. The files are opened first, because they may be renamed."""
+    """All lines of the log, from the oldest to the newest. The files are opened first, because they
+    may be renamed."""
     with ExitStack() as stack:
         opened: dict[tuple[int, int], tuple[str, BinaryIO]] = {}
         for number in (0, *older_numbers(file)):
@@ -140,13 +145,22 @@ def _print_report(file: Path, report: Report, *, has_key: bool) -> None:
         verdict = "rows are missing, were changed, or cannot be checked"
     elif not report.rows:
         verdict = "there is nothing to check"
-    sys.stdout.write(f"{file}: {counted(report.rows, 'row')} in {counted(report.chains, 'chain')}: {verdict}\n")
+    sys.stdout.write(
+        f"{file}: {counted(report.rows, 'row')} in {counted(report.chains, 'chain')}: {verdict}\n"
+    )
     if report.has_earlier:
-        sys.stdout.write("rows before the oldest one are not there: retention, or a program, has deleted them\n")
+        sys.stdout.write(
+            "rows before the oldest one are not there: retention, or a program, has deleted them\n"
+        )
     if report.unprotected:
-        sys.stdout.write(f"{report.unprotected} rows at the beginning are of an earlier version and not protected\n")
+        sys.stdout.write(
+            f"{report.unprotected} rows at the beginning are of an earlier version and not "
+            "protected\n"
+        )
     if not has_key:
-        sys.stdout.write("MCPX_KEY is not set: a program that changes rows could also compute the chain again\n")
+        sys.stdout.write(
+            "MCPX_KEY is not set: a program that changes rows could also compute the chain again\n"
+        )
 
 
 # ---- which rows
@@ -154,11 +168,17 @@ def _print_report(file: Path, report: Report, *, has_key: bool) -> None:
 
 def _wanted(options: argparse.Namespace) -> Wanted:
     fields = {"server": options.server, "name": options.tool, "principal": options.principal}
-    same = {key: value for key, value in {**fields, "outcome": options.outcome}.items() if value is not None}
+    same = {
+        key: value
+        for key, value in {**fields, "outcome": options.outcome}.items()
+        if value is not None
+    }
     since = None if options.since is None else moment(options.since, time.time())
 
     def wanted(row: Json) -> bool:
-        return all(row.get(key) == value for key, value in same.items()) and (since is None or _at(row) >= since)
+        return all(row.get(key) == value for key, value in same.items()) and (
+            since is None or _at(row) >= since
+        )
 
     return wanted
 
@@ -174,7 +194,9 @@ def moment(text: str, now: float) -> str:
             at = (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError, OSError):
         hint = "say 1h, 30m, 2d, 2026-01-31 or 2026-01-31T12:00"
-        raise ConfigError([f"error: --since {text!r} is neither a span nor a time; {hint}"]) from None
+        raise ConfigError(
+            [f"error: --since {text!r} is neither a span nor a time; {hint}"]
+        ) from None
     return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
 
 
@@ -249,8 +271,9 @@ def _rows(opened: BinaryIO) -> Iterator[Json]:
 
 
 def _following(file: Path, behind: tuple[int, int]) -> Iterator[Json]:
-    """What comes behind that place, whatever becomes of the file: one that was turned over is read to its end, and
-    those that were begun after it. Whoever reads slowly misses nothing that is kept."""
+    """What comes behind that place, whatever becomes of the file: one that was turned over is read
+    to its end, and those that were begun after it. Whoever reads slowly misses nothing that is
+    kept."""
     mark, at = behind
     while True:
         opened = _opened(file, mark)
@@ -328,12 +351,18 @@ def _write_json(row: Json) -> None:
 
 
 class _Table:
-    """Columns as wide as what is shown in them, so that most rows fit a terminal; longer cells push the rest aside."""
+    """Columns as wide as what is shown in them, so that most rows fit a terminal; longer cells push
+    the rest aside."""
 
     def __init__(self, rows: list[Json], *, follow: bool) -> None:
-        told = [_HEADS, *(_cells(row)[0] for row in rows), *([[" " * width for width in _AHEAD]] if follow else [])]
+        told = [
+            _HEADS,
+            *(_cells(row)[0] for row in rows),
+            *([[" " * width for width in _AHEAD]] if follow else []),
+        ]
         self._widths = [
-            min(max(map(len, column)), widest) for column, widest in zip(zip(*told, strict=True), _WIDEST, strict=True)
+            min(max(map(len, column)), widest)
+            for column, widest in zip(zip(*told, strict=True), _WIDEST, strict=True)
         ]
 
     def head(self) -> str:
@@ -353,9 +382,19 @@ def _cells(row: Json) -> tuple[list[str], str]:
 
     stamp = text("time").replace("T", " ").removesuffix("Z")
     if row.get("event") == "call":
-        what = text("name") if row.get("method") == "tools/call" else f"{text('method')} {text('name')}"
-        why = " ".join(filter(None, (f"code {text('code')}" if "code" in row else "", text("rule"))))
+        what = (
+            text("name")
+            if row.get("method") == "tools/call"
+            else f"{text('method')} {text('name')}"
+        )
+        why = " ".join(
+            filter(None, (f"code {text('code')}" if "code" in row else "", text("rule")))
+        )
         return [stamp, text("principal"), text("server"), what, text("outcome"), text("ms")], why
-    rest = {key: value for key, value in row.items() if key not in ("time", "event", "principal", "server", "name")}
+    rest = {
+        key: value
+        for key, value in row.items()
+        if key not in ("time", "event", "principal", "server", "name")
+    }
     told = " ".join(f"{plain(key)}={plain(str(value))}" for key, value in rest.items())
     return [stamp, text("principal"), text("server"), text("name") or "-", text("event"), ""], told

@@ -1,7 +1,7 @@
 """`mcpx auth`: sign in to servers, sign out, and see who is signed in where (section 6).
 
-A gateway that runs on this config is asked to do it, and goes on with the outcome. Without one it is done here, and the
-outcome is kept for the next start.
+A gateway that runs on this config is asked to do it, and goes on with the outcome. Without one it
+is done here, and the outcome is kept for the next start.
 """
 
 import asyncio
@@ -47,13 +47,16 @@ class Desk(Protocol):
 class Where:
     """The config, and what it takes to do without a running gateway."""
 
-    def __init__(self, path: Path, load: Callable[[], Config], environ: Mapping[str, str], env: str | None) -> None:
+    def __init__(
+        self, path: Path, load: Callable[[], Config], environ: Mapping[str, str], env: str | None
+    ) -> None:
         self.path, self.load, self.environ, self.env = path, load, environ, env
         self.state = state_folder(environ)
 
     @asynccontextmanager
     async def desk(self, wanted: str | None, *, looks: bool = False) -> AsyncGenerator[Desk]:
-        """`wanted`: the one server it is about; None: all of them. `looks`: nobody is asked to sign in."""
+        """`wanted`: the one server it is about; None: all of them. `looks`: nobody is asked to sign
+        in."""
         from mcpx.front.control import ask, socket_path
 
         path = socket_path(self.state, self.path, self.env)
@@ -74,13 +77,21 @@ class Where:
         from mcpx.core.sign_ins import SignIns
         from mcpx.processes import process
 
-        logging.getLogger("mcpx").addHandler(logging.NullHandler())  # what goes wrong is told in the answers
+        logging.getLogger("mcpx").addHandler(
+            logging.NullHandler()
+        )  # what goes wrong is told in the answers
         config = self.load()
-        once = tuple(replace(server, auto_reconnect=False, lazy=False) for server in config.mcp_servers)
-        gateway = Gateway(replace(config, mcp_servers=once, commands=()), self.environ, self.state, looks=looks)
+        once = tuple(
+            replace(server, auto_reconnect=False, lazy=False) for server in config.mcp_servers
+        )
+        gateway = Gateway(
+            replace(config, mcp_servers=once, commands=()), self.environ, self.state, looks=looks
+        )
         sign_ins = SignIns(gateway)
         upstreams = gateway.generation.upstreams
-        started = [u for u in upstreams.values() if u.signing is not None and wanted in (None, u.name)]
+        started = [
+            u for u in upstreams.values() if u.signing is not None and wanted in (None, u.name)
+        ]
 
         async def here(verb: str, **more: object) -> Json:
             return await sign_ins.verbs[verb](more)
@@ -119,10 +130,20 @@ def _print_status(found: list[Json], store: Json) -> None:
         sys.stdout.write("  ".join([*cells, row[-1]]).rstrip() + "\n")
     for server in found:
         if server["auth_url"]:
-            sys.stdout.write(f"sign in to {plain(server['name'])}: {printable(server['auth_url'])}\n")
+            sys.stdout.write(
+                f"sign in to {plain(server['name'])}: {printable(server['auth_url'])}\n"
+            )
     if store.get("kept") is not None:
-        how = f"encrypted by {store['encrypted_by']}" if store["encrypted_by"] else "not encrypted: set MCPX_KEY"
-        sys.stdout.write(f"sign-ins are kept in the state folder, {how}\n" if store["kept"] else "nothing is kept\n")
+        how = (
+            f"encrypted by {store['encrypted_by']}"
+            if store["encrypted_by"]
+            else "not encrypted: set MCPX_KEY"
+        )
+        sys.stdout.write(
+            f"sign-ins are kept in the state folder, {how}\n"
+            if store["kept"]
+            else "nothing is kept\n"
+        )
 
 
 def _row(server: Json) -> tuple[str, str, str, str]:
@@ -161,14 +182,22 @@ async def _login(where: Where, name: str, browser: bool) -> int:
         url = printable(answer["auth_url"])
         sys.stdout.write(f"Sign in to {plain(name)} in a browser:\n\n  {url}\n\n")
         if browser:
-            threading.Thread(target=_open, args=(url,), daemon=True).start()  # some are waited for until they end
-        pasted = None if browser or not sys.stdin.isatty() else asyncio.ensure_future(_paste(desk, name))
+            threading.Thread(
+                target=_open, args=(url,), daemon=True
+            ).start()  # some are waited for until they end
+        pasted = (
+            None if browser or not sys.stdin.isatty() else asyncio.ensure_future(_paste(desk, name))
+        )
         if pasted is not None:
-            sys.stdout.write("If the browser is on another machine, paste the address it ends at here.\n")
+            sys.stdout.write(
+                "If the browser is on another machine, paste the address it ends at here.\n"
+            )
         sys.stdout.flush()
         try:
             async with asyncio.timeout(PATIENCE):
-                while answer["ok"] and answer["state"] == "sign_in_needed" and not answer["problem"]:
+                while (
+                    answer["ok"] and answer["state"] == "sign_in_needed" and not answer["problem"]
+                ):
                     answer = await desk("auth.wait", name=name)
         except TimeoutError:
             answer = {"ok": False, "error": f"nobody signed in within {PATIENCE / 60:.0f} minutes"}
@@ -197,9 +226,14 @@ def _told(name: str, answer: Json) -> int:
 
 def _failed(name: str, answer: Json) -> int:
     reason = str(
-        answer.get("error") or answer.get("problem") or answer.get("last_error") or "the sign-in did not come about"
+        answer.get("error")
+        or answer.get("problem")
+        or answer.get("last_error")
+        or "the sign-in did not come about"
     )
-    sys.stderr.write(f"error: {plain(name)}: not signed in: {plain(reason.removeprefix(f'{name}: '))}\n")
+    sys.stderr.write(
+        f"error: {plain(name)}: not signed in: {plain(reason.removeprefix(f'{name}: '))}\n"
+    )
     return SIGN_IN
 
 

@@ -1,7 +1,8 @@
 """The gateway that a bridge starts for itself and for whoever comes after it (`bridge.gateways`).
 
-Promise: it is nobody's child, so that it does not end with the client that happened to be first; its standard error is
-the log it was given. It says `ready` on standard output once clients can come, and nothing if they cannot.
+Promise: it is nobody's child, so that it does not end with the client that happened to be first;
+its standard error is the log it was given. It says `ready` on standard output once clients can
+come, and nothing if they cannot.
 """
 
 import os
@@ -36,7 +37,14 @@ def main(argv: Sequence[str] | None = None) -> int:
                 os.close(options.lock)
 
         background = Background(float(options.linger), Path(options.log_file), started)
-        return serve(found(options), options, os.environ, overlay(options), state_folder(os.environ), background)
+        return serve(
+            found(options),
+            options,
+            os.environ,
+            overlay(options),
+            state_folder(os.environ),
+            background,
+        )
     except ConfigError as error:
         tell_mistakes(error, False)
         return codes.MISTAKE

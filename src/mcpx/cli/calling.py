@@ -1,7 +1,8 @@
-"""`mcpx call`: one tool, called as a client would, through the gateway that runs or one in this process.
+"""`mcpx call`: one tool, called as a client would, through the gateway that runs or one in this
+process.
 
-Promised: the arguments are checked as in compact modes before anything is sent; Ctrl-C and `--timeout` cancel the call
-at its server; the exit code tells how it ended.
+Promised: the arguments are checked as in compact modes before anything is sent; Ctrl-C and
+`--timeout` cancel the call at its server; the exit code tells how it ended.
 """
 
 import argparse
@@ -38,7 +39,9 @@ async def _call(options: argparse.Namespace) -> int:
     waiting = Waiting()
     try:
         code = await _called(options, waiting, options.tool)
-        if code is None:  # The server that had the tool in an earlier run does not have it any more.
+        if (
+            code is None
+        ):  # The server that had the tool in an earlier run does not have it any more.
             code = await _called(options, waiting, None)
         return FAILED if code is None else code
     finally:
@@ -54,12 +57,18 @@ async def _called(options: argparse.Namespace, waiting: Waiting, known: str | No
         wanted = desk.earlier_path or name
         try:
             meant = _server_of(wanted, await desk.servers())
-            tools = await tools_when_started(desk, waiting, meant, lambda listed: find(wanted, listed) is not None)
+            tools = await tools_when_started(
+                desk, waiting, meant, lambda listed: find(wanted, listed) is not None
+            )
         except RpcError as error:
             return failing.failed(error, [], "", options.json)
         tool = find(wanted, tools)
         if tool is None:
-            return None if desk.earlier_path is not None else await _not_found(desk, name, tools, options)
+            return (
+                None
+                if desk.earlier_path is not None
+                else await _not_found(desk, name, tools, options)
+            )
         if (stopped := await _refused(desk, tool, options.json)) is not None:
             return stopped
         given = arguments.given(words, tool.input_schema)
@@ -70,7 +79,9 @@ async def _called(options: argparse.Namespace, waiting: Waiting, known: str | No
         return await _made(desk, tool, params, options, waiting)
 
 
-async def _made(desk: Desk, tool: Tool, params: Json, options: argparse.Namespace, waiting: Waiting) -> int:
+async def _made(
+    desk: Desk, tool: Tool, params: Json, options: argparse.Namespace, waiting: Waiting
+) -> int:
     try:
         async with asyncio.timeout(options.timeout), Ticking(tool.path, waiting) as ticking:
             raw = await desk.request("tools/call", params, ticking.progress)
@@ -122,11 +133,13 @@ class Ticking:
             self._waiting.tell(f"{self._what}{self._said} ({seconds:.0f} s, Ctrl-C cancels)")
 
 
-# Which tool ------------------------------------------------------------------------------------------------------
+# Which tool
+# --------------------------------------------------------------------------------------------------
 
 
 def only(name: str) -> Needs:
-    """The one server that a name begins with is all that has to be there. A server that is none is told at once."""
+    """The one server that a name begins with is all that has to be there. A server that is none is
+    told at once."""
 
     def needs(config: "Config") -> Sequence[str] | None:
         names = [server.name for server in config.mcp_servers]
@@ -142,7 +155,8 @@ def only(name: str) -> Needs:
 
 
 def _other_server(name: str, names: Sequence[str]) -> str | None:
-    """What to say of a name that nearly begins with a server's. A public name may hold dots, too."""
+    """What to say of a name that nearly begins with a server's. A public name may hold dots,
+    too."""
     before, dot, rest = name.partition(".")
     close = near(before, names) if dot else None
     if close is None or before.startswith(close):
@@ -172,7 +186,9 @@ def _server_of(name: str, servers: Sequence[Json]) -> str | None:
     return max(meant, key=len) if meant else None
 
 
-async def _not_found(desk: Desk, name: str, tools: Sequence[Tool], options: argparse.Namespace) -> int:
+async def _not_found(
+    desk: Desk, name: str, tools: Sequence[Tool], options: argparse.Namespace
+) -> int:
     as_json: bool = options.json
     servers = await desk.servers()
     names = [str(server.get("name")) for server in servers] + [COMMANDS]
@@ -187,9 +203,13 @@ async def _not_found(desk: Desk, name: str, tools: Sequence[Tool], options: argp
             return failing.missing(missing, same_target(options), as_json)
         rest = name[len(server) + 1 :]
         if not rest:
-            return failing.unknown(f"{server} is a server; say which tool: mcpx tools {server}", as_json)
+            return failing.unknown(
+                f"{server} is a server; say which tool: mcpx tools {server}", as_json
+            )
         close = near(rest, [tool.tool for tool in own])
-        hint = f"did you mean {server}.{close}?" if close else f"mcpx tools {server} lists what it has"
+        hint = (
+            f"did you mean {server}.{close}?" if close else f"mcpx tools {server} lists what it has"
+        )
         return failing.unknown(f"{server} has no tool {plain(rest)!r}; {hint}", as_json)
     missing = await desk.missing(name)
     if missing is not None:
@@ -201,7 +221,8 @@ async def _not_found(desk: Desk, name: str, tools: Sequence[Tool], options: argp
     return failing.unknown(f"there is no tool {plain(name)!r}; {hint}", as_json)
 
 
-# Arguments -------------------------------------------------------------------------------------------------------
+# Arguments
+# --------------------------------------------------------------------------------------------------
 
 
 def check(tool: Tool, given: Json) -> Json | str:

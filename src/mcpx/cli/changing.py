@@ -1,8 +1,8 @@
-"""What the commands that change a config share: which file, what would change, writing it, and telling the gateway that
-runs on it.
+"""What the commands that change a config share: which file, what would change, writing it, and
+telling the gateway that runs on it.
 
-Promised: what is shown holds no secret; a gateway that runs has taken the change up, or said why not, when the command
-ends. Nothing is written where something is wrong.
+Promised: what is shown holds no secret; a gateway that runs has taken the change up, or said why
+not, when the command ends. Nothing is written where something is wrong.
 """
 
 import argparse
@@ -53,7 +53,8 @@ def subject(path: Path, env: str | None) -> Subject:
 
 
 def to_make(options: argparse.Namespace) -> Path:
-    """The config to add to; one that is not there yet is made: the one that was named, or the user's own."""
+    """The config to add to; one that is not there yet is made: the one that was named, or the
+    user's own."""
     from mcpx.cli.where import found, named
     from mcpx.config.locate import own_file
 
@@ -61,7 +62,9 @@ def to_make(options: argparse.Namespace) -> Path:
     if name and not os.path.exists(os.path.expanduser(name)):
         path = Path(os.path.abspath(os.path.expanduser(name)))
         if path.suffix.lower() not in (".yaml", ".yml"):
-            raise ConfigError([f"error: {plain(name)} does not exist; one that is made is called .yaml"])
+            raise ConfigError(
+                [f"error: {plain(name)} does not exist; one that is made is called .yaml"]
+            )
         return path
     path = found(options)
     return own_file(os.environ) if path is None else Path(os.path.abspath(path))
@@ -78,7 +81,9 @@ def print_change(proposal: Proposal) -> None:
             if only_new and line.startswith("+"):
                 sys.stdout.write(f"  {shown(line[1:])}\n")
             elif not only_new and line[:1] in "+-":
-                sys.stdout.write(f"  {styled(shown(line), 'green' if line.startswith('+') else 'red')}\n")
+                sys.stdout.write(
+                    f"  {styled(shown(line), 'green' if line.startswith('+') else 'red')}\n"
+                )
 
 
 def print_warnings(lines: tuple[str, ...] | list[str]) -> None:

@@ -12,7 +12,15 @@ from mcpx.cli.state import state_folder
 from mcpx.cli.terminal import plain, print_json
 from mcpx.cli.where import overlay
 from mcpx.cli.words import counted
-from mcpx.config import Command, Config, Server, load, program_warnings, refuse_exposure, without_itself
+from mcpx.config import (
+    Command,
+    Config,
+    Server,
+    load,
+    program_warnings,
+    refuse_exposure,
+    without_itself,
+)
 from mcpx.model.call import Json
 from mcpx.model.redaction import Redactor
 
@@ -64,7 +72,8 @@ def _row(entry: Server | Command, redactor: Redactor) -> Json:
 
 
 def load_as_served(path: Path, options: argparse.Namespace, environ: Mapping[str, str]) -> Config:
-    """The configuration as `serve` would run it. Raises `ConfigError` where `serve` would not start."""
+    """The configuration as `serve` would run it. Raises `ConfigError` where `serve` would not
+    start."""
     config = load(path, environ, overlay(options), strict=is_strict(options, environ))
     if not _binds(environ):
         return config

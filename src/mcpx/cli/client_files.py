@@ -1,4 +1,5 @@
-"""What `connect` and `disconnect` share: which clients are meant, and one change shown, asked for, made and told."""
+"""What `connect` and `disconnect` share: which clients are meant, and one change shown, asked for,
+made and told."""
 
 import argparse
 import os
@@ -71,7 +72,10 @@ class Hand:
         self.told = Told()
         if not self.dry and not self._yes and (self.json or not can_ask()):
             raise ConfigError(
-                ["error: nobody can be asked here; say --yes to write, or --dry-run to see what would be"]
+                [
+                    "error: nobody can be asked here; say --yes to write, or --dry-run to see "
+                    "what would be"
+                ]
             )
 
     def say(self, line: str, style: Style | None = None) -> None:
@@ -101,14 +105,19 @@ class Hand:
 
     def row(self, change: Change, status: str, **more: Any) -> None:
         place, known = change.place, change.client
-        about = {"client": known.id, "name": known.name, "file": str(change.file), "scope": place.scope}
+        about = {
+            "client": known.id,
+            "name": known.name,
+            "file": str(change.file),
+            "scope": place.scope,
+        }
         self.told.rows.append({**about, "status": status, **more})
 
     def carry_out(
         self, plan: Callable[[], Change], question: str, doing: str, **more: Any
     ) -> tuple[Change, Path | None] | None:
-        """The change that was made, and the copy that was kept; None: it was not. What is planned anew when somebody
-        else was quicker is made only where nobody was shown something else."""
+        """The change that was made, and the copy that was kept; None: it was not. What is planned
+        anew when somebody else was quicker is made only where nobody was shown something else."""
         change = plan()
         self._show(change)
         if self.dry:
@@ -127,7 +136,10 @@ class Hand:
                     break
                 change = plan()
         raise ConfigError(
-            [f"error: {change.file} was changed by somebody else meanwhile; nothing was changed, try again"]
+            [
+                f"error: {change.file} was changed by somebody else meanwhile; nothing was "
+                "changed, try again"
+            ]
         )
 
     def _show(self, change: Change) -> None:

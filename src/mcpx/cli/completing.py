@@ -1,8 +1,10 @@
-"""What may come next on a command line, for the scripts of `mcpx completion`: `mcpx __complete SHELL LINE`.
+"""What may come next on a command line, for the scripts of `mcpx completion`: `mcpx __complete
+SHELL LINE`.
 
-Promised: an answer within a second, and never an error text; nothing is started, and no value of a config is told. One
-candidate a line, `VALUE<TAB>DESCRIPTION`; the last line begins with a tab and says what else there is to know: `:files`
-(files fit, too), `:nospace` (it goes on behind the value), or `:`.
+Promised: an answer within a second, and never an error text; nothing is started, and no value of a
+config is told. One candidate a line, `VALUE<TAB>DESCRIPTION`; the last line begins with a tab and
+says what else there is to know: `:files` (files fit, too), `:nospace` (it goes on behind the
+value), or `:`.
 """
 
 import argparse
@@ -41,18 +43,23 @@ class Answer:
 
 def complete(arguments: Sequence[str]) -> int:
     with contextlib.suppress(Exception, SystemExit):
-        shell, line = arguments[0], arguments[1] if len(arguments) > 1 else os.environ["MCPX_COMPLETE_LINE"]
+        shell, line = (
+            arguments[0],
+            arguments[1] if len(arguments) > 1 else os.environ["MCPX_COMPLETE_LINE"],
+        )
         words, word, quote = split(line)
         answer = answer_to(words[1:], word)
         _print(answer, word, quote, shell)
     return 0
 
 
-# The line as the shell has it ------------------------------------------------------------------------------------
+# The line as the shell has it
+# ------------------------------------------------------------------------------------
 
 
 def split(line: str) -> tuple[list[str], str, str]:
-    """The words before the last one, the last one, and the quote it stands in; what is unfinished is no mistake."""
+    """The words before the last one, the last one, and the quote it stands in; what is unfinished
+    is no mistake."""
     words: list[str] = []
     word, quote, begun = "", "", False
     at = 0
@@ -77,9 +84,15 @@ def split(line: str) -> tuple[list[str], str, str]:
 
 
 def _print(answer: Answer, word: str, quote: str, shell: str) -> None:
-    found = [(value, about) for value, about in dict.fromkeys(answer.found) if value.startswith(word)]
+    found = [
+        (value, about) for value, about in dict.fromkeys(answer.found) if value.startswith(word)
+    ]
     if not found and word:  # letters in the wrong case, or a part from the middle
-        found = [(value, about) for value, about in answer.found if value.lower().startswith(word.lower())]
+        found = [
+            (value, about)
+            for value, about in answer.found
+            if value.lower().startswith(word.lower())
+        ]
     cut = 0
     if shell == "bash" and not quote:
         cut = max((word.rfind(c) + 1 for c in BREAKS), default=0)
@@ -107,7 +120,8 @@ def _quoted(value: str, quote: str) -> str:
     return spelled + quote if spelled.endswith(quote) else spelled
 
 
-# What fits -------------------------------------------------------------------------------------------------------
+# What fits
+# --------------------------------------------------------------------------------------------------
 
 
 def answer_to(words: Sequence[str], word: str) -> Answer:
@@ -154,14 +168,17 @@ class Completing:
             action = self._option(name)
             if action is not None:
                 self._value_of(action)
-                self._answer.found = [(f"{name}={each}", about) for each, about in self._answer.found]
+                self._answer.found = [
+                    (f"{name}={each}", about) for each, about in self._answer.found
+                ]
                 self._answer.files = self._answer.files and not value
         elif self._word.startswith("-") and self._word != "-":
             self._options()
         else:
             self._positional(len(self._words))
 
-    # Words before ------------------------------------------------------------------------------------------------
+    # Words before
+    # ----------------------------------------------------------------------------------------------
 
     def _walk(self, words: list[str]) -> list[str]:
         self._pending: argparse.Action | None = None
@@ -194,13 +211,16 @@ class Completing:
     def _option(self, name: str) -> argparse.Action | None:
         return self._parser._option_string_actions.get(name)  # pyright: ignore[reportPrivateUsage]
 
-    # What fits -----------------------------------------------------------------------------------------------------
+    # What fits
+    # ----------------------------------------------------------------------------------------------
 
     def _options(self) -> None:
         for action in self._parser._actions:  # pyright: ignore[reportPrivateUsage]
             if action.help is not argparse.SUPPRESS:
                 about = (action.help or "").replace("%(choices)s", "").strip()
-                self._answer.add((name, about) for name in action.option_strings if name.startswith(self._word))
+                self._answer.add(
+                    (name, about) for name in action.option_strings if name.startswith(self._word)
+                )
 
     def _value_of(self, action: argparse.Action) -> None:
         by: dict[str, Callable[[], None]] = {
@@ -209,7 +229,9 @@ class Completing:
             "profile": lambda: self._named("profiles"),
             "env": lambda: self._answer.add(self._overlays()),
             "server": lambda: self._named("servers"),
-            "tool": lambda: self._answer.add(name.partition(".")[2] for name, *_ in self._all("tools")),
+            "tool": lambda: self._answer.add(
+                name.partition(".")[2] for name, *_ in self._all("tools")
+            ),
         }
         if action.choices is not None:
             self._answer.add(str(choice) for choice in action.choices)
@@ -308,18 +330,30 @@ class Completing:
     def _overlays(self) -> list[str]:
         path = self._place.path
         folder = None if path is None else path if path.is_dir() else path.parent
-        stems = [Path(name).stem for name in os.listdir(folder) if name.endswith(FILES)] if folder else []
+        stems = (
+            [Path(name).stem for name in os.listdir(folder) if name.endswith(FILES)]
+            if folder
+            else []
+        )
         return sorted({stem.rpartition(".")[2] for stem in stems if "." in stem.strip(".")})
 
-    # Names -----------------------------------------------------------------------------------------------------------
+    # Names
+    # ----------------------------------------------------------------------------------------------
 
     @cached_property
     def _place(self) -> Place:
         from mcpx.cli.places import glance
 
         named = self._given.get("config")
-        words = [word for word in self._words if word.endswith(FILES) and os.path.exists(os.path.expanduser(word))]
-        return glance(named or (words[-1] if words and self._command != "call" else None), self._given.get("env"))
+        words = [
+            word
+            for word in self._words
+            if word.endswith(FILES) and os.path.exists(os.path.expanduser(word))
+        ]
+        return glance(
+            named or (words[-1] if words and self._command != "call" else None),
+            self._given.get("env"),
+        )
 
     @cached_property
     def _names(self) -> Json:

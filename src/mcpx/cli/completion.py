@@ -1,7 +1,8 @@
-"""`mcpx completion SHELL`: a script that has a shell ask `mcpx __complete` what may come next (`completing`).
+"""`mcpx completion SHELL`: a script that has a shell ask `mcpx __complete` what may come next
+(`completing`).
 
-The scripts know nothing of mcpx but that question, so they need not change with it. bash from 3.2 on; those of bash,
-zsh and fish are tried in these shells, that of PowerShell was never run.
+The scripts know nothing of mcpx but that question, so they need not change with it. bash from 3.2
+on; those of bash, zsh and fish are tried in these shells, that of PowerShell was never run.
 """
 
 import sys
@@ -94,7 +95,9 @@ HINTS = {
     "bash": 'put this line into ~/.bashrc: eval "$(mcpx completion bash)"',
     "zsh": 'put this line into ~/.zshrc, below compinit: eval "$(mcpx completion zsh)"',
     "fish": "keep it: mcpx completion fish > ~/.config/fish/completions/mcpx.fish",
-    "powershell": "put this line into $PROFILE: mcpx completion powershell | Out-String | Invoke-Expression",
+    "powershell": (
+        "put this line into $PROFILE: mcpx completion powershell | Out-String | Invoke-Expression"
+    ),
 }
 
 

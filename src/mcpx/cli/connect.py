@@ -1,7 +1,8 @@
 """`mcpx connect`: which clients there are, and mcpx written into them.
 
-Promised: nothing is written that was not shown; a file is made only for a client that was named. Over stdio unless HTTP
-was asked for: a client that starts mcpx needs nobody to have started it before, and shares the gateway that runs.
+Promised: nothing is written that was not shown; a file is made only for a client that was named.
+Over stdio unless HTTP was asked for: a client that starts mcpx needs nobody to have started it
+before, and shares the gateway that runs.
 """
 
 import argparse
@@ -49,7 +50,9 @@ def connect(options: argparse.Namespace) -> int:
             raise ConfigError([f"error: mcpx does not connect {known.name}: {known.imports_only}"])
     gateway = _gateway(options)
     if options.print:
-        return _print(options, wanted or [each for each in clients() if not each.imports_only], gateway)
+        return _print(
+            options, wanted or [each for each in clients() if not each.imports_only], gateway
+        )
     for known in wanted:
         _refuse_impossible(known, options)
     hand = Hand(options)
@@ -61,11 +64,16 @@ def connect(options: argparse.Namespace) -> int:
         for line in gateway.about:
             hand.say(line)
         hand.say("")
-    files = [(known, *each) for known in found for each in files_of(known, hand.project, in_project=options.project)]
+    files = [
+        (known, *each)
+        for known in found
+        for each in files_of(known, hand.project, in_project=options.project)
+    ]
     return hand.each(files, lambda each: _one(hand, gateway, *each, named=bool(wanted)))
 
 
-# The gateway that is written into them --------------------------------------------------------------------------------
+# The gateway that is written into them
+# --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +92,23 @@ def _gateway(options: argparse.Namespace) -> _Gateway:
     path = where.found(options)
     config = None if path is None else where.load(path, options)
     profile: str | None = options.profile
-    if profile is not None and profile not in (names := [each.name for each in config.profiles] if config else []):
-        raise ConfigError([f"error: --profile: there is no profile {profile!r}; there is {', '.join(names) or 'none'}"])
+    if profile is not None and profile not in (
+        names := [each.name for each in config.profiles] if config else []
+    ):
+        raise ConfigError(
+            [
+                f"error: --profile: there is no profile {profile!r}; there is "
+                f"{', '.join(names) or 'none'}"
+            ]
+        )
     chosen = launcher()
     words = [*chosen.words]
     about = [f"clients will start {chosen.about}"]
     if path is None:
-        about.append("no config file was found here: mcpx looks for one when it is started, else it shows its demo")
+        about.append(
+            "no config file was found here: mcpx looks for one when it is started, else it shows "
+            "its demo"
+        )
     else:
         words.append(os.path.abspath(path))
     words += ["--transport", "stdio"]
@@ -99,12 +117,21 @@ def _gateway(options: argparse.Namespace) -> _Gateway:
     words += ["--profile", profile] if profile else []
     url, token = None, False
     if options.transport == "http":
-        url, token = _url(options, path, config, profile), config is not None and config.server.auth is not None
+        url, token = (
+            _url(options, path, config, profile),
+            config is not None and config.server.auth is not None,
+        )
         about = [f"over HTTP at {url}: keep that gateway running"]
-    seen = next((each.servers for each in config.profiles if each.name == profile), None) if config else None
+    seen = (
+        next((each.servers for each in config.profiles if each.name == profile), None)
+        if config
+        else None
+    )
     patterns = None if seen is None else Patterns(seen)
     target = Target(url, words, token)
-    return _Gateway(target, config, about, options.transport or "stdio", _there(path, options), patterns)
+    return _Gateway(
+        target, config, about, options.transport or "stdio", _there(path, options), patterns
+    )
 
 
 def _there(path: Path | None, options: argparse.Namespace) -> There | None:
@@ -114,7 +141,9 @@ def _there(path: Path | None, options: argparse.Namespace) -> There | None:
     return None if written.told else there_of(written)
 
 
-def _url(options: argparse.Namespace, path: Path | None, config: "Config | None", profile: str | None) -> str:
+def _url(
+    options: argparse.Namespace, path: Path | None, config: "Config | None", profile: str | None
+) -> str:
     """Where the gateway that runs on this config is found, else where one would be."""
     from mcpx.cli.serve import address
     from mcpx.config import Config
@@ -122,12 +151,16 @@ def _url(options: argparse.Namespace, path: Path | None, config: "Config | None"
 
     url: str | None = None
     if path is not None:
-        at = socket_path(state_folder(os.environ), Path(os.path.abspath(path)), where.overlay(options))
+        at = socket_path(
+            state_folder(os.environ), Path(os.path.abspath(path)), where.overlay(options)
+        )
         url = (result_of(ask(at, "status")) or {}).get("url")
     if not url:
         host, port = address(options, os.environ, config or Config())
         if not port:
-            raise ConfigError(["error: the port of the gateway is not known: start it first, or give server.port"])
+            raise ConfigError(
+                ["error: the port of the gateway is not known: start it first, or give server.port"]
+            )
         host = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host
         scheme = "https" if config is not None and config.server.tls else "http"
         url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/mcp"
@@ -141,12 +174,18 @@ def _transport(known: Client, gateway: _Gateway) -> tuple[Transport, str]:
     return gateway.transport, ""
 
 
-# Clients --------------------------------------------------------------------------------------------------------------
+# Clients
+# --------------------------------------------------------------------------------------------------
 
 
 def _refuse_impossible(known: Client, options: argparse.Namespace) -> None:
     if options.transport == "http" and not known.http:
-        raise ConfigError([f"error: {known.name} cannot be connected over HTTP: {known.why}; leave --transport out"])
+        raise ConfigError(
+            [
+                f"error: {known.name} cannot be connected over HTTP: {known.why}; leave "
+                "--transport out"
+            ]
+        )
     scopes = {spec.scope for spec in known.specs if not spec.reads}
     if ("project" if options.project else "user") in scopes:
         return
@@ -154,14 +193,24 @@ def _refuse_impossible(known: Client, options: argparse.Namespace) -> None:
         place = next(spec for spec in known.specs if spec.scope == "gui").shown(this_system())
         how = f"mcpx connect {known.id} --print shows what to paste"
         raise ConfigError([f"error: {known.name} has no file to write to: {place}; {how}"])
-    hint = "leave --project out" if options.project else f"for a project there is: mcpx connect {known.id} --project"
-    raise ConfigError([f"error: {known.name} has no file for {'a project' if options.project else 'you'}; {hint}"])
+    hint = (
+        "leave --project out"
+        if options.project
+        else f"for a project there is: mcpx connect {known.id} --project"
+    )
+    raise ConfigError(
+        [f"error: {known.name} has no file for {'a project' if options.project else 'you'}; {hint}"]
+    )
 
 
 def _found_here(project: Path, *, in_project: bool) -> list[Client]:
     scope = "project" if in_project else "user"
     able = [each for each in clients() if any(s.scope == scope and not s.reads for s in each.specs)]
-    return [each for each in able if not each.imports_only and is_used_here(each, project, in_project=in_project)]
+    return [
+        each
+        for each in able
+        if not each.imports_only and is_used_here(each, project, in_project=in_project)
+    ]
 
 
 def list_clients(options: argparse.Namespace, command: str) -> int:
@@ -169,7 +218,14 @@ def list_clients(options: argparse.Namespace, command: str) -> int:
     project, rows = Path.cwd(), list[dict[str, str]]()
     for known in _found_here(project, in_project=options.project):
         for place, file in files_of(known, project, in_project=options.project):
-            rows.append({"client": known.id, "name": known.name, "file": str(file), "mcpx": _state(place, file)})
+            rows.append(
+                {
+                    "client": known.id,
+                    "name": known.name,
+                    "file": str(file),
+                    "mcpx": _state(place, file),
+                }
+            )
     connecting = command == "mcpx connect"
     rows = [row for row in rows if connecting or row["mcpx"] == "connected"]
     if options.json:
@@ -178,15 +234,27 @@ def list_clients(options: argparse.Namespace, command: str) -> int:
     here = "in this folder" if options.project else "on this machine"
     if rows:
         _print_table(rows)
-        first = next((row["client"] for row in rows if not connecting or row["mcpx"] != "connected"), rows[0]["client"])
+        first = next(
+            (row["client"] for row in rows if not connecting or row["mcpx"] != "connected"),
+            rows[0]["client"],
+        )
         project_ = " --project" if options.project else ""
-        _line(f"\n{command} {first}{project_} --dry-run shows the change, without --dry-run it is made")
+        _line(
+            f"\n{command} {first}{project_} --dry-run shows the change, without --dry-run it is "
+            "made"
+        )
         _line(f"{command} --all{project_} takes every one of them")
     else:
-        _line(f"No client was found {here}." if connecting else f"mcpx is in no client that was found {here}.")
+        _line(
+            f"No client was found {here}."
+            if connecting
+            else f"mcpx is in no client that was found {here}."
+        )
     if connecting:
         there = {row["client"] for row in rows}
-        others = ", ".join(each.id for each in clients() if each.id not in there and not each.imports_only)
+        others = ", ".join(
+            each.id for each in clients() if each.id not in there and not each.imports_only
+        )
         _line(f"Others that are known: {others}")
     return codes.DONE
 
@@ -194,7 +262,13 @@ def list_clients(options: argparse.Namespace, command: str) -> int:
 def _print_table(rows: list[dict[str, str]]) -> None:
     table = Table("CLIENT", "MCPX", "FILE")
     for row in rows:
-        style = "green" if row["mcpx"] == "connected" else "red" if row["mcpx"] == "unreadable" else None
+        style = (
+            "green"
+            if row["mcpx"] == "connected"
+            else "red"
+            if row["mcpx"] == "unreadable"
+            else None
+        )
         table.add(row["client"], Cell(row["mcpx"], style), short(row["file"]))
     table.print()
 
@@ -207,13 +281,18 @@ def _state(place: Place, file: Path) -> str:
     return "no file yet" if reading is None else "connected" if reading.entry is not None else "no"
 
 
-# One file -------------------------------------------------------------------------------------------------------------
+# One file
+# --------------------------------------------------------------------------------------------------
 
 
-def _one(hand: Hand, gateway: _Gateway, known: Client, place: Place, file: Path, *, named: bool) -> None:
+def _one(
+    hand: Hand, gateway: _Gateway, known: Client, place: Place, file: Path, *, named: bool
+) -> None:
     transport, why = _transport(known, gateway)
     twice = _names(_duplicates(hand, gateway, known, file))
-    replaces = hand.replace or (bool(twice) and hand.asks and _agreed_to_replace(hand, known, place, twice))
+    replaces = hand.replace or (
+        bool(twice) and hand.asks and _agreed_to_replace(hand, known, place, twice)
+    )
 
     def plan() -> Change:
         replaced = _duplicates(hand, gateway, known, file) if replaces else ()
@@ -229,11 +308,17 @@ def _one(hand: Hand, gateway: _Gateway, known: Client, place: Place, file: Path,
         hand.say("")
         return
     if change.before is None and not named:
-        hand.say(f"{known.name}: {short(file)} is not there yet; 'mcpx connect {known.id}' makes it\n")
+        hand.say(
+            f"{known.name}: {short(file)} is not there yet; 'mcpx connect {known.id}' makes it\n"
+        )
         hand.row(change, "skipped")
         return
     done = hand.carry_out(
-        plan, f"Write it into {known.name}?", "connect", duplicates=left, replaced=_names(change.replaced)
+        plan,
+        f"Write it into {known.name}?",
+        "connect",
+        duplicates=left,
+        replaced=_names(change.replaced),
     )
     if done is None:
         if left and hand.dry:
@@ -247,15 +332,30 @@ def _one(hand: Hand, gateway: _Gateway, known: Client, place: Place, file: Path,
     kept = None if copy is None else str(copy)
     replaced = _names(change.replaced)
     facts = {"duplicates": left, "replaced": replaced}
-    hand.row(change, status, transport=transport, backup=kept, next=_next(known, place), notes=notes, **facts)
+    hand.row(
+        change,
+        status,
+        transport=transport,
+        backup=kept,
+        next=_next(known, place),
+        notes=notes,
+        **facts,
+    )
     hand.say(f"{status} {known.name} over {transport}: {short(file)}", "green")
     if replaced:
-        hand.say(f"  {_off_word(place, file)}d the entries of {known.name} for servers of mcpx: {', '.join(replaced)}")
+        hand.say(
+            f"  {_off_word(place, file)}d the entries of {known.name} for servers of mcpx: "
+            f"{', '.join(replaced)}"
+        )
     if (next_ := _next(known, place)) != "":
         hand.say(f"  next: {next_}")
     for note in notes:
         hand.say(f"  note: {note}")
-    hand.say(f"  undo: mcpx connect --undo {known.id}" + (f" (a copy is {short(copy)})" if copy else "") + "\n")
+    hand.say(
+        f"  undo: mcpx connect --undo {known.id}"
+        + (f" (a copy is {short(copy)})" if copy else "")
+        + "\n"
+    )
 
 
 def _duplicates(hand: Hand, gateway: _Gateway, known: Client, file: Path) -> list[Own]:
@@ -276,8 +376,14 @@ def _names(own: Sequence[Own]) -> list[str]:
 
 
 def _agreed_to_replace(hand: Hand, known: Client, place: Place, twice: list[str]) -> bool:
-    hand.say(f"{known.name} has {counted(len(twice), 'server')} that it also gets through mcpx: {', '.join(twice)}")
-    what = f"{_off_word(place, Path(place.path)).capitalize()} its own {'entry' if len(twice) == 1 else 'entries'}?"
+    hand.say(
+        f"{known.name} has {counted(len(twice), 'server')} that it also gets through mcpx: "
+        f"{', '.join(twice)}"
+    )
+    what = (
+        f"{_off_word(place, Path(place.path)).capitalize()} its own "
+        f"{'entry' if len(twice) == 1 else 'entries'}?"
+    )
     return agreed(what, default=True)
 
 
@@ -288,7 +394,10 @@ def _off_word(place: Place, file: Path) -> str:
 
 def _duplicates_note(known: Client, place: Place, names: list[str]) -> str:
     project = " --project" if place.scope == "project" else ""
-    command = f"'mcpx connect {known.id}{project} --replace' {_off_word(place, Path(place.path))}s its own entries"
+    command = (
+        f"'mcpx connect {known.id}{project} --replace' "
+        f"{_off_word(place, Path(place.path))}s its own entries"
+    )
     return f"{known.name} has {', '.join(names)} twice, by itself and through mcpx; {command}"
 
 
@@ -300,21 +409,36 @@ def _notes(known: Client, place: Place, gateway: _Gateway, transport: Transport)
     """What of this client matters for this config."""
     notes: list[str] = []
     if needs_hand(known, transport, gateway.target):
-        told = f"put a token of `mcpx token new` where {PLACEHOLDER} stands, or connect it over stdio, which needs none"
+        told = (
+            f"put a token of `mcpx token new` where {PLACEHOLDER} stands, or connect it over "
+            "stdio, which needs none"
+        )
         notes.append(f"{known.name} reads no variables there: {told}")
     elif transport == "http" and gateway.target.token:
-        told = known.token_note or f"set {VARIABLE} where {known.name} is started: a token of `mcpx token new`"
+        told = (
+            known.token_note
+            or f"set {VARIABLE} where {known.name} is started: a token of `mcpx token new`"
+        )
         notes.append(told)
     if place.scope == "project" and transport == "stdio":
-        notes.append("the file names programs and folders of this machine: others who get it have to connect anew")
+        notes.append(
+            "the file names programs and folders of this machine: others who get it have to "
+            "connect anew"
+        )
     config, limits = gateway.config, known.limits
     if config is None or config.mode != "direct":
         return notes
     if limits.tools is not None:
-        notes.append(f"{known.name} takes {limits.tools} tools; where your servers offer more, set 'mode: search'")
+        notes.append(
+            f"{known.name} takes {limits.tools} tools; where your servers offer more, set 'mode: "
+            "search'"
+        )
     room = None if limits.name is None else limits.name - len(limits.prefix)
     if room is not None and config.naming.max_length > room:
-        notes.append(f"names of tools of more than {room} characters are too long for it: naming.max_length: {room}")
+        notes.append(
+            f"names of tools of more than {room} characters are too long for it: "
+            f"naming.max_length: {room}"
+        )
     return notes
 
 
@@ -322,7 +446,8 @@ def _line(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-# Only shown -----------------------------------------------------------------------------------------------------------
+# Only shown
+# --------------------------------------------------------------------------------------------------
 
 
 def _print(options: argparse.Namespace, wanted: list[Client], gateway: _Gateway) -> int:
@@ -335,7 +460,8 @@ def _print(options: argparse.Namespace, wanted: list[Client], gateway: _Gateway)
                 "transport": each.transport,
                 "entry": NAME,
                 "snippets": [
-                    {"label": s.label, "language": s.language, "path": s.path, "text": s.text} for s in each.snippets
+                    {"label": s.label, "language": s.language, "path": s.path, "text": s.text}
+                    for s in each.snippets
                 ],
                 "deeplink": each.deeplink,
             }
@@ -346,7 +472,9 @@ def _print(options: argparse.Namespace, wanted: list[Client], gateway: _Gateway)
     for each in made:
         _line(f"# {each.name}, over {each.transport}")
         for snippet in each.snippets:
-            _line(f"\n# {snippet.label}{f': {snippet.path}' if snippet.path else ''}\n{snippet.text.rstrip()}")
+            _line(
+                f"\n# {snippet.label}{f': {snippet.path}' if snippet.path else ''}\n{snippet.text.rstrip()}"
+            )
         if each.deeplink:
             _line(f"\n# Link\n{each.deeplink}")
         _line("")

@@ -1,4 +1,5 @@
-"""`mcpx disconnect`, and `mcpx connect --undo`: mcpx taken out of client programs, or what was there put back."""
+"""`mcpx disconnect`, and `mcpx connect --undo`: mcpx taken out of client programs, or what was
+there put back."""
 
 import argparse
 from pathlib import Path
@@ -21,7 +22,11 @@ def disconnect(options: argparse.Namespace) -> int:
     hand = Hand(options)
     found = [each for known in wanted or clients() for each in _with_entry(known, hand, options)]
     if not found:
-        hand.say("mcpx is in none of them" if options.all or len(wanted) > 1 else f"mcpx is not in {wanted[0].name}")
+        hand.say(
+            "mcpx is in none of them"
+            if options.all or len(wanted) > 1
+            else f"mcpx is not in {wanted[0].name}"
+        )
         return hand.done()
     return hand.each(found, lambda change: _take_out(hand, change))
 
@@ -70,7 +75,8 @@ def undo(options: argparse.Namespace) -> int:
 
 
 def _records(hand: Hand, wanted: list[Client], *, everything: bool) -> list[Record]:
-    """The newest first: everything, the last one of each file of these clients, or those of the last command."""
+    """The newest first: everything, the last one of each file of these clients, or those of the
+    last command."""
     records = hand.ledger.records()[::-1]
     if everything:
         return records

@@ -1,7 +1,8 @@
 """`mcpx remove`, `mcpx enable` and `mcpx disable`: entries of the config, by their names.
 
-Promised: comments and order of everything else stay; all names or none; what other parts of the config refer to is not
-taken out unless somebody insists. Files of a bundle stay unless `--purge` says otherwise.
+Promised: comments and order of everything else stay; all names or none; what other parts of the
+config refer to is not taken out unless somebody insists. Files of a bundle stay unless `--purge`
+says otherwise.
 """
 
 import argparse
@@ -36,7 +37,9 @@ def run(verb: Verb, options: argparse.Namespace) -> int:
     if written.told:
         on.alone.propose([])  # which says what is wrong with it, and where
     sections: tuple[Section, ...] = ("mcp_servers", "commands", "auth_configs")
-    found = _found(written, options.names, sections if verb == "remove" else sections[:2], options.kind)
+    found = _found(
+        written, options.names, sections if verb == "remove" else sections[:2], options.kind
+    )
     if verb == "remove":
         _refuse_broken(written, found, force=options.force)
         edits: list[Edit] = [RemoveEntry(section, name) for section, name in found]
@@ -58,12 +61,23 @@ def run(verb: Verb, options: argparse.Namespace) -> int:
     purged = _purge(folders, options) if verb == "remove" else []
     if options.json:
         names = [{"section": section, "name": name} for section, name in found]
-        print_json({f"{verb}d": names, "folders": [str(each) for each in folders], "purged": purged, **result})
+        print_json(
+            {
+                f"{verb}d": names,
+                "folders": [str(each) for each in folders],
+                "purged": purged,
+                **result,
+            }
+        )
         return code_of(result)
     done = {"remove": "removed", "enable": "enabled", "disable": "disabled"}[verb]
     sys.stdout.write(f"{done} {_named(found)} in {on.told}\n")
     for folder in folders:
-        told = "its files are gone" if str(folder) in purged else "its files stay in (--purge removes them)"
+        told = (
+            "its files are gone"
+            if str(folder) in purged
+            else "its files stay in (--purge removes them)"
+        )
         sys.stdout.write(f"{told}: {plain(str(folder), 4096)}\n")
     return print_written(result, on)
 
@@ -72,7 +86,9 @@ def _found(
     written: Written, names: Sequence[str], sections: Sequence[Section], kind: str | None
 ) -> list[tuple[Section, str]]:
     """Raises `ConfigError` for names there are not, or that several things have."""
-    sections = [section for section in sections if kind in (None, NOUNS[section].replace(" config", ""))]
+    sections = [
+        section for section in sections if kind in (None, NOUNS[section].replace(" config", ""))
+    ]
     known = {section: [name for _, name in written.names(section)] for section in sections}
     found: list[tuple[Section, str]] = []
     problems: list[str] = []
@@ -82,13 +98,20 @@ def _found(
             found.append((having[0], name))
         elif having:
             told = " and a ".join(NOUNS[section] for section in having)
-            problems.append(f"error: {plain(name)!r} is a {told}: say which, --kind {NOUNS[having[0]].split()[0]}")
+            problems.append(
+                f"error: {plain(name)!r} is a {told}: say which, --kind "
+                f"{NOUNS[having[0]].split()[0]}"
+            )
         else:
             every = [each for section in sections for each in known[section]]
             meant = near(name, every)
             few = ", ".join(plain(each, 60) for each in every[:10])
             hint = (
-                f"did you mean {plain(meant)!r}?" if meant else f"there is {few}" if every else "there is nothing yet"
+                f"did you mean {plain(meant)!r}?"
+                if meant
+                else f"there is {few}"
+                if every
+                else "there is nothing yet"
             )
             noun = " or ".join(NOUNS[section] for section in sections)
             problems.append(f"error: no {noun} is named {plain(name)!r}; {hint}")
@@ -112,7 +135,9 @@ def _refuse_broken(written: Written, found: Sequence[tuple[Section, str]], *, fo
         if not any((own, each) in gone for own, each in _owner(written, place))
     ]
     if problems and not force:
-        raise ConfigError([*problems[:-1], f"{problems[-1]}\n  take that out first, or use --force"])
+        raise ConfigError(
+            [*problems[:-1], f"{problems[-1]}\n  take that out first, or use --force"]
+        )
 
 
 def _tree(written: Written) -> dict[str, Any]:
@@ -141,7 +166,9 @@ def _referring(written: Written, section: Section, name: str) -> Iterator[str]:
         yield from _patterns(rule, own, name, section, f"policy.rules[{index}]")
 
 
-def _patterns(holder: dict[str, Any], own: str, name: str, section: Section, place: str) -> Iterator[str]:
+def _patterns(
+    holder: dict[str, Any], own: str, name: str, section: Section, place: str
+) -> Iterator[str]:
     begins = f"{own}.{name}" if section == "commands" else f"{name}."
     for pattern in as_list(holder.get("tools")) or []:
         if str(pattern).removeprefix("!").startswith(begins):
@@ -180,7 +207,8 @@ def _named(found: Sequence[tuple[Section, str]]) -> str:
     return ", ".join(f"{NOUNS[section]} {plain(name, 100)!r}" for section, name in found)
 
 
-# Bundles --------------------------------------------------------------------------------------------------------------
+# Bundles
+# --------------------------------------------------------------------------------------------------
 
 
 def _bundles(written: Written, found: Sequence[tuple[Section, str]]) -> Iterator[Path]:

@@ -1,7 +1,9 @@
-"""`mcpx explain PROFILE TOOL`: whether a tool is seen and may be called through a profile, and what decided it.
+"""`mcpx explain PROFILE TOOL`: whether a tool is seen and may be called through a profile, and what
+decided it.
 
-By the config alone where that decides; else the servers are connected to, once, to see what they offer. Exit code 0: it
-may be called; 6: it is hidden or refused; 2: there is no such profile or tool.
+By the config alone where that decides; else the servers are connected to, once, to see what they
+offer. Exit code 0: it may be called; 6: it is hidden or refused; 2: there is no such profile or
+tool.
 """
 
 import asyncio
@@ -33,7 +35,13 @@ EVERYTHING = "-"
 
 
 def explain(
-    config: Config, profile: str, tool: str, principal: str, environ: Mapping[str, str], state: Path, as_json: bool
+    config: Config,
+    profile: str,
+    tool: str,
+    principal: str,
+    environ: Mapping[str, str],
+    state: Path,
+    as_json: bool,
 ) -> int:
     names = [each.name for each in config.profiles]
     if profile != EVERYTHING and profile not in names:
@@ -49,9 +57,12 @@ def explain(
             if missing is not None and offer.server not in down:
                 raise ConfigError([f"error: {missing.message}\n  {missing.hint}"])
             if offer.server not in down:
-                raise ConfigError([f"error: server {offer.server!r} offers no tool {plain(offer.name)!r}"])
+                raise ConfigError(
+                    [f"error: server {offer.server!r} offers no tool {plain(offer.name)!r}"]
+                )
             note = (
-                f"server {offer.server!r} cannot be asked now ({plain(down[offer.server])}); judged by its name alone"
+                f"server {offer.server!r} cannot be asked now ({plain(down[offer.server])}); "
+                "judged by its name alone"
             )
         if offer is None and missing is not None:
             raise ConfigError([f"error: {missing.message}\n  {missing.hint}"])
@@ -90,11 +101,20 @@ def _outside(config: Config, state: Path, profile: str | None, principal: str) -
     return f"but {told}" if told else ""
 
 
-def _print(offer: Offer, profile: str | None, principal: str, verdict: Verdict, notes: list[str]) -> None:
+def _print(
+    offer: Offer, profile: str | None, principal: str, verdict: Verdict, notes: list[str]
+) -> None:
     what = f"{plain(offer.name)} of server {plain(offer.server)}, listed as {plain(offer.public)}"
     where = "without a profile" if profile is None else f"through profile {plain(profile)}"
-    said = {"allow": "seen, and may be called", "ask": "seen, and asked for at each call", "deny": "seen, and refused"}
-    sys.stdout.write(f"{what}\n{where}, for {plain(principal)}: {said[verdict.effect] if verdict.seen else 'hidden'}\n")
+    said = {
+        "allow": "seen, and may be called",
+        "ask": "seen, and asked for at each call",
+        "deny": "seen, and refused",
+    }
+    sys.stdout.write(
+        f"{what}\n{where}, for {plain(principal)}: "
+        f"{said[verdict.effect] if verdict.seen else 'hidden'}\n"
+    )
     for line in [*verdict.because, *filter(None, notes)]:
         sys.stdout.write(f"  {plain(line)}\n")
 
@@ -103,7 +123,11 @@ def _by_config(config: Config, warden: Warden, profile: str | None, tool: str) -
     """Of which nothing more need be known: its server is not seen."""
     offer = assumed(config, tool)
     through = None if profile is None else warden.sights.through(profile)
-    return offer if offer is not None and through is not None and not through.server(offer.server) else None
+    return (
+        offer
+        if offer is not None and through is not None and not through.server(offer.server)
+        else None
+    )
 
 
 async def _look(
@@ -142,4 +166,6 @@ def _found(catalog: Catalog, tool: str) -> Offer | None:
 
 def _unknown(catalog: Catalog, tool: str) -> str:
     meant = near(catalog, tool)
-    return f"no server offers a tool {tool!r}{'' if meant is None else f'; did you mean {meant!r}?'}"
+    return (
+        f"no server offers a tool {tool!r}{'' if meant is None else f'; did you mean {meant!r}?'}"
+    )

@@ -23,7 +23,9 @@ def run(options: argparse.Namespace) -> int:
         to_file(file, made.text, force=options.force)
     if options.json:
         facts = {"variables": made.variables, "warnings": list(made.warnings)}
-        print_json({"file": str(file), **facts} if file is not None else {"config": made.text, **facts})
+        print_json(
+            {"file": str(file), **facts} if file is not None else {"config": made.text, **facts}
+        )
         return codes.DONE
     if file is None:
         sys.stdout.write(made.text)

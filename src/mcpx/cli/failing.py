@@ -43,7 +43,8 @@ def unknown(message: str, as_json: bool) -> int:
 
 
 def missing(found: Json, target: str, as_json: bool) -> int:
-    """A tool or a server that exists and is not offered. The reason is for the administrator, not for MCP clients.
+    """A tool or a server that exists and is not offered. The reason is for the administrator, not
+    for MCP clients.
 
     `target`: see `where.same_target`."""
     message = f"{found['message']}\n  {missing_hint(found, target)}"
@@ -67,6 +68,11 @@ def down(server: Json, as_json: bool) -> int:
     """A server that could not be reached."""
     name = str(server.get("name"))
     if server.get("status") == "needs_auth":
-        return tell("needs_sign_in", f"{name} wants somebody to sign in: mcpx auth login {name}", SIGN_IN, as_json)
+        return tell(
+            "needs_sign_in",
+            f"{name} wants somebody to sign in: mcpx auth login {name}",
+            SIGN_IN,
+            as_json,
+        )
     why = plain(str(server.get("last_error") or "it cannot be reached")).removeprefix(f"{name}: ")
     return tell("server_down", f"{name} is down: {why}", PARTIAL, as_json)

@@ -1,8 +1,9 @@
-"""What `mcpx add` was given: a command line, an address, a client's file or snippet, an OpenAPI document, a curl line,
-a bundle, a name in a registry.
+"""What `mcpx add` was given: a command line, an address, a client's file or snippet, an OpenAPI
+document, a curl line, a bundle, a name in a registry.
 
-Promised: whatever it is, entries of a configuration and a sentence that says what it was taken for, or a `ConfigError`
-that says what is understood. Documents are fetched, bundles unpacked; nothing is started and no config is written.
+Promised: whatever it is, entries of a configuration and a sentence that says what it was taken for,
+or a `ConfigError` that says what is understood. Documents are fetched, bundles unpacked; nothing is
+started and no config is written.
 """
 
 import argparse
@@ -22,7 +23,15 @@ from mcpx.cli.running import result_of
 from mcpx.cli.state import state_folder
 from mcpx.cli.terminal import Waiting, plain
 from mcpx.config.lines import is_address
-from mcpx.config.recognising import NOUNS, Section, is_curl, is_openapi, names_document, read, title_of
+from mcpx.config.recognising import (
+    NOUNS,
+    Section,
+    is_curl,
+    is_openapi,
+    names_document,
+    read,
+    title_of,
+)
 from mcpx.config.source import MAX_BYTES, UnreadableError, read_text
 from mcpx.imports.bundle import Bundle, is_bundle
 from mcpx.imports.registry import Listed, is_name
@@ -30,13 +39,16 @@ from mcpx.model.call import Json, as_object
 from mcpx.model.errors import ConfigError
 
 UNDERSTOOD = (
-    "a command line such as 'npx -y package', an address, a client's JSON or TOML, native YAML, an OpenAPI document, "
+    "a command line such as 'npx -y package', an address, a client's JSON or TOML, native YAML, "
+    "an OpenAPI document, "
     "a curl line, a .mcpb file, or a name in a registry (io.github.owner/name)"
 )
 TEXTS = (".json", ".jsonc", ".json5", ".yaml", ".yml", ".toml", ".txt", ".md")
 _PACKAGE = re.compile(r"@[\w.-]+/[\w.-]+(?:@[\w.^~-]+)?")
 """An npm package with its scope, and a version."""
-_HOST = re.compile(r"(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[\da-fA-F:]+\])(?::\d{1,5})?(?:/\S*)?|[\w.-]+:\d{1,5}/\S*")
+_HOST = re.compile(
+    r"(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[\da-fA-F:]+\])(?::\d{1,5})?(?:/\S*)?|[\w.-]+:\d{1,5}/\S*"
+)
 """An address without its scheme."""
 _RELATIVE = re.compile(r"\.{1,2}(?:[\\/].*)?")
 
@@ -91,15 +103,22 @@ def recognise(words: Sequence[str], options: argparse.Namespace) -> Given:
 
 
 def _meant(words: Sequence[str]) -> str | None:
-    """Describe the first word and suggest a command. Returns None if the word may be a program or a file."""
+    """Describe the first word and suggest a command. Returns None if the word may be a program or a
+    file."""
     word = words[0]
     if os.path.exists(word) or shutil.which(word) is not None:
         return None
     if _PACKAGE.fullmatch(word):
         more = " …" if len(words) > 1 else ""
-        return f"an npm package, not a program; did you mean: mcpx add npx -y {shlex.quote(word)}{more}"
+        return (
+            "an npm package, not a program; did you mean: mcpx add npx -y "
+            f"{shlex.quote(word)}{more}"
+        )
     if _HOST.fullmatch(word):
-        return f"an address without http:// or https://; did you mean: mcpx add {shlex.quote(f'http://{word}')}"
+        return (
+            "an address without http:// or https://; did you mean: mcpx add "
+            f"{shlex.quote(f'http://{word}')}"
+        )
     return None
 
 
@@ -114,17 +133,31 @@ def _read(text: str, *, is_line: bool = False) -> Given:
         found = read(text.strip(), is_line=is_line)
     except ConfigError as error:
         if "not recognised" in str(error.problems[0]):
-            raise ConfigError([f"error: this was not recognised; what is understood: {UNDERSTOOD}"]) from None
+            raise ConfigError(
+                [f"error: this was not recognised; what is understood: {UNDERSTOOD}"]
+            ) from None
         raise
     warnings = list(found.warnings)
-    others = [*(["profiles"] if found.pasted.profiles else []), *(k for k in found.pasted.sections if k != "mode")]
+    others = [
+        *(["profiles"] if found.pasted.profiles else []),
+        *(k for k in found.pasted.sections if k != "mode"),
+    ]
     if others and found.pasted.kind == "native":
-        warnings.append(f"only servers, commands and auth configs are added, not {', '.join(others)}")
+        warnings.append(
+            f"only servers, commands and auth configs are added, not {', '.join(others)}"
+        )
     if not found.entries:
         raise ConfigError([f"error: there is no server in it; what is understood: {UNDERSTOOD}"])
     left_out = {each.name: each.reason for each in found.pasted.left_out}
     title, hidden = title_of(found), found.hidden_tools
-    return Given(found.pasted.kind, title, found.entries, warnings=warnings, left_out=left_out, hidden_tools=hidden)
+    return Given(
+        found.pasted.kind,
+        title,
+        found.entries,
+        warnings=warnings,
+        left_out=left_out,
+        hidden_tools=hidden,
+    )
 
 
 def _in_this_folder(given: Given) -> Given:
@@ -132,7 +165,9 @@ def _in_this_folder(given: Given) -> Given:
     for _, entry in given.entries:
         connection = as_object(entry.get("connection"))
         words = [str(connection.get("command", "")), *map(str, connection.get("args") or [])]
-        here = [word for word in words if _RELATIVE.fullmatch(word) or ("/" in word and _is_here(word))]
+        here = [
+            word for word in words if _RELATIVE.fullmatch(word) or ("/" in word and _is_here(word))
+        ]
         if given.kind == "command" and here and "cwd" not in connection:
             connection["cwd"] = os.getcwd().replace("$", "$$")
             given.facts.append(f"{plain(here[0], 60)} is relative: it is started in this folder")
@@ -180,9 +215,16 @@ def _file(path: Path, options: argparse.Namespace) -> Given:
         text = read_text(path, LARGEST)
     except UnreadableError as error:
         raise ConfigError([f"error: {plain(str(path))} {error}"]) from None
-    if path.suffix.lower() not in TEXTS and not text.lstrip().startswith(("{", "[", "openapi", "mcp")):
+    if path.suffix.lower() not in TEXTS and not text.lstrip().startswith(
+        ("{", "[", "openapi", "mcp")
+    ):
         told = "name what starts it: mcpx add python3 FILE, or make it executable"
-        raise ConfigError([f"error: {plain(str(path))} is no program that can be started, and no config\n  {told}"])
+        raise ConfigError(
+            [
+                f"error: {plain(str(path))} is no program that can be started, and no config\n  "
+                f"{told}"
+            ]
+        )
     return _text(text, options)
 
 
@@ -194,7 +236,8 @@ def _address(url: str, options: argparse.Namespace) -> Given:
     return _read(url)
 
 
-# Requests ------------------------------------------------------------------------------------------------------------
+# Requests
+# --------------------------------------------------------------------------------------------------
 
 
 def _curl(line: list[str], options: argparse.Namespace) -> Given:
@@ -225,7 +268,12 @@ def _openapi(options: argparse.Namespace, *, text: str = "", url: str | None = N
         told = "mcpx import openapi --server URL says where the API is"
         raise ConfigError([f"error: {reason}\n  {told}"]) from None
     if not made.commands:
-        raise ConfigError(["error: no operation was taken; 'mcpx import openapi DOCUMENT --list' shows what there is"])
+        raise ConfigError(
+            [
+                "error: no operation was taken; 'mcpx import openapi DOCUMENT --list' shows what "
+                "there is"
+            ]
+        )
     refuse_too_much(made)
     called = f" “{plain(document.title, 100)}”" if document.title else ""
     number = len(made.commands)
@@ -238,20 +286,29 @@ def _imported(kind: str, title: str, made: Any) -> Given:
 
     tree = unexpanded(made.tree)
     sections: tuple[Section, ...] = ("auth_configs", "commands")
-    entries: list[tuple[Section, Json]] = [(key, as_object(each)) for key in sections for each in tree.get(key, [])]
-    warnings = [f"left out: {what}: {why}" for what, why in made.skipped[:10]] + list(made.notes[:10])
+    entries: list[tuple[Section, Json]] = [
+        (key, as_object(each)) for key in sections for each in tree.get(key, [])
+    ]
+    warnings = [f"left out: {what}: {why}" for what, why in made.skipped[:10]] + list(
+        made.notes[:10]
+    )
     needs = {name: what for name, what in made.variables.items() if name not in made.secrets}
     return Given(kind, title, entries, warnings=warnings, needs=needs, secrets=dict(made.secrets))
 
 
-# Bundles -------------------------------------------------------------------------------------------------------------
+# Bundles
+# --------------------------------------------------------------------------------------------------
 
 
 def _bundle(path: Path, options: argparse.Namespace, sha256: str | None = None) -> Given:
     from mcpx.imports.bundle import entry_of, folder_of, inputs, read_bundle, unpack
 
     bundle: Bundle = read_bundle(path, sha256)
-    folder = Path(os.path.abspath(options.into)) if options.into else folder_of(bundle, state_folder(os.environ))
+    folder = (
+        Path(os.path.abspath(options.into))
+        if options.into
+        else folder_of(bundle, state_folder(os.environ))
+    )
     told = settings(inputs(bundle, os.environ), options, bundle.name)
     entry, warnings = entry_of(bundle, folder, told, os.environ)
     by = f" by {bundle.author}" if bundle.author else ""
@@ -278,7 +335,9 @@ def _fetched_bundle(url: str, sha256: str | None, options: argparse.Namespace) -
         fetcher = Fetcher(os.environ)
         try:
             may = options.allow_private
-            answer = await fetched(fetcher, url, what="the bundle", limit=MAX_PACKED, timeout=300.0, allow_private=may)
+            answer = await fetched(
+                fetcher, url, what="the bundle", limit=MAX_PACKED, timeout=300.0, allow_private=may
+            )
         finally:
             await fetcher.close()
         if answer.status != 200:
@@ -294,7 +353,8 @@ def _fetched_bundle(url: str, sha256: str | None, options: argparse.Namespace) -
         return _bundle(file, options, sha256)
 
 
-# Registries ----------------------------------------------------------------------------------------------------------
+# Registries
+# --------------------------------------------------------------------------------------------------
 
 
 def _look_up(name: str, options: argparse.Namespace) -> Listed:
@@ -310,11 +370,21 @@ def _registered(listed: Listed, options: argparse.Namespace) -> Given:
 
     way = chosen(listed, options.package)
     others = [each.kind for each in ways(listed)[0] if each is not way]
-    facts = [f"{listed.name} {listed.version}".rstrip(), f"publisher {listed.publisher}, from {listed.source}"]
+    facts = [
+        f"{listed.name} {listed.version}".rstrip(),
+        f"publisher {listed.publisher}, from {listed.source}",
+    ]
     facts += [age] if (age := listed.age()) else []
     if listed.status == "deleted":
-        raise ConfigError([f"error: {listed.name} {listed.version} was taken back by its publisher or the registry"])
-    warnings = [f"its publisher calls it {listed.status}"] if listed.status not in ("", "active") else []
+        raise ConfigError(
+            [
+                f"error: {listed.name} {listed.version} was taken back by its publisher or the "
+                "registry"
+            ]
+        )
+    warnings = (
+        [f"its publisher calls it {listed.status}"] if listed.status not in ("", "active") else []
+    )
     if others:
         facts.append(f"also as {', '.join(dict.fromkeys(others))} (--package)")
     if way.kind == "mcpb":
@@ -332,4 +402,6 @@ def _registered(listed: Listed, options: argparse.Namespace) -> Given:
 
 def told_names(entries: Sequence[tuple[Section, Json]]) -> str:
     """`server 'a', command 'b'`."""
-    return ", ".join(f"{NOUNS[section]} {plain(str(entry['name']), 100)!r}" for section, entry in entries)
+    return ", ".join(
+        f"{NOUNS[section]} {plain(str(entry['name']), 100)!r}" for section, entry in entries
+    )

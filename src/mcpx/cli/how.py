@@ -1,6 +1,8 @@
-"""How `mcpx [CONFIG]` shall run, as flags and environment say it. Imports next to nothing: a client waits for it.
+"""How `mcpx [CONFIG]` shall run, as flags and environment say it. Imports next to nothing: a client
+waits for it.
 
-Promise: the same as the whole program would find (RUN-2), or None where only the whole program can tell.
+Promise: the same as the whole program would find (RUN-2), or None where only the whole program can
+tell.
 """
 
 import argparse
@@ -49,7 +51,10 @@ def choice(environ: Mapping[str, str], name: str, allowed: Collection[str]) -> s
 
 def is_strict(options: argparse.Namespace, environ: Mapping[str, str]) -> bool:
     """`--strict`, or MCPX_STRICT: an unset variable of a server or command is an error."""
-    return getattr(options, "strict", False) or choice(environ, "MCPX_STRICT", ("true", "false")) == "true"
+    return (
+        getattr(options, "strict", False)
+        or choice(environ, "MCPX_STRICT", ("true", "false")) == "true"
+    )
 
 
 def alone(options: argparse.Namespace, environ: Mapping[str, str]) -> bool:
@@ -64,13 +69,17 @@ def linger(options: argparse.Namespace, environ: Mapping[str, str]) -> float:
     if given is None:
         return LINGER
     if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", given) is None or float(given) > LONGEST_LINGER:
-        told = f"error: {name} is {given[:40]!r}; it is a number of seconds, a week ({LONGEST_LINGER:.0f}) at most"
+        told = (
+            f"error: {name} is {given[:40]!r}; it is a number of seconds, a week "
+            f"({LONGEST_LINGER:.0f}) at most"
+        )
         raise ConfigError([told])
     return float(given)
 
 
 def config_path(options: argparse.Namespace, environ: Mapping[str, str]) -> Path | None:
-    """The config that `find` would find, absolute; None where that takes a closer look, or there is none."""
+    """The config that `find` would find, absolute; None where that takes a closer look, or there is
+    none."""
     for name in (named(options), environ.get("MCPX_CONFIG")):
         if name:
             path = Path.cwd() / os.path.expanduser(laid_down(name, environ))
@@ -100,4 +109,6 @@ def _is_ours(name: str) -> bool:
         keys = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(keys, dict) and not keys.keys().isdisjoint(("mcp_servers", "mcpServers", "auth_configs"))
+    return isinstance(keys, dict) and not keys.keys().isdisjoint(
+        ("mcp_servers", "mcpServers", "auth_configs")
+    )

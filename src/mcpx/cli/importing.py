@@ -1,8 +1,9 @@
-"""`mcpx import [CLIENT | FILE]`: the servers of client programs, taken over into the configuration (RUN-5).
+"""`mcpx import [CLIENT | FILE]`: the servers of client programs, taken over into the configuration
+(RUN-5).
 
-Promised: what is found, what becomes of it and where it is written is shown before anything is; nothing is written
-without a yes, and nothing at all into a client's own file. A file that cannot be read is told with its place, and the
-others are taken all the same.
+Promised: what is found, what becomes of it and where it is written is shown before anything is;
+nothing is written without a yes, and nothing at all into a client's own file. A file that cannot be
+read is told with its place, and the others are taken all the same.
 """
 
 import argparse
@@ -79,17 +80,23 @@ def run(options: argparse.Namespace) -> int:
     given = [each for file in taken for each in file.entries]
     wishes = Wishes(tuple(options.only), tuple(options.skip), options.replace)
     native = all(sheet.dialect == "native" for sheet in written.sheets)
-    work = Import(taken, merged(given, _there(written), wishes), on, native, written.section("policy"))
+    work = Import(
+        taken, merged(given, _there(written), wishes), on, native, written.section("policy")
+    )
     _refuse_unknown(options.only, work)
     if not options.json:
         _tell_found(work)
         _print_items(work)
     if not work.chosen:
         return _nothing(work, options)
-    entries: list[tuple[Section, Tree]] = [(cast(Section, item.section), item.entry) for item in work.chosen]
+    entries: list[tuple[Section, Tree]] = [
+        (cast(Section, item.section), item.entry) for item in work.chosen
+    ]
     work.secrets = secrets_offer.offer(entries, on.path, _with_references(entries))
     secrets_offer.choose(work.secrets, options.secrets)
-    proposal = on.alone.propose(_edits(work, work.secrets.written), written, **work.secrets.variables)
+    proposal = on.alone.propose(
+        _edits(work, work.secrets.written), written, **work.secrets.variables
+    )
     if options.dry_run:
         return _show(work, proposal, options)
     if not options.json:
@@ -100,7 +107,8 @@ def run(options: argparse.Namespace) -> int:
     return _write(work, work.secrets, proposal, options)
 
 
-# What there is ---------------------------------------------------------------------------------------------------
+# What there is
+# --------------------------------------------------------------------------------------------------
 
 
 def _found(words: Sequence[str], environ: Mapping[str, str]) -> list[Taken]:
@@ -113,7 +121,9 @@ def _found(words: Sequence[str], environ: Mapping[str, str]) -> list[Taken]:
             taken.append(_of_stdin(environ))
         elif (known := client(word)) is not None and not os.path.isfile(word):
             files = of_clients([known], environ, project)
-            taken += files or [Taken(Origin(known.id, known.name, None), notes=("it has no file here",))]
+            taken += files or [
+                Taken(Origin(known.id, known.name, None), notes=("it has no file here",))
+            ]
         elif os.path.isfile(word) or where.looks_like_file(word):
             file = Path(os.path.abspath(os.path.expanduser(word)))
             if not file.exists():
@@ -125,7 +135,11 @@ def _found(words: Sequence[str], environ: Mapping[str, str]) -> list[Taken]:
 
 
 def _of_stdin(environ: Mapping[str, str]) -> Taken:
-    data = sys.stdin.buffer.read(MAX_BYTES + 1) if hasattr(sys.stdin, "buffer") else sys.stdin.read().encode()
+    data = (
+        sys.stdin.buffer.read(MAX_BYTES + 1)
+        if hasattr(sys.stdin, "buffer")
+        else sys.stdin.read().encode()
+    )
     if len(data) > MAX_BYTES:
         raise ConfigError([f"error: standard input has more than {MAX_BYTES:,} bytes"])
     try:
@@ -148,13 +162,20 @@ def _there(written: Written) -> There:
     if written.told:
         first = written.told[0]
         place = f"{first.file}:{first.line}: " if first.line else ""
-        raise ConfigError([f"error: the config cannot be read: {place}{first.message}; mend it first (mcpx check)"])
+        raise ConfigError(
+            [
+                f"error: the config cannot be read: {place}{first.message}; mend it first (mcpx "
+                "check)"
+            ]
+        )
     return there_of(written)
 
 
 def _refuse_a_clients_own(target: Path, taken: Sequence[Taken], written: Written) -> None:
     own = {os.path.realpath(each.origin.path) for each in taken if each.origin.path is not None}
-    if own & {os.path.realpath(path) for path in (target, *(sheet.path for sheet in written.sheets))}:
+    if own & {
+        os.path.realpath(path) for path in (target, *(sheet.path for sheet in written.sheets))
+    }:
         told = f"error: {target} is what is imported, and a client's own file is not written here"
         raise ConfigError([f"{told}\n  Name the config to write into: --into FILE"])
 
@@ -165,14 +186,18 @@ def _refuse_unknown(only: Sequence[str], work: Import) -> None:
     for pattern in only:
         if not any(fnmatchcase(name.lower(), pattern.lower()) for name in names):
             told = ", ".join(sorted({plain(name, 40) for name in names})) or "none"
-            raise ConfigError([f"error: --only {plain(pattern, 60)!r}: no server is called so; there is: {told}"])
+            raise ConfigError(
+                [f"error: --only {plain(pattern, 60)!r}: no server is called so; there is: {told}"]
+            )
 
 
-# Writing ---------------------------------------------------------------------------------------------------------
+# Writing
+# --------------------------------------------------------------------------------------------------
 
 
 def _with_references(entries: Sequence[tuple[Section, Tree]]) -> Mapping[str, str]:
-    """The environment, in which no variable is free that something refers to: it is no place for another's secret."""
+    """The environment, in which no variable is free that something refers to: it is no place for
+    another's secret."""
     named = {name: "" for _, entry in entries for name in _REFERENCE.findall(repr(entry))}
     return {**named, **os.environ}
 
@@ -184,7 +209,9 @@ def _edits(work: Import, entries: Sequence[tuple[EntrySection, Json]]) -> list[E
         edits += [SetSection("mode", "auto"), SetSection("naming", {"prefix": "always"})]
     for item, (section, entry) in zip(work.chosen, entries, strict=True):
         if not work.native:
-            entry = {key: value for key, value in entry.items() if key != WHY_OFF}  # a shape without a word for it
+            entry = {
+                key: value for key, value in entry.items() if key != WHY_OFF
+            }  # a shape without a word for it
         edits.append(PutEntry(section, item.name, entry, True if item.state == "new" else None))
     if hidden := {item.name: item.hidden_tools for item in work.chosen if item.hidden_tools}:
         edits.append(SetSection("policy", with_rules(work.policy, hidden)))
@@ -196,13 +223,16 @@ def _agreed(work: Import, options: argparse.Namespace) -> bool:
         return True
     if options.json or not can_ask():
         told = (
-            "error: nothing was written: nobody can be asked here\n  --yes writes it, --dry-run shows what would change"
+            "error: nothing was written: nobody can be asked here\n  --yes writes it, "
+            "--dry-run shows what would change"
         )
         raise ConfigError([told])
     return agreed(f"\nWrite this into {'the new file ' * work.is_new}{work.on.told}?", default=True)
 
 
-def _write(work: Import, secrets: secrets_offer.Offer, proposal: Proposal, options: argparse.Namespace) -> int:
+def _write(
+    work: Import, secrets: secrets_offer.Offer, proposal: Proposal, options: argparse.Namespace
+) -> int:
     secrets.keep()
     whose = ", ".join(dict.fromkeys(each.origin.name for each in work.taken if each.entries))
     try:
@@ -221,7 +251,8 @@ def _write(work: Import, secrets: secrets_offer.Offer, proposal: Proposal, optio
     return codes.FAILED if work.problems else code
 
 
-# Telling ---------------------------------------------------------------------------------------------------------
+# Telling
+# --------------------------------------------------------------------------------------------------
 
 
 def _tell_found(work: Import) -> None:
@@ -237,7 +268,9 @@ def _tell_found(work: Import) -> None:
         say(f"{told}: {counted(total, 'server')}{some}\n")
     for each in work.taken:
         for name in each.itself:
-            say(f"  {plain(each.origin.name, 80)}: {plain(name)!r} is left out, it is mcpx itself\n")
+            say(
+                f"  {plain(each.origin.name, 80)}: {plain(name)!r} is left out, it is mcpx itself\n"
+            )
     notes = [(each.origin.name, note) for each in work.taken for note in each.notes]
     for name, note in notes[:MOST_LINES]:
         say(f"  {plain(name, 80)}: {plain(note)}\n")
@@ -252,7 +285,9 @@ def _nothing(work: Import, options: argparse.Namespace) -> int:
         print_json({**_facts(work), "written": False})
     elif not work.items:
         what = (
-            "the client programs on this machine have no servers" if not options.what else "there are no servers in it"
+            "the client programs on this machine have no servers"
+            if not options.what
+            else "there are no servers in it"
         )
         sys.stderr.write(f"nothing to import: {what}\n")
     else:
@@ -264,16 +299,34 @@ def _print_items(work: Import) -> None:
     if not work.items:
         return
     table = Table("SERVER", "WHAT", "FROM", "NOTE")
-    styles: Mapping[str, Any] = {"new": "green", "replaces": "yellow", "there": "dim", "skipped": "dim"}
+    styles: Mapping[str, Any] = {
+        "new": "green",
+        "replaces": "yellow",
+        "there": "dim",
+        "skipped": "dim",
+    }
     words = {"new": "new", "replaces": "replaces", "there": "there already", "skipped": "left out"}
     for item in work.items:
         origins = ", ".join(dict.fromkeys(plain(each.name, 60) for each in item.origins))
         also = f"called {', '.join(map(repr, item.own_names))} there" if item.own_names else ""
         off = f"off: {item.off}" if item.off else "" if item.enabled else "off there, and here"
-        tools = f"tools: {describe(item.hidden_tools)}" if item.hidden_tools and item in work.chosen else ""
+        tools = (
+            f"tools: {describe(item.hidden_tools)}"
+            if item.hidden_tools and item in work.chosen
+            else ""
+        )
         note = "; ".join(filter(None, (off, item.why, also, tools)))
-        kind = "" if item.section == "mcp_servers" else f" ({item.section.removesuffix('s').replace('_', ' ')})"
-        table.add(plain(item.name, 64) + kind, Cell(words[item.state], styles[item.state]), origins, plain(note))
+        kind = (
+            ""
+            if item.section == "mcp_servers"
+            else f" ({item.section.removesuffix('s').replace('_', ' ')})"
+        )
+        table.add(
+            plain(item.name, 64) + kind,
+            Cell(words[item.state], styles[item.state]),
+            origins,
+            plain(note),
+        )
     table.print()
 
 
@@ -281,22 +334,32 @@ def _tell_plan(work: Import) -> None:
     say = sys.stderr.write
     for each in work.taken:
         for old, new in list(each.rewritten.items())[:MOST_LINES]:
-            say(f"  {plain(each.origin.name, 80)}: {plain(old, 80)} is written {plain(new, 80)} here\n")
+            say(
+                f"  {plain(each.origin.name, 80)}: {plain(old, 80)} is written {plain(new, 80)} "
+                "here\n"
+            )
     for name, what in work.wanted.items():
-        say(f"  to be set, where mcpx is started or in a .env file beside the config: {name} ({plain(what, 120)})\n")
+        say(
+            f"  to be set, where mcpx is started or in a .env file beside the config: {name} "
+            f"({plain(what, 120)})\n"
+        )
     if work.secrets is not None and work.secrets.variables:
         names = ", ".join(plain(name, 60) for name in work.secrets.variables)
         say(f"  secrets, kept in {_place(work.secrets, work.target)}: {names}\n")
 
 
 def _place(secrets: secrets_offer.Offer, target: Path) -> str:
-    return {"env": plain(str(secrets.file), 4096), "keyring": "the keyring"}.get(secrets.place, target.name)
+    return {"env": plain(str(secrets.file), 4096), "keyring": "the keyring"}.get(
+        secrets.place, target.name
+    )
 
 
 def _show(work: Import, proposal: Proposal, options: argparse.Namespace) -> int:
     if options.json:
         diff = "".join(each.diff for each in proposal.files)
-        print_json({**_facts(work), "written": False, "diff": diff, "warnings": _warnings(work, proposal)})
+        print_json(
+            {**_facts(work), "written": False, "diff": diff, "warnings": _warnings(work, proposal)}
+        )
     else:
         _tell_plan(work)
         changing.print_change(proposal)
@@ -306,11 +369,20 @@ def _show(work: Import, proposal: Proposal, options: argparse.Namespace) -> int:
 
 
 def _warnings(work: Import, proposal: Proposal) -> list[str]:
-    """What the new configuration is warned of, without what is only about to be kept in the keyring."""
+    """What the new configuration is warned of, without what is only about to be kept in the
+    keyring."""
     names = {item.name for item in work.chosen}
     about = [line for line in proposal.config.warnings if any(repr(name) in line for name in names)]
-    kept = work.secrets.variables if work.secrets is not None and work.secrets.place == "keyring" else {}
-    told = [line for line in about if not any(f"keyring has no secret {name!r}" in line for name in kept)]
+    kept = (
+        work.secrets.variables
+        if work.secrets is not None and work.secrets.place == "keyring"
+        else {}
+    )
+    told = [
+        line
+        for line in about
+        if not any(f"keyring has no secret {name!r}" in line for name in kept)
+    ]
     return [*(work.secrets.warnings if work.secrets is not None else ()), *told]
 
 
@@ -324,7 +396,10 @@ def _facts(work: Import) -> dict[str, Any]:
             "itself": list(each.itself),
             "notes": list(each.notes),
             "rewritten": [{"from": old, "to": new} for old, new in each.rewritten.items()],
-            "problems": [{"message": t.message, "line": t.line, "column": t.column, "hint": t.hint} for t in each.told],
+            "problems": [
+                {"message": t.message, "line": t.line, "column": t.column, "hint": t.hint}
+                for t in each.told
+            ],
         }
         for each in work.taken
     ]

@@ -1,4 +1,5 @@
-"""`mcpx import openapi` and `mcpx import curl`: other people's descriptions of requests as a config file (SRC-7)."""
+"""`mcpx import openapi` and `mcpx import curl`: other people's descriptions of requests as a config
+file (SRC-7)."""
 
 import argparse
 import os
@@ -32,17 +33,28 @@ def _openapi(options: argparse.Namespace) -> Imported | None:
     from mcpx.imports.document import read
 
     if unknown := [each for each in options.method if each.lower() not in METHODS]:
-        raise ConfigError([f"error: --method {one_line(unknown[0], 20)}: there is {', '.join(METHODS)}"])
+        raise ConfigError(
+            [f"error: --method {one_line(unknown[0], 20)}: there is {', '.join(METHODS)}"]
+        )
     if options.prefix and not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", options.prefix):
         raise ConfigError(["error: --prefix: 1 to 32 letters, digits, _ and -"])
     document = read(options.document, os.environ, allow_private=options.allow_private)
     choice = Choice(
-        tuple(options.only), tuple(options.skip), tuple(options.tag), tuple(options.method), options.deprecated
+        tuple(options.only),
+        tuple(options.skip),
+        tuple(options.tag),
+        tuple(options.method),
+        options.deprecated,
     )
     if options.list:
-        _list([each for each in operations(document, options.prefix) if choice.refusal(each) is None], options.json)
+        _list(
+            [each for each in operations(document, options.prefix) if choice.refusal(each) is None],
+            options.json,
+        )
         return None
-    wishes = OpenApiWishes(choice, options.server, options.auth, options.prefix, options.allow_private)
+    wishes = OpenApiWishes(
+        choice, options.server, options.auth, options.prefix, options.allow_private
+    )
     try:
         imported = import_openapi(document, wishes, fits)
     except NoServer as reason:
@@ -119,7 +131,10 @@ def _report(imported: Imported) -> None:
     if (left := len(imported.notes) - MOST_LINES) > 0:
         say(f"  note: and {left} more; --json tells them all\n")
     if imported.shortened and imported.commands:
-        say("  note: descriptions and schemas are cut so that a configuration can hold them all; pick fewer for more\n")
+        say(
+            "  note: descriptions and schemas are cut so that a configuration can hold them all; "
+            "pick fewer for more\n"
+        )
 
 
 def _say_how_to_use(imported: Imported, file: Path | None, auth: str | None) -> None:
@@ -127,9 +142,18 @@ def _say_how_to_use(imported: Imported, file: Path | None, auth: str | None) -> 
     for name, what in imported.variables.items():
         say(f"set {name}: {one_line(what, 120)}\n")
     if auth is not None:
-        say(f"they use the auth config {one_line(auth, 64)!r}, which must be in your configuration\n")
+        say(
+            f"they use the auth config {one_line(auth, 64)!r}, which must be in your "
+            "configuration\n"
+        )
     if file is None:
-        say("use it: write it to a file (-o FILE) in the folder of your configuration, or start it alone: mcpx FILE\n")
+        say(
+            "use it: write it to a file (-o FILE) in the folder of your configuration, or start "
+            "it alone: mcpx FILE\n"
+        )
     else:
         told = one_line(str(file), 200)
-        say(f"use it: mcpx check {told}; then put it into the folder of your configuration, or start it: mcpx {told}\n")
+        say(
+            f"use it: mcpx check {told}; then put it into the folder of your configuration, or "
+            f"start it: mcpx {told}\n"
+        )

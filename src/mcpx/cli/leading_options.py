@@ -41,7 +41,8 @@ def _leading(words: Sequence[str]) -> int | None:
 
 
 def _options() -> dict[str, bool]:
-    """The options that are possible before a command. The value tells whether the option has a value."""
+    """The options that are possible before a command. The value tells whether the option has a
+    value."""
     found = {"--json": False}
     for action in COMMANDS["serve"].parser()._actions:  # pyright: ignore[reportPrivateUsage]
         if action.dest not in ("help", "version"):
@@ -52,4 +53,9 @@ def _options() -> dict[str, bool]:
 def _kinds(parser: argparse.ArgumentParser) -> list[str]:
     """Names of the subcommands of a parser. A subcommand must be the first word."""
     actions = parser._actions  # pyright: ignore[reportPrivateUsage]
-    return [str(name) for action in actions if action.nargs == argparse.PARSER for name in action.choices or ()]
+    return [
+        str(name)
+        for action in actions
+        if action.nargs == argparse.PARSER
+        for name in action.choices or ()
+    ]

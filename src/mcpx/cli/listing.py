@@ -1,4 +1,5 @@
-"""`mcpx tools` and `mcpx search`: what can be called, as a table, as TypeScript, or for programs."""
+"""`mcpx tools` and `mcpx search`: what can be called, as a table, as TypeScript, or for
+programs."""
 
 import argparse
 import sys
@@ -31,7 +32,9 @@ def tools(options: argparse.Namespace, server: str | None) -> int:
 
 async def _tools(options: argparse.Namespace, where: Place, server: str | None) -> int:
     with Waiting() as waiting:
-        async with reach(where, Questions(waiting), waiting, _only(server), whole=server is not None) as desk:
+        async with reach(
+            where, Questions(waiting), waiting, _only(server), whole=server is not None
+        ) as desk:
             servers = await desk.servers()
             if server is not None and (problem := _unknown(server, servers)) is not None:
                 return failing.unknown(problem, options.json)
@@ -41,11 +44,14 @@ async def _tools(options: argparse.Namespace, where: Place, server: str | None) 
                 return failing.failed(error, servers, "", options.json)
             servers = await desk.servers()  # a list waits for those that are starting
             await _tell_hidden(desk, listed, server, same_target(options))
-            return _tell(options, listed, servers, server, server is None or desk.running)  # ending them may take long
+            return _tell(
+                options, listed, servers, server, server is None or desk.running
+            )  # ending them may take long
 
 
 async def _listed(desk: Desk, waiting: Waiting, server: str | None) -> list[Tool]:
-    """A list of all servers does not wait for a server that hangs; a list of one server waits until it has started."""
+    """A list of all servers does not wait for a server that hangs; a list of one server waits until
+    it has started."""
     if server is None:
         return await tools_of(desk)
     return await tools_when_started(desk, waiting, server, lambda listed: False)
@@ -57,17 +63,27 @@ async def _tell_hidden(desk: Desk, listed: Sequence[Tool], server: str | None, t
         return
     missing = await desk.missing(server)
     if missing is not None and missing["reason"] in ("hidden", "disabled"):
-        sys.stderr.write(f"{plain(str(missing['message']))}; {plain(failing.missing_hint(missing, target))}\n")
+        sys.stderr.write(
+            f"{plain(str(missing['message']))}; {plain(failing.missing_hint(missing, target))}\n"
+        )
 
 
 def _tell(
-    options: argparse.Namespace, listed: Sequence[Tool], servers: Sequence[Json], server: str | None, public: bool
+    options: argparse.Namespace,
+    listed: Sequence[Tool],
+    servers: Sequence[Json],
+    server: str | None,
+    public: bool,
 ) -> int:
     found = [tool for tool in listed if server in (None, tool.server)]
     down = tell_down(servers, server, same_target(options))
     if options.json:
         withheld = [
-            {"name": each.get("name"), "held": each.get("held"), "quarantined": bool(each.get("quarantined"))}
+            {
+                "name": each.get("name"),
+                "held": each.get("held"),
+                "quarantined": bool(each.get("quarantined")),
+            }
             for each in servers
             if server in (None, each.get("name")) and (each.get("held") or each.get("quarantined"))
         ]
@@ -91,7 +107,10 @@ def _only(server: str | None) -> Needs:
     def needs(config: "Config") -> Sequence[str] | None:
         if server is None:
             return None
-        names = [*(each.name for each in config.mcp_servers), *([COMMANDS] if config.commands else [])]
+        names = [
+            *(each.name for each in config.mcp_servers),
+            *([COMMANDS] if config.commands else []),
+        ]
         if server not in names:
             raise ConfigError([f"error: {_no_server(server, names)}"])
         return [server]
@@ -111,7 +130,8 @@ def _no_server(server: str, names: Sequence[str]) -> str:
 
 
 def told(tool: Tool, schema: bool, public: bool) -> Json:
-    """For programs. `public`: whether all servers were looked at, so that the public name is known."""
+    """For programs. `public`: whether all servers were looked at, so that the public name is
+    known."""
     about: Json = {
         "name": tool.path,
         "public": tool.name if public else None,
@@ -149,11 +169,17 @@ def _total(found: Sequence[Tool]) -> str:
 def _arguments(schema: Mapping[str, Any]) -> str:
     """Names, the needed ones first; a question mark where one may be left out."""
     names, needed = list(as_object(schema.get("properties"))), as_list(schema.get("required"))
-    listed = [name for name in names if name in needed] + [f"{name}?" for name in names if name not in needed]
+    listed = [name for name in names if name in needed] + [
+        f"{name}?" for name in names if name not in needed
+    ]
     text = plain(", ".join(map(str, listed)) or "-", 1000)
     if len(text) <= MOST_ARGUMENTS:
         return text
-    return text[: MOST_ARGUMENTS - 2].rpartition(", ")[0] + ", …" if ", " in text else text[:MOST_ARGUMENTS]
+    return (
+        text[: MOST_ARGUMENTS - 2].rpartition(", ")[0] + ", …"
+        if ", " in text
+        else text[:MOST_ARGUMENTS]
+    )
 
 
 def _print_signatures(found: Sequence[Tool]) -> None:
@@ -162,21 +188,34 @@ def _print_signatures(found: Sequence[Tool]) -> None:
     server = None
     for tool in found:
         if tool.server != server:
-            sys.stdout.write(f"{'' if server is None else chr(10)}{styled('// ' + plain(tool.server), 'bold')}\n")
+            sys.stdout.write(
+                f"{'' if server is None else chr(10)}{styled('// ' + plain(tool.server), 'bold')}\n"
+            )
             server = tool.server
         about = shown(tool.description or tool.title).strip().replace("*/", "* /")
         if about:
-            sys.stdout.write(styled("/** " + "\n *  ".join(about.splitlines()) + " */", "dim") + "\n")
+            sys.stdout.write(
+                styled("/** " + "\n *  ".join(about.splitlines()) + " */", "dim") + "\n"
+            )
         took = typescript.type_text(dict(tool.input_schema))
-        gives = "unknown" if tool.output_schema is None else typescript.type_text(dict(tool.output_schema))
-        args = "" if took in ("{}", "Record<string, unknown>") and not tool.input_schema.get("properties") else took
+        gives = (
+            "unknown"
+            if tool.output_schema is None
+            else typescript.type_text(dict(tool.output_schema))
+        )
+        args = (
+            ""
+            if took in ("{}", "Record<string, unknown>") and not tool.input_schema.get("properties")
+            else took
+        )
         name = plain(tool.tool)
         spelled = name if name.isidentifier() else f'"{name}"'
         given = f"args: {args}" if args else ""
         sys.stdout.write(f"function {styled(spelled, 'cyan')}({given}): {gives};\n")
 
 
-# Search ----------------------------------------------------------------------------------------------------------
+# Search
+# --------------------------------------------------------------------------------------------------
 
 
 def search(options: argparse.Namespace) -> int:
@@ -195,17 +234,25 @@ async def _search(options: argparse.Namespace, query: str) -> int:
             return _tell_hits(options, query, found, servers)
 
 
-def _tell_hits(options: argparse.Namespace, query: str, found: Json, servers: Sequence[Json]) -> int:
-    hits = [(Tool.of(as_object(hit.get("definition"))), as_object(hit)) for hit in as_list(found.get("tools"))]
+def _tell_hits(
+    options: argparse.Namespace, query: str, found: Json, servers: Sequence[Json]
+) -> int:
+    hits = [
+        (Tool.of(as_object(hit.get("definition"))), as_object(hit))
+        for hit in as_list(found.get("tools"))
+    ]
     total = found.get("total")
     down = tell_down(servers, target=same_target(options))
     if options.json:
         tools = [
-            {**told(tool, False, True), "score": hit.get("score"), "strong": hit.get("strong")} for tool, hit in hits
+            {**told(tool, False, True), "score": hit.get("score"), "strong": hit.get("strong")}
+            for tool, hit in hits
         ]
         print_json({"query": query, "tools": tools, "total": total, "down": down})
     elif not hits:
-        sys.stderr.write(f"no tool matches {plain(query)!r}; other words may, and mcpx tools lists all\n")
+        sys.stderr.write(
+            f"no tool matches {plain(query)!r}; other words may, and mcpx tools lists all\n"
+        )
     else:
         table = Table("TOOL", "ARGUMENTS", "DESCRIPTION")
         for tool, hit in hits:

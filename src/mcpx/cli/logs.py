@@ -1,7 +1,8 @@
-"""`mcpx logs`: what servers have printed to standard error, as the gateway that runs has kept it; with `mcpx` in the
-place of a server the gateway's own log, from its file, whether it runs or not.
+"""`mcpx logs`: what servers have printed to standard error, as the gateway that runs has kept it;
+with `mcpx` in the place of a server the gateway's own log, from its file, whether it runs or not.
 
-Promised: plain lines; nothing in them steers a terminal. Bounded by what the gateway keeps of each server.
+Promised: plain lines; nothing in them steers a terminal. Bounded by what the gateway keeps of each
+server.
 """
 
 import argparse
@@ -46,7 +47,10 @@ async def _logs(where: Place, options: argparse.Namespace, server: str | None) -
     after: dict[str, int] = {}
     answer = await _asked(where, server, after, options.lines)
     if answer is None:
-        told = f"no gateway runs on {where.path or 'a config here'}; what servers print is kept while one runs"
+        told = (
+            f"no gateway runs on {where.path or 'a config here'}; what servers print is kept "
+            "while one runs"
+        )
         return tell("not_running", told, NOT_RUNNING, options.json)
     if not answer.get("ok"):
         names = [str(name) for name in as_list(answer.get("names"))]
@@ -67,7 +71,9 @@ async def _logs(where: Place, options: argparse.Namespace, server: str | None) -
     return DONE
 
 
-async def _asked(where: Place, server: str | None, after: dict[str, int], limit: int) -> Json | None:
+async def _asked(
+    where: Place, server: str | None, after: dict[str, int], limit: int
+) -> Json | None:
     if where.channel is None:
         return None
     return await ask(where.channel, "logs", 10.0, server=server, after=dict(after), limit=limit)
@@ -87,23 +93,32 @@ def _write(rows: Iterable[Json], as_json: bool, named: bool) -> None:
     for row in rows:
         if as_json:
             stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(float(row.get("at") or 0)))
-            told: dict[str, Any] = {"server": row["server"], "at": stamp, "stream": row.get("stream")}
+            told: dict[str, Any] = {
+                "server": row["server"],
+                "at": stamp,
+                "stream": row.get("stream"),
+            }
             sys.stdout.write(json.dumps({**told, "text": row.get("text")}) + "\n")
             continue
         at = styled(time.strftime("%H:%M:%S", time.localtime(float(row.get("at") or 0))), "dim")
         who = styled(f"[{plain(str(row['server']))}] ", "cyan") if named else ""
         text = plain(str(row.get("text") or ""), LONGEST)
-        sys.stdout.write(f"{at} {who}{styled(text, 'dim') if row.get('stream') == OURS else text}\n")
+        sys.stdout.write(
+            f"{at} {who}{styled(text, 'dim') if row.get('stream') == OURS else text}\n"
+        )
     sys.stdout.flush()
 
 
-# The gateway's own -----------------------------------------------------------------------------------------------
+# The gateway's own
+# -----------------------------------------------------------------------------------------------
 
 
 def _own(where: Place, options: argparse.Namespace) -> int:
     file = _file(where)
     if file is None:
-        told = "the gateway's own log goes to its standard error; global.log_file keeps it in a file"
+        told = (
+            "the gateway's own log goes to its standard error; global.log_file keeps it in a file"
+        )
         return tell("no_log", told, FAILED, options.json)
     try:
         with file.open("rb") as opened:
@@ -115,7 +130,9 @@ def _own(where: Place, options: argparse.Namespace) -> int:
     except FileNotFoundError:
         return tell("no_log", f"{file} is not there yet: nothing was written", FAILED, options.json)
     except OSError as error:
-        return tell("no_log", f"{file} cannot be read: {error.strerror or error}", MISTAKE, options.json)
+        return tell(
+            "no_log", f"{file} cannot be read: {error.strerror or error}", MISTAKE, options.json
+        )
     return DONE
 
 
@@ -136,11 +153,14 @@ def _follow(file: Path, behind: int, as_json: bool) -> None:
 
 def _line(raw: bytes, as_json: bool) -> None:
     text = raw.decode("utf-8", "replace").rstrip("\n")
-    sys.stdout.write((json.dumps({"server": OURS, "text": text}) if as_json else plain(text, 20_000)) + "\n")
+    sys.stdout.write(
+        (json.dumps({"server": OURS, "text": text}) if as_json else plain(text, 20_000)) + "\n"
+    )
 
 
 def _file(where: Place) -> Path | None:
-    """As the gateway that runs says it; else the configuration's, else that of the last one in the background."""
+    """As the gateway that runs says it; else the configuration's, else that of the last one in the
+    background."""
     answer = None if where.channel is None else result_of(ask(where.channel, "logs", 10.0, limit=1))
     if answer is not None:
         return Path(str(answer["log_file"])) if answer.get("log_file") else None

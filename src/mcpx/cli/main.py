@@ -12,7 +12,12 @@ from mcpx.cli.table import COMMANDS
 from mcpx.cli.where import looks_like_file
 from mcpx.model.errors import ConfigError
 
-ELSEWHERE = {"rollback": "config rollback", "history": "config history", "list": "servers", "login": "auth login"}
+ELSEWHERE = {
+    "rollback": "config rollback",
+    "history": "config history",
+    "list": "servers",
+    "login": "auth login",
+}
 """Words that many would try first."""
 
 
@@ -37,7 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(arguments: list[str]) -> str:
-    """The command they begin with, taken off them; none is `serve`, and the first word its CONFIG (RUN-2)."""
+    """The command they begin with, taken off them; none is `serve`, and the first word its CONFIG
+    (RUN-2)."""
     word = arguments[0] if arguments else ""
     if word == "help":
         word = arguments[1] if len(arguments) > 1 else "serve"
@@ -61,8 +67,8 @@ def _unknown(word: str) -> str:
 
 
 def _open_standard_streams() -> None:
-    """The null device in the place of a closed standard stream: else the next thing opened gets its number. What cannot
-    be written in the terminal's encoding, or in any, is no reason to fail."""
+    """The null device in the place of a closed standard stream: else the next thing opened gets its
+    number. What cannot be written in the terminal's encoding, or in any, is no reason to fail."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
@@ -70,4 +76,6 @@ def _open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number, so this one
             setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
     if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
-        reconfigure(errors="backslashreplace")  # as stderr does: a character that has no bytes is spelled out
+        reconfigure(
+            errors="backslashreplace"
+        )  # as stderr does: a character that has no bytes is spelled out

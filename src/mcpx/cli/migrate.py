@@ -1,4 +1,5 @@
-"""`mcpx migrate`: any dialect in the native shape, saying what could not be kept; nothing is changed in meaning."""
+"""`mcpx migrate`: any dialect in the native shape, saying what could not be kept; nothing is
+changed in meaning."""
 
 import argparse
 import os
@@ -31,13 +32,21 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError([f"error: {on.told} cannot be read"])
     dialect = written.layers.whole.dialect
     target = _target(written, on, options)
-    if dialect == "native" and (options.in_place or (len(written.sheets) == 1 and not options.output)):
+    if dialect == "native" and (
+        options.in_place or (len(written.sheets) == 1 and not options.output)
+    ):
         return _native_already(on, options)
     made = migrated(written, on.alone.where, target)
     if made.differs:
         places = ", ".join(plain(place, 100) for place in made.differs[:MOST])
-        told = "write it beside the old file" if options.output else "say these in the old file in another way first"
-        raise ConfigError([f"error: it would not mean the same in {plain(str(target), 4096)}: {places}\n  {told}"])
+        told = (
+            "write it beside the old file"
+            if options.output
+            else "say these in the old file in another way first"
+        )
+        raise ConfigError(
+            [f"error: it would not mean the same in {plain(str(target), 4096)}: {places}\n  {told}"]
+        )
     if options.dry_run or not (options.output or options.in_place):
         return _print(made, dialect, written, options)
     if options.output:
@@ -61,7 +70,9 @@ def _target(written: Written, on: Subject, options: argparse.Namespace) -> Path:
         if len(written.sheets) != 1:
             raise ConfigError([f"error: {on.told} is several files: -o FILE makes one of them"])
         if written.sheets[0].source.form == "toml":
-            raise ConfigError([f"error: {on.told} is TOML, which mcpx does not write: -o FILE makes a new one"])
+            raise ConfigError(
+                [f"error: {on.told} is TOML, which mcpx does not write: -o FILE makes a new one"]
+            )
         return written.sheets[0].path
     folder = on.path if os.path.isdir(on.path) else on.path.parent
     return folder / ".mcpx-migrated.yaml"  # it is only imagined to be there
@@ -84,7 +95,9 @@ def _print(made: Migrated, dialect: str, written: Written, options: argparse.Nam
         from mcpx.core.differences import difference
 
         sheet = written.sheets[0]
-        for line in difference({str(sheet.path): sheet.text}, {str(sheet.path): made.text}).splitlines():
+        for line in difference(
+            {str(sheet.path): sheet.text}, {str(sheet.path): made.text}
+        ).splitlines():
             style = {"+": "green", "-": "red"}.get(line[:1])
             sys.stdout.write(f"{styled(plain(line, 10_000), style)}\n")  # pyright: ignore[reportArgumentType]
     else:
@@ -93,25 +106,33 @@ def _print(made: Migrated, dialect: str, written: Written, options: argparse.Nam
     return codes.DONE
 
 
-def _in_place(on: Subject, written: Written, made: Migrated, dialect: str, options: argparse.Namespace) -> int:
+def _in_place(
+    on: Subject, written: Written, made: Migrated, dialect: str, options: argparse.Namespace
+) -> int:
     sheet = written.sheets[0]
     stamp = time.strftime("%Y%m%d-%H%M%S")
     backup = sheet.path.with_name(f"{sheet.path.name}.{stamp}.bak")
     try:
         replace_file(backup, sheet.data, None)
     except Overtaken:
-        raise ConfigError([f"error: {plain(str(backup), 4096)} is there already; try again"]) from None
+        raise ConfigError(
+            [f"error: {plain(str(backup), 4096)} is there already; try again"]
+        ) from None
     except Unwritable as error:
         raise ConfigError([f"error: {error}"]) from None
     try:
-        result = write(on, on.alone.propose({sheet.path: made.text}, written), "migrate to the native shape")
+        result = write(
+            on, on.alone.propose({sheet.path: made.text}, written), "migrate to the native shape"
+        )
     except BaseException:
         backup.unlink(missing_ok=True)
         raise
     if options.json:
         print_json({**_facts(made, dialect), "backup": str(backup), **result})
         return code_of(result)
-    sys.stdout.write(f"{on.told} is in the native shape; what it was is in {plain(str(backup), 4096)}\n")
+    sys.stdout.write(
+        f"{on.told} is in the native shape; what it was is in {plain(str(backup), 4096)}\n"
+    )
     _say_lost(made)
     return print_written(result, on)
 

@@ -1,8 +1,9 @@
-"""Names for completion: of the gateway that runs, else of what was known last time; quickly, or not at all.
+"""Names for completion: of the gateway that runs, else of what was known last time; quickly, or not
+at all.
 
-Promised: no server is started, nothing is waited for longer than a second, and whatever goes wrong is no names. What
-was known last time comes from the snapshots of servers; it is kept as one small file that is read in a moment, and
-made anew when the config or a snapshot is newer.
+Promised: no server is started, nothing is waited for longer than a second, and whatever goes wrong
+is no names. What was known last time comes from the snapshots of servers; it is kept as one small
+file that is read in a moment, and made anew when the config or a snapshot is newer.
 """
 
 import contextlib

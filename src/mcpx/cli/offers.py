@@ -43,7 +43,10 @@ async def _read(options: argparse.Namespace) -> int:
                 return failing.failed(error, await desk.servers(), "", options.json)
     if options.json:
         print_json(raw)
-    contents = [Content.of({"type": "resource", "resource": as_object(part)}) for part in as_list(raw.get("contents"))]
+    contents = [
+        Content.of({"type": "resource", "resource": as_object(part)})
+        for part in as_list(raw.get("contents"))
+    ]
     saved = [] if options.output is None else results.save(contents, options.output)
     if not options.json:
         for part in contents:
@@ -55,7 +58,9 @@ async def _read(options: argparse.Namespace) -> int:
 async def _meant(desk: Desk, uri: str, error: RpcError) -> str:
     listed, _ = await _resources(desk)
     close = near(uri, [name for resource in listed for name in (resource.uri, resource.own_uri)])
-    return f"{error.message}; {f'did you mean {close}?' if close else 'mcpx read lists what there is'}"
+    return (
+        f"{error.message}; {f'did you mean {close}?' if close else 'mcpx read lists what there is'}"
+    )
 
 
 async def _resources(desk: Desk) -> tuple[list[Resource], list[Resource]]:
@@ -70,13 +75,24 @@ async def _list_resources(desk: Desk, as_json: bool) -> int:
     down = tell_down(await desk.servers())
     if as_json:
         told = [_told(resource) for resource in resources]
-        print_json({"resources": told, "templates": [_told(template) for template in templates], "down": down})
+        print_json(
+            {
+                "resources": told,
+                "templates": [_told(template) for template in templates],
+                "down": down,
+            }
+        )
         return PARTIAL if down else 0
     table = Table("SERVER", "URI", "TYPE", "NAME")
     for resource in (*resources, *templates):
         name = " · ".join(filter(None, (resource.name, resource.description)))
         uri = resource.own_uri
-        table.add(Cell(plain(resource.server), "cyan"), plain(uri, 400), plain(resource.mime_type) or "-", plain(name))
+        table.add(
+            Cell(plain(resource.server), "cyan"),
+            plain(uri, 400),
+            plain(resource.mime_type) or "-",
+            plain(name),
+        )
     table.print()
     templated = f", {counted(len(templates), 'template')}" if templates else ""
     sys.stdout.write(f"{counted(len(resources), 'resource')}{templated}; mcpx read URI reads one\n")
@@ -95,7 +111,8 @@ def _told(resource: Resource) -> Json:
     }
 
 
-# Prompts ---------------------------------------------------------------------------------------------------------
+# Prompts
+# --------------------------------------------------------------------------------------------------
 
 
 def prompt(options: argparse.Namespace) -> int:
@@ -111,14 +128,21 @@ async def _prompt(options: argparse.Namespace) -> int:
                 return _list_prompts(prompts, await desk.servers(), options.json)
             found = next((each for each in prompts if options.name in (each.path, each.name)), None)
             if found is None:
-                close = near(options.name, [name for each in prompts for name in (each.path, each.name)])
+                close = near(
+                    options.name, [name for each in prompts for name in (each.path, each.name)]
+                )
                 hint = f"did you mean {close}?" if close else "mcpx prompt lists what there is"
                 tell_down(await desk.servers())
-                return failing.unknown(f"there is no prompt {plain(options.name)!r}; {hint}", options.json)
+                return failing.unknown(
+                    f"there is no prompt {plain(options.name)!r}; {hint}", options.json
+                )
             given = arguments.given(options.arguments, {})
             if problem := _wrong(found, given):
                 return failing.tell("bad_arguments", problem, MISTAKE, options.json)
-            params: Json = {"name": found.name, "arguments": {key: _text(value) for key, value in given.items()}}
+            params: Json = {
+                "name": found.name,
+                "arguments": {key: _text(value) for key, value in given.items()},
+            }
             try:
                 async with asyncio.timeout(options.timeout):
                     raw = await desk.request("prompts/get", params)
@@ -158,7 +182,11 @@ def _text(value: object) -> str:
 
 def _wrong(found: Prompt, given: Json) -> str | None:
     names = [argument.name for argument in found.arguments]
-    missing = [argument.name for argument in found.arguments if argument.required and argument.name not in given]
+    missing = [
+        argument.name
+        for argument in found.arguments
+        if argument.required and argument.name not in given
+    ]
     problems = [f"{name}: missing" for name in missing]
     for name in given:
         if names and name not in names:
@@ -166,7 +194,9 @@ def _wrong(found: Prompt, given: Json) -> str | None:
             problems.append(f"{name}: unknown{f'; did you mean {close}?' if close else ''}")
     if not problems:
         return None
-    shape = ", ".join(f"{argument.name}{'' if argument.required else '?'}" for argument in found.arguments)
+    shape = ", ".join(
+        f"{argument.name}{'' if argument.required else '?'}" for argument in found.arguments
+    )
     return "\n  ".join([*problems, f"{found.path}({shape})"])
 
 
@@ -180,7 +210,8 @@ def _list_prompts(prompts: Sequence[Prompt], servers: Sequence[Json], as_json: b
                 "prompt": each.prompt,
                 "description": each.description,
                 "arguments": [
-                    {"name": a.name, "description": a.description, "required": a.required} for a in each.arguments
+                    {"name": a.name, "description": a.description, "required": a.required}
+                    for a in each.arguments
                 ],
             }
             for each in prompts
@@ -190,7 +221,11 @@ def _list_prompts(prompts: Sequence[Prompt], servers: Sequence[Json], as_json: b
     table = Table("PROMPT", "ARGUMENTS", "DESCRIPTION")
     for each in prompts:
         shape = ", ".join(f"{a.name}{'' if a.required else '?'}" for a in each.arguments)
-        table.add(Cell(plain(each.path), "cyan"), plain(shape) or "-", plain(" ".join(each.description.split())))
+        table.add(
+            Cell(plain(each.path), "cyan"),
+            plain(shape) or "-",
+            plain(" ".join(each.description.split())),
+        )
     table.print()
     sys.stdout.write(f"{counted(len(prompts), 'prompt')}; mcpx prompt NAME key=value gets one\n")
     return PARTIAL if down else 0

@@ -16,10 +16,16 @@ class Parser(argparse.ArgumentParser):
     """Options may stand between words. A mistake is a `ConfigError`, with what was meant."""
 
     otherwise: "tuple[str, Parser] | None" = None
-    """Of several kinds of a command (`kind`) the one that is meant where none is named, and its parser."""
+    """Of several kinds of a command (`kind`) the one that is meant where none is named, and its
+    parser."""
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
-        kinds = [name for action in self._actions for name in (action.choices or ()) if action.dest == "kind"]
+        kinds = [
+            name
+            for action in self._actions
+            for name in (action.choices or ())
+            if action.dest == "kind"
+        ]
         if self.otherwise is not None and not {*arguments[:1]} & {*kinds, "-h", "--help"}:
             kind, parser = self.otherwise
             return argparse.Namespace(**{**vars(parser.read(arguments)), "kind": kind})
@@ -28,14 +34,20 @@ class Parser(argparse.ArgumentParser):
             return self.parse_args(arguments)
         for action in self._actions:
             if action.nargs == argparse.ZERO_OR_MORE:
-                action.required = False  # up to Python 3.13 it was told to be lacking, with what really is
+                action.required = (
+                    False  # up to Python 3.13 it was told to be lacking, with what really is
+                )
         return _unmarked(self.parse_intermixed_args(_marked(arguments)))
 
     def error(self, message: str) -> NoReturn:
         told = message[:1].lower() + message[1:]
-        if (unknown := re.match(r"unrecognized arguments: (--?[a-zA-Z][\w-]*)", message)) is not None:
+        if (
+            unknown := re.match(r"unrecognized arguments: (--?[a-zA-Z][\w-]*)", message)
+        ) is not None:
             known = [option for action in self._actions for option in action.option_strings]
-            meant = near(unknown[1], known) if unknown[1].startswith("--") else None  # a letter is near to every other
+            meant = (
+                near(unknown[1], known) if unknown[1].startswith("--") else None
+            )  # a letter is near to every other
             told = f"unknown option {unknown[1]}" + (f"; did you mean {meant}?" if meant else "")
         elif message.startswith("unrecognized arguments: "):
             told = f"too many words: {message.removeprefix('unrecognized arguments: ')}"
@@ -48,7 +60,8 @@ _WORD = "\0"
 
 
 def _marked(arguments: Sequence[str]) -> list[str]:
-    """Behind `--` there are words only. What argparse makes of that between words is another thing in each Python."""
+    """Behind `--` there are words only. What argparse makes of that between words is another thing
+    in each Python."""
     at = arguments.index("--") if "--" in arguments else len(arguments)
     words = [_WORD + word if word.startswith("-") else word for word in arguments[at + 1 :]]
     return [*arguments[: at + 1], *words]
@@ -70,7 +83,8 @@ def near(word: str, known: Iterable[str]) -> str | None:
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether whoever called reads JSON; asked before anything is parsed, for mistakes in that are told so too."""
+    """Whether whoever called reads JSON; asked before anything is parsed, for mistakes in that are
+    told so too."""
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return any(word == "--json" for word in own)
 

@@ -1,4 +1,5 @@
-"""`mcpx config history` and `mcpx config rollback`: revisions of the config, as the admin UI keeps them too."""
+"""`mcpx config history` and `mcpx config rollback`: revisions of the config, as the admin UI keeps
+them too."""
 
 import argparse
 import sys
@@ -20,7 +21,12 @@ def run(options: argparse.Namespace) -> int:
 def _history(on: Subject, options: argparse.Namespace) -> int:
     found = on.alone.revisions()
     if options.json:
-        print_json({"config": str(on.path), "revisions": [{**asdict(each), "kept": kept} for each, kept in found]})
+        print_json(
+            {
+                "config": str(on.path),
+                "revisions": [{**asdict(each), "kept": kept} for each, kept in found],
+            }
+        )
         return codes.DONE
     if not found:
         sys.stdout.write(f"nothing is kept of {on.told}\n")
@@ -37,7 +43,9 @@ def _history(on: Subject, options: argparse.Namespace) -> int:
 def _rollback(on: Subject, options: argparse.Namespace) -> int:
     number = whole_number(options.what or "")
     if number is None:
-        raise ConfigError(["error: say which: mcpx config rollback NUMBER; 'mcpx config history' lists them"])
+        raise ConfigError(
+            ["error: say which: mcpx config rollback NUMBER; 'mcpx config history' lists them"]
+        )
     texts = on.alone.texts(number)
     proposal = on.alone.propose(texts)
     if not proposal.texts:
@@ -50,7 +58,12 @@ def _rollback(on: Subject, options: argparse.Namespace) -> int:
         print_change(proposal)
     if options.dry_run:
         if options.json:
-            print_json({"dry_run": True, "files": [{"path": str(f.path), "diff": f.diff} for f in proposal.files]})
+            print_json(
+                {
+                    "dry_run": True,
+                    "files": [{"path": str(f.path), "diff": f.diff} for f in proposal.files],
+                }
+            )
         return codes.DONE
     result = write(on, proposal, f"back to revision {number}")
     if options.json:

@@ -30,7 +30,9 @@ class Desk(Protocol):
 class Where:
     """The config, and what it takes to do without a running gateway."""
 
-    def __init__(self, path: Path, load: Callable[[], Config], environ: Mapping[str, str], env: str | None) -> None:
+    def __init__(
+        self, path: Path, load: Callable[[], Config], environ: Mapping[str, str], env: str | None
+    ) -> None:
         self.path, self.load, self.env = path, load, env
         self.state = state_folder(environ)
 
@@ -64,7 +66,9 @@ class Where:
                 return str(error)
             return None
 
-        desk = Files(pins, lambda: {server.name: server.trust for server in config.mcp_servers}, save)
+        desk = Files(
+            pins, lambda: {server.name: server.trust for server in config.mcp_servers}, save
+        )
 
         async def here(verb: str, **more: object) -> Json:
             if verb not in desk.verbs:
@@ -80,10 +84,18 @@ def pins(where: Where, server: str | None, as_json: bool) -> int:
         sys.stderr.write(f"error: {one_line(str(answer.get('error')))}\n")
         return 1
     if as_json:
-        sys.stdout.write(json.dumps(answer, indent=2) + "\n")  # ASCII: nothing in it steers a terminal
+        sys.stdout.write(
+            json.dumps(answer, indent=2) + "\n"
+        )  # ASCII: nothing in it steers a terminal
     else:
         _print(answer, server)
-    return WAITS if any(one["held"] or one["state"] in ("quarantine", "damaged") for one in answer["servers"]) else 0
+    return (
+        WAITS
+        if any(
+            one["held"] or one["state"] in ("quarantine", "damaged") for one in answer["servers"]
+        )
+        else 0
+    )
 
 
 async def _pins(where: Where, server: str | None) -> Json:
@@ -94,25 +106,34 @@ async def _pins(where: Where, server: str | None) -> Json:
 def _print(answer: Json, wanted: str | None) -> None:
     found: list[Json] = answer["servers"]
     if not found:
-        which = f"{one_line(wanted)} is trusted as it comes" if wanted else "all servers are trusted as they come"
+        which = (
+            f"{one_line(wanted)} is trusted as it comes"
+            if wanted
+            else "all servers are trusted as they come"
+        )
         sys.stdout.write(f"{which}; `trust: pin` of a server, or of `global`, pins it\n")
     for one in found:
         name, approved, held = one_line(one["name"]), as_list(one["approved"]), as_list(one["held"])
         facts = [
             one["state"],
-            f"{len(approved)} approved" + (f" since {local(one['since'])}" if one.get("since") else ""),
+            f"{len(approved)} approved"
+            + (f" since {local(one['since'])}" if one.get("since") else ""),
             f"{len(held)} held back" if held else "",
         ]
         sys.stdout.write(f"{name}: {' · '.join(filter(None, facts))}\n")
         if one.get("problem"):
             sys.stdout.write(f"  {one_line(str(one['problem']))}\n")
         for entry in map(as_object, held):
-            sys.stdout.write(f"  held      {thing(entry)}, {entry['how']}, since {local(entry['since'])}\n")
+            sys.stdout.write(
+                f"  held      {thing(entry)}, {entry['how']}, since {local(entry['since'])}\n"
+            )
             print_hints(entry, "            ")
         if wanted is not None:
             for entry in map(as_object, approved):
                 mark, by = str(entry["fingerprint"])[:12], one_line(str(entry["by"]))
-                sys.stdout.write(f"  approved  {thing(entry)}, {mark}, {local(entry['at'])}, by {by}\n")
+                sys.stdout.write(
+                    f"  approved  {thing(entry)}, {mark}, {local(entry['at'])}, by {by}\n"
+                )
                 print_hints(entry, "            ")
     if any(one["held"] or one["state"] in ("quarantine", "damaged") for one in found):
         sys.stdout.write("`mcpx approve SERVER` shows what differs\n")
@@ -144,6 +165,12 @@ def known(answer: Json, name: str) -> Json:
 
         names = [str(one) for one in as_list(answer.get("names"))]
         near = get_close_matches(name, names, n=1, cutoff=0.5)
-        there = f"; did you mean {near[0]!r}?" if near else f"; there is: {', '.join(names)}" if names else ""
+        there = (
+            f"; did you mean {near[0]!r}?"
+            if near
+            else f"; there is: {', '.join(names)}"
+            if names
+            else ""
+        )
         raise ConfigError([f"error: {answer['error']}{there}"])
     return answer

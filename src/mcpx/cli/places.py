@@ -1,4 +1,5 @@
-"""Which configuration a command is about, found at a glance where that is possible, and how its gateway is reached."""
+"""Which configuration a command is about, found at a glance where that is possible, and how its
+gateway is reached."""
 
 import argparse
 import os
@@ -36,4 +37,6 @@ def place(options: argparse.Namespace) -> Place:
 def glance(named: str | None, env: str | None) -> Place:
     """The same for a shell that completes: what takes a closer look is not found."""
     options = argparse.Namespace(config=named, config_file=None, env=env)
-    return Place(config_path(options, os.environ), where.overlay(options), None, state_folder(os.environ))
+    return Place(
+        config_path(options, os.environ), where.overlay(options), None, state_folder(os.environ)
+    )

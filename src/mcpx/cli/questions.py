@@ -1,7 +1,8 @@
-"""What a server asks while a call runs, put to whoever sits at the terminal: fields of a form, or an address to open.
+"""What a server asks while a call runs, put to whoever sits at the terminal: fields of a form, or
+an address to open.
 
-Promised: without a terminal it is declined, and said; Ctrl-D declines, Ctrl-C interrupts the call. What is typed is
-what the form's schema wants, or asked again. Nothing is opened without a yes.
+Promised: without a terminal it is declined, and said; Ctrl-D declines, Ctrl-C interrupts the call.
+What is typed is what the form's schema wants, or asked again. Nothing is opened without a yes.
 """
 
 import asyncio
@@ -31,7 +32,9 @@ class Questions:
         if not can_ask():
             if server == OURS:  # then the call waits for `mcpx approve`
                 raise RpcError(METHOD_NOT_FOUND, "nobody sits here")
-            sys.stderr.write(f"{plain(server) or 'a server'} asks: {plain(text)}; declined: nobody sits here\n")
+            sys.stderr.write(
+                f"{plain(server) or 'a server'} asks: {plain(text)}; declined: nobody sits here\n"
+            )
             return dict(DECLINED)
         async with self._turn:
             who = "" if server == OURS else f"{plain(server) or 'The server'} asks: "
@@ -56,7 +59,11 @@ async def _form(schema: Json) -> Json:
     properties = as_object(schema.get("properties"))
     required = as_list(schema.get("required"))
     if not properties:
-        return {"action": "accept", "content": {}} if await _yes("  Agreed? [y/N] ") else dict(DECLINED)
+        return (
+            {"action": "accept", "content": {}}
+            if await _yes("  Agreed? [y/N] ")
+            else dict(DECLINED)
+        )
     content: Json = {}
     for name, about in properties.items():
         value = await _field(name, as_object(about), name in required)
@@ -69,7 +76,10 @@ async def _field(name: str, about: Json, required: bool) -> Any:
     """Asked until it fits; nothing typed is the default, or left out where it may be."""
     default, choices = about.get("default"), _choices(about)
     title = plain(str(about.get("title") or name))
-    notes = [_kind(about, choices), *([] if default is None else [f"default {plain(str(default))}"])]
+    notes = [
+        _kind(about, choices),
+        *([] if default is None else [f"default {plain(str(default))}"]),
+    ]
     notes += [] if required or default is not None else ["may be left out"]
     if isinstance(description := about.get("description"), str):
         sys.stderr.write(styled(f"  {plain(description)}\n", "dim", sys.stderr))
@@ -90,7 +100,9 @@ def _choices(about: Json) -> list[str]:
     """Of an enum, also in the form that has titles."""
     items = as_object(about.get("items"))
     listed = as_list(about.get("enum")) or as_list(items.get("enum"))
-    titled = as_list(about.get("oneOf")) or as_list(items.get("anyOf")) or as_list(items.get("oneOf"))
+    titled = (
+        as_list(about.get("oneOf")) or as_list(items.get("anyOf")) or as_list(items.get("oneOf"))
+    )
     return [str(each) for each in listed] or [str(as_object(each).get("const")) for each in titled]
 
 
@@ -99,7 +111,9 @@ def _kind(about: Json, choices: list[str]) -> str:
         several = ", several with commas" if about.get("type") == "array" else ""
         return f"{' | '.join(map(plain, choices))}{several}"
     kind = str(about.get("type") or "string")
-    return {"boolean": "y/n", "integer": "whole number"}.get(kind, plain(str(about.get("format") or kind)))
+    return {"boolean": "y/n", "integer": "whole number"}.get(
+        kind, plain(str(about.get("format") or kind))
+    )
 
 
 def _typed(text: str, about: Json, choices: list[str]) -> tuple[Any, str | None]:

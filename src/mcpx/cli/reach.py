@@ -1,8 +1,9 @@
-"""How commands that use tools reach a gateway: the one that runs on the config, by its control channel; else one in
-this process, which connects only to the servers that are needed.
+"""How commands that use tools reach a gateway: the one that runs on the config, by its control
+channel; else one in this process, which connects only to the servers that are needed.
 
-Promised: the same answers either way; whoever waits for slow servers on a terminal is told for which; a list of all
-does not wait for one that hangs, and names it. Nothing heavy is imported where a gateway runs.
+Promised: the same answers either way; whoever waits for slow servers on a terminal is told for
+which; a list of all does not wait for one that hangs, and names it. Nothing heavy is imported where
+a gateway runs.
 """
 
 import asyncio
@@ -32,7 +33,17 @@ TICK = 0.1
 POLL = 0.5
 """Seconds between two status requests to a running gateway."""
 
-__all__ = ["Desk", "Needs", "Place", "is_down", "place", "reach", "tell_down", "tools_of", "tools_when_started"]
+__all__ = [
+    "Desk",
+    "Needs",
+    "Place",
+    "is_down",
+    "place",
+    "reach",
+    "tell_down",
+    "tools_of",
+    "tools_when_started",
+]
 
 Needs = Callable[["Config"], Sequence[str] | None]
 """Which servers have to be there; None: all. Raises `ConfigError` for a name that cannot be."""
@@ -51,7 +62,9 @@ class Desk(Protocol):
         """`SERVER.TOOL` of the wanted tool in an earlier run, if its server alone was started."""
         ...
 
-    async def request(self, method: str, params: Json | None = None, on_progress: OnProgress | None = None) -> Json:
+    async def request(
+        self, method: str, params: Json | None = None, on_progress: OnProgress | None = None
+    ) -> Json:
         """A method of MCP. Raises `RpcError`."""
         ...
 
@@ -60,7 +73,8 @@ class Desk(Protocol):
     async def servers(self) -> list[Json]: ...
 
     async def missing(self, name: str) -> Json | None:
-        """Why a server or a tool is not offered: `message` and `hint`. None if the name is offered or unknown."""
+        """Why a server or a tool is not offered: `message` and `hint`. None if the name is offered
+        or unknown."""
         ...
 
 
@@ -74,8 +88,9 @@ async def reach(
     whole: bool = True,
     tool: str | None = None,
 ) -> AsyncGenerator[Desk]:
-    """`whole`: wait until each server has started or failed. Without `whole`, a slow server does not delay the others.
-    `tool`: a public name. If it is known from an earlier run and `needs` names no server, its server alone starts."""
+    """`whole`: wait until each server has started or failed. Without `whole`, a slow server does
+    not delay the others. `tool`: a public name. If it is known from an earlier run and `needs`
+    names no server, its server alone starts."""
     if place.channel is not None:
         async with attached(place.channel, place.profile, elicit) as there:
             if there is not None:
@@ -125,16 +140,22 @@ async def _opened(
         yield _Own(gateway, None if earlier is None else f"{earlier.server}.{earlier.name}")
 
 
-async def _of_earlier_run(tool: str, config: "Config", place: Place, elicit: "Answer") -> "Offer | None":
-    """The tool that had this public name in an earlier run. None, with a report, if it is unknown."""
+async def _of_earlier_run(
+    tool: str, config: "Config", place: Place, elicit: "Answer"
+) -> "Offer | None":
+    """The tool that had this public name in an earlier run. None, with a report, if it is
+    unknown."""
     from mcpx.core.gateway import Gateway as Core
     from mcpx.library.asking import capabilities
     from mcpx.model.call import Caller
 
     core = Core(config, os.environ, place.state)
     try:
-        # The capabilities are those of a command's gateway, because lists of servers may depend on them.
-        caller = Caller(principal="local", profile=place.profile, capabilities=capabilities(elicit, None, ()))
+        # The capabilities are those of a command's gateway, because lists of servers may depend on
+        # them.
+        caller = Caller(
+            principal="local", profile=place.profile, capabilities=capabilities(elicit, None, ())
+        )
         offers = core.catalogs.of(caller).offers["tools"]
         known = next((offer for offer in offers if offer.public == tool), None)
     finally:
@@ -143,7 +164,8 @@ async def _of_earlier_run(tool: str, config: "Config", place: Place, elicit: "An
     if known is not None or len(enabled) < 2:
         return known
     sys.stderr.write(
-        f"{plain(tool)!r} names no server and is not known from an earlier run; starting {len(enabled)} servers to "
+        f"{plain(tool)!r} names no server and is not known from an earlier run; starting "
+        f"{len(enabled)} servers to "
         f"find it. 'mcpx call SERVER.TOOL' starts one.\n"
     )
     return None
@@ -179,9 +201,12 @@ def _patience(servers: "Sequence[Health]", config: "Config") -> float:
 
 
 def starting(late: Sequence[Json], up: int, config: "Config") -> str:
-    """The progress line: the servers that have not started yet, their programs, and which of them download."""
+    """The progress line: the servers that have not started yet, their programs, and which of them
+    download."""
     connections = {server.name: server.connection for server in config.mcp_servers}
-    named = ", ".join(_with_program(server, connections.get(str(server.get("name")))) for server in late[:3])
+    named = ", ".join(
+        _with_program(server, connections.get(str(server.get("name")))) for server in late[:3]
+    )
     more = f" and {len(late) - 3} more" if len(late) > 3 else ""
     return f"starting {named}{more}, {up} of {up + len(late)} up"
 
@@ -206,12 +231,17 @@ class _Own:
         self._gateway = gateway
         self.earlier_path = earlier_path
 
-    async def request(self, method: str, params: Json | None = None, on_progress: OnProgress | None = None) -> Json:
+    async def request(
+        self, method: str, params: Json | None = None, on_progress: OnProgress | None = None
+    ) -> Json:
         return await self._gateway.request(method, params, on_progress=on_progress)
 
     async def search(self, query: str, limit: int) -> Json:
         found, total = await self._gateway.search_all(query, limit, wait=False)
-        tools = [{"definition": each.tool.raw, "score": each.score, "strong": each.strong} for each in found]
+        tools = [
+            {"definition": each.tool.raw, "score": each.score, "strong": each.strong}
+            for each in found
+        ]
         return {"tools": tools, "total": total}
 
     async def servers(self) -> list[Json]:
@@ -224,13 +254,16 @@ class _Own:
 async def tools_when_started(
     desk: Desk, waiting: Waiting, server: str | None, enough: Callable[[Sequence[Tool]], bool]
 ) -> list[Tool]:
-    """List the tools. While a server is starting and `enough` says no, wait for it and list them again.
+    """List the tools. While a server is starting and `enough` says no, wait for it and list them
+    again.
 
     `server` is the only server to wait for; None means all. A server that failed is not waited for.
     """
     try:
         while True:
-            late = [plain(str(each.get("name"))) for each in _starting(await desk.servers(), server)]
+            late = [
+                plain(str(each.get("name"))) for each in _starting(await desk.servers(), server)
+            ]
             tools = await _listed_with_progress(desk, waiting, server)
             if not late or enough(tools):
                 return tools
@@ -249,7 +282,9 @@ async def _listed_with_progress(desk: Desk, waiting: Waiting, server: str | None
         listing.cancel()
 
 
-async def _until_changed(desk: Desk, waiting: Waiting, server: str | None, late: Sequence[str]) -> None:
+async def _until_changed(
+    desk: Desk, waiting: Waiting, server: str | None, late: Sequence[str]
+) -> None:
     while True:
         if await _show_starting(desk, waiting, server) != late:
             return
@@ -270,24 +305,35 @@ async def _show_starting(desk: Desk, waiting: Waiting, server: str | None) -> li
 def _starting(servers: Sequence[Json], only: str | None) -> list[Json]:
     """Servers that are starting, and that have not failed before."""
     found = [server for server in servers if only in (None, server.get("name"))]
-    return [server for server in found if server.get("status") == "connecting" and not is_down(server)]
+    return [
+        server for server in found if server.get("status") == "connecting" and not is_down(server)
+    ]
 
 
 async def tools_of(desk: Desk) -> list[Tool]:
-    return [Tool.of(as_object(raw)) for raw in as_list((await desk.request("tools/list")).get("tools"))]
+    return [
+        Tool.of(as_object(raw)) for raw in as_list((await desk.request("tools/list")).get("tools"))
+    ]
 
 
 def is_down(server: Json) -> bool:
     """Of no use now; one that failed and is being tried again is down until that has gone well."""
     state = server.get("status")
-    return state in ("disconnected", "needs_auth") or (state == "connecting" and bool(server.get("last_error")))
+    return state in ("disconnected", "needs_auth") or (
+        state == "connecting" and bool(server.get("last_error"))
+    )
 
 
 def tell_down(servers: Sequence[Json], only: str | None = None, target: str = "") -> list[Json]:
-    """Report on stderr which servers are down or still starting, and return them. `target`: see `where.same_target`."""
+    """Report on stderr which servers are down or still starting, and return them. `target`: see
+    `where.same_target`."""
     found = [server for server in servers if only in (None, server.get("name"))]
-    missing = [server for server in found if is_down(server) or server.get("status") == "connecting"]
-    down = [{key: server.get(key) for key in ("name", "status", "last_error")} for server in missing]
+    missing = [
+        server for server in found if is_down(server) or server.get("status") == "connecting"
+    ]
+    down = [
+        {key: server.get(key) for key in ("name", "status", "last_error")} for server in missing
+    ]
     for server in down:
         name = plain(str(server["name"]))
         if not is_down(server):
@@ -300,19 +346,34 @@ def tell_down(servers: Sequence[Json], only: str | None = None, target: str = ""
     for server in found:
         _tell_withheld(server, target)
     late = [server for server in missing if not is_down(server)]
-    for known, told in ((True, "listed as last time"), (False, "not listed yet (mcpx tools NAME waits)")):
-        if names := [plain(str(server.get("name"))) for server in late if bool(server.get("tools")) is known]:
+    for known, told in (
+        (True, "listed as last time"),
+        (False, "not listed yet (mcpx tools NAME waits)"),
+    ):
+        if names := [
+            plain(str(server.get("name"))) for server in late if bool(server.get("tools")) is known
+        ]:
             sys.stderr.write(f"still starting, and {told}: {', '.join(names)}\n")
     return down
 
 
 def _tell_withheld(server: Json, target: str) -> None:
-    """Report tools that the administrator does not find in a list, and the command that changes it."""
-    name, held, why = plain(str(server.get("name"))), int(server.get("held") or 0), server.get("last_error")
+    """Report tools that the administrator does not find in a list, and the command that changes
+    it."""
+    name, held, why = (
+        plain(str(server.get("name"))),
+        int(server.get("held") or 0),
+        server.get("last_error"),
+    )
     if server.get("quarantined"):
-        sys.stderr.write(f"{name} is in quarantine: approve its tools with: mcpx approve {name}{target}\n")
+        sys.stderr.write(
+            f"{name} is in quarantine: approve its tools with: mcpx approve {name}{target}\n"
+        )
     elif held:
-        told = f"{counted(held, 'definition')} of {name} {'is' if held == 1 else 'are'} withheld: new or changed"
+        told = (
+            f"{counted(held, 'definition')} of {name} {'is' if held == 1 else 'are'} withheld: "
+            "new or changed"
+        )
         sys.stderr.write(f"{told}; look and approve: mcpx approve {name}{target}\n")
     elif server.get("status") == "disabled" and why:
         sys.stderr.write(f"{name} is disabled: {plain(str(why))}\n")

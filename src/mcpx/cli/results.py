@@ -1,6 +1,8 @@
-"""Results as they are printed: texts as texts, JSON readable on a terminal, what is no text into a file or by its size.
+"""Results as they are printed: texts as texts, JSON readable on a terminal, what is no text into a
+file or by its size.
 
-Promised: piped, a text is what the server sent, byte by byte; on a terminal nothing of it steers the terminal.
+Promised: piped, a text is what the server sent, byte by byte; on a terminal nothing of it steers
+the terminal.
 """
 
 import json
@@ -33,7 +35,10 @@ def print_block(block: Content, where: TextIO | None = None) -> None:
         kind = block.mime_type or "unknown type"
         write(f"[{block.type}, {kind}, {len(block.data):,} bytes; -o FILE saves it]", stream)
     elif block.type == "resource_link":
-        write(f"[{block.raw.get('title') or block.raw.get('name') or 'resource'}: {block.uri}]", stream)
+        write(
+            f"[{block.raw.get('title') or block.raw.get('name') or 'resource'}: {block.uri}]",
+            stream,
+        )
     elif block.type not in ("text", "resource"):
         write(f"[{block.type or 'something of no type'}]", stream)
 
@@ -54,7 +59,8 @@ def readable(text: str) -> str:
 
 
 def save(blocks: Sequence[Content], output: str) -> list[Content]:
-    """What is no text goes into the file, several into several; where there is nothing else, the texts do."""
+    """What is no text goes into the file, several into several; where there is nothing else, the
+    texts do."""
     binary = [block for block in blocks if block.data]
     path = Path(output).expanduser()
     try:
@@ -69,13 +75,15 @@ def save(blocks: Sequence[Content], output: str) -> list[Content]:
             kind = plain(block.mime_type or block.type)
             sys.stderr.write(f"wrote {file} ({kind}, {len(block.data):,} bytes)\n")
     except OSError as error:
-        raise ConfigError([f"error: {output} cannot be written: {error.strerror or error}"]) from None
+        raise ConfigError(
+            [f"error: {output} cannot be written: {error.strerror or error}"]
+        ) from None
     return binary
 
 
 def print_query(result: Result, expression: str, as_json: bool) -> None:
-    """What a JMESPath expression finds in its JSON; of a result that has none, in the result as it came. A text stands
-    alone unless JSON is read."""
+    """What a JMESPath expression finds in its JSON; of a result that has none, in the result as it
+    came. A text stands alone unless JSON is read."""
     value = result.value
     found = _searched(expression, dict(result.raw) if isinstance(value, str) else value)
     if isinstance(found, str) and not as_json:

@@ -1,8 +1,9 @@
 """Coroutines of commands, and what Ctrl-C does to them.
 
-Promise: pressed once, what was begun is ended in good order; pressed again, the process ends at once and without a
-word, wherever it is: a KeyboardInterrupt in the midst of somebody's cleaning up would leave others waiting for ever.
-No promise for the gateway that serves: it minds its signals itself (`app`).
+Promise: pressed once, what was begun is ended in good order; pressed again, the process ends at
+once and without a word, wherever it is: a KeyboardInterrupt in the midst of somebody's cleaning up
+would leave others waiting for ever. No promise for the gateway that serves: it minds its signals
+itself (`app`).
 """
 
 import os
@@ -26,7 +27,9 @@ def result_of(coroutine: Coroutine[Any, Any, T]) -> T:
 async def _minding_signals(coroutine: Coroutine[Any, Any, T]) -> T:
     import signal
 
-    cancels = signal.getsignal(signal.SIGINT)  # asyncio's own, if there is one: it cancels this task
+    cancels = signal.getsignal(
+        signal.SIGINT
+    )  # asyncio's own, if there is one: it cancels this task
     if not callable(cancels) or cancels is signal.default_int_handler:
         return await coroutine
 
@@ -47,8 +50,8 @@ def _again(_number: int, _frame: FrameType | None) -> None:
 
 
 def leave() -> NoReturn:
-    """After Ctrl-C: what did not reach its end is not told of one by one, and the prompt begins a line of its own.
-    Child processes that are left are ended (`processes.keeper`)."""
+    """After Ctrl-C: what did not reach its end is not told of one by one, and the prompt begins a
+    line of its own. Child processes that are left are ended (`processes.keeper`)."""
     import signal
 
     signal.signal(signal.SIGINT, _again)

@@ -1,7 +1,8 @@
-"""`mcpx secret`: values for a config file that nobody can read there, and secrets in the system's keyring.
+"""`mcpx secret`: values for a config file that nobody can read there, and secrets in the system's
+keyring.
 
-A secret is read from standard input or typed unseen, never taken from the command line, which other programs and the
-shell's history see.
+A secret is read from standard input or typed unseen, never taken from the command line, which other
+programs and the shell's history see.
 """
 
 import argparse
@@ -27,14 +28,21 @@ def run(options: argparse.Namespace) -> int:
         if not name:
             raise ConfigError([f"error: say: mcpx secret {action} NAME"])
         # It may be the secret itself: it is not said again.
-        raise ConfigError([f"error: 'mcpx secret {action}' takes no name; a secret is read from standard input"])
+        raise ConfigError(
+            [f"error: 'mcpx secret {action}' takes no name; a secret is read from standard input"]
+        )
     if name and not keychain.is_name(name):
-        raise ConfigError(["error: not a possible name: letters, digits and _ - . / make one, 'vault' is taken"])
+        raise ConfigError(
+            ["error: not a possible name: letters, digits and _ - . / make one, 'vault' is taken"]
+        )
     try:
         match action:
             case "key":
                 sys.stdout.write(f"{sealing.new_key()}\n")
-                _tell("keep it where mcpx finds it as MCPX_KEY; it is not shown again, and nothing replaces it")
+                _tell(
+                    "keep it where mcpx finds it as MCPX_KEY; it is not shown again, and nothing "
+                    "replaces it"
+                )
             case "encrypt":
                 sys.stdout.write(f"{sealing.encrypt(_read(), os.environ)}\n")
             case "set":
@@ -46,11 +54,19 @@ def run(options: argparse.Namespace) -> int:
                     return FAILED
             case _:
                 names = list(keychain.names())
-                told = json.dumps({"secrets": names}, indent=2) if options.json else "\n".join(names)
+                told = (
+                    json.dumps({"secrets": names}, indent=2) if options.json else "\n".join(names)
+                )
                 sys.stdout.write(f"{told}\n" if told else "")
     except (keychain.NoKeyring, sealing.NoKey) as error:
-        how = "\nmake one: export MCPX_KEY=$(mcpx secret key)" if isinstance(error, sealing.NoKey) else ""
-        return failing.tell("no_keyring" if not how else "no_key", f"{error}{how}", FAILED, options.json)
+        how = (
+            "\nmake one: export MCPX_KEY=$(mcpx secret key)"
+            if isinstance(error, sealing.NoKey)
+            else ""
+        )
+        return failing.tell(
+            "no_keyring" if not how else "no_key", f"{error}{how}", FAILED, options.json
+        )
     return 0
 
 

@@ -1,8 +1,9 @@
-"""Secrets in what somebody gave: out of the config file, into a `.env` file beside it or the system's keyring.
+"""Secrets in what somebody gave: out of the config file, into a `.env` file beside it or the
+system's keyring.
 
-Promised: entries in, entries with references out; no secret is printed, and none is lost: until `keep` has kept them
-they are in nobody's file, and `undo` takes back what it wrote. A variable that is there with another value is never
-overwritten.
+Promised: entries in, entries with references out; no secret is printed, and none is lost: until
+`keep` has kept them they are in nobody's file, and `undo` takes back what it wrote. A variable that
+is there with another value is never overwritten.
 """
 
 import os
@@ -48,7 +49,10 @@ class Offer:
         if self.place == "env" or not self.variables:
             return self.entries
         in_ring = self.place == "keyring"
-        by = {name: f"${{keyring:{name}}}" if in_ring else _literal(value) for name, value in self.variables.items()}
+        by = {
+            name: f"${{keyring:{name}}}" if in_ring else _literal(value)
+            for name, value in self.variables.items()
+        }
         return [(section, replace_references(entry, by)) for section, entry in self.entries]
 
     @property
@@ -89,12 +93,24 @@ class Offer:
             return
         ends = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
         glue = "" if not text or text.endswith("\n") else ends
-        added = (text or _HEADER) + glue + "".join(f"{name}={_quoted(value)}{ends}" for name, value in new.items())
+        added = (
+            (text or _HEADER)
+            + glue
+            + "".join(f"{name}={_quoted(value)}{ends}" for name, value in new.items())
+        )
         read = dotenv.parse(added)[0]
         if any(read.get(name) != value for name, value in new.items()):
             if odd:  # a quote without an end takes in all that is written behind it
-                raise ConfigError([f"error: {self.file}:{odd[-1]} cannot be read; mend it first: nothing was written"])
-            told = "error: a secret holds characters that no .env file can: keep it in the keyring (--secrets keyring)"
+                raise ConfigError(
+                    [
+                        f"error: {self.file}:{odd[-1]} cannot be read; mend it first: nothing was "
+                        "written"
+                    ]
+                )
+            told = (
+                "error: a secret holds characters that no .env file can: keep it in the "
+                "keyring (--secrets keyring)"
+            )
             raise ConfigError([told])
         bom = BOM_UTF8 if before is not None and before.startswith(BOM_UTF8) else b""
         data = bom + added.encode(errors="surrogateescape")
@@ -116,8 +132,12 @@ class Offer:
             held = {name: keychain.look_up(name) for name in self.variables}
             for name, value in self.variables.items():
                 if held[name] not in (None, value):
-                    told = f"error: the keyring has another secret named {name}; nothing was written"
-                    raise ConfigError([f"{told}\n  --secrets env keeps these in a .env file beside the config"])
+                    told = (
+                        f"error: the keyring has another secret named {name}; nothing was written"
+                    )
+                    raise ConfigError(
+                        [f"{told}\n  --secrets env keeps these in a .env file beside the config"]
+                    )
             for name, value in self.variables.items():
                 if held[name] is None:
                     keychain.keep(name, value)
@@ -138,9 +158,14 @@ class Offer:
         self._kept.clear()
 
 
-def offer(entries: Entries, config: Path, environ: Mapping[str, str], more: Mapping[str, str] | None = None) -> Offer:
-    """What of `entries` is secret becomes references. `config`: the file or folder they go to; `more`: variables that
-    are referred to already, with their values."""
+def offer(
+    entries: Entries,
+    config: Path,
+    environ: Mapping[str, str],
+    more: Mapping[str, str] | None = None,
+) -> Offer:
+    """What of `entries` is secret becomes references. `config`: the file or folder they go to;
+    `more`: variables that are referred to already, with their values."""
     file = _beside(config)
     known = {**variables_beside(config), **environ}
     values = dict(more or {})
@@ -180,7 +205,10 @@ def choose(made: Offer, wish: Place | None) -> None:
 
     names = ", ".join(plain(name, 60) for name in made.variables)
     sys.stderr.write(f"Secrets: {names}\n")
-    sys.stderr.write(f"Keep them in {made.file} (e), in the system's keyring (k) or in the config file (c)? [E/k/c] ")
+    sys.stderr.write(
+        f"Keep them in {made.file} (e), in the system's keyring (k) or in the config file (c)? "
+        "[E/k/c] "
+    )
     sys.stderr.flush()
     word = sys.stdin.readline().strip().lower()[:1]
     made.place = "keyring" if word == "k" else "config" if word == "c" else "env"
@@ -198,7 +226,11 @@ def _renamed(entries: Entries, values: dict[str, str], known: Mapping[str, str])
             names[name] = new
             values[new] = values.pop(name)
     by = {name: f"${{{new}}}" for name, new in names.items()}
-    return [(section, replace_references(entry, by)) for section, entry in entries] if names else entries
+    return (
+        [(section, replace_references(entry, by)) for section, entry in entries]
+        if names
+        else entries
+    )
 
 
 def replace_references(value: Any, by: Mapping[str, str]) -> Any:
@@ -222,7 +254,9 @@ def _bytes(file: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ConfigError([f"error: {file} cannot be read: {(error.strerror or str(error)).lower()}"]) from None
+        raise ConfigError(
+            [f"error: {file} cannot be read: {(error.strerror or str(error)).lower()}"]
+        ) from None
 
 
 def _quoted(value: str) -> str:
@@ -230,5 +264,7 @@ def _quoted(value: str) -> str:
         return value
     if "'" not in value:
         return f"'{value}'"
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    escaped = (
+        value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    )
     return f'"{escaped}"'

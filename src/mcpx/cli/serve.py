@@ -56,10 +56,14 @@ def run_options(
 ) -> app.Run:
     """Combine flags, environment, and configuration. Raises ConfigError."""
     # In the background each client says for itself what it wants to see.
-    mode = None if background is not None else options.mode or choice(environ, "MCPX_MODE", SURFACES)
+    mode = (
+        None if background is not None else options.mode or choice(environ, "MCPX_MODE", SURFACES)
+    )
     strict = is_strict(options, environ)
     stdio = background is not None or by_stdio(options, environ)
-    profile = None if background is not None else options.profile or environ.get("MCPX_PROFILE") or None
+    profile = (
+        None if background is not None else options.profile or environ.get("MCPX_PROFILE") or None
+    )
 
     def reading(path: Path | None) -> Read:
         def read(texts: Texts | None = None) -> Config:
@@ -83,8 +87,11 @@ def run_options(
     host, port = listens = address(options, environ, config)  # a changed file does not change it
     itself = mark_of(path, env)
     if itself in running_inside(environ):
-        # Through a wrapper that the file does not show. To the gateway above it is one more server that ended.
-        raise ConfigError([f"error: this mcpx was started by an mcpx that runs on {path} already; it ends here"])
+        # Through a wrapper that the file does not show. To the gateway above it is one more server
+        # that ended.
+        raise ConfigError(
+            [f"error: this mcpx was started by an mcpx that runs on {path} already; it ends here"]
+        )
     given = options.log_level or environ.get("MCPX_LOG_LEVEL")
     level = (given or config.global_.log_level).upper()
     if level not in LEVELS:
@@ -92,7 +99,12 @@ def run_options(
     admin = _admin(options, environ, config)
     if admin is not None and not stdio and (admin.host, admin.port) == (host, port) and port:
         told = f"error: clients and the admin UI would both listen on {host}:{port}"
-        raise ConfigError([f"{told}\n  Give one of them another port: --port or --admin-port, 0 takes any free one."])
+        raise ConfigError(
+            [
+                f"{told}\n  Give one of them another port: --port or --admin-port, 0 takes any "
+                "free one."
+            ]
+        )
     return app.Run(
         config=config,
         transport="stdio" if stdio else "http",
@@ -103,7 +115,9 @@ def run_options(
         or_another_port=path is None and options.port is None and not environ.get("MCPX_PORT"),
         state=None if path is None else state,  # the demo writes nothing
         reload=None if path is None else read,
-        fresh=(own_file(environ), reading(own_file(environ)), state) if path is None and admin is not None else None,
+        fresh=(own_file(environ), reading(own_file(environ)), state)
+        if path is None and admin is not None
+        else None,
         env=env,
         profile=profile,
         itself=itself,
@@ -121,29 +135,47 @@ def _refuse_profile(name: str, by_stdio: bool, config: Config, said: str) -> Non
     if name not in names:
         raise ConfigError([f"error: {unknown_profile(name, names, said)}"])
     if not by_stdio:
-        what = f"error: {said} is for a client over stdio; over HTTP the profile is at /p/{quote(name, safe='')}/mcp"
+        what = (
+            f"error: {said} is for a client over stdio; over HTTP the profile is at "
+            f"/p/{quote(name, safe='')}/mcp"
+        )
         raise ConfigError([what])
 
 
 def unknown_profile(name: str, names: Collection[str], said: str = "") -> str:
     meant = nearest(name, list(names))
-    hint = f"did you mean {meant!r}?" if meant else f"there is {', '.join(map(repr, names)) or 'none'}"
+    hint = (
+        f"did you mean {meant!r}?" if meant else f"there is {', '.join(map(repr, names)) or 'none'}"
+    )
     return f"{f'{said}: ' if said else ''}no profile is named {name!r}; {hint}"
 
 
-def address(options: argparse.Namespace, environ: Mapping[str, str], config: Config) -> tuple[str, int]:
+def address(
+    options: argparse.Namespace, environ: Mapping[str, str], config: Config
+) -> tuple[str, int]:
     """Where it listens over HTTP."""
-    host, port = getattr(options, "host", None), getattr(options, "port", None)  # `check` has no such flags
+    host, port = (
+        getattr(options, "host", None),
+        getattr(options, "port", None),
+    )  # `check` has no such flags
     port = port_number(port, "--port") if port is not None else _port(environ, config.server.port)
     return host or environ.get("MCPX_HOST") or config.server.host, port
 
 
-def _admin(options: argparse.Namespace, environ: Mapping[str, str], config: Config) -> AdminPlace | None:
-    """Where the admin UI is to be found, if anybody wants it; beside the demo in a terminal it is (RUN-3)."""
+def _admin(
+    options: argparse.Namespace, environ: Mapping[str, str], config: Config
+) -> AdminPlace | None:
+    """Where the admin UI is to be found, if anybody wants it; beside the demo in a terminal it is
+    (RUN-3)."""
     wanted: bool | None = True if options.admin_port is not None else options.admin
-    if wanted is None and (said := choice(environ, "MCPX_ADMIN", ("true", "false", "1", "0"))) is not None:
+    if (
+        wanted is None
+        and (said := choice(environ, "MCPX_ADMIN", ("true", "false", "1", "0"))) is not None
+    ):
         wanted = said in ("true", "1")
-    first = wanted is None and config.path is None and not by_stdio(options, environ) and os.isatty(0)
+    first = (
+        wanted is None and config.path is None and not by_stdio(options, environ) and os.isatty(0)
+    )
     if not wanted and not first:
         return None
     server = config.server
@@ -154,7 +186,9 @@ def _admin(options: argparse.Namespace, environ: Mapping[str, str], config: Conf
         port = port_number(given, "MCPX_ADMIN_PORT") if given else server.admin_port
     own = server.host if is_loopback(server.host) else "127.0.0.1"
     host = (server.admin.host if server.admin is not None else None) or own
-    return AdminPlace(host=host, port=port, token=environ.get("MCPX_ADMIN_TOKEN") or None, or_another=first)
+    return AdminPlace(
+        host=host, port=port, token=environ.get("MCPX_ADMIN_TOKEN") or None, or_another=first
+    )
 
 
 def store_address(environ: Mapping[str, str], config: Config) -> str | None:
@@ -173,11 +207,14 @@ def store_address(environ: Mapping[str, str], config: Config) -> str | None:
 
 
 def _say_that_it_is_the_demo(environ: Mapping[str, str]) -> None:
-    """In a client's log, where somebody wonders whose tools these are; over HTTP the greeting says it."""
+    """In a client's log, where somebody wonders whose tools these are; over HTTP the greeting says
+    it."""
     own = Path(config_home(environ), "mcpx", "config.yaml")
     places = f"MCPX_CONFIG, mcpx.yaml, config.yaml and config.json in {Path.cwd()}, {own}"
     line = f"mcpx {__version__} · no config found (looked at {places}), running the built-in demo\n"
-    with contextlib.suppress(OSError):  # nobody listens, or the disk is full; unbuffered, so that it is over with
+    with contextlib.suppress(
+        OSError
+    ):  # nobody listens, or the disk is full; unbuffered, so that it is over with
         os.write(2, line.encode(errors="replace"))
 
 
@@ -190,5 +227,7 @@ def port_number(text: str, name: str) -> int:
     """A port as somebody wrote it: in plain digits, for int() takes ٣ and 1_000 too."""
     number = whole_number(text)
     if number is None or number > 65535:
-        raise ConfigError([f"error: {name} is {text[:40]!r}; a port is a number from 0 (any free one) to 65535"])
+        raise ConfigError(
+            [f"error: {name} is {text[:40]!r}; a port is a number from 0 (any free one) to 65535"]
+        )
     return number

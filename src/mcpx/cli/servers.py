@@ -1,4 +1,5 @@
-"""`mcpx servers` and `mcpx reload`: ask the gateway that runs on this config, over its control socket."""
+"""`mcpx servers` and `mcpx reload`: ask the gateway that runs on this config, over its control
+socket."""
 
 import asyncio
 import logging
@@ -14,7 +15,17 @@ from mcpx.cli.reach import TICK, starting
 from mcpx.cli.running import result_of
 from mcpx.cli.state import state_folder
 from mcpx.cli.status import is_starting, told_since
-from mcpx.cli.terminal import Cell, Style, Table, Waiting, columns, plain, print_json, printable, styled
+from mcpx.cli.terminal import (
+    Cell,
+    Style,
+    Table,
+    Waiting,
+    columns,
+    plain,
+    print_json,
+    printable,
+    styled,
+)
 from mcpx.cli.words import counted, state_of
 from mcpx.config import Config
 from mcpx.model.call import Json, as_object
@@ -34,9 +45,11 @@ def servers(
 ) -> int:
     """Every server and how it is; without a running gateway they are connected to here, once.
 
-    A running gateway is asked whatever has become of its file, and without the variables the file may need. `path` is
-    None for the demo."""
-    answer: Json | None = None if path is None else result_of(_ask(path, state_folder(environ), env))
+    A running gateway is asked whatever has become of its file, and without the variables the file
+    may need. `path` is None for the demo."""
+    answer: Json | None = (
+        None if path is None else result_of(_ask(path, state_folder(environ), env))
+    )
     if answer is None:
         seen = result_of(_look(load(), environ, None if path is None else state_folder(environ)))
         answer = {"running": False, "config": None if path is None else str(path), **seen}
@@ -44,7 +57,11 @@ def servers(
         print_json(answer)
     else:
         print_table(answer, with_links)
-    down = [server for server in answer["servers"] if server["status"] not in UP and not is_starting(server)]
+    down = [
+        server
+        for server in answer["servers"]
+        if server["status"] not in UP and not is_starting(server)
+    ]
     return PARTIAL if down else 0
 
 
@@ -63,7 +80,9 @@ def reload(config_path: Path, state: Path, env: str | None, as_json: bool = Fals
         return 0
     problems: list[Any] = answer.get("problems") or [f"error: {answer.get('error')}"]
     sys.stderr.write("\n\n".join(str(problem) for problem in problems) + "\n")
-    sys.stderr.write("Nothing was changed; the running gateway keeps its last good configuration.\n")
+    sys.stderr.write(
+        "Nothing was changed; the running gateway keeps its last good configuration.\n"
+    )
     return MISTAKE
 
 
@@ -85,7 +104,9 @@ async def _look(config: Config, environ: Mapping[str, str], state: Path | None) 
     try:
         gateway.start()
         upstreams = gateway.generation.upstreams
-        settled = asyncio.ensure_future(asyncio.gather(*(upstream.settled.wait() for upstream in upstreams.values())))
+        settled = asyncio.ensure_future(
+            asyncio.gather(*(upstream.settled.wait() for upstream in upstreams.values()))
+        )
         with Waiting() as waiting:
             while not settled.done():
                 await asyncio.wait((settled,), timeout=TICK)
@@ -116,15 +137,25 @@ MARKS: Mapping[str, tuple[str, Style]] = {
 def print_table(answer: Json, with_links: bool) -> None:
     found: list[Json] = answer["servers"]
     narrow = sys.stdout.isatty() and columns() < NARROW
-    counts = [key for key in ("processes", "links") if not narrow and any(key in server for server in found)]
-    table = Table("SERVER", "STATE", "TOOLS", *map(str.upper, counts), "LATENCY", "RESTARTS", "DETAIL")
+    counts = [
+        key
+        for key in ("processes", "links")
+        if not narrow and any(key in server for server in found)
+    ]
+    table = Table(
+        "SERVER", "STATE", "TOOLS", *map(str.upper, counts), "LATENCY", "RESTARTS", "DETAIL"
+    )
     for server in found:
         name, state, *more, detail = _row(server, counts)
         mark, style = MARKS.get(state, ("✗", "red"))
         wide = sys.stdout.isatty()
-        apart = wide and state not in UP and bool(detail)  # it says what to do, and would be cut off in the last column
+        apart = (
+            wide and state not in UP and bool(detail)
+        )  # it says what to do, and would be cut off in the last column
         shown = state_of(server)
-        table.add(name, Cell(f"{mark} {shown}" if wide else shown, style), *more, "" if apart else detail)
+        table.add(
+            name, Cell(f"{mark} {shown}" if wide else shown, style), *more, "" if apart else detail
+        )
         if apart:
             table.note(styled(detail, style))
         if where := server.get("auth_url"):
@@ -133,10 +164,20 @@ def print_table(answer: Json, with_links: bool) -> None:
             for link in server.get("links") or ():
                 table.note(_link(as_object(link)))
     table.print()
-    where = f"running on {answer['config']}" if answer["running"] else "no gateway is running; connected to look"
+    where = (
+        f"running on {answer['config']}"
+        if answer["running"]
+        else "no gateway is running; connected to look"
+    )
     commands: list[Json] = answer.get("commands") or []
     told = counted(len(commands), "command") if commands else None
-    facts = [counted(len(found), "server"), told, f"mode {answer.get('mode', '?')}", answer.get("url"), where]
+    facts = [
+        counted(len(found), "server"),
+        told,
+        f"mode {answer.get('mode', '?')}",
+        answer.get("url"),
+        where,
+    ]
     sys.stdout.write(" · ".join(filter(None, facts)) + "\n")
     for command in commands:
         if why := command.get("last_error"):
@@ -150,7 +191,9 @@ def print_table(answer: Json, with_links: bool) -> None:
 def _row(server: Json, counts: Sequence[str]) -> tuple[str, ...]:
     name, latency, error = server["name"], server["latency_ms"], server["last_error"]
     notes = "; ".join(map(str, server.get("notes") or ()))
-    detail = (error or notes or server["description"] or "").removeprefix(f"{name}: ")  # the row names it already
+    detail = (error or notes or server["description"] or "").removeprefix(
+        f"{name}: "
+    )  # the row names it already
     if error and server["status"] != "disabled":  # which is no failure, but has its reason
         detail = f"failing since {told_since(server.get('since'))}: {detail}"
     return (
@@ -188,7 +231,8 @@ def _print_refusal(reload: Json) -> None:
         return
     problems: list[Any] = reload.get("problems") or [reload.get("error")]
     sys.stdout.write(
-        f"\nThe config on disk was refused at {told_since(reload.get('at'))}; the last good one runs on:\n"
+        f"\nThe config on disk was refused at {told_since(reload.get('at'))}; the last good one "
+        "runs on:\n"
     )
     for problem in problems:
         for line in str(problem).splitlines():

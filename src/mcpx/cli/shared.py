@@ -1,10 +1,11 @@
-"""The configuration in the store of all replicas (SCA-1): fetched for `mcpx --config store:`, put there by `mcpx config
-push`.
+"""The configuration in the store of all replicas (SCA-1): fetched for `mcpx --config store:`, put
+there by `mcpx config push`.
 
-Promised: what is fetched lies in the state folder, for this user alone, and is from there on the file of a replica like
-any other. A store that cannot be reached is tried for a while; a replica that has run before goes on with what it had
-then, also if the store was emptied, and takes up what it missed once the store is back. A file is pushed if it is good
-and every replica that is there would take it.
+Promised: what is fetched lies in the state folder, for this user alone, and is from there on the
+file of a replica like any other. A store that cannot be reached is tried for a while; a replica
+that has run before goes on with what it had then, also if the store was emptied, and takes up what
+it missed once the store is back. A file is pushed if it is good and every replica that is there
+would take it.
 """
 
 import argparse
@@ -52,8 +53,12 @@ TAKEN_UP: Final = 5.0
 def fetch(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
     """What the store has, as files of this replica."""
     if by_stdio(options, environ):
-        raise ConfigError(["error: a config in the store is for replicas over HTTP: --transport http"])
-    address = _address(environ.get("MCPX_STORE"), "MCPX_STORE must be set, to the address of the store")
+        raise ConfigError(
+            ["error: a config in the store is for replicas over HTTP: --transport http"]
+        )
+    address = _address(
+        environ.get("MCPX_STORE"), "MCPX_STORE must be set, to the address of the store"
+    )
     folder = Path(laid_down(STORE, environ))
     there = bool(members(folder))
     try:
@@ -66,12 +71,18 @@ def fetch(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
     if shared is not None:
         _lay_down(folder, shared)
     elif there:
-        sys.stderr.write("mcpx: the store has no config any more; it starts with the config that it had last\n")
+        sys.stderr.write(
+            "mcpx: the store has no config any more; it starts with the config that it had last\n"
+        )
     else:
-        raise ConfigError(["error: the store has no config yet; put one there: mcpx config push FILE"])
+        raise ConfigError(
+            ["error: the store has no config yet; put one there: mcpx config push FILE"]
+        )
 
 
-async def _fetched(address: StoreAddress, environ: Mapping[str, str], seconds: float) -> Shared | None:
+async def _fetched(
+    address: StoreAddress, environ: Mapping[str, str], seconds: float
+) -> Shared | None:
     async with _visited(address, environ, seconds) as replicas:
         return await Sharing(replicas).read()
 
@@ -86,7 +97,9 @@ def _lay_down(folder: Path, shared: Shared) -> None:
             if file.name not in shared.texts:
                 file.unlink(missing_ok=True)
     except OSError as error:
-        told = f"error: the config of the store cannot be kept in {folder}: {error.strerror or error}"
+        told = (
+            f"error: the config of the store cannot be kept in {folder}: {error.strerror or error}"
+        )
         raise ConfigError([told]) from None
 
 
@@ -108,7 +121,11 @@ def push(options: argparse.Namespace) -> int:
 
 
 async def _push(
-    address: StoreAddress, texts: dict[str, str], off: frozenset[str], path: Path, options: argparse.Namespace
+    address: StoreAddress,
+    texts: dict[str, str],
+    off: frozenset[str],
+    path: Path,
+    options: argparse.Namespace,
 ) -> int:
     async with _visited(address, os.environ, WAIT) as replicas:
         async with replicas.turns.turn(TOPIC, TURN):
@@ -124,17 +141,21 @@ async def _push(
             number = max(highest, 0 if head is None else head[0]) + 1
             if options.dry_run:
                 return _told(options, path, number, len(replicas.members.others), changed=True)
-            made = Shared(number, etag, texts, f"{AUTHOR} (cli)", f"what {path.name} says", "cli", AUTHOR)
+            made = Shared(
+                number, etag, texts, f"{AUTHOR} (cli)", f"what {path.name} says", "cli", AUTHOR
+            )
             if not await sharing.put(made, None if head is None else head[0]):
-                raise StoreDown("another change was made in the same moment; look at it, and push again")
+                raise StoreDown(
+                    "another change was made in the same moment; look at it, and push again"
+                )
         # The next change may be made to it, however long it takes to run everywhere.
         return _told(options, path, number, await _taken_up(replicas, etag), changed=True)
 
 
 def _renamed(texts: dict[str, str], before: Shared | None) -> dict[str, str]:
-    """A single file takes the place of the single one that is there, whatever it is called, if it is of the same form.
-    Else it has a name under which it is found in the folder where replicas lay it down, and is no overlay there; TOML
-    is found in none."""
+    """A single file takes the place of the single one that is there, whatever it is called, if it
+    is of the same form. Else it has a name under which it is found in the folder where replicas lay
+    it down, and is no overlay there; TOML is found in none."""
     if len(texts) != 1 or (before is not None and len(before.texts) != 1):
         return texts
     (own, text), form = next(iter(texts.items())), _form(texts)
@@ -163,24 +184,40 @@ async def _taken_up(replicas: Replicas, etag: str) -> int:
         await asyncio.sleep(0.05)
 
 
-def _told(options: argparse.Namespace, path: Path, number: int, replicas: int, *, changed: bool) -> int:
+def _told(
+    options: argparse.Namespace, path: Path, number: int, replicas: int, *, changed: bool
+) -> int:
     if options.json:
         about = {"dry_run": True} if options.dry_run else {}
-        print_json({**about, "config": str(path), "changed": changed, "revision": number, "replicas": replicas})
+        print_json(
+            {
+                **about,
+                "config": str(path),
+                "changed": changed,
+                "revision": number,
+                "replicas": replicas,
+            }
+        )
     elif not changed:
         sys.stdout.write(f"revision {number} of all replicas says that already\n")
     elif options.dry_run:
         sys.stdout.write(f"{counted(replicas, 'replica')} would take it up as revision {number}\n")
     else:
-        sys.stdout.write(f"revision {number} of all replicas says what {plain(str(path), 4096)} says\n")
+        sys.stdout.write(
+            f"revision {number} of all replicas says what {plain(str(path), 4096)} says\n"
+        )
         sys.stdout.write(f"{counted(replicas, 'replica')} took it up\n")
     return codes.DONE
 
 
 def _refused(options: argparse.Namespace, refusals: list[Refusal]) -> int:
-    rows = [(refusal.replica, told.message, told.hint) for refusal in refusals for told in refusal.told]
+    rows = [
+        (refusal.replica, told.message, told.hint) for refusal in refusals for told in refusal.told
+    ]
     if options.json:
-        problems = [{"replica": name, "message": message, "hint": hint} for name, message, hint in rows]
+        problems = [
+            {"replica": name, "message": message, "hint": hint} for name, message, hint in rows
+        ]
         print_json({"changed": False, "problems": problems})
         return codes.FAILED
     for name, message, hint in rows:
@@ -190,7 +227,8 @@ def _refused(options: argparse.Namespace, refusals: list[Refusal]) -> int:
     return codes.FAILED
 
 
-# Reaching it -------------------------------------------------------------------------------------------------------
+# Reaching it
+# --------------------------------------------------------------------------------------------------
 
 
 def _address(given: str | None, missing: str) -> StoreAddress:
@@ -203,7 +241,9 @@ def _address(given: str | None, missing: str) -> StoreAddress:
 
 
 @asynccontextmanager
-async def _visited(address: StoreAddress, environ: Mapping[str, str], seconds: float) -> AsyncGenerator[Replicas]:
+async def _visited(
+    address: StoreAddress, environ: Mapping[str, str], seconds: float
+) -> AsyncGenerator[Replicas]:
     """The store, for a command: it is no replica, and nobody counts on it. Raises `StoreDown`."""
     quiet = logging.NullHandler()  # what is to be said is said here
     logging.getLogger("mcpx").addHandler(quiet)

@@ -1,7 +1,8 @@
-"""`mcpx status`: whether a gateway runs on a config, since when, where, for whom, and how its servers are.
+"""`mcpx status`: whether a gateway runs on a config, since when, where, for whom, and how its
+servers are.
 
-Asks by the control channel and imports nothing of the gateway's rooms. Exit code 3: none runs; 4: some servers are
-down.
+Asks by the control channel and imports nothing of the gateway's rooms. Exit code 3: none runs; 4:
+some servers are down.
 """
 
 import argparse
@@ -42,7 +43,9 @@ def status(options: argparse.Namespace) -> int:
     if answer is None or not answer.get("ok"):
         return _none(where, options.json)
     servers = [as_object(server) for server in as_list(answer.get("servers"))]
-    down = [server for server in servers if server.get("status") not in UP and not is_starting(server)]
+    down = [
+        server for server in servers if server.get("status") not in UP and not is_starting(server)
+    ]
     if options.json:
         more = {
             "mode": answer.get("mode"),
@@ -50,7 +53,9 @@ def status(options: argparse.Namespace) -> int:
             "last_reload": answer.get("last_reload"),
         }
         about = [{key: server.get(key) for key in ABOUT_SERVER} for server in servers]
-        print_json({"running": True, **{key: answer.get(key) for key in TOLD}, **more, "servers": about})
+        print_json(
+            {"running": True, **{key: answer.get(key) for key in TOLD}, **more, "servers": about}
+        )
     else:
         _print(answer, servers)
     return PARTIAL if down else DONE
@@ -72,16 +77,30 @@ def _none(where: Place, as_json: bool) -> int:
 
 
 def _print(answer: Json, servers: Sequence[Json]) -> None:
-    role = {"background": "in the background for clients", "alone": "for the one client that started it"}
+    role = {
+        "background": "in the background for clients",
+        "alone": "for the one client that started it",
+    }
     how = role.get(str(answer.get("role")), "")
     since, pid = told_since(answer.get("started_at")), answer.get("pid")
-    head = [f"mcpx {plain(str(answer.get('version')))} runs", how, f"since {since}", f"process {pid}"]
+    head = [
+        f"mcpx {plain(str(answer.get('version')))} runs",
+        how,
+        f"since {since}",
+        f"process {pid}",
+    ]
     sys.stdout.write(f"{styled('✓', 'green')} {' · '.join(filter(None, head))}\n")
-    rows = [("Config", answer.get("config")), ("Clients", answer.get("url")), ("Admin", answer.get("admin_url"))]
+    rows = [
+        ("Config", answer.get("config")),
+        ("Clients", answer.get("url")),
+        ("Admin", answer.get("admin_url")),
+    ]
     rows += [("Log", answer.get("log_file"))]
     for title, value in rows:
         if value:
-            sys.stdout.write(f"  {title:10}{printable(str(value)) if '://' in str(value) else plain(str(value))}\n")
+            sys.stdout.write(
+                f"  {title:10}{printable(str(value)) if '://' in str(value) else plain(str(value))}\n"
+            )
     sys.stdout.write(f"  {'Attached':10}{_clients(answer)}\n")
     sys.stdout.write(f"  {'Servers':10}{_servers(servers)}\n")
     for server in servers:
@@ -90,10 +109,14 @@ def _print(answer: Json, servers: Sequence[Json]) -> None:
         mark = styled("…", "yellow") if is_starting(server) else styled("✗", "red")
         why = plain(str(server.get("last_error") or "")).removeprefix(f"{server.get('name')}: ")
         name = plain(str(server.get("name")))
-        sys.stdout.write(f"            {mark} {name} {state_of(server)}{f': {why}' if why else ''}\n")
+        sys.stdout.write(
+            f"            {mark} {name} {state_of(server)}{f': {why}' if why else ''}\n"
+        )
     for title, line in _replicas(answer):
         sys.stdout.write(f"  {title:10}{line}\n")
-    sys.stdout.write(f"  {'Revision':10}{answer.get('revision')}{_reload(as_object(answer.get('last_reload')))}\n")
+    sys.stdout.write(
+        f"  {'Revision':10}{answer.get('revision')}{_reload(as_object(answer.get('last_reload')))}\n"
+    )
 
 
 def _clients(answer: Json) -> str:
@@ -102,7 +125,9 @@ def _clients(answer: Json) -> str:
     named = Counter(plain(str(one.get("client") or "a client")) for one in attached)
     told = ", ".join(f"{name} ({number})" if number > 1 else name for name, number in named.items())
     parts = [f"{counted(len(attached), 'client')} on this machine{f': {told}' if told else ''}"]
-    return ", ".join([*parts, *([f"{counted(others, 'session')} over the network"] if others else [])])
+    return ", ".join(
+        [*parts, *([f"{counted(others, 'session')} over the network"] if others else [])]
+    )
 
 
 def _replicas(answer: Json) -> list[tuple[str, str]]:
@@ -112,12 +137,17 @@ def _replicas(answer: Json) -> list[tuple[str, str]]:
         odd = "" if replica.get("shared") else styled(" · a configuration of its own", "yellow")
         leaving = " · leaving" if replica.get("state") == "leaving" else ""
         me = " · this one" if replica.get("me") else ""
-        lines.append(f"{plain(str(replica.get('name')))} · revision {replica.get('revision')}{odd}{leaving}{me}")
+        lines.append(
+            f"{plain(str(replica.get('name')))} · revision "
+            f"{replica.get('revision')}{odd}{leaving}{me}"
+        )
     return [("" if at else "Replicas", line) for at, line in enumerate(lines)]
 
 
 def _servers(servers: Sequence[Json]) -> str:
-    states = Counter("downloading" if is_downloading(server) else str(server.get("status")) for server in servers)
+    states = Counter(
+        "downloading" if is_downloading(server) else str(server.get("status")) for server in servers
+    )
     tools = sum(int(server.get("tools") or 0) for server in servers)
     told = ", ".join(f"{number} {state}" for state, number in states.items()) or "none"
     return f"{told} · {counted(tools, 'tool')}"

@@ -1,7 +1,8 @@
-"""What commands write: tables that fit the terminal, colours where they are wanted, JSON for programs, and a line that
-tells what is waited for.
+"""What commands write: tables that fit the terminal, colours where they are wanted, JSON for
+programs, and a line that tells what is waited for.
 
-Promised: piped output has no colours and nothing is cut off in it; no text of a stranger steers the terminal.
+Promised: piped output has no colours and nothing is cut off in it; no text of a stranger steers the
+terminal.
 """
 
 import json
@@ -23,7 +24,14 @@ LEAST_ROOM = 20
 """Columns in which a text still says something."""
 
 Style = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
-_STYLES: Mapping[Style, str] = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_STYLES: Mapping[Style, str] = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+}
 
 
 def has_colours(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
@@ -36,7 +44,11 @@ def has_colours(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool
 
 
 def styled(text: str, style: Style | None, stream: TextIO | None = None) -> str:
-    return text if style is None or not has_colours(stream or sys.stdout) else f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+    return (
+        text
+        if style is None or not has_colours(stream or sys.stdout)
+        else f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+    )
 
 
 def plain(text: str, most: int = LONGEST_DETAIL) -> str:
@@ -46,7 +58,8 @@ def plain(text: str, most: int = LONGEST_DETAIL) -> str:
 
 
 def shown(text: str) -> str:
-    """Several lines of a stranger's, whole: line breaks and tabs stay, nothing else that steers does."""
+    """Several lines of a stranger's, whole: line breaks and tabs stay, nothing else that steers
+    does."""
     return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)
 
 
@@ -58,7 +71,9 @@ def printable(url: str) -> str:
 def print_json(value: Any) -> None:
     """One JSON value, readable; what would steer a terminal is spelled out, which JSON may do."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    sys.stdout.write("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text) + "\n")
+    sys.stdout.write(
+        "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text) + "\n"
+    )
 
 
 def width_of(text: str) -> int:
@@ -86,8 +101,8 @@ class Cell:
 
 
 class Table:
-    """Rows under heads. On a terminal the last column is cut so that a row is one line, or stands below it where it is
-    narrow; piped, everything is whole."""
+    """Rows under heads. On a terminal the last column is cut so that a row is one line, or stands
+    below it where it is narrow; piped, everything is whole."""
 
     def __init__(self, *heads: str) -> None:
         self._rows: list[tuple[Cell, ...]] = [tuple(Cell(head, "bold") for head in heads)]
@@ -122,13 +137,17 @@ class Table:
             yield from self._notes(at)
 
     def _folded(self, widths: list[int]) -> Iterable[str]:
-        """Where the last column has no room to say anything it stands below its row; the widest other one gives way."""
+        """Where the last column has no room to say anything it stands below its row; the widest
+        other one gives way."""
         too_wide = sum(widths) + 2 * (len(widths) - 1) - columns()
         widest = max(range(len(widths)), key=lambda column: widths[column])
         widths[widest] -= min(max(too_wide, 0), max(widths[widest] - LEAST_ROOM, 0))
         for at, row in enumerate(self._rows):
             *cells, end = row
-            fitting = [Cell(cut(cell.text, width), cell.style) for cell, width in zip(cells, widths, strict=True)]
+            fitting = [
+                Cell(cut(cell.text, width), cell.style)
+                for cell, width in zip(cells, widths, strict=True)
+            ]
             yield "  ".join(map(_padded, fitting, widths)).rstrip() + "\n"
             if end.text:
                 yield f"  {styled(cut(end.text, columns() - 2), end.style)}\n"
@@ -148,8 +167,8 @@ def columns() -> int:
 
 
 class Waiting(AbstractContextManager["Waiting"]):
-    """A line on stderr that tells what is waited for, while it takes long; gone when it is over. Nothing where stderr
-    is no terminal."""
+    """A line on stderr that tells what is waited for, while it takes long; gone when it is over.
+    Nothing where stderr is no terminal."""
 
     AFTER = 0.4
     """Seconds: what is quicker needs no word."""
@@ -174,7 +193,10 @@ class Waiting(AbstractContextManager["Waiting"]):
             self._drawn = False
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.clear()
 

@@ -1,7 +1,7 @@
 """`mcpx token`: tokens that clients over the network show, kept under the state folder (SEC-1).
 
-A running gateway notices what was made or revoked by itself. Revoking and listing need no config: one that is broken
-must not keep anybody from it.
+A running gateway notices what was made or revoked by itself. Revoking and listing need no config:
+one that is broken must not keep anybody from it.
 """
 
 import argparse
@@ -47,11 +47,18 @@ def run(options: argparse.Namespace, load: Callable[[], Config | None], state: P
 def _new(store: TokenStore, name: str, options: argparse.Namespace, config: Config | None) -> int:
     profile: str | None = options.profile
     if not 1 <= len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
-        raise ConfigError([f"error: not a possible name: 1 to {MAX_NAME} characters, no line breaks, no spaces around"])
+        raise ConfigError(
+            [
+                f"error: not a possible name: 1 to {MAX_NAME} characters, no line breaks, no "
+                "spaces around"
+            ]
+        )
     auth = None if config is None else config.server.auth
     if config is not None:
         if auth is not None and any(token.name == name for token in auth.tokens):
-            raise ConfigError([f"error: {config.path} names a token {name!r} already; choose another name"])
+            raise ConfigError(
+                [f"error: {config.path} names a token {name!r} already; choose another name"]
+            )
         _require_profile(profile, [known.name for known in config.profiles])
     until = None if options.expires is None else _when(options.expires)
     try:
@@ -59,7 +66,12 @@ def _new(store: TokenStore, name: str, options: argparse.Namespace, config: Conf
     except KeyError:
         hint = f"revoke it first (mcpx token revoke {name}), or choose another name"
         raise ConfigError([f"error: there is a token {name!r} already; {hint}"]) from None
-    facts = {"name": name, "token": token, "profile": profile, "expires": None if until is None else _told(until)}
+    facts = {
+        "name": name,
+        "token": token,
+        "profile": profile,
+        "expires": None if until is None else _told(until),
+    }
     try:
         sys.stdout.write((json.dumps(facts, indent=2) if options.json else token) + "\n")
         sys.stdout.flush()
@@ -67,7 +79,10 @@ def _new(store: TokenStore, name: str, options: argparse.Namespace, config: Conf
         store.revoke(name)
         raise
     ends = "" if until is None else f", good until {_told(until)}"
-    sys.stderr.write(f"{plain(name)}: made{ends}. It is shown this once; clients send 'Authorization: Bearer …'\n")
+    sys.stderr.write(
+        f"{plain(name)}: made{ends}. It is shown this once; clients send 'Authorization: Bearer "
+        "…'\n"
+    )
     if config is not None and (auth is None or auth.type != "bearer"):
         sys.stderr.write(f"It counts once {config.path} says server.auth: {{type: bearer}}\n")
     return 0
@@ -119,12 +134,19 @@ def _list(tokens: list[Stored], as_json: bool) -> int:
     rows = [("NAME", "PROFILE", "CREATED", "EXPIRES"), *map(_row, tokens)]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in rows:
-        sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
+        sys.stdout.write(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            + "\n"
+        )
     return 0
 
 
 def _row(token: Stored) -> tuple[str, str, str, str]:
-    expires = "never" if token.expires is None else _told(token.expires) + (" (over)" if _is_over(token) else "")
+    expires = (
+        "never"
+        if token.expires is None
+        else _told(token.expires) + (" (over)" if _is_over(token) else "")
+    )
     return plain(token.name), plain(token.profile or "-"), _told(token.created), expires
 
 
@@ -140,4 +162,6 @@ def _revoke(store: TokenStore, name: str, as_json: bool) -> int:
     names = [token.name for token in store.read()]
     meant = nearest(name, names)
     hint = f"did you mean {meant!r}?" if meant else "mcpx token list shows those there are"
-    raise ConfigError([f"error: no kept token named {name!r}; {hint} (one in a config is revoked by removing it)"])
+    raise ConfigError(
+        [f"error: no kept token named {name!r}; {hint} (one in a config is revoked by removing it)"]
+    )

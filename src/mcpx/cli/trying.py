@@ -1,4 +1,5 @@
-"""Servers tried from the command line: connect and list, with a word on what is waited for, and what came of it."""
+"""Servers tried from the command line: connect and list, with a word on what is waited for, and
+what came of it."""
 
 import asyncio
 import logging
@@ -55,9 +56,15 @@ def print_tried(name: str, tried: Tried) -> None:
     named = plain(name, 100)
     if tried.ok:
         tools = [plain(tool, 60) for tool in tried.tools[:MOST_TOOLS]]
-        more = f", and {len(tried.tools) - MOST_TOOLS} more" if len(tried.tools) > MOST_TOOLS else ""
+        more = (
+            f", and {len(tried.tools) - MOST_TOOLS} more" if len(tried.tools) > MOST_TOOLS else ""
+        )
         names = f": {', '.join(tools)}{more}" if tools else ""
-        extra = [counted(n, what) for n, what in ((tried.prompts, "prompt"), (tried.resources, "resource")) if n]
+        extra = [
+            counted(n, what)
+            for n, what in ((tried.prompts, "prompt"), (tried.resources, "resource"))
+            if n
+        ]
         told = ", ".join([counted(len(tried.tools), "tool"), *extra])
         sys.stdout.write(f"{named} works ({tried.seconds:.1f} s): {told}{names}\n")
         return
@@ -66,7 +73,9 @@ def print_tried(name: str, tried: Tried) -> None:
         return
     sys.stderr.write(f"{named} does not work: {plain(tried.error or '?', 1000)}\n")
     if tried.cause is not None:
-        sys.stderr.write(f"  {plain(tried.cause.cause, 500)}\n  to mend it: {plain(tried.cause.fix, 500)}\n")
+        sys.stderr.write(
+            f"  {plain(tried.cause.cause, 500)}\n  to mend it: {plain(tried.cause.fix, 500)}\n"
+        )
     for line in tried.stderr[-TAIL:]:
         sys.stderr.write(f"  | {plain(line, 200)}\n")
 

@@ -1,4 +1,5 @@
-"""Which configuration a command is about, and where its state is (RUN-2): the same for every command."""
+"""Which configuration a command is about, and where its state is (RUN-2): the same for every
+command."""
 
 import argparse
 import os
@@ -15,9 +16,17 @@ if TYPE_CHECKING:
 
 def config_options(parser: argparse.ArgumentParser, *, positional: bool = True) -> None:
     if positional:
-        parser.add_argument("config_file", metavar="CONFIG", nargs="?", help="the config file, or a folder of them")
-    parser.add_argument("--config", metavar="FILE", help="the same, as an option" if positional else "the config file")
-    parser.add_argument("--env", metavar="NAME", help="lay the files of an environment over it (mcpx.NAME.yaml)")
+        parser.add_argument(
+            "config_file", metavar="CONFIG", nargs="?", help="the config file, or a folder of them"
+        )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="the same, as an option" if positional else "the config file",
+    )
+    parser.add_argument(
+        "--env", metavar="NAME", help="lay the files of an environment over it (mcpx.NAME.yaml)"
+    )
 
 
 def json_option(parser: argparse.ArgumentParser, instead: str = "text") -> None:
@@ -37,7 +46,9 @@ def seconds(text: str) -> float:
     except ValueError:
         number = 0.0
     if not 0 < number <= 86_400:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds (more than 0, a day at most)")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of seconds (more than 0, a day at most)"
+        )
     return number
 
 
@@ -45,7 +56,9 @@ def named(options: argparse.Namespace) -> str | None:
     """The config file named on the command line, once."""
     by_word: str | None = getattr(options, "config_file", None)
     if "" in (options.config, by_word):
-        raise ConfigError(["error: the name of the config file is empty"])  # `mcpx "$CONFIG"`, and CONFIG is not set
+        raise ConfigError(
+            ["error: the name of the config file is empty"]
+        )  # `mcpx "$CONFIG"`, and CONFIG is not set
     if options.config and by_word:
         raise ConfigError(["error: the config file is named twice, as an argument and by --config"])
     return options.config or by_word
@@ -73,7 +86,9 @@ def required(options: argparse.Namespace, command: str, hint: str = "") -> Path:
     """As `Config.path` has it: a running gateway is found by it."""
     path = found(options)
     if path is None:
-        raise ConfigError([f"error: no config file found here; name one: mcpx {command} FILE{hint}"])
+        raise ConfigError(
+            [f"error: no config file found here; name one: mcpx {command} FILE{hint}"]
+        )
     return Path(os.path.abspath(path))
 
 
@@ -97,7 +112,8 @@ def looks_like_file(word: str) -> bool:
 
 
 def about(options: argparse.Namespace) -> str | None:
-    """What `words` are about, if anything; another word, or a single one that is a file, is the config."""
+    """What `words` are about, if anything; another word, or a single one that is a file, is the
+    config."""
     words = list[str](options.words)
     is_config = bool(words) and looks_like_file(words[0]) and os.path.exists(words[0])
     options.config_file = words.pop() if words and (len(words) > 1 or is_config) else None

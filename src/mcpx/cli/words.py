@@ -8,7 +8,8 @@ def counted(number: int, noun: str) -> str:
 
 
 def is_downloading(server: Json) -> bool:
-    """Whether the program of a server, as a gateway describes it, is still downloading the server (LIF-10)."""
+    """Whether the program of a server, as a gateway describes it, is still downloading the server
+    (LIF-10)."""
     return server.get("phase") == "downloading"
 
 

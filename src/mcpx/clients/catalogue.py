@@ -1,7 +1,8 @@
 """What is known of client programs, read from `programs.toml`, which explains its own words.
 
-Promised: pure. Where a client's files are is told for any system, from the environment and the folders that are given;
-nothing is opened but the data file, once. Not done here: entries (`entry`), snippets (`programs`), files (`files`).
+Promised: pure. Where a client's files are is told for any system, from the environment and the
+folders that are given; nothing is opened but the data file, once. Not done here: entries (`entry`),
+snippets (`programs`), files (`files`).
 """
 
 import os
@@ -68,12 +69,17 @@ class Spec:
             return path
         if system != "windows":
             return _VARIABLE.sub(lambda found: found[2], path)
-        return _VARIABLE.sub(lambda found: f"%{found[1]}%", path).replace("~", "%USERPROFILE%", 1).replace("/", "\\")
+        return (
+            _VARIABLE.sub(lambda found: f"%{found[1]}%", path)
+            .replace("~", "%USERPROFILE%", 1)
+            .replace("/", "\\")
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One file of a client, where it would be on a machine. A pattern (`*`) may stand for several."""
+    """One file of a client, where it would be on a machine. A pattern (`*`) may stand for
+    several."""
 
     client: "Client"
     spec: Spec
@@ -139,7 +145,8 @@ class Client:
     verified: str
     specs: tuple[Spec, ...]
     called: tuple[str, ...] = ()
-    """What it says of itself in `clientInfo.name`; `*` stands for anything, case does not matter."""
+    """What it says of itself in `clientInfo.name`; `*` stands for anything, case does not
+    matter."""
     http: bool = True
     """It takes a server over HTTP on this machine."""
     why: str = ""
@@ -148,7 +155,8 @@ class Client:
     """How the token's variable is written in a header; empty: it reads none there."""
     token_note: str = ""
     variables: tuple[str, ...] = ()
-    """The spellings of variables that it knows in its file: NAME, ID and path stand for what varies."""
+    """The spellings of variables that it knows in its file: NAME, ID and path stand for what
+    varies."""
     programs: tuple[str, ...] = ()
     apps: tuple[str, ...] = ()
     cli: Cli = Cli()
@@ -167,7 +175,11 @@ class Client:
         return any(fnmatchcase(name.lower(), pattern.lower()) for pattern in self.called)
 
     def places(
-        self, system: System, environ: Mapping[str, str], home: str | PurePath, project: str | PurePath
+        self,
+        system: System,
+        environ: Mapping[str, str],
+        home: str | PurePath,
+        project: str | PurePath,
     ) -> list[Place]:
         """Every file it may have, the preferred one of several names first; `gui` is no file."""
         kind = PureWindowsPath if system == "windows" else PurePosixPath
@@ -176,11 +188,17 @@ class Client:
             if spec.scope == "gui":
                 continue
             below = kind(project) if spec.scope == "project" else kind(home)
-            roots = tuple(tuple(key.replace("{project}", str(project)) for key in s.root) for s in spec.shapes)
+            roots = tuple(
+                tuple(key.replace("{project}", str(project)) for key in s.root) for s in spec.shapes
+            )
             for spelled in spec.paths[system]:
                 path = _at(spelled, environ, kind(home), below)
-                sign = _at(spec.sign[system], environ, kind(home), below) if spec.sign else path.parent
-                found.append(Place(self, spec, path, roots, sign, below if spec.scope == "project" else None))
+                sign = (
+                    _at(spec.sign[system], environ, kind(home), below) if spec.sign else path.parent
+                )
+                found.append(
+                    Place(self, spec, path, roots, sign, below if spec.scope == "project" else None)
+                )
         return found
 
 
@@ -197,28 +215,36 @@ def _at(spelled: str, environ: Mapping[str, str], home: PurePath, below: PurePat
 
 
 def this_system() -> System:
-    return "macos" if sys.platform == "darwin" else "windows" if sys.platform == "win32" else "linux"
+    return (
+        "macos" if sys.platform == "darwin" else "windows" if sys.platform == "win32" else "linux"
+    )
 
 
 def home_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(environ.get("USERPROFILE" if sys.platform == "win32" else "HOME") or Path.home())
 
 
-def places_here(client: Client, project: Path, environ: Mapping[str, str] = os.environ) -> list[Place]:
+def places_here(
+    client: Client, project: Path, environ: Mapping[str, str] = os.environ
+) -> list[Place]:
     return client.places(this_system(), environ, home_folder(environ), project)
 
 
 @cache
 def clients() -> tuple[Client, ...]:
     """All of them, in the order of the data."""
-    data = tomllib.loads(files("mcpx.clients").joinpath("programs.toml").read_text(encoding="utf-8"))
+    data = tomllib.loads(
+        files("mcpx.clients").joinpath("programs.toml").read_text(encoding="utf-8")
+    )
     shapes = {name: _shape(name, table) for name, table in data["shape"].items()}
     return tuple(_client(table, shapes) for table in data["client"])
 
 
 def client(word: str) -> Client | None:
     """By its id or its name, however it is spelled: `VS Code`, `vs-code` and `vscode` are one."""
-    return next((each for each in clients() if _bare(word) in (_bare(each.id), _bare(each.name))), None)
+    return next(
+        (each for each in clients() if _bare(word) in (_bare(each.id), _bare(each.name))), None
+    )
 
 
 def _bare(word: str) -> str:

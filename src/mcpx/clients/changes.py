@@ -1,9 +1,9 @@
 """Changes of the files of client programs: planned, shown, made, taken back.
 
-Promised: nothing is written by planning. A change is made at once or not at all, of the file as it was when it was
-planned: who wrote meanwhile is not overwritten (`Overtaken`). Mode and links stay. A change that is taken back gives
-the file as it was byte for byte, where nobody has changed it since; else only the entry goes, or the former one comes
-back. Not done here: asking, telling.
+Promised: nothing is written by planning. A change is made at once or not at all, of the file as it
+was when it was planned: who wrote meanwhile is not overwritten (`Overtaken`). Mode and links stay.
+A change that is taken back gives the file as it was byte for byte, where nobody has changed it
+since; else only the entry goes, or the former one comes back. Not done here: asking, telling.
 """
 
 import contextlib
@@ -70,11 +70,13 @@ class Change:
         return self.before == self.after
 
 
-# Finding --------------------------------------------------------------------------------------------------------------
+# Finding
+# --------------------------------------------------------------------------------------------------
 
 
 def files_of(known: Client, project: Path, *, in_project: bool) -> list[tuple[Place, Path]]:
-    """The files that an entry belongs into: all that are there; else those of which the folder is; else the first."""
+    """The files that an entry belongs into: all that are there; else those of which the folder is;
+    else the first."""
     scope = "project" if in_project else "user"
     groups: dict[str, list[Place]] = {}
     for place in places_here(known, project):
@@ -88,7 +90,8 @@ def files_of(known: Client, project: Path, *, in_project: bool) -> list[tuple[Pl
 
 
 def is_used_here(known: Client, project: Path, *, in_project: bool) -> bool:
-    """Whether there is a sign of it on this machine, or in this project: a file, a folder, a program."""
+    """Whether there is a sign of it on this machine, or in this project: a file, a folder, a
+    program."""
     scope = "project" if in_project else "user"
     places = [place for place in places_here(known, project) if place.scope == scope]
     signs = [Path(place.sign) for place in places if Path(place.sign) != project]
@@ -98,7 +101,9 @@ def is_used_here(known: Client, project: Path, *, in_project: bool) -> bool:
 
 
 def _is_installed(known: Client) -> bool:
-    return any(shutil.which(program) for program in known.programs) or any(map(os.path.isdir, known.apps))
+    return any(shutil.which(program) for program in known.programs) or any(
+        map(os.path.isdir, known.apps)
+    )
 
 
 def content(file: Path) -> bytes | None:
@@ -114,7 +119,9 @@ def content(file: Path) -> bytes | None:
         reason = (error.strerror or str(error)).lower()
         raise ConfigError([f"error: {file} cannot be read: {reason}"]) from None
     if len(data) > MOST_BYTES:
-        raise ConfigError([f"error: {file} is larger than {MOST_BYTES:,} bytes; nothing was changed"])
+        raise ConfigError(
+            [f"error: {file} is larger than {MOST_BYTES:,} bytes; nothing was changed"]
+        )
     return data
 
 
@@ -126,7 +133,8 @@ def refuse_link_out(place: Place, file: Path) -> None:
     if not real.startswith(os.path.join(folder, "")):
         raise ConfigError(
             [
-                f"error: {file} is a symbolic link to {real}, outside of the project. The file was not changed\n"
+                f"error: {file} is a symbolic link to {real}, outside of the project. The file "
+                "was not changed\n"
                 "  replace the link with a file, or edit the file by hand (--print shows the entry)"
             ]
         )
@@ -138,7 +146,8 @@ def look(place: Place, file: Path) -> Reading | None:
     return None if data is None else read(place, file, data)
 
 
-# Planning -------------------------------------------------------------------------------------------------------------
+# Planning
+# --------------------------------------------------------------------------------------------------
 
 
 def to_connect(
@@ -149,7 +158,8 @@ def to_connect(
     target: Target,
     replaced: Sequence[Own] = (),
 ) -> Change:
-    """`replaced`: entries of the client to disable, or to remove if the client cannot disable an entry."""
+    """`replaced`: entries of the client to disable, or to remove if the client cannot disable an
+    entry."""
     refuse_link_out(place, file)
     before = content(file)
     reading = read(place, file, before or b"")
@@ -159,11 +169,14 @@ def to_connect(
     for own_place, names in _by_place(replaced):
         after = encoded(without_own(read(own_place, file, after), names), reading.bom)
     own = tuple(replaced)
-    return Change("connect", known, place, file, before, after, old=reading.entry, new=made, replaced=own)
+    return Change(
+        "connect", known, place, file, before, after, old=reading.entry, new=made, replaced=own
+    )
 
 
 def places_in(known: Client, file: Path, project: Path) -> list[Place]:
-    """The places in a file that have entries of the client. `~/.claude.json` has one for each project, too."""
+    """The places in a file that have entries of the client. `~/.claude.json` has one for each
+    project, too."""
     found: dict[tuple[tuple[str, ...], ...], Place] = {}
     for place in places_here(known, project):
         if Path(place.path) == file:
@@ -173,7 +186,10 @@ def places_in(known: Client, file: Path, project: Path) -> list[Place]:
 
 def _by_place(own: Sequence[Own]) -> list[tuple[Place, list[str]]]:
     places = {each.place.roots: each.place for each in own}
-    return [(place, [each.name for each in own if each.place.roots == roots]) for roots, place in places.items()]
+    return [
+        (place, [each.name for each in own if each.place.roots == roots])
+        for roots, place in places.items()
+    ]
 
 
 def to_disconnect(known: Client, place: Place, file: Path, ledger: Ledger) -> Change | None:
@@ -184,14 +200,18 @@ def to_disconnect(known: Client, place: Place, file: Path, ledger: Ledger) -> Ch
         return None
     as_it_was, record = _before_all(place, file, before, ledger)
     if record is not None:
-        return Change("disconnect", known, place, file, before, as_it_was, record=record, old=reading.entry)
+        return Change(
+            "disconnect", known, place, file, before, as_it_was, record=record, old=reading.entry
+        )
     after = encoded(without_entry(reading), reading.bom)
     records = [each for each in ledger.records() if each.file == str(file)]
     after = _with_own(known, file, after, records, ledger)
     return Change("disconnect", known, place, file, before, after, exact=False, old=reading.entry)
 
 
-def _with_own(known: Client, file: Path, data: bytes, records: Sequence[Record], ledger: Ledger) -> bytes:
+def _with_own(
+    known: Client, file: Path, data: bytes, records: Sequence[Record], ledger: Ledger
+) -> bytes:
     """The file with the client's own entries that `connect --replace` disabled or removed."""
     for record in reversed(records):
         for place in places_in(known, file, Path(record.project or ".")) if record.replaced else ():
@@ -204,7 +224,9 @@ def _with_own(known: Client, file: Path, data: bytes, records: Sequence[Record],
     return data
 
 
-def _before_all(place: Place, file: Path, now: bytes, ledger: Ledger) -> tuple[bytes | None, Record | None]:
+def _before_all(
+    place: Place, file: Path, now: bytes, ledger: Ledger
+) -> tuple[bytes | None, Record | None]:
     """The file as it was before it was ever connected, where nobody else has changed it since."""
     state, found = digest(now), None
     for record in reversed([each for each in ledger.records() if each.file == str(file)]):
@@ -237,7 +259,17 @@ def to_undo(record: Record, ledger: Ledger) -> Change | None:
         former, is_whole = None, False
     then = _entry(place, file, former)
     if is_whole and digest(now) == record.after:
-        return Change("undo", known, place, file, now, former, record=record, old=_entry(place, file, now), new=then)
+        return Change(
+            "undo",
+            known,
+            place,
+            file,
+            now,
+            former,
+            record=record,
+            old=_entry(place, file, now),
+            new=then,
+        )
     if now is None:
         return None
     reading = read(place, file, now)
@@ -245,7 +277,18 @@ def to_undo(record: Record, ledger: Ledger) -> Change | None:
     after = _with_own(known, file, after, [record], ledger)
     if after == now:
         return None
-    return Change("undo", known, place, file, now, after, exact=False, record=record, old=reading.entry, new=then)
+    return Change(
+        "undo",
+        known,
+        place,
+        file,
+        now,
+        after,
+        exact=False,
+        record=record,
+        old=reading.entry,
+        new=then,
+    )
 
 
 def _entry(place: Place, file: Path, data: bytes | None) -> Json | None:
@@ -260,12 +303,13 @@ def _place(known: Client, record: Record) -> Place | None:
     return next((place for place in same if str(place.path) == record.file), next(iter(same), None))
 
 
-# Making ---------------------------------------------------------------------------------------------------------------
+# Making
+# --------------------------------------------------------------------------------------------------
 
 
 def make(change: Change, ledger: Ledger, run: str, project: Path) -> Path | None:
-    """The copy of what was there, if one was kept. Raises `Overtaken` where somebody else wrote meanwhile, and
-    `ConfigError` where it cannot be done."""
+    """The copy of what was there, if one was kept. Raises `Overtaken` where somebody else wrote
+    meanwhile, and `ConfigError` where it cannot be done."""
     if change.is_none:  # somebody has just done the same: a record of it would stand before theirs
         return None
     folders = _missing_folders(change.file)
@@ -287,9 +331,13 @@ def make(change: Change, ledger: Ledger, run: str, project: Path) -> Path | None
         [[each.place.label, each.name] for each in change.replaced],
     )
     try:
-        copy = ledger.keep(record, change.before)  # first: what was written can always be taken back
+        copy = ledger.keep(
+            record, change.before
+        )  # first: what was written can always be taken back
     except OSError as error:
-        raise ConfigError([f"error: no copy of {change.file} can be kept: {error}. Nothing was changed"]) from None
+        raise ConfigError(
+            [f"error: no copy of {change.file} can be kept: {error}. Nothing was changed"]
+        ) from None
     try:
         _write(change, folders)
     except BaseException:
@@ -301,10 +349,13 @@ def make(change: Change, ledger: Ledger, run: str, project: Path) -> Path | None
 
 
 def _forget(change: Change, ledger: Ledger, but: Record | None = None) -> None:
-    """What cannot be taken back any more: an undo takes the last one, a disconnect all of the file."""
+    """What cannot be taken back any more: an undo takes the last one, a disconnect all of the
+    file."""
     for record in ledger.records():
         mine = record.file == str(change.file) and record != but
-        if mine and (change.kind == "disconnect" or (change.record and record.id >= change.record.id)):
+        if mine and (
+            change.kind == "disconnect" or (change.record and record.id >= change.record.id)
+        ):
             ledger.drop(record)
 
 
@@ -326,7 +377,9 @@ def _write(change: Change, folders: Iterable[Path]) -> None:
         for folder in folders:
             os.makedirs(folder, 0o755 if change.place.scope == "project" else 0o700, exist_ok=True)
         fresh = 0o644 if change.place.scope == "project" else 0o600
-        replace_file(file, change.after, change.before, None if change.before is not None else fresh)
+        replace_file(
+            file, change.after, change.before, None if change.before is not None else fresh
+        )
     except Unwritable as error:
         raise ConfigError([f"error: {error}"]) from None
     except OSError as error:
@@ -334,8 +387,8 @@ def _write(change: Change, folders: Iterable[Path]) -> None:
 
 
 def _remove(change: Change) -> None:
-    """A file that was made by a change that is taken back, and the folders that were made for it, if nothing else is
-    in them."""
+    """A file that was made by a change that is taken back, and the folders that were made for it,
+    if nothing else is in them."""
     if content(change.file) != change.before:
         raise Overtaken
     os.unlink(os.path.realpath(change.file))

@@ -1,7 +1,8 @@
 """The gateway as an entry of a client's file, and that entry as text.
 
-Promised: an entry says only what the client's shape has a place for; a token stands in it as the variable that the
-client reads, never itself. What is written is read again as the same value. Not done here: finding the place in a file.
+Promised: an entry says only what the client's shape has a place for; a token stands in it as the
+variable that the client reads, never itself. What is written is read again as the same value. Not
+done here: finding the place in a file.
 """
 
 import json
@@ -71,10 +72,13 @@ def needs_hand(client: Client, transport: Transport, target: Target) -> bool:
     return transport == "http" and target.token and not client.token
 
 
-# As text --------------------------------------------------------------------------------------------------------------
+# As text
+# --------------------------------------------------------------------------------------------------
 
 
-def whole(shape: Shape, root: Sequence[str], made: Json, beside: Mapping[str, Mapping[str, Any]]) -> Json:
+def whole(
+    shape: Shape, root: Sequence[str], made: Json, beside: Mapping[str, Mapping[str, Any]]
+) -> Json:
     """A file that holds nothing else."""
     held: Any = [made] if shape.listed else {NAME: made}
     for key in reversed(root):
@@ -100,7 +104,8 @@ def toml_table(path: Sequence[str], table: Mapping[str, Any]) -> str:
 
 
 def toml_value(value: Any) -> str:
-    """On one line: what JSON writes of texts, numbers and lists is TOML too, all but one character."""
+    """On one line: what JSON writes of texts, numbers and lists is TOML too, all but one
+    character."""
     if (table := as_map(value)) is not None:
         return f"{{ {', '.join(f'{_toml_key(key)} = {toml_value(each)}' for key, each in table.items())} }}"
     if (items := as_list(value)) is not None:
@@ -109,4 +114,8 @@ def toml_value(value: Any) -> str:
 
 
 def _toml_key(key: str) -> str:
-    return key if key.isascii() and key.replace("_", "a").replace("-", "a").isalnum() else toml_value(key)
+    return (
+        key
+        if key.isascii() and key.replace("_", "a").replace("-", "a").isalnum()
+        else toml_value(key)
+    )

@@ -1,8 +1,9 @@
 """How many servers the client programs of this machine have: for a greeting, in a few milliseconds.
 
-Promised: nothing is raised, whatever the files hold; of each no more than `MOST_BYTES` are read, and the room of
-configurations is not loaded. What cannot be read counts as not there. Not done here: YAML, whose reader alone takes
-longer than all of this; what the servers are, and whether their entries are right (`taking`).
+Promised: nothing is raised, whatever the files hold; of each no more than `MOST_BYTES` are read,
+and the room of configurations is not loaded. What cannot be read counts as not there. Not done
+here: YAML, whose reader alone takes longer than all of this; what the servers are, and whether
+their entries are right (`taking`).
 """
 
 import json
@@ -34,7 +35,8 @@ class Found:
 
 
 def glance(environ: Mapping[str, str] = os.environ, project: Path | None = None) -> Sequence[Found]:
-    """Every client's file that has servers, in the order of the catalogue; a file that several read is told once."""
+    """Every client's file that has servers, in the order of the catalogue; a file that several read
+    is told once."""
     found: dict[Path, Found] = {}
     trees: dict[Path, Any] = {}
     try:
@@ -53,7 +55,9 @@ def glance(environ: Mapping[str, str] = os.environ, project: Path | None = None)
                 ours = sum(is_mcpx(name, entry) for name, entry in entries)
                 before, had = (known.servers, known.has_mcpx) if known else (0, False)
                 if entries:
-                    found[file] = Found(client.id, client.name, file, before + len(entries) - ours, had or ours > 0)
+                    found[file] = Found(
+                        client.id, client.name, file, before + len(entries) - ours, had or ours > 0
+                    )
     return tuple(found.values())
 
 
@@ -65,7 +69,8 @@ def _there(place: Place) -> list[Path]:
 
 
 def read_tree(file: Path, format: str, most: int = MOST_BYTES) -> Any:
-    """What stands in a JSON or TOML file, comments and stray commas forgiven; None for what cannot be read."""
+    """What stands in a JSON or TOML file, comments and stray commas forgiven; None for what cannot
+    be read."""
     try:
         handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(handle, "rb") as opened:
@@ -89,7 +94,8 @@ def parsed(text: str, format: str) -> Any:
 
 
 def entries_in(tree: Any, place: Place) -> list[tuple[str, Mapping[str, Any]]]:
-    """The entries of a client's file with their names; of several ways to keep them the first that fits counts."""
+    """The entries of a client's file with their names; of several ways to keep them the first that
+    fits counts."""
     for root in place.roots:
         value = tree
         for key in root:
@@ -102,9 +108,16 @@ def entries_in(tree: Any, place: Place) -> list[tuple[str, Mapping[str, Any]]]:
 def _entries(value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
     pairs: list[tuple[Any, Any]] = list(value.items()) if isinstance(value, dict) else []  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     if isinstance(value, list):
-        pairs = [(each.get("name", ""), each) for each in cast("list[Any]", value) if isinstance(each, dict)]  # pyright: ignore[reportUnknownMemberType]
+        pairs = [
+            (each.get("name", ""), each)
+            for each in cast("list[Any]", value)
+            if isinstance(each, dict)
+        ]  # pyright: ignore[reportUnknownMemberType]
     for name, entry in pairs:
-        if isinstance(entry, dict) and {"command", "cmd", "url", "uri", "serverUrl", "httpUrl"} & entry.keys():
+        if (
+            isinstance(entry, dict)
+            and {"command", "cmd", "url", "uri", "serverUrl", "httpUrl"} & entry.keys()
+        ):
             yield str(name), cast("Mapping[str, Any]", entry)
 
 
@@ -122,4 +135,13 @@ def is_mcpx(name: str, entry: Mapping[str, Any]) -> bool:
 
 
 def _is_runner(program: str) -> bool:
-    return program in ("uv", "uvx", "pipx", "env", "cmd", "sh", "bash", "zsh") or program.startswith("python")
+    return program in (
+        "uv",
+        "uvx",
+        "pipx",
+        "env",
+        "cmd",
+        "sh",
+        "bash",
+        "zsh",
+    ) or program.startswith("python")

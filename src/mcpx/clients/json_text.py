@@ -1,8 +1,9 @@
 """A value put into JSON text, or taken out of it, with everything else left as it is.
 
-Promised: comments, order, indentation, line ends and trailing commas stay byte for byte; what is put in has the manner
-of what stands around it. Comments that stand above what is taken out stay. Not done here: reading a text that is not
-known to be good, or whose keys hold something else than tables; judging the result.
+Promised: comments, order, indentation, line ends and trailing commas stay byte for byte; what is
+put in has the manner of what stands around it. Comments that stand above what is taken out stay.
+Not done here: reading a text that is not known to be good, or whose keys hold something else than
+tables; judging the result.
 """
 
 import json
@@ -27,7 +28,8 @@ def line_break(text: str) -> str:
 
 
 def put(text: str, path: Sequence[str], value: Any) -> str:
-    """`value` as the last key of `path`: in the place of what stands there, or behind its siblings."""
+    """`value` as the last key of `path`: in the place of what stands there, or behind its
+    siblings."""
     writer = _Writer(text)
     return writer.applied(writer.put(path, value))
 
@@ -156,8 +158,14 @@ class _Writer:
         text, child = self._text, piece.children[index]
         start, end = child.start, child.piece.end
         before = piece.children[index - 1].piece.end if index else piece.start + 1
-        after = piece.children[index + 1].start if index + 1 < len(piece.children) else piece.end - 1
-        if len(piece.children) == 1 and not text[before:start].strip() and not text[end:after].strip(" \t\r\n,"):
+        after = (
+            piece.children[index + 1].start if index + 1 < len(piece.children) else piece.end - 1
+        )
+        if (
+            len(piece.children) == 1
+            and not text[before:start].strip()
+            and not text[end:after].strip(" \t\r\n,")
+        ):
             return [(before, after, "")]
         gone: list[tuple[int, int]] = []
         comma = _blank(text[end:after]).find(",")

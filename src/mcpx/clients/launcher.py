@@ -1,8 +1,9 @@
 """The command line that starts this mcpx again tomorrow.
 
-Promised: absolute, since programs with a window have another PATH than a shell. Of an installation that is kept (uv
-tool, pipx, a virtual environment) it is its program; of one that lives in a cache (uvx, pipx run), which may be emptied
-at any time, what made it. Not done here: what it is started with.
+Promised: absolute, since programs with a window have another PATH than a shell. Of an installation
+that is kept (uv tool, pipx, a virtual environment) it is its program; of one that lives in a cache
+(uvx, pipx run), which may be emptied at any time, what made it. Not done here: what it is started
+with.
 """
 
 import json
@@ -38,9 +39,15 @@ def launcher(prefix: str = sys.prefix, executable: str = sys.executable) -> Laun
         return Launcher((executable, "-m", "mcpx"), f"the Python that runs now ({executable})")
     # The name a tool's installer has put on PATH outlives a new environment of that tool.
     known = shutil.which(name)
-    if known is not None and os.path.isabs(known) and os.path.realpath(known) == os.path.realpath(beside):
+    if (
+        known is not None
+        and os.path.isabs(known)
+        and os.path.realpath(known) == os.path.realpath(beside)
+    ):
         return Launcher((known,), f"the mcpx on your PATH ({known})")
-    return Launcher((str(beside),), f"the mcpx of this environment ({beside}); it must stay where it is")
+    return Launcher(
+        (str(beside),), f"the mcpx of this environment ({beside}); it must stay where it is"
+    )
 
 
 def cached(prefix: str) -> Launcher | None:
@@ -48,17 +55,24 @@ def cached(prefix: str) -> Launcher | None:
     if _UV_CACHE.search(f"{prefix}{os.sep}"):
         uvx, uv = shutil.which("uvx"), shutil.which("uv")
         words = [uvx] if uvx else [uv or "uv", "tool", "run"]
-        return Launcher((*words, "--from", _source(), "mcpx"), "uvx, as this mcpx lives in uv's cache")
+        return Launcher(
+            (*words, "--from", _source(), "mcpx"), "uvx, as this mcpx lives in uv's cache"
+        )
     if _PIPX_CACHE.search(f"{prefix}{os.sep}"):
         pipx = shutil.which("pipx") or "pipx"
-        return Launcher((pipx, "run", "--spec", _source(), "mcpx"), "pipx run, as this mcpx lives in pipx's cache")
+        return Launcher(
+            (pipx, "run", "--spec", _source(), "mcpx"),
+            "pipx run, as this mcpx lives in pipx's cache",
+        )
     return None
 
 
 def _source() -> str:
     """What it was installed from: a folder, an address, or a version of the distribution."""
     try:
-        told: dict[str, Any] = json.loads(metadata.distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
+        told: dict[str, Any] = json.loads(
+            metadata.distribution(DISTRIBUTION).read_text("direct_url.json") or "{}"
+        )
     except (metadata.PackageNotFoundError, ValueError):
         told = {}
     url = str(told.get("url") or "")

@@ -1,8 +1,9 @@
 """What was changed in the files of client programs, so that it can be taken back.
 
-Promised: each change is a record and a copy of the file as it was, both for this user alone, in the state folder: no
-copy of somebody's secrets lies beside the file, or goes into a project's history. Records stand side by side, so that
-two programs at once do not lose one. Of a file the last ones are kept. Not done here: what is done with them.
+Promised: each change is a record and a copy of the file as it was, both for this user alone, in the
+state folder: no copy of somebody's secrets lies beside the file, or goes into a project's history.
+Records stand side by side, so that two programs at once do not lose one. Of a file the last ones
+are kept. Not done here: what is done with them.
 """
 
 import contextlib
@@ -43,7 +44,8 @@ class Record:
     project: str = ""
     """The folder that was the project."""
     replaced: list[list[str]] = field(default_factory=list[list[str]])
-    """The client's own entries that were disabled or removed: the label of their place, and the name."""
+    """The client's own entries that were disabled or removed: the label of their place, and the
+    name."""
 
 
 class Ledger:
@@ -69,12 +71,15 @@ class Ledger:
         copy = None if before is None else self._folder / f"{record.id}.backup"
         if copy is not None and before is not None:
             replace_private(copy, before)
-        replace_private(self._folder / f"{record.id}.json", json.dumps(asdict(record), indent=2).encode())
+        replace_private(
+            self._folder / f"{record.id}.json", json.dumps(asdict(record), indent=2).encode()
+        )
         self._forget_old(record.file)
         return copy
 
     def before(self, record: Record) -> bytes | None:
-        """The file as it was; None where it was not there. Raises an OSError where the copy is gone or not whole."""
+        """The file as it was; None where it was not there. Raises an OSError where the copy is gone
+        or not whole."""
         if not record.before:
             return None
         data = (self._folder / f"{record.id}.backup").read_bytes()

@@ -1,8 +1,8 @@
 """What to paste where, for every client program: snippets of files, command lines and links.
 
-Promised: each snippet is what the client reads, by the same data that `mcpx connect` writes by. Where a token has to be
-shown it stands in the form in which the program reads variables; programs that cannot read variables there get a
-placeholder. Not done here: writing anything.
+Promised: each snippet is what the client reads, by the same data that `mcpx connect` writes by.
+Where a token has to be shown it stands in the form in which the program reads variables; programs
+that cannot read variables there get a placeholder. Not done here: writing anything.
 """
 
 import base64
@@ -19,14 +19,19 @@ from mcpx.clients.entry import NAME, VARIABLE, Json, Target, as_text, asks, entr
 Language = Literal["json", "toml", "yaml", "shell", "text", "url"]
 
 SET = f"Set {VARIABLE} where the program is started: it holds a token of `mcpx token new`."
-BY_HAND = "This program reads no variables there: put a token of `mcpx token new` where the capitals stand."
+BY_HAND = (
+    "This program reads no variables there: put a token of `mcpx token new` where the "
+    "capitals stand."
+)
 JOINS = (
     "Over stdio the program joins the gateway that runs on this configuration, "
     "or starts one that all such programs share."
 )
 NO_HTTP = "the gateway is not served over HTTP now"
 SHARED = "all clients share one gateway and its servers"
-EACH_REQUEST = "A token goes with each request: Authorization: Bearer … (`mcpx token new` makes one)."
+EACH_REQUEST = (
+    "A token goes with each request: Authorization: Bearer … (`mcpx token new` makes one)."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +101,22 @@ def _language(spec: Spec) -> Language:
     return "json" if spec.format == "jsonc" else spec.format
 
 
-def _commands(client: Client, transport: Transport, target: Target, made: Json) -> Iterable[Snippet]:
+def _commands(
+    client: Client, transport: Transport, target: Target, made: Json
+) -> Iterable[Snippet]:
     if words := vendor_command(client, transport, target, made):
         yield Snippet("Command", "shell", shlex.join(words))
 
 
 def vendor_command(client: Client, transport: Transport, target: Target, made: Json) -> list[str]:
     """The vendor's own command line; none where there is none for this."""
-    template = client.cli.stdio if transport == "stdio" else client.cli.token if target.token else client.cli.http
+    template = (
+        client.cli.stdio
+        if transport == "stdio"
+        else client.cli.token
+        if target.token
+        else client.cli.http
+    )
     values = {
         "{name}": [NAME],
         "{url}": [target.url or ""],
@@ -130,4 +143,6 @@ def _any_other(target: Target) -> Program:
         command = Snippet("Command", "shell", shlex.join(target.command))
         return Program("other", "Any other client", "stdio", NO_HTTP, [command], None, [JOINS])
     address = Snippet("Streamable HTTP", "url", target.url)
-    return Program("other", "Any other client", "http", SHARED, [address], None, [EACH_REQUEST] * target.token)
+    return Program(
+        "other", "Any other client", "http", SHARED, [address], None, [EACH_REQUEST] * target.token
+    )

@@ -1,7 +1,8 @@
 """A change of a client's file, as a person may see it.
 
-Promised: a unified diff that shows the gateway's own entry, and of everything else names and structure only: the values
-around it may be secrets of other servers. Secrets in an entry of the gateway are not shown either.
+Promised: a unified diff that shows the gateway's own entry, and of everything else names and
+structure only: the values around it may be secrets of other servers. Secrets in an entry of the
+gateway are not shown either.
 """
 
 import difflib
@@ -34,7 +35,9 @@ def difference(change: Change) -> str:
     known |= {own.name for own in change.replaced}
     lines = difflib.unified_diff(before, after, name, name, n=2, lineterm="")
     heads = ("--- ", "+++ ", "@@ ")
-    return "\n".join(line if line.startswith(heads) else line[:1] + _shown(line[1:], known) for line in lines)
+    return "\n".join(
+        line if line.startswith(heads) else line[:1] + _shown(line[1:], known) for line in lines
+    )
 
 
 def _shown(line: str, known: set[str]) -> str:
@@ -44,13 +47,17 @@ def _shown(line: str, known: set[str]) -> str:
     if _is_open(value, known) or (not found["key"] and _HEADER.fullmatch(value)):
         return line
     comment = next((mark for mark in ("//", "#") if value.startswith(mark)), "")
-    comma = "," * (not comment and _REMARK.sub("", value).endswith(","))  # which may be all that changed
+    comma = "," * (
+        not comment and _REMARK.sub("", value).endswith(",")
+    )  # which may be all that changed
     return f"{found['lead']}{found['key'] or ''}{comment and comment + ' '}…{comma}{found['tail']}"
 
 
 def _is_open(value: str, known: set[str]) -> bool:
     """Whether it says nothing but structure, and texts of our own."""
-    if value in known or value[1:-1] in known or _STRUCTURE.fullmatch(value):  # as it is, or in quotes
+    if (
+        value in known or value[1:-1] in known or _STRUCTURE.fullmatch(value)
+    ):  # as it is, or in quotes
         return True
     if "'" not in value and all(_text(word) in known for word in _QUOTED.findall(value)):
         rest = _KEYS.sub("", _QUOTED.sub("", value))
@@ -73,7 +80,8 @@ def _text(quoted: str) -> str:
 
 
 def _told(value: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
-    """The texts of an entry that are no secrets, and its keys; a variable in the place of a secret is none."""
+    """The texts of an entry that are no secrets, and its keys; a variable in the place of a secret
+    is none."""
     if (table := as_map(value)) is not None:
         for key, each in table.items():
             yield key
@@ -82,7 +90,9 @@ def _told(value: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
         for index, each in enumerate(items):
             if isinstance(each, str) and not find_secrets(each, (*path, index), items):
                 yield each
-    elif isinstance(value, str) and (not may_be_secret(path) or path[-1].endswith("_var") or _is_no_secret(value)):
+    elif isinstance(value, str) and (
+        not may_be_secret(path) or path[-1].endswith("_var") or _is_no_secret(value)
+    ):
         yield value
 
 

@@ -1,8 +1,8 @@
 """The text of a client's file, with the gateway's entry put in or taken out.
 
-Promised: what is not ours stays byte for byte (a BOM and line ends, too); read again, the text says exactly what it
-said and the entry, or nothing is given back and the reason told. A text that cannot be read is refused with the place
-of the mistake. Not done here: opening and writing files.
+Promised: what is not ours stays byte for byte (a BOM and line ends, too); read again, the text says
+exactly what it said and the entry, or nothing is given back and the reason told. A text that cannot
+be read is refused with the place of the mistake. Not done here: opening and writing files.
 """
 
 import tomllib
@@ -50,10 +50,19 @@ class Reading:
         holder = _held(self.tree, self.root)
         if self.shape.listed:
             return next(
-                (each for each in map(as_map, as_list(holder) or []) if each and each.get("name") == NAME), None
+                (
+                    each
+                    for each in map(as_map, as_list(holder) or [])
+                    if each and each.get("name") == NAME
+                ),
+                None,
             )
         found = (as_map(holder) or {}).get(NAME)
-        return None if found is None else (as_map(found) if as_map(found) is not None else {BARE: found})
+        return (
+            None
+            if found is None
+            else (as_map(found) if as_map(found) is not None else {BARE: found})
+        )
 
     @property
     def servers(self) -> Json:
@@ -84,7 +93,9 @@ def read(place: Place, file: Path, data: bytes) -> Reading:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         what = "UTF-16 text" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "not UTF-8 text"
-        raise ConfigError([f"error: {file} is {what} (line {line}); save it as UTF-8. Nothing was changed"]) from None
+        raise ConfigError(
+            [f"error: {file} is {what} (line {line}); save it as UTF-8. Nothing was changed"]
+        ) from None
     bom, text = text.startswith(_BOM), text.removeprefix(_BOM)
     tree = _tree(file, text)
     at = _which(place, tree)
@@ -132,7 +143,8 @@ def _held(tree: Json, path: Sequence[str]) -> Any:
     return value
 
 
-# Putting in, taking out -----------------------------------------------------------------------------------------------
+# Putting in, taking out
+# -----------------------------------------------------------------------------------------------
 
 
 def connected(reading: Reading, made: Json, beside: Mapping[str, Mapping[str, Any]]) -> str:
@@ -148,7 +160,10 @@ def connected(reading: Reading, made: Json, beside: Mapping[str, Mapping[str, An
 
 def _refuse_misplaced(reading: Reading) -> None:
     for length in range(1, len(reading.root) + 1):
-        value, listed = _held(reading.tree, reading.root[:length]), reading.shape.listed and length == len(reading.root)
+        value, listed = (
+            _held(reading.tree, reading.root[:length]),
+            reading.shape.listed and length == len(reading.root),
+        )
         if value is not None and (as_list(value) if listed else as_map(value)) is None:
             what = f"'{'.'.join(reading.root[:length])}' is no {'list' if listed else 'table'}"
             raise _refusal(reading, what)
@@ -172,7 +187,8 @@ def without_entry(reading: Reading, former: Json | None = None) -> str:
 
 
 def without_own(reading: Reading, names: Sequence[str]) -> str:
-    """The text in which entries of the client are disabled, or removed if the client cannot disable an entry."""
+    """The text in which entries of the client are disabled, or removed if the client cannot disable
+    an entry."""
     off = reading.shape.off
     wanted = deepcopy(reading.tree)
     holder = _held(wanted, reading.root)
@@ -215,7 +231,11 @@ def with_own(reading: Reading, entries: Mapping[str, Json]) -> str:
     wanted = deepcopy(reading.tree)
     above, last = _holder(wanted, reading.root)
     if reading.shape.listed:
-        others = [each for each in as_list(above.get(last)) or [] if (as_map(each) or {}).get("name") not in entries]
+        others = [
+            each
+            for each in as_list(above.get(last)) or []
+            if (as_map(each) or {}).get("name") not in entries
+        ]
         above[last] = [*others, *entries.values()]
     else:
         above[last] = {**(as_map(above.get(last)) or {}), **entries}
@@ -233,7 +253,8 @@ def with_own(reading: Reading, entries: Mapping[str, Json]) -> str:
 
 
 def changed_by_us(now: Reading, former: Reading, names: Sequence[str]) -> dict[str, Json]:
-    """The former entries of these names that are now disabled or removed, and otherwise unchanged."""
+    """The former entries of these names that are now disabled or removed, and otherwise
+    unchanged."""
     found: dict[str, Json] = {}
     for name in names:
         then, current = former.own(name), now.own(name)
@@ -242,7 +263,9 @@ def changed_by_us(now: Reading, former: Reading, names: Sequence[str]) -> dict[s
     return found
 
 
-def _put(reading: Reading, made: Json, beside: Mapping[str, Mapping[str, Any]], wanted: Json) -> str:
+def _put(
+    reading: Reading, made: Json, beside: Mapping[str, Mapping[str, Any]], wanted: Json
+) -> str:
     text, path = reading.text, (*reading.root, NAME)
     match reading.place.format:
         case "toml":
@@ -269,7 +292,11 @@ def _take_out(reading: Reading, asked: Sequence[tuple[str, int]], wanted: Json) 
             text = json_text.take_out(text, path)
             for key, index in asked:
                 alone = len(as_list(reading.tree.get(key)) or []) == 1
-                text = json_text.take_out(text, (key,)) if alone else json_text.take_out_item(text, (key,), index)
+                text = (
+                    json_text.take_out(text, (key,))
+                    if alone
+                    else json_text.take_out_item(text, (key,), index)
+                )
             return text
 
 
@@ -286,7 +313,9 @@ def _in_yaml(reading: Reading, wanted: Json) -> str:
         told = as_text(wanted, "yaml").rstrip("\n")
         kept = text if _only_comments(text) else ""
         opening = "" if not kept or kept.endswith("\n") else "\n"
-        return f"{kept}{opening}{told}\n".replace("\r\n", "\n").replace("\n", json_text.line_break(text))
+        return f"{kept}{opening}{told}\n".replace("\r\n", "\n").replace(
+            "\n", json_text.line_break(text)
+        )
     # Lines may end in both ways: only what is new gets the one that most have.
     bare = text.replace("\r\n", "\n")
     return _spliced(text, bare, rewritten(bare, "yaml", wanted))
@@ -312,7 +341,9 @@ def _raw(text: str, at: int) -> int:
     return raw
 
 
-def _checked(reading: Reading, wanted: Json, make: Callable[[], str], names: Sequence[str] = (NAME,)) -> str:
+def _checked(
+    reading: Reading, wanted: Json, make: Callable[[], str], names: Sequence[str] = (NAME,)
+) -> str:
     where = ".".join(reading.root)
     try:
         text = make()
@@ -340,7 +371,8 @@ def _tidy(reading: Reading, tree: Json) -> Json:
     return {key: value for key, value in tree.items() if key != last}
 
 
-# What it should say ---------------------------------------------------------------------------------------------------
+# What it should say
+# --------------------------------------------------------------------------------------------------
 
 
 def _with(reading: Reading, made: Json, beside: Mapping[str, Mapping[str, Any]]) -> Json:
@@ -348,7 +380,10 @@ def _with(reading: Reading, made: Json, beside: Mapping[str, Mapping[str, Any]])
     holder, last = _holder(wanted, reading.root)
     if reading.shape.listed:
         items = as_list(holder.get(last)) or []
-        at = next((at for at, each in enumerate(items) if (as_map(each) or {}).get("name") == NAME), len(items))
+        at = next(
+            (at for at, each in enumerate(items) if (as_map(each) or {}).get("name") == NAME),
+            len(items),
+        )
         holder[last] = [*items[:at], made, *items[at + 1 :]]
     else:
         holder[last] = {**(as_map(holder.get(last)) or {}), NAME: made}
@@ -359,7 +394,8 @@ def _with(reading: Reading, made: Json, beside: Mapping[str, Mapping[str, Any]])
 
 
 def _holder(tree: Json, root: Sequence[str]) -> tuple[Json, str]:
-    """The table that holds the entries' table or list, and its key there. Missing tables are made."""
+    """The table that holds the entries' table or list, and its key there. Missing tables are
+    made."""
     holder: Any = tree
     *above, last = root
     for key in above:
@@ -370,7 +406,9 @@ def _holder(tree: Json, root: Sequence[str]) -> tuple[Json, str]:
 
 
 def _asked(tree: Json, key: str, item: Mapping[str, Any]) -> bool:
-    return any((as_map(each) or {}).get("id") == item["id"] for each in as_list(tree.get(key)) or [])
+    return any(
+        (as_map(each) or {}).get("id") == item["id"] for each in as_list(tree.get(key)) or []
+    )
 
 
 def _without(reading: Reading) -> tuple[Json, list[tuple[str, int]]]:
@@ -386,7 +424,10 @@ def _without(reading: Reading) -> tuple[Json, list[tuple[str, int]]]:
     asked: list[tuple[str, int]] = []
     for key, item in reading.shape.asks.items():
         items = as_list(wanted.get(key)) or []
-        at = next((at for at, each in enumerate(items) if (as_map(each) or {}).get("id") == item["id"]), None)
+        at = next(
+            (at for at, each in enumerate(items) if (as_map(each) or {}).get("id") == item["id"]),
+            None,
+        )
         if at is not None:
             asked.append((key, at))
             del items[at]
@@ -398,7 +439,11 @@ def _without(reading: Reading) -> tuple[Json, list[tuple[str, int]]]:
 def _same(one: Any, other: Any) -> bool:
     if (table := as_map(one)) is not None:
         its = as_map(other)
-        return its is not None and table.keys() == its.keys() and all(_same(table[key], its[key]) for key in table)
+        return (
+            its is not None
+            and table.keys() == its.keys()
+            and all(_same(table[key], its[key]) for key in table)
+        )
     if (items := as_list(one)) is not None:
         others = as_list(other)
         return others is not None and len(items) == len(others) and all(map(_same, items, others))

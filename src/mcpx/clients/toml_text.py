@@ -1,8 +1,8 @@
 """A table put into TOML text, or taken out of it, with everything else left as it is.
 
-Promised: a new table is written behind everything else, one that is there is written anew in its place; comments, order
-and line ends stay. Not done here: a table that is not written as one (`[a.b]`): `Unwritten` is raised; reading a text
-that is not known to be good; judging the result.
+Promised: a new table is written behind everything else, one that is there is written anew in its
+place; comments, order and line ends stay. Not done here: a table that is not written as one
+(`[a.b]`): `Unwritten` is raised; reading a text that is not known to be good; judging the result.
 """
 
 import re
@@ -14,7 +14,10 @@ from mcpx.clients.entry import toml_table, toml_value
 from mcpx.clients.json_text import line_break
 
 _TOKEN = re.compile(
-    r'"""(?:\\.|[^\\])*?"{3,5}' + r"|'''.*?'{3,5}" + r'|"(?:\\.|[^"\\\n])*"' + r"|'[^'\n]*'|#[^\n]*|\n|[ \t\r]+|.",
+    r'"""(?:\\.|[^\\])*?"{3,5}'
+    + r"|'''.*?'{3,5}"
+    + r'|"(?:\\.|[^"\\\n])*"'
+    + r"|'[^'\n]*'|#[^\n]*|\n|[ \t\r]+|.",
     re.DOTALL,
 )
 _KEY = re.compile(r"""[ \t]*(?:"((?:\\.|[^"\\])*)"|'([^']*)'|([\w-]+))[ \t]*(\.|\])""")
@@ -56,7 +59,8 @@ def take_out(text: str, path: Sequence[str]) -> str:
 
 
 def put_key(text: str, path: Sequence[str], key: str, value: Any) -> str:
-    """A key in the table's own section: in place of its present value, else after the last line of the section."""
+    """A key in the table's own section: in place of its present value, else after the last line of
+    the section."""
     section = next((each for each in _sections(text) if each.path == tuple(path)), None)
     if section is None:
         raise Unwritten
@@ -104,7 +108,8 @@ def _sections(text: str) -> Iterator[_Section]:
 
 
 def _path(text: str, at: int) -> tuple[tuple[str, ...], int]:
-    """The keys of a header, and where it ends. An array of tables has a path of its own, which is nobody's."""
+    """The keys of a header, and where it ends. An array of tables has a path of its own, which is
+    nobody's."""
     array = text[at : at + 1] == "["
     at += array
     keys: list[str] = []

@@ -1,7 +1,8 @@
-"""Local tools: what the user declares, served like the tool of a server. One class per kind: its config fields and
-its behaviour.
+"""Local tools: what the user declares, served like the tool of a server. One class per kind: its
+config fields and its behaviour.
 
-A command knows its own arguments and how to run; it knows nothing of catalogs, surfaces or protocols.
+A command knows its own arguments and how to run; it knows nothing of catalogs, surfaces or
+protocols.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,8 +26,9 @@ class Action(Protocol):
         ...
 
     def mistakes(self, parameters: Mapping[str, bool] | None) -> Iterable[Mistake]:
-        """What is wrong with its fields beyond their types; `parameters` are the names of the arguments, and whether a
-        call may come without a value for it; None where they cannot be told (`input_schema` takes any)."""
+        """What is wrong with its fields beyond their types; `parameters` are the names of the
+        arguments, and whether a call may come without a value for it; None where they cannot be
+        told (`input_schema` takes any)."""
         ...
 
     def prepare(self, bench: "Bench") -> "Work":

@@ -32,13 +32,15 @@ class HttpRequest:
     body: Any = field(default=None, repr=False)
     """JSON to send, or text."""
     body_format: Literal["json", "form", "text"] | None = None
-    """How the body is sent; absent: as `Content-Type` says, else text as it is and everything else as JSON."""
+    """How the body is sent; absent: as `Content-Type` says, else text as it is and everything else
+    as JSON."""
     auth: AuthRef | None = None
     """Name of the auth config used."""
     timeout: Seconds = 30.0
     """Seconds the request may take; `global.default_timeout` where it says nothing."""
     max_retries: Count = 3
-    """Further tries of a request that changes nothing, when it fails on the way or the server asks for time."""
+    """Further tries of a request that changes nothing, when it fails on the way or the server asks
+    for time."""
     retry_delay: Pause = 1.0
     """Seconds before the first of those tries; doubled each time."""
     response_format: Literal["json", "xml", "text"] = "json"
@@ -67,14 +69,20 @@ class HttpRequest:
         yield from self._url_mistakes(pattern, names)
         for name in self.params:
             if pattern.search(name):
-                yield Mistake("the name of a query parameter takes no placeholder", ("params", name), at="key")
+                yield Mistake(
+                    "the name of a query parameter takes no placeholder", ("params", name), at="key"
+                )
         for key, texts in (("params", self.params), ("headers", self.headers)):
             for name, text in texts.items():
                 yield from _unknown(text, pattern, names, key, name)
         filled = {name: pattern.sub("", value) for name, value in self.headers.items()}
         yield from headers_mistakes(filled, "headers")
-        content_type = next((value for name, value in self.headers.items() if name.lower() == "content-type"), "")
-        yield from body_mistakes(self.body, self.body_format, content_type, placeholders(names), self.method)
+        content_type = next(
+            (value for name, value in self.headers.items() if name.lower() == "content-type"), ""
+        )
+        yield from body_mistakes(
+            self.body, self.body_format, content_type, placeholders(names), self.method
+        )
         if self.result is not None:
             from mcpx.commands.requests.answers import result_mistakes
 
@@ -87,8 +95,12 @@ class HttpRequest:
             return
         origin, rest = found.groups()
         if "{" in origin or "}" in origin:
-            hint = "a placeholder stands in the path or the query; what differs by machine is a ${VAR}"
-            yield Mistake("scheme, host and port are fixed, and take no placeholder", ("url",), hint)
+            hint = (
+                "a placeholder stands in the path or the query; what differs by machine is a ${VAR}"
+            )
+            yield Mistake(
+                "scheme, host and port are fixed, and take no placeholder", ("url",), hint
+            )
             return
         yield from url_mistakes(pattern.sub("x", self.url), "url")
         sent, _, fragment = rest.partition("#")
@@ -97,7 +109,9 @@ class HttpRequest:
         unknown = list(_unknown(sent, pattern, names, "url"))
         yield from unknown
         if not unknown and re.search(r"[{}]", pattern.sub("", sent)):
-            yield Mistake("a brace that belongs to no placeholder", ("url",), "write %7B for {, %7D for }")
+            yield Mistake(
+                "a brace that belongs to no placeholder", ("url",), "write %7B for {, %7D for }"
+            )
 
     def prepare(self, bench: Bench) -> Work:
         from mcpx.commands.requests.sending import HttpWork
@@ -105,13 +119,17 @@ class HttpRequest:
         return HttpWork(self, bench)
 
 
-def _unknown(text: str, pattern: re.Pattern[str], names: Collection[str], *path: str) -> Iterator[Mistake]:
+def _unknown(
+    text: str, pattern: re.Pattern[str], names: Collection[str], *path: str
+) -> Iterator[Mistake]:
     for name in named_in(pattern.sub(" ", text)):
         close: list[str] = []
         if len(name) <= _SHOWN:  # a typo has the length of the word
             from difflib import get_close_matches
 
-            close = get_close_matches(name.lower(), {each.lower(): each for each in names}, n=1, cutoff=0.6)
+            close = get_close_matches(
+                name.lower(), {each.lower(): each for each in names}, n=1, cutoff=0.6
+            )
         meant = next((each for each in names if close and each.lower() == close[0]), None)
         hint = f"did you mean {{{meant}}}?" if meant else "declare it in 'parameters'"
         yield Mistake(f"no parameter named '{name[:_SHOWN]}'", path, hint)

@@ -56,19 +56,27 @@ class Parameter:
     """JSON Schemas of the fields of an object, by name."""
 
     def mistakes(self) -> Iterator[Mistake]:
-        given: list[tuple[Any, tuple[str | int, ...]]] = [(v, ("enum", i)) for i, v in enumerate(self.enum or ())]
+        given: list[tuple[Any, tuple[str | int, ...]]] = [
+            (v, ("enum", i)) for i, v in enumerate(self.enum or ())
+        ]
         if self.default is not None:
             given.append((self.default, ("default",)))
             if self.enum is not None and self.default not in self.enum:
                 yield Mistake("the default is not in 'enum'", ("default",))
         for value, path in given:
-            if not isinstance(value, _TYPES[self.type]) or (isinstance(value, bool) and self.type != "boolean"):
+            if not isinstance(value, _TYPES[self.type]) or (
+                isinstance(value, bool) and self.type != "boolean"
+            ):
                 yield Mistake(f"not of type {self.type}", path)
             elif isinstance(value, float) and not isfinite(value):
                 yield Mistake("a number that is not finite, which JSON has not", path)
             elif (size := _size(value)) is not None and not self._least <= size <= self._most:
                 yield Mistake("beyond 'min' or 'max'", path)
-        for key, kinds in (("pattern", ("string",)), ("items", ("array",)), ("properties", ("object",))):
+        for key, kinds in (
+            ("pattern", ("string",)),
+            ("items", ("array",)),
+            ("properties", ("object",)),
+        ):
             if getattr(self, key) is not None and self.type not in kinds:
                 yield Mistake(f"'{key}' goes with 'type: {kinds[0]}'", (key,), at="key")
         for key in ("min", "max"):

@@ -9,7 +9,9 @@ from typing import ClassVar
 from mcpx.commands.work import Bench, Work
 from mcpx.model.kinds import IN_FOLDER, Mistake, NonEmpty, Seconds, Size
 
-_DECIDES = re.compile(r"PATH|LD_\w+|IFS|ENV|BASH_ENV|NODE_OPTIONS|NODE_PATH|PYTHON\w+|PERL5?\w+|RUBY\w+")
+_DECIDES = re.compile(
+    r"PATH|LD_\w+|IFS|ENV|BASH_ENV|NODE_OPTIONS|NODE_PATH|PYTHON\w+|PERL5?\w+|RUBY\w+"
+)
 """Variables that decide which code is run."""
 
 
@@ -22,19 +24,23 @@ class Script:
     interpreter: NonEmpty | None = None
     """Program that runs it (`python3`, `bash`, `node`, …); absent: the script itself is run."""
     path: NonEmpty = field(metadata=IN_FOLDER)
-    """The script, in one of `global.script_paths`; relative to the config's folder in the file, absolute here."""
+    """The script, in one of `global.script_paths`; relative to the config's folder in the file,
+    absolute here."""
     args: tuple[str, ...] = field(default=(), repr=False)
-    """Its arguments, one element each, never parsed by a shell. An element without a value drops out; `{name}` alone is
-    one element for each item of a list; `{*}` is all arguments as JSON, here, in `env` and in `stdin`."""
+    """Its arguments, one element each, never parsed by a shell. An element without a value drops
+    out; `{name}` alone is one element for each item of a list; `{*}` is all arguments as JSON,
+    here, in `env` and in `stdin`."""
     allow_dashes: bool = False
-    """Let a text begin with `-` where nothing stands before it: for a script that takes no options. Behind a literal
-    `--` any text may."""
+    """Let a text begin with `-` where nothing stands before it: for a script that takes no options.
+    Behind a literal `--` any text may."""
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Its environment, beside the small one every child gets; a variable without a value is not set."""
+    """Its environment, beside the small one every child gets; a variable without a value is not
+    set."""
     stdin: str | None = None
     """What it reads on standard input; absent: nothing."""
     cwd: str = field(default=".", metadata=IN_FOLDER)
-    """Working folder; relative to the config's folder in the file, absolute here. That folder where it says nothing."""
+    """Working folder; relative to the config's folder in the file, absolute here. That folder where
+    it says nothing."""
     timeout: Seconds = 30.0
     """Seconds it may take, waiting included; `global.default_timeout` where it says nothing."""
     result: str | None = None
@@ -48,8 +54,8 @@ class Script:
     max_file: Size = 2**30
     """Largest file it may write, in bytes."""
     writable: tuple[str, ...] | None = field(default=None, metadata=IN_FOLDER)
-    """The only folders it may write in, beside a temporary one of its own (Landlock or bubblewrap; without either it is
-    not run); absent: it may write wherever the gateway may."""
+    """The only folders it may write in, beside a temporary one of its own (Landlock or bubblewrap;
+    without either it is not run); absent: it may write wherever the gateway may."""
 
     @property
     def reads_only(self) -> bool:
@@ -59,7 +65,9 @@ class Script:
         from mcpx.commands.scripts.arguments import Template, is_option, unknown
 
         args = [Template.parse(text) for text in self.args]
-        texts: list[tuple[Template, tuple[str | int, ...]]] = [(one, ("args", i)) for i, one in enumerate(args)]
+        texts: list[tuple[Template, tuple[str | int, ...]]] = [
+            (one, ("args", i)) for i, one in enumerate(args)
+        ]
         texts += [(Template.parse(text), ("env", name)) for name, text in self.env.items()]
         texts += [(Template.parse(self.stdin), ("stdin",))] if self.stdin is not None else []
         known = ", ".join(parameters or ()) or "none"
@@ -68,18 +76,27 @@ class Script:
                 hint = f"its parameters: {known}; write {{{{{name}}}}} for the text {{{name}}}"
                 yield Mistake(f"no parameter named {name!r}", path, hint)
             if path[0] == "env" and template.names and _DECIDES.fullmatch(str(path[1])):
-                yield Mistake("a caller must not decide which code is run: no placeholder here", path)
+                yield Mistake(
+                    "a caller must not decide which code is run: no placeholder here", path
+                )
         optional = {name for name, may in (parameters or {}).items() if may}
         for index, (before, template) in enumerate(pairwise(args), 1):
             option = before.literal or ""
             if template.alone in optional and is_option(option):
-                hint = f"write '{option}={{{template.alone}}}' as one element, or make the parameter required"
+                hint = (
+                    f"write '{option}={{{template.alone}}}' as one element, or make the "
+                    "parameter required"
+                )
                 what = f"without a value for '{template.alone}', '{option}' would stand alone"
                 yield Mistake(what, ("args", index), hint)
         places = [("interpreter", self.interpreter), ("path", self.path), ("cwd", self.cwd)]
         for key, text in places:
             if text is not None and Template.parse(text).names:
-                yield Mistake("no placeholder may stand here", (key,), "arguments go into 'args', 'env' and 'stdin'")
+                yield Mistake(
+                    "no placeholder may stand here",
+                    (key,),
+                    "arguments go into 'args', 'env' and 'stdin'",
+                )
         yield from self._impossible()
         if self.result is not None:
             import jmespath
@@ -88,7 +105,9 @@ class Script:
             try:
                 jmespath.compile(self.result)
             except jmespath.exceptions.JMESPathError as error:
-                yield Mistake("not a JMESPath expression", ("result",), " ".join(str(error).split())[:200])
+                yield Mistake(
+                    "not a JMESPath expression", ("result",), " ".join(str(error).split())[:200]
+                )
 
     def _impossible(self) -> Iterator[Mistake]:
         """What no program can be given."""
@@ -106,6 +125,8 @@ class Script:
                 yield Mistake("holds a NUL character", path)
 
     def prepare(self, bench: Bench) -> Work:
-        from mcpx.commands.scripts.running import Scripts  # nobody starts processes who calls no script
+        from mcpx.commands.scripts.running import (
+            Scripts,
+        )  # nobody starts processes who calls no script
 
         return Scripts(self, bench)

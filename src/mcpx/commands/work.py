@@ -14,8 +14,8 @@ Progress = Callable[[float, float | None, str | None], None]
 
 
 class CommandFailed(McpxError):
-    """A command could not do what it was told; the words are for whoever called it. Caught where commands are called
-    (`core.local`), which makes a tool error of it."""
+    """A command could not do what it was told; the words are for whoever called it. Caught where
+    commands are called (`core.local`), which makes a tool error of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,9 @@ class Resolves(Protocol):
 
 class Work(Protocol):
     async def run(self, arguments: Mapping[str, Any], progress: Progress | None) -> Json:
-        """The result of a tool, in the form of MCP. `arguments` are checked, and have their defaults; `progress` is
-        None when nobody asked. Cancelled, it leaves nothing behind. Raises `CommandFailed`."""
+        """The result of a tool, in the form of MCP. `arguments` are checked, and have their
+        defaults; `progress` is None when nobody asked. Cancelled, it leaves nothing behind. Raises
+        `CommandFailed`."""
         ...
 
     async def close(self) -> None:

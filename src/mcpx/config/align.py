@@ -1,4 +1,5 @@
-"""Which parts of one tree are those of another: for changing a text, and for finding what a mask stands for.
+"""Which parts of one tree are those of another: for changing a text, and for finding what a mask
+stands for.
 
 Promised: pure. Not done here: what a difference means.
 """
@@ -17,18 +18,27 @@ def alike(one: Any, other: Any) -> bool:
     """The same as JSON sees it; 30 and 30.0 are one number."""
     if (table := as_map(one)) is not None:
         its = as_map(other)
-        return its is not None and table.keys() == its.keys() and all(alike(table[key], its[key]) for key in table)
+        return (
+            its is not None
+            and table.keys() == its.keys()
+            and all(alike(table[key], its[key]) for key in table)
+        )
     if (items := as_list(one)) is not None:
         others = as_list(other)
         return others is not None and len(items) == len(others) and all(map(alike, items, others))
-    if isinstance(one, bool) or isinstance(other, bool) or isinstance(one, str) or isinstance(other, str):
+    if (
+        isinstance(one, bool)
+        or isinstance(other, bool)
+        or isinstance(one, str)
+        or isinstance(other, str)
+    ):
         return type(one) is type(other) and one == other
     return bool(one == other)
 
 
 def matches(old: list[Any], new: list[Any]) -> list[int | None]:
-    """For each new item the old one that it is or was: the same, or of the same name, or else the one that is left
-    when others are accounted for."""
+    """For each new item the old one that it is or was: the same, or of the same name, or else the
+    one that is left when others are accounted for."""
     found: list[int | None] = [None] * len(new)
     left = set(range(len(old)))
     by_value: dict[str, list[int]] = {}

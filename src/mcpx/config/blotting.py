@@ -1,9 +1,9 @@
 """Secrets in texts that have no meaning to us: files that cannot be read, and comments.
 
-Promised: what stands beside a secret's name, and what looks like a secret, is shown as `MASK`; a comment that is saved
-as it was shown keeps what stands behind its masks. By looks only: prose may lose a word from sight, and a secret that
-neither is named nor looks like one is shown. Comments are lines of their own; what follows a value on its line is not
-looked at.
+Promised: what stands beside a secret's name, and what looks like a secret, is shown as `MASK`; a
+comment that is saved as it was shown keeps what stands behind its masks. By looks only: prose may
+lose a word from sight, and a secret that neither is named nor looks like one is shown. Comments are
+lines of their own; what follows a value on its line is not looked at.
 """
 
 import json
@@ -30,13 +30,16 @@ _OPTION = re.compile(
     r"""(?<![\w-])(--?[A-Za-z][\w-]*)["']?(?:[ \t]*,\s*|[ \t]+)"""
     r"""("[^"\n]*"|'[^'\n]*'|[^\s"',\[\]]+)"""
 )
-_OPTION_ON_ITS_LINE = re.compile(r"""(?<![\w-])(--?[A-Za-z][\w-]*)["']?[ \t]*\n[ \t]*-[ \t]+(\S[^\n]*)""")
+_OPTION_ON_ITS_LINE = re.compile(
+    r"""(?<![\w-])(--?[A-Za-z][\w-]*)["']?[ \t]*\n[ \t]*-[ \t]+(\S[^\n]*)"""
+)
 _SCHEME = re.compile(r"(?i)(?:bearer|basic|token)[ \t]+")
 _COMMENT = re.compile(r"(?m)^[ \t]*(?:#|//).*$")
 
 
 def blotted(text: str) -> str:
-    """The text with a mask in the place of each value of a secret name, and of each text in the shape of a secret."""
+    """The text with a mask in the place of each value of a secret name, and of each text in the
+    shape of a secret."""
     parts: list[str] = []
     at = 0
     for start, end in sorted(_found(text)):
@@ -52,18 +55,28 @@ def _found(text: str) -> Iterator[Span]:
         start, end = _unquoted(pair, 4)
         value = text[start:end]
         if _VARIABLE.fullmatch(pair[2]):
-            yield from ((start + each.start, start + each.end) for each in find_secrets(value, ("env", pair[2])))
+            yield from (
+                (start + each.start, start + each.end)
+                for each in find_secrets(value, ("env", pair[2]))
+            )
         elif is_secret_name(pair[2]) and value and not value.startswith("$"):
             scheme = _SCHEME.match(value)
             yield start + (scheme.end() if scheme else 0), end
     for line in _LINE.finditer(text):
         start, value = line.start(2), line[2]
-        found = find_secrets(value, ("env", line[1])) if line[1] else find_secrets(value, ("args", 0), [value])
+        found = (
+            find_secrets(value, ("env", line[1]))
+            if line[1]
+            else find_secrets(value, ("args", 0), [value])
+        )
         yield from ((start + each.start, start + each.end) for each in found)
     for option in (*_OPTION.finditer(text), *_OPTION_ON_ITS_LINE.finditer(text)):
         start, end = _unquoted(option, 2)
         words = [option[1], text[start:end]]
-        yield from ((start + each.start, start + each.end) for each in find_secrets(words[1], ("args", 1), words))
+        yield from (
+            (start + each.start, start + each.end)
+            for each in find_secrets(words[1], ("args", 1), words)
+        )
 
 
 def _unquoted(found: re.Match[str], group: int) -> Span:
@@ -72,7 +85,8 @@ def _unquoted(found: re.Match[str], group: int) -> Span:
 
 
 def without_texts(text: str, secrets: Iterable[str]) -> str:
-    """The text with a mask in the place of each of these secrets, also where they are written with escapes."""
+    """The text with a mask in the place of each of these secrets, also where they are written with
+    escapes."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) > 3:
             for spelling in (secret, json.dumps(secret)[1:-1]):

@@ -1,8 +1,9 @@
 """What must hold between the fields of a configuration, or of a value beyond its type.
 
-Promised: looks at the native tree, so that its mistakes are told together with wrong types elsewhere; whatever
-has the wrong type is passed over, `validate` tells that. What is odd but not wrong is a warning. The
-connection of a disabled server and the body of a disabled command are not looked at.
+Promised: looks at the native tree, so that its mistakes are told together with wrong types
+elsewhere; whatever has the wrong type is passed over, `validate` tells that. What is odd but not
+wrong is a warning. The connection of a disabled server and the body of a disabled command are not
+looked at.
 """
 
 import os
@@ -17,7 +18,17 @@ from mcpx.config.entries import RESERVED
 from mcpx.config.exposure import is_loopback
 from mcpx.config.problems import Findings, nearest
 from mcpx.config.rule_checks import PADDED, check_rules, is_padded
-from mcpx.config.tree import KeyPath, Tree, Unresolved, as_bool, as_list, as_map, maps_in, shorten, spell
+from mcpx.config.tree import (
+    KeyPath,
+    Tree,
+    Unresolved,
+    as_bool,
+    as_list,
+    as_map,
+    maps_in,
+    shorten,
+    spell,
+)
 from mcpx.model.origin import Origin
 from mcpx.model.secret_rules import find_secrets, replace_secrets
 from mcpx.wire.address import BadAddress, parse, proxy_for
@@ -25,7 +36,8 @@ from mcpx.wire.fields import FRAMING, OURS, headers_mistakes
 
 MAX_NAME = 64
 DOTS = (".", "..")
-"""No names: a browser takes them out of an address, so that nothing of the admin API could be asked about them."""
+"""No names: a browser takes them out of an address, so that nothing of the admin API could be asked
+about them."""
 
 _SINK_SCHEMES = ("http", "https", "syslog", "syslog+tcp")
 _SCHEMES = {"http": ("http", "https"), "sse": ("http", "https"), "websocket": ("ws", "wss")}
@@ -53,10 +65,16 @@ class _Checks:
     def run(self) -> list[str]:
         separator = (as_map(self._tree.get("naming")) or {}).get("separator")
         forbidden = "::" if separator == "::" else None
-        for section, noun in (("mcp_servers", "server"), ("commands", "command"), ("auth_configs", "auth config")):
+        for section, noun in (
+            ("mcp_servers", "server"),
+            ("commands", "command"),
+            ("auth_configs", "auth config"),
+        ):
             self._unique(self._tree.get(section), (section,), noun, forbidden)
         self._unique(self._tree.get("profiles"), ("profiles",), "profile")
-        self._front_auth(as_map((as_map(self._tree.get("server")) or {}).get("auth")) or {}, ("server", "auth"))
+        self._front_auth(
+            as_map((as_map(self._tree.get("server")) or {}).get("auth")) or {}, ("server", "auth")
+        )
         self._visitors(as_map(self._tree.get("server")) or {})
         global_ = as_map(self._tree.get("global")) or {}
         self._traces(as_map(global_.get("traces")) or {}, ("global", "traces"))
@@ -97,7 +115,12 @@ class _Checks:
     def _policy(self, policy: Tree, servers: list[str]) -> None:
         for index, rule in maps_in(policy.get("rules")):
             for position, name in enumerate(as_list(rule.get("profiles")) or ()):
-                self._known(name, self._profiles, "profile", ("policy", "rules", index, "profiles", position))
+                self._known(
+                    name,
+                    self._profiles,
+                    "profile",
+                    ("policy", "rules", index, "profiles", position),
+                )
             for position, pattern in enumerate(as_list(rule.get("servers")) or ()):
                 if (name := _text(pattern)) and not re.search(r"[*?\[]", name) and name != "!":
                     path = ("policy", "rules", index, "servers", position)
@@ -109,9 +132,15 @@ class _Checks:
         for key in ("servers", "tools", "prompts", "resources"):
             for position, pattern in enumerate(as_list(profile.get(key)) or ()):
                 if _text(pattern) in ("", "!"):
-                    self._findings.add("not a pattern: it matches nothing", (*path, key, position), hint="'*' is all")
+                    self._findings.add(
+                        "not a pattern: it matches nothing",
+                        (*path, key, position),
+                        hint="'*' is all",
+                    )
                 elif is_padded(pattern):
-                    self._findings.add("a pattern with spaces around it", (*path, key, position), hint=PADDED)
+                    self._findings.add(
+                        "a pattern with spaces around it", (*path, key, position), hint=PADDED
+                    )
 
     def _traces(self, traces: Tree, path: KeyPath) -> None:
         self._url(traces.get("endpoint"), _SCHEMES["http"], (*path, "endpoint"), dialled=True)
@@ -127,29 +156,46 @@ class _Checks:
         self._unique(auth.get("tokens"), (*path, "tokens"), "token")
         secrets: dict[str, int] = {}
         for index, token in maps_in(auth.get("tokens")):
-            self._known(token.get("profile"), self._profiles, "profile", (*path, "tokens", index, "profile"))
+            self._known(
+                token.get("profile"), self._profiles, "profile", (*path, "tokens", index, "profile")
+            )
             text = _text(token.get("token"))
             if text and re.search(r"\s", text):
-                hint = "it is the token alone, without 'Bearer'" if text[:7].lower() == "bearer " else ""
-                self._findings.add("a token has no spaces", (*path, "tokens", index, "token"), hint=hint)
+                hint = (
+                    "it is the token alone, without 'Bearer'"
+                    if text[:7].lower() == "bearer "
+                    else ""
+                )
+                self._findings.add(
+                    "a token has no spaces", (*path, "tokens", index, "token"), hint=hint
+                )
             if text is not None and (first := secrets.setdefault(text, index)) != index:
-                rival, at = self._findings.spot((*path, "tokens", first, "token")), (*path, "tokens", index, "token")
+                rival, at = (
+                    self._findings.spot((*path, "tokens", first, "token")),
+                    (*path, "tokens", index, "token"),
+                )
                 hint = "each must have its own, or nobody knows whose it is"
                 self._findings.add("two tokens are the same", at, hint=hint, rival=rival)
             if text is not None and not _SHOWABLE.fullmatch(text):
                 hint = "no line breaks or other control characters, no spaces around"
-                self._findings.add("no client could show this token", (*path, "tokens", index, "token"), hint=hint)
+                self._findings.add(
+                    "no client could show this token", (*path, "tokens", index, "token"), hint=hint
+                )
         for scope, profile in (as_map(auth.get("scopes")) or {}).items():
             if not _SCOPE.fullmatch(scope):
                 hint = "visible ASCII characters, no spaces, quotes or backslashes (RFC 6749)"
-                self._findings.add("not a possible scope", (*path, "scopes", scope), hint=hint, at="key")
+                self._findings.add(
+                    "not a possible scope", (*path, "scopes", scope), hint=hint, at="key"
+                )
             self._known(profile, self._profiles, "profile", (*path, "scopes", scope))
         kind = str(auth.get("type") or "bearer").lower()
         signed = ("issuer", "audience", "jwks_url", "scopes")
         for key, goes_with in (("tokens", "bearer"), *((key, "jwt") for key in signed)):
             if kind in ("bearer", "jwt") and kind != goes_with and auth.get(key) is not None:
                 hint = f"this one is 'type: {kind}'"
-                self._findings.add(f"'{key}' goes with 'type: {goes_with}'", (*path, key), hint=hint, at="key")
+                self._findings.add(
+                    f"'{key}' goes with 'type: {goes_with}'", (*path, key), hint=hint, at="key"
+                )
         if kind == "jwt" and auth.get("issuer") is None:
             self._findings.add("missing key 'issuer'", path, hint="it goes with 'type: jwt'")
         for key in ("issuer", "jwks_url"):
@@ -164,23 +210,31 @@ class _Checks:
                 continue
             if (first := seen.setdefault(name, at)) is not at:
                 rival, hint = self._findings.spot(first), "names must be unique"
-                self._findings.add(f"two {noun}s are named {shorten(name)!r}", at, hint=hint, rival=rival)
+                self._findings.add(
+                    f"two {noun}s are named {shorten(name)!r}", at, hint=hint, rival=rival
+                )
             if not 1 <= len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
                 hint = f"1 to {MAX_NAME} characters, no line breaks, no spaces around"
                 self._findings.add(f"not a possible {noun} name", at, hint=hint)
             elif name in DOTS:
-                self._findings.add(f"not a possible {noun} name", at, hint="browsers take dots out of addresses")
+                self._findings.add(
+                    f"not a possible {noun} name", at, hint="browsers take dots out of addresses"
+                )
             elif forbidden and forbidden in name:
                 self._findings.add(f"a name must not hold '{forbidden}', the separator", at)
             elif noun == "server" and name in RESERVED:
-                self._findings.add(f"the server name '{name}' is reserved", at, hint="give it another one")
+                self._findings.add(
+                    f"the server name '{name}' is reserved", at, hint="give it another one"
+                )
 
     def _known(self, name: Any, known: list[str], noun: str, path: KeyPath) -> None:
         text = _text(name)
         if text is None or text in known:
             return
         meant = nearest(text, known)
-        hint = f"did you mean '{meant}'?" if meant else f"known: {shorten(', '.join(known) or 'none')}"
+        hint = (
+            f"did you mean '{meant}'?" if meant else f"known: {shorten(', '.join(known) or 'none')}"
+        )
         self._findings.add(f"no {noun} named {shorten(text)!r}", path, hint=hint)
 
     def _auth_ref(self, section: Tree, path: KeyPath) -> None:
@@ -194,7 +248,11 @@ class _Checks:
         given, at = section.get("auth"), (*path, "auth")
         if (table := as_map(given)) is not None:
             given, at = table.get("ref"), (*at, "ref")
-        entries = (entry for _, entry in maps_in(self._tree.get("auth_configs")) if entry.get("name") == given)
+        entries = (
+            entry
+            for _, entry in maps_in(self._tree.get("auth_configs"))
+            if entry.get("name") == given
+        )
         return (None if _text(given) is None else next(entries, None)), at
 
     def _auth_fits(self, server: Tree, kind: str, path: KeyPath) -> None:
@@ -204,18 +262,31 @@ class _Checks:
             return
         if kind == "stdio":
             hint = "leave it out; what the program needs goes into 'env'"
-            self._findings.add("a stdio server is a program that is started, nobody signs in to it", at, hint=hint)
+            self._findings.add(
+                "a stdio server is a program that is started, nobody signs in to it", at, hint=hint
+            )
         chosen = str(entry.get("type")).lower()
         section = as_map(entry.get(chosen)) or {}
         location = str(section.get("location")).lower()
         if chosen == "api_key" and location == "body":
             hint = "send it as a header or in the query"
-            self._findings.add("an api_key in the body cannot be sent to an MCP server", at, hint=hint)
-        names = list(as_map(section.get("headers")) or ()) if chosen == "custom_header" else [section.get("name")]
+            self._findings.add(
+                "an api_key in the body cannot be sent to an MCP server", at, hint=hint
+            )
+        names = (
+            list(as_map(section.get("headers")) or ())
+            if chosen == "custom_header"
+            else [section.get("name")]
+        )
         if chosen in ("custom_header", "api_key") and location not in ("query", "body"):
             for name in filter(None, map(_text, names)):
-                if re.fullmatch(OURS, name) and not re.fullmatch(FRAMING, name):  # else it is told where it stands
-                    what = f"the header {shorten(name)!r} of this auth config is set by mcpx on the way to a server"
+                if re.fullmatch(OURS, name) and not re.fullmatch(
+                    FRAMING, name
+                ):  # else it is told where it stands
+                    what = (
+                        f"the header {shorten(name)!r} of this auth config is set by mcpx on "
+                        "the way to a server"
+                    )
                     self._findings.add(what, at, hint="use another auth config there")
 
     def _server(self, server: Tree, path: KeyPath) -> None:
@@ -227,7 +298,10 @@ class _Checks:
         self._auth_fits(server, str(connection.get("type")).lower(), path)
         schemes = _SCHEMES.get(str(connection.get("type")).lower())
         if schemes:
-            other = next((name for name in _SCHEMES if _scheme(connection.get("url")) in _SCHEMES[name]), None)
+            other = next(
+                (name for name in _SCHEMES if _scheme(connection.get("url")) in _SCHEMES[name]),
+                None,
+            )
             hint = f"it goes with 'type: {other}'" if other else ""
             self._url(connection.get("url"), schemes, (*at, "url"), hint, dialled=True)
         self._headers(connection.get("headers"), (*at, "headers"))
@@ -251,12 +325,22 @@ class _Checks:
             self._findings.add("holds a NUL character", path)
 
     def _headers(self, headers: Any, path: KeyPath) -> None:
-        given = {key: text for key, value in (as_map(headers) or {}).items() if (text := _text(value)) is not None}
+        given = {
+            key: text
+            for key, value in (as_map(headers) or {}).items()
+            if (text := _text(value)) is not None
+        }
         for wrong in headers_mistakes(given, *path, ours=OURS):
             self._findings.add(wrong.what, wrong.path, hint=wrong.hint, at=wrong.at)
 
     def _url(
-        self, value: Any, schemes: tuple[str, ...], path: KeyPath, hint: str = "", *, dialled: bool = False
+        self,
+        value: Any,
+        schemes: tuple[str, ...],
+        path: KeyPath,
+        hint: str = "",
+        *,
+        dialled: bool = False,
     ) -> None:
         """`dialled`: through a proxy, if the environment names one."""
         url = _text(value)
@@ -280,18 +364,26 @@ class _Checks:
             return  # Reported already.
         if not is_loopback(host):
             hint = "http is possible for loopback addresses only (127.0.0.1, ::1, localhost)"
-            self._findings.add("must begin with https://: keys that come over http can be forged", path, hint=hint)
+            self._findings.add(
+                "must begin with https://: keys that come over http can be forged", path, hint=hint
+            )
 
     def _origin(self, value: Any, path: KeyPath) -> None:
         text = _spelled(value)
         if text is not None and Origin.parse(text) is None:
-            hint = "http:// or https://, a name, a port where it is not the usual one: https://app.example:8443"
+            hint = (
+                "http:// or https://, a name, a port where it is not the usual one: "
+                "https://app.example:8443"
+            )
             self._findings.add("not the origin of a web page", path, hint=hint)
 
     def _host_name(self, value: Any, path: KeyPath) -> None:
         text = _spelled(value)
         if text is not None and not re.fullmatch(_HOST_NAME, text):
-            hint = "a name or address without scheme, port or path; '*.' before a name stands for all below it"
+            hint = (
+                "a name or address without scheme, port or path; '*.' before a name stands for "
+                "all below it"
+            )
             self._findings.add("not the name of a host", path, hint=hint)
 
     def _network(self, value: Any, path: KeyPath) -> None:
@@ -300,7 +392,9 @@ class _Checks:
             if text is not None:
                 ip_network(text.strip(), strict=False)
         except ValueError:
-            self._findings.add("not an address or network", path, hint="as in 10.0.0.7, 172.16.0.0/12 or fd00::/8")
+            self._findings.add(
+                "not an address or network", path, hint="as in 10.0.0.7, 172.16.0.0/12 or fd00::/8"
+            )
 
     def _command(self, command: Tree, path: KeyPath) -> None:
         self._unique(command.get("parameters"), (*path, "parameters"), "parameter")
@@ -311,7 +405,9 @@ class _Checks:
             entry, at = self._referred(section, below)
             if entry is not None and str(entry.get("type")).lower() == "oauth":
                 hint = "use an oauth2, bearer_token or api_key there"
-                self._findings.add("an auth config of type oauth signs in to MCP servers only", at, hint=hint)
+                self._findings.add(
+                    "an auth config of type oauth signs in to MCP servers only", at, hint=hint
+                )
             if as_bool(command.get("enabled")) is not False:
                 self._idle_cache(command, section)
                 if command.get("type") == "http":
@@ -327,9 +423,16 @@ class _Checks:
         method = str(section.get("method") or "GET").upper()
         reads = command.get("type") == "http" and method in ("GET", "HEAD", "OPTIONS")
         known = command.get("type") in ("http", "script")
-        if known and not reads and command.get("cache_ttl") is not None and command.get("read_only") is None:
+        if (
+            known
+            and not reads
+            and command.get("cache_ttl") is not None
+            and command.get("read_only") is None
+        ):
             what = f"the 'cache_ttl' of command {command.get('name')!r} has no effect"
-            self._warnings.append(f"{what}: it may change something; if it does not, say 'read_only: true'")
+            self._warnings.append(
+                f"{what}: it may change something; if it does not, say 'read_only: true'"
+            )
 
     def _request(self, http: Tree, name: str) -> None:
         """What a call would find out: that it is refused, or sent otherwise than it looks."""
@@ -344,7 +447,10 @@ class _Checks:
         told = http.get("body_format") is not None or "content-type" in headers
         if body[:1] in ("{", "[") and '"' in body and not told:
             advice = "write it as a mapping, or say 'body_format: json'"
-            self._warnings.append(f"the 'body' of command {name!r} looks like JSON and is sent as plain text: {advice}")
+            self._warnings.append(
+                f"the 'body' of command {name!r} looks like JSON and is sent as plain text: "
+                f"{advice}"
+            )
 
     def _script_file(self, file: str, name: str) -> None:
         if not os.path.isfile(file):
@@ -353,15 +459,21 @@ class _Checks:
         folders = as_list((as_map(self._tree.get("global")) or {}).get("script_paths")) or ()
         real = os.path.realpath(file)
         allowed = [
-            os.path.join(os.path.realpath(item), "") for item in map(_text, folders) if item and "\0" not in item
+            os.path.join(os.path.realpath(item), "")
+            for item in map(_text, folders)
+            if item and "\0" not in item
         ]
         if not any(map(real.startswith, allowed)):
-            what = f"the script of command {name!r} is outside of 'global.script_paths' and will not be run"
+            what = (
+                f"the script of command {name!r} is outside of 'global.script_paths' and will "
+                "not be run"
+            )
             self._warnings.append(f"{what}: {file}")
 
 
 def secret_warnings(tree: Tree, path: Path) -> list[str]:
-    """A warning when others may read a file that holds a literal secret. `tree` is the file's, unexpanded."""
+    """A warning when others may read a file that holds a literal secret. `tree` is the file's,
+    unexpanded."""
     try:
         mode = stat.S_IMODE(os.stat(path).st_mode)
     except OSError:  # gone since it was read
@@ -369,8 +481,13 @@ def secret_warnings(tree: Tree, path: Path) -> list[str]:
     found = _literal_secret(tree) if os.name == "posix" and mode & 0o077 else None
     if found is None:
         return []
-    advice = "chmod 600 it, or keep the secret in ${VAR}, ${file:path}, ${keyring:name} or as 'enc:'"
-    return [f"{path.name} holds a secret ({spell(found)}) and others may read it (mode {mode:04o}): {advice}"]
+    advice = (
+        "chmod 600 it, or keep the secret in ${VAR}, ${file:path}, ${keyring:name} or as 'enc:'"
+    )
+    return [
+        f"{path.name} holds a secret ({spell(found)}) and others may read it (mode {mode:04o}): "
+        f"{advice}"
+    ]
 
 
 def _literal_secret(tree: Tree) -> KeyPath | None:
@@ -378,7 +495,8 @@ def _literal_secret(tree: Tree) -> KeyPath | None:
 
     def note(secret: str, path: KeyPath, presumed: bool) -> str:
         if "custom_header" in path:
-            # All headers of an auth config are masked, but a header such as X-Tenant is no reason for a warning.
+            # All headers of an auth config are masked, but a header such as X-Tenant is no reason
+            # for a warning.
             presumed = all(each.presumed for each in find_secrets(secret, path[-2:]))
         if not presumed:
             places.append(path)

@@ -1,8 +1,8 @@
 """YAML text as nodes that know their place in it.
 
-Promised: bounded work whatever the text: no deep recursion, no expansion of aliases into millions of values,
-no constructor of a foreign tag, no key that silently replaces another. Aliases and `<<` work as people use
-them. Not done here: what the values mean.
+Promised: bounded work whatever the text: no deep recursion, no expansion of aliases into millions
+of values, no constructor of a foreign tag, no key that silently replaces another. Aliases and `<<`
+work as people use them. Not done here: what the values mean.
 """
 
 import re
@@ -14,8 +14,8 @@ from mcpx.config.nodes import MAX_DEPTH, MAX_NODES, Entries, Node, Scalar, Seque
 from mcpx.config.problems import Findings, GaveUpError, Place
 from mcpx.config.tree import shorten
 
-# PyYAML's own composer recurses in C without a bound and crashes the process on 100,000 brackets; the events
-# below it come one at a time.
+# PyYAML's own composer recurses in C without a bound and crashes the process on 100,000 brackets;
+# the events below it come one at a time.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Event = Any
 """PyYAML's events; its stubs leave their fields untyped."""
@@ -35,8 +35,11 @@ _SYNTAX_HINTS = {
 }
 
 
-def compose(text: str, findings: Findings, most: int = MAX_NODES, deepest: int = MAX_DEPTH) -> Node | None:
-    """The nodes of a text, None when it holds nothing; raises when it cannot be followed to its end."""
+def compose(
+    text: str, findings: Findings, most: int = MAX_NODES, deepest: int = MAX_DEPTH
+) -> Node | None:
+    """The nodes of a text, None when it holds nothing; raises when it cannot be followed to its
+    end."""
     if odd := UNPRINTABLE.search(text):
         line = text.count("\n", 0, odd.start()) + 1
         place = Place(line, odd.start() - text.rfind("\n", 0, odd.start()))
@@ -193,4 +196,6 @@ class Composer:
 def _place(event: _Event) -> Place:
     start, end = event.start_mark, event.end_mark
     same_line = start.line == end.line
-    return Place(start.line + 1, start.column + 1, max(0, end.column - start.column) if same_line else 0)
+    return Place(
+        start.line + 1, start.column + 1, max(0, end.column - start.column) if same_line else 0
+    )

@@ -1,12 +1,13 @@
 """Other shapes of configuration, turned into the native one.
 
-Promised: each shape keeps the default mode and the naming of its own document; every part of the native tree
-knows where it stood in the user's file. In a client's file keys that are not ours are passed over and named;
-in the shapes of our own documents they are mistakes. References stay unexpanded, so that what an overlay
-replaces is never looked up. Not done here: judging the native tree.
+Promised: each shape keeps the default mode and the naming of its own document; every part of the
+native tree knows where it stood in the user's file. In a client's file keys that are not ours are
+passed over and named; in the shapes of our own documents they are mistakes. References stay
+unexpanded, so that what an overlay replaces is never looked up. Not done here: judging the native
+tree.
 
-To add a dialect: its line in `detect`, one function here with its row in `_DIALECTS` (for one more client only where
-its servers stand, and in `entries` what it calls things), and a golden file.
+To add a dialect: its line in `detect`, one function here with its row in `_DIALECTS` (for one more
+client only where its servers stand, and in `entries` what it calls things), and a golden file.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +24,15 @@ from mcpx.config.tree import KeyPath, Tree, as_list, as_map, is_extra, maps_in
 from mcpx.config.validate import keys_of
 
 TOP_KEYS = frozenset(keys_of(Config))
-CLIENT_DIALECTS: tuple[Dialect, ...] = ("mcpServers", "gemini", "vscode", "codex", "opencode", "zed", "goose")
+CLIENT_DIALECTS: tuple[Dialect, ...] = (
+    "mcpServers",
+    "gemini",
+    "vscode",
+    "codex",
+    "opencode",
+    "zed",
+    "goose",
+)
 
 _GLOBAL_KEYS = frozenset(keys_of(Global))
 
@@ -45,7 +54,8 @@ class Translation:
     warnings: list[str] = field(default_factory=list[str])
     """What else did not come over as it stands."""
     references: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Variables that another program writes otherwise: as it has them, and as they are written here."""
+    """Variables that another program writes otherwise: as it has them, and as they are written
+    here."""
     hidden_tools: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Patterns of the tools that the client hides, by the name of the server."""
 
@@ -90,7 +100,9 @@ def _client_section(tree: Tree) -> tuple[Dialect, KeyPath] | None:
     if any(_GOOSE & entry.keys() for _, entry in _entries(tree.get("extensions"))):
         return "goose", ("extensions",)
     servers = as_map(below.get("servers")) or {}
-    if servers and not {"type", "command", "url"} & servers.keys():  # else it is a server of that name
+    if (
+        servers and not {"type", "command", "url"} & servers.keys()
+    ):  # else it is a server of that name
         kinds = {(as_map(entry) or {}).get("type") for entry in servers.values()}
         return "opencode" if kinds & {"local", "remote"} else "vscode", ("mcp", "servers")
     return ("opencode", ("mcp",)) if below else None
@@ -106,7 +118,8 @@ def _entries(value: Any) -> list[tuple[str, Tree]]:
 
 
 def _is_gemini(tree: Tree, source: Source) -> bool:
-    """To Gemini CLI `url` is an SSE server and `$VAR` a variable: it is known by its file, or by a word of its own."""
+    """To Gemini CLI `url` is an SSE server and `$VAR` a variable: it is known by its file, or by a
+    word of its own."""
     file = source.path
     named = file.name == "settings.json" and file.parent.name == ".gemini"
     return named or any("httpUrl" in entry for _, entry in _entries(tree.get("mcpServers")))
@@ -116,7 +129,9 @@ def translate(tree: Tree, source: Source, reading: Reading) -> Translation:
     rivals = [key for key in ("mcp_servers", "mcpServers", "servers") if key in tree]
     for extra in rivals[1:]:
         hint = "keep one of them"
-        reading.findings.add(f"'{rivals[0]}' and '{extra}' in one file", (extra,), hint=hint, at="key")
+        reading.findings.add(
+            f"'{rivals[0]}' and '{extra}' in one file", (extra,), hint=hint, at="key"
+        )
     dialect = detect(tree, source, reading.over)
     result = Translation(dialect, {}, Origins(source))
     _DIALECTS[dialect](tree, result, reading)
@@ -136,14 +151,18 @@ def _flat(tree: Tree, result: Translation, reading: Reading) -> None:
         if key in TOP_KEYS or is_extra(key):
             result.tree[key] = value
             continue
-        meant = key if key in _GLOBAL_KEYS else findings.unknown_key(key, (), TOP_KEYS | _GLOBAL_KEYS)
+        meant = (
+            key if key in _GLOBAL_KEYS else findings.unknown_key(key, (), TOP_KEYS | _GLOBAL_KEYS)
+        )
         if meant in _GLOBAL_KEYS:
             words[meant] = value
             result.origins["global", meant] = (key,)
     section = as_map(tree.get("global") or {})
     if words and section is not None:
         for key in words.keys() & section.keys():
-            findings.add(f"'{key}' stands here and under 'global'", (key,), hint="keep one of them", at="key")
+            findings.add(
+                f"'{key}' stands here and under 'global'", (key,), hint="keep one of them", at="key"
+            )
         result.tree["global"] = {**words, **section}
     _put_servers(result, reading, FLAT, ("mcp_servers",), tree.get("mcp_servers"))
 
@@ -156,8 +175,9 @@ def _proxy(tree: Tree, result: Translation, reading: Reading) -> None:
 
 
 def _client(tree: Tree, result: Translation, reading: Reading) -> None:
-    """Servers by name, in a file of their own (Claude, Cursor, VS Code and their kin), where our own keys may stand
-    beside them, or among all the settings of such a program, where no key but theirs is ours."""
+    """Servers by name, in a file of their own (Claude, Cursor, VS Code and their kin), where our
+    own keys may stand beside them, or among all the settings of such a program, where no key but
+    theirs is ours."""
     result.mode, result.naming = "auto", {"prefix": "always"}
     section: KeyPath = ("mcpServers",)
     if result.dialect == "codex":
@@ -180,25 +200,39 @@ def _as_gemini_allows(servers: Any, tree: Tree) -> Any:
     """Gemini CLI says beside its servers which of them it uses."""
     rules = as_map(tree.get("mcp")) or {}
     allowed, excluded = as_list(rules.get("allowed")), as_list(rules.get("excluded")) or []
-    off = [name for name, _ in _entries(servers) if name in excluded or (allowed and name not in allowed)]
-    return {**servers, **{name: {**servers[name], "enabled": False} for name in off}} if off else servers
+    off = [
+        name
+        for name, _ in _entries(servers)
+        if name in excluded or (allowed and name not in allowed)
+    ]
+    return (
+        {**servers, **{name: {**servers[name], "enabled": False} for name in off}}
+        if off
+        else servers
+    )
 
 
 def _projects(tree: Tree) -> dict[str, Tree]:
     """The servers `~/.claude.json` keeps by project; nothing for any other file."""
-    sections = {path: as_map(project) or {} for path, project in (as_map(tree.get("projects")) or {}).items()}
+    sections = {
+        path: as_map(project) or {}
+        for path, project in (as_map(tree.get("projects")) or {}).items()
+    }
     found = {path: as_map(section.get("mcpServers")) for path, section in sections.items()}
     return {path: servers for path, servers in found.items() if servers is not None}
 
 
 def _of_project(projects: dict[str, Tree], result: Translation) -> dict[KeyPath, Tree]:
-    """The servers of the project that holds the working folder: as Claude Code, they win over those of the user."""
+    """The servers of the project that holds the working folder: as Claude Code, they win over those
+    of the user."""
     here = [str(folder) for folder in (Path.cwd(), *Path.cwd().parents)]
     mine = next((path for path in here if path in projects), None)
     others = sum(bool(servers) for path, servers in projects.items() if path != mine)
     if mine and projects[mine]:
         left = f"; those of {others} other{'s' * (others != 1)} are left out" if others else ""
-        result.warnings.append(f"the servers of project {mine} are taken, it holds the working folder{left}")
+        result.warnings.append(
+            f"the servers of project {mine} are taken, it holds the working folder{left}"
+        )
     elif others:
         left = f"the servers of {others} project{'s' * (others != 1)} are left out"
         result.warnings.append(f"{left}: none of them holds the working folder")
@@ -222,7 +256,14 @@ def _put_servers(
     more: Mapping[KeyPath, Tree] | None = None,
 ) -> None:
     """`more`: servers by name that stand elsewhere in the file and win."""
-    entries = Entries(result.dialect, result.origins, targets, reading.findings, reading.peek, reading.over is None)
+    entries = Entries(
+        result.dialect,
+        result.origins,
+        targets,
+        reading.findings,
+        reading.peek,
+        reading.over is None,
+    )
     servers = entries.translate(section, value, more or {})
     if servers is not None:
         result.tree["mcp_servers"] = servers

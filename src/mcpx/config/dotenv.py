@@ -1,7 +1,7 @@
 """`.env` files as the usual tools read them: comments, `export`, quotes, values over several lines.
 
-Promised: one pass, no failure; lines that are no assignment are counted, not guessed at. Variables inside
-values stay as they are.
+Promised: one pass, no failure; lines that are no assignment are counted, not guessed at. Variables
+inside values stay as they are.
 """
 
 import re

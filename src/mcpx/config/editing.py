@@ -1,8 +1,9 @@
 """Changes of a configuration, made to the texts of its files.
 
-Promised: a change goes to the file in which what it changes stands, a new entry to the first base file, in the shape
-of that file; only what changed is changed (`rewrite`). Read again, the files say exactly what was wanted, or the change
-is refused with the reason and nothing is given back. Not done here: writing, judging what the values mean.
+Promised: a change goes to the file in which what it changes stands, a new entry to the first base
+file, in the shape of that file; only what changed is changed (`rewrite`). Read again, the files say
+exactly what was wanted, or the change is refused with the reason and nothing is given back. Not
+done here: writing, judging what the values mean.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,12 +39,16 @@ from mcpx.config.written import NOUNS, EntrySection, Sheet, Written, absolute, m
 Read = Callable[[Texts], Written]
 """The configuration as it would be with these texts."""
 _GONE = object()
-_FRESH = "# The configuration of mcpx. It may be edited by hand while mcpx runs; comments are kept.\n"
+_FRESH = (
+    "# The configuration of mcpx. It may be edited by hand while mcpx runs; comments are kept.\n"
+)
 
 
-def edited(written: Written, change: Edit | Sequence[Edit], read: Read, fresh: Path | None = None) -> Texts:
-    """The texts that a change gives files; none for those that it does not change. `fresh`: the file to make where
-    there is none. Raises `EditError`."""
+def edited(
+    written: Written, change: Edit | Sequence[Edit], read: Read, fresh: Path | None = None
+) -> Texts:
+    """The texts that a change gives files; none for those that it does not change. `fresh`: the
+    file to make where there is none. Raises `EditError`."""
     edits: Sequence[Edit] = change if isinstance(change, Sequence) else [change]
     texts: dict[Path, str] = {}
     for edit in edits:
@@ -72,7 +77,9 @@ class _Editor:
             first = self._written.told[0]
             where = f"{first.file}:{first.line}" if first.line else first.file
             hint = "mend the text first"
-            raise EditError("not_possible", f"the file cannot be read ({where}: {first.message})", hint=hint)
+            raise EditError(
+                "not_possible", f"the file cannot be read ({where}: {first.message})", hint=hint
+            )
         match edit:
             case PutEntry():
                 return self._put(edit)
@@ -93,10 +100,20 @@ class _Editor:
         """Those at the beginning that only add entries to one section."""
         new: dict[str, PutEntry] = {}
         for edit in () if self._written.told else edits:
-            same = isinstance(edit, PutEntry) and all(edit.section == each.section for each in new.values())
-            if not isinstance(edit, PutEntry) or not same or edit.create is False or edit.name in new:
+            same = isinstance(edit, PutEntry) and all(
+                edit.section == each.section for each in new.values()
+            )
+            if (
+                not isinstance(edit, PutEntry)
+                or not same
+                or edit.create is False
+                or edit.name in new
+            ):
                 break
-            if edit.entry.get("name", edit.name) != edit.name or self._found(edit.section, edit.name) is not None:
+            if (
+                edit.entry.get("name", edit.name) != edit.name
+                or self._found(edit.section, edit.name) is not None
+            ):
                 break
             new[edit.name] = edit
         return list(new.values())
@@ -105,7 +122,9 @@ class _Editor:
         section = edits[0].section
         new = {edit.name: self._wanted(edit, edit.name, {}) for edit in edits}
         texts = self._added(section, list(new.values()))
-        return self._checked(texts, lambda written: {name: _entry(written, section, name) for name in new}, new)
+        return self._checked(
+            texts, lambda written: {name: _entry(written, section, name) for name in new}, new
+        )
 
     # Whole texts
 
@@ -136,11 +155,15 @@ class _Editor:
             return rewritten(text, form, tree)
         except Unchangeable:
             hint = "edit its text"
-            raise EditError("not_possible", f"{sheet.source.name} cannot be changed in place", hint=hint) from None
+            raise EditError(
+                "not_possible", f"{sheet.source.name} cannot be changed in place", hint=hint
+            ) from None
 
     def _new_file(self) -> Path:
         if self._fresh is None:
-            raise EditError("not_possible", "there is no config file to write to", hint="start mcpx with one")
+            raise EditError(
+                "not_possible", "there is no config file to write to", hint="start mcpx with one"
+            )
         return self._fresh
 
     # Entries
@@ -151,7 +174,9 @@ class _Editor:
     def _must_find(self, section: EntrySection, name: str) -> int:
         index = self._found(section, name)
         if index is None:
-            raise EditError("not_found", f"no {NOUNS[section]} named {shorten(name)!r}", path=section)
+            raise EditError(
+                "not_found", f"no {NOUNS[section]} named {shorten(name)!r}", path=section
+            )
         return index
 
     def _fields(self, edit: SetFields) -> Texts:
@@ -173,18 +198,30 @@ class _Editor:
             raise EditError("invalid", "a name is text", path=f"{edit.section}.name")
         noun = NOUNS[edit.section]
         if index is not None and edit.create is True:
-            raise EditError("exists", f"there is a {noun} named {shorten(edit.name)!r} already", path=edit.section)
+            raise EditError(
+                "exists",
+                f"there is a {noun} named {shorten(edit.name)!r} already",
+                path=edit.section,
+            )
         if index is None and edit.create is False:
             self._must_find(edit.section, edit.name)
         if name != edit.name and self._found(edit.section, name) is not None:
-            raise EditError("exists", f"there is a {noun} named {shorten(name)!r} already", path=edit.section)
+            raise EditError(
+                "exists", f"there is a {noun} named {shorten(name)!r} already", path=edit.section
+            )
         old = {} if index is None else self._written.native(edit.section, index)
         new = self._wanted(edit, name, old)
-        texts = self._added(edit.section, [new]) if index is None else self._replaced(edit.section, index, old, new)
+        texts = (
+            self._added(edit.section, [new])
+            if index is None
+            else self._replaced(edit.section, index, old, new)
+        )
         return self._checked(texts, lambda written: _entry(written, edit.section, name), new)
 
     def _wanted(self, edit: PutEntry, name: str, old: Tree) -> Tree:
-        wanted = _unmasked({edit.section: [{"name": name, **edit.entry}]}, {edit.section: [old]}, ())
+        wanted = _unmasked(
+            {edit.section: [{"name": name, **edit.entry}]}, {edit.section: [old]}, ()
+        )
         return cast(Tree, wanted[edit.section][0])
 
     def _added(self, section: EntrySection, new: list[Tree]) -> Texts:
@@ -243,7 +280,10 @@ class _Editor:
         holder, key = _get(tree, path[:-1]), path[-1]
         entry = entry_of(sheet.dialect, new, holder[key], old)
         if isinstance(key, str) and new["name"] != old.get("name"):
-            pairs = [(new["name"], entry) if each == key else (each, value) for each, value in holder.items()]
+            pairs = [
+                (new["name"], entry) if each == key else (each, value)
+                for each, value in holder.items()
+            ]
             holder.clear()
             holder.update(pairs)
         else:
@@ -271,7 +311,9 @@ class _Editor:
     def _sheet(self, source: object) -> Sheet:
         sheet = next((sheet for sheet in self._written.sheets if sheet.source is source), None)
         if sheet is None:
-            raise EditError("not_possible", "it is not known in which file this stands", hint="edit the text")
+            raise EditError(
+                "not_possible", "it is not known in which file this stands", hint="edit the text"
+            )
         if sheet.source.form == "toml":
             raise _read_only(sheet)
         return sheet
@@ -287,7 +329,9 @@ class _Editor:
         texts, written = dict[Path, str](), self._written
         # Files that lie over each other may all speak of it.
         for _ in self._written.sheets:
-            index = next((index for index, name in written.names(edit.section) if name == edit.name), None)
+            index = next(
+                (index for index, name in written.names(edit.section) if name == edit.name), None
+            )
             if index is None or written.layers is None:
                 break
             source, path = written.layers.whole.origins.trace((edit.section, index))
@@ -302,7 +346,8 @@ class _Editor:
         return texts
 
     def _without_last_section(self, sheet: Sheet, tree: Tree, section: EntrySection) -> str | None:
-        """The text without an empty section at its end, where the first entry had put it. None if it must stay."""
+        """The text without an empty section at its end, where the first entry had put it. None if
+        it must stay."""
         if len(tree) < 2 or next(reversed(tree)) != section or tree[section] != []:
             return None
         text = self._text_of(sheet, {key: value for key, value in tree.items() if key != section})
@@ -312,11 +357,19 @@ class _Editor:
         assert self._written.layers is not None
         names = self._written.names(edit.section)
         if sorted(edit.names) != sorted(name for _, name in names):
-            raise EditError("invalid", f"not the names of all {NOUNS[edit.section]}s", path=edit.section)
-        spots = {name: self._written.layers.whole.origins.trace((edit.section, index)) for index, name in names}
+            raise EditError(
+                "invalid", f"not the names of all {NOUNS[edit.section]}s", path=edit.section
+            )
+        spots = {
+            name: self._written.layers.whole.origins.trace((edit.section, index))
+            for index, name in names
+        }
         sources = {id(source) for source, _ in spots.values()}
         if len(sources) != 1 or not all(isinstance(path[-1], int) for _, path in spots.values()):
-            what = "these entries have no order of their own: they stand in several files, or by their names"
+            what = (
+                "these entries have no order of their own: they stand in several files, or by "
+                "their names"
+            )
             raise EditError("not_possible", what, path=edit.section)
         source, path = next(iter(spots.values()))
         sheet = self._sheet(source)
@@ -352,11 +405,17 @@ class _Editor:
             if sheet.source.form == "toml":
                 raise _read_only(sheet)
             if len(self._written.sheets) > 1:
-                raise EditError("not_possible", "several files are not converted at once", hint="edit the texts")
+                raise EditError(
+                    "not_possible", "several files are not converted at once", hint="edit the texts"
+                )
             assert self._written.layers is not None
             whole = self._written.layers.whole
             names = self._written.names("mcp_servers")
-            tree: Tree = {"mode": whole.mode, **({"naming": dict(whole.naming)} if whole.naming else {}), **whole.tree}
+            tree: Tree = {
+                "mode": whole.mode,
+                **({"naming": dict(whole.naming)} if whole.naming else {}),
+                **whole.tree,
+            }
             tree["mcp_servers"] = [self._written.native("mcp_servers", index) for index, _ in names]
             texts[sheet.path] = fresh_text(tree, sheet.source.form)
         if not texts:
@@ -378,14 +437,24 @@ class _Editor:
 
     def _cannot_say(self, wanted: Any, now: Any) -> EditError:
         sheet = self._written.sheets[0]
-        fields = [spell(path) for path, _ in _differences(now or {}, wanted or {}, ())] if as_map(wanted) else []
+        fields = (
+            [spell(path) for path, _ in _differences(now or {}, wanted or {}, ())]
+            if as_map(wanted)
+            else []
+        )
         what = shorten(", ".join(fields), 200) or "this"
         if sheet.dialect != "native":
-            shape = "a client's file" if sheet.dialect in CLIENT_DIALECTS else f"the shape of {sheet.source.name}"
+            shape = (
+                "a client's file"
+                if sheet.dialect in CLIENT_DIALECTS
+                else f"the shape of {sheet.source.name}"
+            )
             hint = "convert the file to the native shape, or leave it out"
             return EditError("not_possible", f"{shape} cannot say it: {what}", hint=hint)
         hint = "edit the texts of the files"
-        return EditError("not_possible", f"several files say it, and it would not come out: {what}", hint=hint)
+        return EditError(
+            "not_possible", f"several files say it, and it would not come out: {what}", hint=hint
+        )
 
 
 def fresh_text(tree: Tree, form: Form) -> str:
@@ -397,7 +466,11 @@ def fresh_text(tree: Tree, form: Form) -> str:
 
 def _read_only(sheet: Sheet) -> EditError:
     hint = "edit it by hand, or start mcpx with a YAML or JSON file"
-    return EditError("not_possible", f"{sheet.source.name} is TOML, which mcpx reads but does not write", hint=hint)
+    return EditError(
+        "not_possible",
+        f"{sheet.source.name} is TOML, which mcpx reads but does not write",
+        hint=hint,
+    )
 
 
 def _entry(written: Written, section: EntrySection, name: str) -> Any:
@@ -411,7 +484,11 @@ def _meaning(value: Any) -> Any:
     if table is None:
         return value
     told = {key: _meaning(item) for key, item in table.items()}
-    return {key: item for key, item in told.items() if item not in (None, [], {}) and (key, item) != ("enabled", True)}
+    return {
+        key: item
+        for key, item in told.items()
+        if item not in (None, [], {}) and (key, item) != ("enabled", True)
+    }
 
 
 def _unmasked(new: Any, old: Any, path: KeyPath) -> Any:
@@ -428,7 +505,10 @@ def _with_comments(new: str, old: str) -> str:
         return comments_unmasked(new, old)
     except Unmatched as unmatched:
         hint = "write the value, or leave the line out"
-        what = f"nothing is stored that {MASK} could stand for in this comment: {shorten(str(unmatched))}"
+        what = (
+            f"nothing is stored that {MASK} could stand for in this comment: "
+            f"{shorten(str(unmatched))}"
+        )
         raise EditError("invalid", what, hint=hint) from None
 
 
@@ -438,7 +518,11 @@ def _differences(old: Any, new: Any, path: KeyPath) -> list[tuple[KeyPath, Any]]
         return [] if alike(old, new) else [(path, new)]
     found: list[tuple[KeyPath, Any]] = [((*path, key), _GONE) for key in before if key not in after]
     for key, value in after.items():
-        found += _differences(before[key], value, (*path, key)) if key in before else [((*path, key), value)]
+        found += (
+            _differences(before[key], value, (*path, key))
+            if key in before
+            else [((*path, key), value)]
+        )
     return found
 
 

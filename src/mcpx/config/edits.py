@@ -1,7 +1,7 @@
 """Changes of a configuration, as values.
 
-Promised: they say what shall be, not how it is written; `editing` makes them. What is nested so deeply that no reader
-would take it is refused (`refuse_deep`) before anything walks through it.
+Promised: they say what shall be, not how it is written; `editing` makes them. What is nested so
+deeply that no reader would take it is refused (`refuse_deep`) before anything walks through it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -95,7 +95,8 @@ class NewText:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """The files say again what they said in a revision: a change of its own, known to the store alone."""
+    """The files say again what they said in a revision: a change of its own, known to the store
+    alone."""
 
     number: int
 
@@ -119,7 +120,9 @@ def refuse_deep(edit: Edit) -> None:
     """Raises `EditError`."""
     for path, value in _values(edit).items():
         if is_deeper(value, MAX_DEPTH - len(path)):
-            raise EditError("invalid", f"nested more than {MAX_DEPTH} levels deep", path=spell(path))
+            raise EditError(
+                "invalid", f"nested more than {MAX_DEPTH} levels deep", path=spell(path)
+            )
 
 
 def _values(edit: Edit) -> dict[KeyPath, Any]:

@@ -1,7 +1,7 @@
 """Values as text of a config file, in the manner of the text they are put into.
 
-Promised: what is written is read again as exactly this value, in YAML and in JSON; indentation as around it. Not done
-here: finding the place.
+Promised: what is written is read again as exactly this value, in YAML and in JSON; indentation as
+around it. Not done here: finding the place.
 """
 
 import json
@@ -13,7 +13,8 @@ from mcpx.config.layout import Form, Piece
 from mcpx.config.tree import as_list, as_map
 
 WIDTH = 100
-"""Characters up to which a list of plain values, and what stands among one-line neighbours, is kept on one line."""
+"""Characters up to which a list of plain values, and what stands among one-line neighbours, is kept
+on one line."""
 
 _HALF = re.compile("[\ud800-\udfff]")
 _PLAIN = re.compile(r"[A-Za-z_/][\w./-]*", re.ASCII)
@@ -59,7 +60,12 @@ def scalar(value: Any, form: Form, style: str = "") -> str:
     """One value on one line. `style`: the quotes it had."""
     if form == "json" or value is None or isinstance(value, bool | int):
         return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, str) and not style and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+    if (
+        isinstance(value, str)
+        and not style
+        and _PLAIN.fullmatch(value)
+        and value.lower() not in _WORDS
+    ):
         return value
     if isinstance(value, str) and _HALF.search(value):
         return json.dumps(value)  # half of a surrogate pair: no encoder takes it but as an escape
@@ -70,7 +76,12 @@ def scalar(value: Any, form: Form, style: str = "") -> str:
         quotes = "'"
     dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     told = yaml.dump(
-        [value], Dumper=dumper, default_style=quotes, default_flow_style=True, allow_unicode=True, width=10**9
+        [value],
+        Dumper=dumper,
+        default_style=quotes,
+        default_flow_style=True,
+        allow_unicode=True,
+        width=10**9,
     )
     return str(told).strip()[1:-1]
 
@@ -78,7 +89,11 @@ def scalar(value: Any, form: Form, style: str = "") -> str:
 def inline(value: Any, form: Form) -> str:
     """On one line, in brackets where it has parts."""
     if (table := as_map(value)) is not None:
-        return "{" + ", ".join(f"{scalar(key, form)}: {inline(item, form)}" for key, item in table.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{scalar(key, form)}: {inline(item, form)}" for key, item in table.items())
+            + "}"
+        )
     if (items := as_list(value)) is not None:
         return "[" + ", ".join(inline(item, form) for item in items) + "]"
     return scalar(value, form)
@@ -89,15 +104,22 @@ def in_json(value: Any, indent: str, manner: Manner, *, wide: bool = False) -> s
     line = inline(value, "json")
     parts = _parts(value)
     table = as_map(value)
-    if not parts or (len(line) <= WIDTH and (wide or (table is None and not any(map(_parts, parts))))):
+    if not parts or (
+        len(line) <= WIDTH and (wide or (table is None and not any(map(_parts, parts))))
+    ):
         return line
     deeper = indent + manner.step
     if table is not None:
-        lines = [f"{json.dumps(key, ensure_ascii=False)}: {in_json(table[key], deeper, manner)}" for key in table]
+        lines = [
+            f"{json.dumps(key, ensure_ascii=False)}: {in_json(table[key], deeper, manner)}"
+            for key in table
+        ]
     else:
         lines = [in_json(item, deeper, manner) for item in parts]
     brackets = "{}" if table is not None else "[]"
-    return brackets[0] + ",".join(f"\n{deeper}{line}" for line in lines) + f"\n{indent}{brackets[1]}"
+    return (
+        brackets[0] + ",".join(f"\n{deeper}{line}" for line in lines) + f"\n{indent}{brackets[1]}"
+    )
 
 
 def after_key(value: Any, indent: str, manner: Manner) -> str:
@@ -107,7 +129,9 @@ def after_key(value: Any, indent: str, manner: Manner) -> str:
         return f" {_text(value, indent + manner.step)}"
     if (table := as_map(value)) is not None:
         deeper = indent + manner.step
-        return "".join(f"\n{deeper}{pair(key, item, deeper, manner)}" for key, item in table.items())
+        return "".join(
+            f"\n{deeper}{pair(key, item, deeper, manner)}" for key, item in table.items()
+        )
     line = inline(value, "yaml")
     if len(line) <= WIDTH and not any(map(_parts, parts)):
         return f" {line}"

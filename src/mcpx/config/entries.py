@@ -1,7 +1,8 @@
 """The servers of another shape, one after the other, as native ones.
 
-Promised: what clients call differently means the same; a name that is reserved here is changed in a client's file, and
-told; every part knows where it stood. Not done here: where in a file the servers stand (`dialects`).
+Promised: what clients call differently means the same; a name that is reserved here is changed in a
+client's file, and told; every part knows where it stood. Not done here: where in a file the servers
+stand (`dialects`).
 """
 
 import re
@@ -19,14 +20,19 @@ from mcpx.config.validate import keys_of
 from mcpx.transports import TRANSPORTS
 
 RESERVED = ("mcpx", "commands")
-"""Server names that are ours: the built-in server that keeps large results, and the local commands."""
+"""Server names that are ours: the built-in server that keeps large results, and the local
+commands."""
 
 Targets = dict[str, tuple[str, ...]]
 """For each key of an entry where it stands in a native server."""
 
 FLAT: Targets = {
     **{key: (key,) for key in [*keys_of(Server), "default_timeout"]},
-    **{key: ("connection", key) for transport in TRANSPORTS.values() for key in ["type", *keys_of(transport)]},
+    **{
+        key: ("connection", key)
+        for transport in TRANSPORTS.values()
+        for key in ["type", *keys_of(transport)]
+    },
 }
 PROXY: Targets = {**FLAT, "id": ("name",), "timeouts": ("timeouts",)}
 CLIENT: Targets = {
@@ -85,7 +91,9 @@ def _of_opencode(entry: Tree) -> Usual:
 _REFERENCES: dict[Dialect, re.Pattern[str]] = {
     "opencode": re.compile(r"(?<!\$)\{((?:env|file):[^{}]+)\}"),
     "gemini": re.compile(r"(?<![\\$])\$([A-Za-z_][A-Za-z0-9_]*)"),
-    "mcpServers": re.compile(r"\$\{\{\s*(?:secrets|inputs)\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}"),  # Continue's
+    "mcpServers": re.compile(
+        r"\$\{\{\s*(?:secrets|inputs)\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}"
+    ),  # Continue's
 }
 """How some programs write what is `${…}` here."""
 
@@ -148,7 +156,8 @@ class Entries:
         peek: Callable[[Any], Any],
         whole: bool,
     ) -> None:
-        """`peek`: what a value will be once expanded. `whole`: not an overlay, whose entries may be parts."""
+        """`peek`: what a value will be once expanded. `whole`: not an overlay, whose entries may be
+        parts."""
         self._dialect: Dialect = dialect
         self._usual = _USUAL.get(dialect)
         self._origins = origins
@@ -165,14 +174,17 @@ class Entries:
         self.hidden_tools: dict[str, tuple[str, ...]] = {}
 
     def translate(self, section: KeyPath, value: Any, more: Mapping[KeyPath, Tree]) -> Any:
-        """Native servers; None when that was reported. `more`: servers by name that stand elsewhere and win."""
+        """Native servers; None when that was reported. `more`: servers by name that stand elsewhere
+        and win."""
         self._origins[("mcp_servers",)] = section
         named, listed = as_map(value), as_list(value)
         if named is None and listed is None:
             if self._lenient:
                 self._findings.add("expected servers by name", section)
             return None if self._lenient else value
-        entries: list[tuple[KeyPath, Any]] = [((*section, index), entry) for index, entry in enumerate(listed or ())]
+        entries: list[tuple[KeyPath, Any]] = [
+            ((*section, index), entry) for index, entry in enumerate(listed or ())
+        ]
         by_name = {name: ((*section, name), entry) for name, entry in (named or {}).items()}
         for path, others in more.items():
             by_name |= {name: ((*path, name), entry) for name, entry in others.items()}
@@ -188,18 +200,25 @@ class Entries:
     def _from_extension(self, written: KeyPath, value: Any) -> bool:
         """Zed starts some servers from its extensions; its file does not say how."""
         entry = as_map(value) or {}
-        if not self._lenient or {"command", "url"} & entry.keys() or not {"source", "settings"} & entry.keys():
+        if (
+            not self._lenient
+            or {"command", "url"} & entry.keys()
+            or not {"source", "settings"} & entry.keys()
+        ):
             return False
         name = shorten(str(_name_of(written, value)))
         self.warnings.append(
-            f"server {name!r} is left out: it comes with an extension, the file does not say how it runs"
+            f"server {name!r} is left out: it comes with an extension, the file does not say how "
+            "it runs"
         )
         return True
 
     def _is_built_in(self, written: KeyPath, value: Any) -> bool:
         if self._dialect != "goose" or (as_map(value) or {}).get("type") not in _BUILT_IN:
             return False
-        self.warnings.append(f"extension {shorten(str(written[-1]))!r} is left out: it is a part of Goose")
+        self.warnings.append(
+            f"extension {shorten(str(written[-1]))!r} is left out: it is a part of Goose"
+        )
         return True
 
     def _referring(self, value: Any, pattern: re.Pattern[str]) -> Any:
@@ -245,7 +264,9 @@ class Entries:
                 self.hidden_tools[str(server.get("name"))] = patterns
         self._split_command(connection, native, written)
         if self._whole or connection:
-            self._decide_type(connection, entry, written, as_bool(self._peek(server.get("enabled"))) is not False)
+            self._decide_type(
+                connection, entry, written, as_bool(self._peek(server.get("enabled"))) is not False
+            )
             server["connection"] = connection
         return server
 
@@ -315,7 +336,9 @@ class Entries:
         if enabled:
             given, url = self._peek(given), self._peek(url)
         kind = given.lower() if isinstance(given, str) else ""
-        if kind == "remote" and self._lenient:  # opencode's and others': how is for the address to say
+        if (
+            kind == "remote" and self._lenient
+        ):  # opencode's and others': how is for the address to say
             given = connection.pop("type") and None
         if kind in _TYPES:
             connection["type"] = kind = _TYPES[kind]
@@ -324,8 +347,14 @@ class Entries:
         elif given is None and isinstance(url, str):
             connection["type"] = kind = self._type_of(url, "httpUrl" in entry)
         elif given is None and self._whole:
-            typo = next((key for key in entry if self._lenient and nearest(key, ["command", "url"])), None)
-            hint = f"did you mean one of them by '{typo}'?" if typo else "a program to start, or an address"
+            typo = next(
+                (key for key in entry if self._lenient and nearest(key, ["command", "url"])), None
+            )
+            hint = (
+                f"did you mean one of them by '{typo}'?"
+                if typo
+                else "a program to start, or an address"
+            )
             self._findings.add("neither 'command' nor 'url'", written, hint=hint)
             connection.update(type="stdio", command="-")
         transport = TRANSPORTS.get(kind)

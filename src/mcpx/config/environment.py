@@ -1,12 +1,13 @@
-"""References in values: `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${file:path}`, `${keyring:name}`, and `$$` for a
-plain `$`; and values that are encrypted as a whole (`enc:v1:…`).
+"""References in values: `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${file:path}`,
+`${keyring:name}`, and `$$` for a plain `$`; and values that are encrypted as a whole (`enc:v1:…`).
 
-Promised: values only, never keys; what a variable or a file holds is text and is not looked into again. What cannot
-be had (an unset variable without default, a file or an entry that is not there, no key to decrypt with, `${input:…}`,
-which VS Code asks its user for) is never a literal: it switches off the server or command it stands in, and anywhere
-else, or when strict, it is a finding. The references of a disabled entry are left alone. The process environment wins
-over the `.env` file beside the config. What may be a secret is noted (`Environment.secrets`).
-Not done here: what values mean.
+Promised: values only, never keys; what a variable or a file holds is text and is not looked into
+again. What cannot be had (an unset variable without default, a file or an entry that is not there,
+no key to decrypt with, `${input:…}`, which VS Code asks its user for) is never a literal: it
+switches off the server or command it stands in, and anywhere else, or when strict, it is a finding.
+The references of a disabled entry are left alone. The process environment wins over the `.env` file
+beside the config. What may be a secret is noted (`Environment.secrets`). Not done here: what values
+mean.
 """
 
 import os
@@ -40,7 +41,18 @@ ENTRY_SECTIONS = {"mcp_servers": "server", "commands": "command"}
 ENV_FILE = "envFile"
 """Key of a connection in a client's file: variables for that server, which its `env` wins over."""
 PROJECT_FOLDERS = (
-    *(".vscode", ".cursor", ".zed", ".gemini", ".codex", ".kiro", ".junie", ".roo", ".devin", ".opencode"),
+    *(
+        ".vscode",
+        ".cursor",
+        ".zed",
+        ".gemini",
+        ".codex",
+        ".kiro",
+        ".junie",
+        ".roo",
+        ".devin",
+        ".opencode",
+    ),
     *(".goose", ".grok", ".kimi-code", ".amp", ".air", ".continue", ".github"),
 )
 """Where clients keep the settings of one project."""
@@ -63,9 +75,14 @@ class Environment:
     """Where variables are looked up."""
 
     def __init__(
-        self, environ: Mapping[str, str], folder: Path, words: Mapping[str, str], looked_for: list[Path]
+        self,
+        environ: Mapping[str, str],
+        folder: Path,
+        words: Mapping[str, str],
+        looked_for: list[Path],
     ) -> None:
-        """`words`: names a client program gives a meaning of its own; `looked_for` takes the files asked for values."""
+        """`words`: names a client program gives a meaning of its own; `looked_for` takes the files
+        asked for values."""
         self._environ = environ
         self._folder = folder
         self._looked_for = looked_for
@@ -90,7 +107,8 @@ class Environment:
         return read_text(path, MAX_SECRET_FILE)
 
     def keyring(self, name: str) -> str | None:
-        """What the system's keyring has under this name, each asked for once. Raises `NoKeyring`."""
+        """What the system's keyring has under this name, each asked for once. Raises
+        `NoKeyring`."""
         from mcpx.auth import keychain  # only who keeps something there pays for it
 
         if self._no_keyring is not None:
@@ -115,11 +133,14 @@ class Environment:
         return self._opened[text]
 
     def note(self, value: str, name: str, path: KeyPath) -> None:
-        """A value that came from a variable or a file, if its name or its place says that it is a secret."""
+        """A value that came from a variable or a file, if its name or its place says that it is a
+        secret."""
         place = [step for step in path if isinstance(step, str)]
         named = is_secret_name(name) or (bool(place) and is_secret_name(place[-1]))
         # A header may have any name; what is only a word or a number there is no secret.
-        in_header = "headers" in place and len(value) >= 12 and not value.isalpha() and not value.isdigit()
+        in_header = (
+            "headers" in place and len(value) >= 12 and not value.isalpha() and not value.isdigit()
+        )
         if named or in_header:
             self.secrets.add(value)
 
@@ -157,7 +178,8 @@ def client_words(environ: Mapping[str, str], workspace: Path) -> dict[str, str]:
 
 
 def workspace_of(folder: Path) -> Path:
-    """The project a client's file in this folder belongs to: `.vscode/mcp.json` lies one below it."""
+    """The project a client's file in this folder belongs to: `.vscode/mcp.json` lies one below
+    it."""
     hidden = next((part for part in (folder, folder.parent) if part.name in PROJECT_FOLDERS), None)
     return hidden.parent if hidden else folder
 
@@ -166,8 +188,11 @@ Off = dict[KeyPath, str]
 """Entries that were switched off for want of something, and of what."""
 
 
-def expand(tree: Tree, environment: Environment, findings: Findings, *, strict: bool = False) -> tuple[Tree, Off]:
-    """The native tree with its references replaced. `strict`: what cannot be had is a finding everywhere."""
+def expand(
+    tree: Tree, environment: Environment, findings: Findings, *, strict: bool = False
+) -> tuple[Tree, Off]:
+    """The native tree with its references replaced. `strict`: what cannot be had is a finding
+    everywhere."""
     whole, off = _Expander(environment, findings, findings), Off()
 
     def section(key: str, value: Any) -> Any:
@@ -187,12 +212,17 @@ def expand(tree: Tree, environment: Environment, findings: Findings, *, strict: 
         connection = as_map(table.get("connection")) or {}
         env_file = connection.get(ENV_FILE) if environment.words else None
         if env_file is not None:
-            table = {**table, "connection": {key: item for key, item in connection.items() if key != ENV_FILE}}
+            table = {
+                **table,
+                "connection": {key: item for key, item in connection.items() if key != ENV_FILE},
+            }
         enabled = own.value(table.get("enabled"), (*path, "enabled"))
         if as_bool(enabled) is False:
             return {**_leave(table), "enabled": enabled}
         # Without a name nobody could say what is off: it is looked up with the rest of the file.
-        name = {key: whole.value(item, (*path, key)) for key, item in table.items() if key == "name"}
+        name = {
+            key: whole.value(item, (*path, key)) for key, item in table.items() if key == "name"
+        }
         table = {key: item for key, item in table.items() if key != "name" and not is_extra(key)}
         try:
             expanded: Tree = {**own.value(table, path), **name}
@@ -209,16 +239,23 @@ def expand(tree: Tree, environment: Environment, findings: Findings, *, strict: 
             off[path] = "; ".join(brief(found) for found in list(missing)[:MAX_FAILURES])
             hint = next(iter(missing)).hint
             what = f"{ENTRY_SECTIONS[str(path[0])]} {shorten(str(name.get('name')))!r}"
-            environment.warnings.append(f"{what} is switched off: {off[path]}" + (f"; {hint}" if hint else ""))
+            environment.warnings.append(
+                f"{what} is switched off: {off[path]}" + (f"; {hint}" if hint else "")
+            )
         return expanded
 
     return {key: section(key, value) for key, value in tree.items()}, off
 
 
 def peek(environment: Environment, spot: Callable[[KeyPath], Spot], value: Any) -> Any:
-    """What a text will be once it is expanded, `Unresolved` where that will be reported; anything else as it is."""
+    """What a text will be once it is expanded, `Unresolved` where that will be reported; anything
+    else as it is."""
     unheard = Findings(spot)
-    return _Expander(environment, unheard, unheard).text(value, ()) if isinstance(value, str) else value
+    return (
+        _Expander(environment, unheard, unheard).text(value, ())
+        if isinstance(value, str)
+        else value
+    )
 
 
 class _Expander:
@@ -239,7 +276,10 @@ class _Expander:
             except UnreadableError as error:
                 self._fail(f"{ENV_FILE} {shorten(name)!r} {error}", (*path, ENV_FILE))
             else:
-                connection["env"] = {**{key: Expanded(value) for key, value in values.items()}, **env}
+                connection["env"] = {
+                    **{key: Expanded(value) for key, value in values.items()},
+                    **env,
+                }
 
     def value(self, value: Any, path: KeyPath) -> Any:
         if isinstance(value, str):
@@ -308,7 +348,9 @@ class _Expander:
             return self.text(default, path, depth + 1)
         name = shorten(name)
         looked = "neither in the environment nor in a .env file beside the config"
-        return self._fail(f"variable {name} is not set", path, f"{looked}; a default is written ${{{name}:-…}}")
+        return self._fail(
+            f"variable {name} is not set", path, f"{looked}; a default is written ${{{name}:-…}}"
+        )
 
     def _file(self, name: str, path: KeyPath) -> str:
         if isinstance(name, Unresolved):
@@ -318,7 +360,9 @@ class _Expander:
         except UnreadableError as error:
             return self._fail(f"file {shorten(name)!r} {error}", path)
         if value.isprintable() and " " not in value:
-            self._environment.secrets.add(value)  # hardly anything else is kept in a file of its own
+            self._environment.secrets.add(
+                value
+            )  # hardly anything else is kept in a file of its own
         self._environment.note(value, os.path.basename(name), path)
         return value
 
@@ -334,9 +378,17 @@ class _Expander:
         try:
             value = self._environment.keyring(name)
         except keychain.NoKeyring as error:
-            return self._fail(f"${{keyring:{shown}}} cannot be looked up: {error}", path, "or write ${VAR} instead")
+            return self._fail(
+                f"${{keyring:{shown}}} cannot be looked up: {error}",
+                path,
+                "or write ${VAR} instead",
+            )
         if not value:
-            return self._fail(f"the keyring has no secret {shown!r}", path, f"set it with: mcpx secret set {shown}")
+            return self._fail(
+                f"the keyring has no secret {shown!r}",
+                path,
+                f"set it with: mcpx secret set {shown}",
+            )
         self._environment.secrets.add(value)
         return value
 

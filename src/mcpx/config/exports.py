@@ -1,7 +1,7 @@
 """A configuration for somebody else: in the native shape, or as the `mcpServers` of a client.
 
-Promised: no literal secret leaves; each becomes a reference to a variable that is named, with what it stood for. What
-a shape cannot say is told. Not done here: writing it anywhere.
+Promised: no literal secret leaves; each becomes a reference to a variable that is named, with what
+it stood for. What a shape cannot say is told. Not done here: writing it anywhere.
 """
 
 from dataclasses import dataclass, field
@@ -30,15 +30,25 @@ class Exported:
 
 def export(written: Written, form: Form) -> Exported:
     if written.told or written.layers is None:
-        raise EditError("not_possible", "there is nothing to export: the configuration cannot be read, or is not there")
+        raise EditError(
+            "not_possible",
+            "there is nothing to export: the configuration cannot be read, or is not there",
+        )
     whole = written.layers.whole
-    tree: Tree = {"mode": whole.mode, **({"naming": dict(whole.naming)} if whole.naming else {}), **whole.tree}
+    tree: Tree = {
+        "mode": whole.mode,
+        **({"naming": dict(whole.naming)} if whole.naming else {}),
+        **whole.tree,
+    }
     if whole.dialect == "native":
         tree = dict(whole.tree)
     sections: tuple[EntrySection, ...] = ("mcp_servers", "commands", "auth_configs", "profiles")
     for section in sections:
         if section in tree:
-            tree[section] = [ordered_entry(section, written.native(section, at)) for at, _ in written.names(section)]
+            tree[section] = [
+                ordered_entry(section, written.native(section, at))
+                for at, _ in written.names(section)
+            ]
     tree, found = without_secrets(tree, presumed=True)
     tree = plain_defaults(tree)
     variables = {name: secret.place for name, secret in found.items()}
@@ -54,10 +64,16 @@ def _as_client(tree: Tree, variables: dict[str, str]) -> Exported:
     servers: Tree = {}
     for _, server in maps_in(tree.get("mcp_servers")):
         name = str(server.get("name", ""))
-        kept = {key: server[key] for key in ("name", "connection", "enabled", "description") if key in server}
+        kept = {
+            key: server[key]
+            for key in ("name", "connection", "enabled", "description")
+            if key in server
+        }
         left = [key for key in server if key not in kept]
         if left:
-            warnings.append(f"server {name!r}: left out, for clients do not know them: {', '.join(left)}")
+            warnings.append(
+                f"server {name!r}: left out, for clients do not know them: {', '.join(left)}"
+            )
         servers[name] = entry_of("mcpServers", kept, None, None)
     others = [key for key in ("commands", "auth_configs", "profiles", "policy") if tree.get(key)]
     if others:

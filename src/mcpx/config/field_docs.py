@@ -1,4 +1,5 @@
-"""What the docstrings below the fields of a dataclass say of them: the one text for references and editors.
+"""What the docstrings below the fields of a dataclass say of them: the one text for references and
+editors.
 
 Not promised: that there is one. Where a package came without its sources, nothing is said.
 """

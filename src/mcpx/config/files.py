@@ -1,7 +1,9 @@
-"""Which files make up a configuration (CFG-7): one, or those of a folder, and the overlays of an environment.
+"""Which files make up a configuration (CFG-7): one, or those of a folder, and the overlays of an
+environment.
 
-Promised: names only, in a fixed order; nothing is opened. `mcpx.prod.yaml` is the overlay of `mcpx.yaml` for the
-environment `prod`; in a folder every file with such a double name is an overlay.
+Promised: names only, in a fixed order; nothing is opened. `mcpx.prod.yaml` is the overlay of
+`mcpx.yaml` for the environment `prod`; in a folder every file with such a double name is an
+overlay.
 """
 
 import os
@@ -26,7 +28,10 @@ class Files:
 
 def find_files(path: Path, env: str | None, findings: Findings) -> Files:
     if env and not re.fullmatch(r"[\w-]+", env):
-        findings.add(f"{shorten(env)!r} is not a possible environment name", hint="letters, digits, '-' and '_'")
+        findings.add(
+            f"{shorten(env)!r} is not a possible environment name",
+            hint="letters, digits, '-' and '_'",
+        )
         raise GaveUpError
     is_folder = os.path.isdir(path)
     files = _of_folder(path, env, findings) if is_folder else _of_file(path, env)
@@ -53,8 +58,12 @@ def is_base(file: Path) -> bool:
 
 
 def _of_file(path: Path, env: str | None) -> Files:
-    candidates = [path.with_name(f"{path.stem}.{env}{suffix}") for suffix in SUFFIXES] if env else []
-    return Files([path], [file for file in candidates if os.path.lexists(file)], [path, *candidates])
+    candidates = (
+        [path.with_name(f"{path.stem}.{env}{suffix}") for suffix in SUFFIXES] if env else []
+    )
+    return Files(
+        [path], [file for file in candidates if os.path.lexists(file)], [path, *candidates]
+    )
 
 
 def _of_folder(path: Path, env: str | None, findings: Findings) -> Files:
@@ -62,10 +71,16 @@ def _of_folder(path: Path, env: str | None, findings: Findings) -> Files:
     base = [file for file in found if not _env_of(file)]
     overlays = [file for file in found if env and _env_of(file) == env]
     if not base:
-        findings.add("the folder holds no config file", hint=f"expected {', '.join(f'*{end}' for end in SUFFIXES)}")
+        findings.add(
+            "the folder holds no config file",
+            hint=f"expected {', '.join(f'*{end}' for end in SUFFIXES)}",
+        )
     stems = {file.stem for file in base}
     warnings = [
-        f"{file.name} is left out: its name makes it an overlay for the environment {_env_of(file)!r}"
+        (
+            f"{file.name} is left out: its name makes it an overlay for the environment "
+            f"{_env_of(file)!r}"
+        )
         for file in found
         if _env_of(file) not in ("", env) and _base_of(file) not in stems
     ]

@@ -1,8 +1,8 @@
 """What a file leaves unsaid, filled in on the native tree before it is judged.
 
-Promised: servers carry what `global` says where they say nothing, mode and naming are the dialect's own where
-none are given, paths are absolute. A mistake in `global` is still told once, where it stands. Wrong types are left for
-`validate` to tell.
+Promised: servers carry what `global` says where they say nothing, mode and naming are the dialect's
+own where none are given, paths are absolute. A mistake in `global` is still told once, where it
+stands. Wrong types are left for `validate` to tell.
 """
 
 import os
@@ -21,7 +21,8 @@ _INHERITED = keys_of(PerServer)
 
 
 def fill_in(translation: Translation, folder: Path, workspace: Path) -> Tree:
-    """`workspace`: what the working folders of servers are relative to; a client's file may lie one below it."""
+    """`workspace`: what the working folders of servers are relative to; a client's file may lie one
+    below it."""
     tree, origins = translation.tree, translation.origins
     given: Any = tree.get("global")
     common = as_map(given)
@@ -36,10 +37,24 @@ def fill_in(translation: Translation, folder: Path, workspace: Path) -> Tree:
     for index, server in maps_in(tree.get("mcp_servers")):
         at: KeyPath = ("mcp_servers", index)
         if "default_timeout" in server:
-            _default(server, at, "timeout", server.pop("default_timeout"), (*at, "default_timeout"), origins)
+            _default(
+                server,
+                at,
+                "timeout",
+                server.pop("default_timeout"),
+                (*at, "default_timeout"),
+                origins,
+            )
         for key in _INHERITED:
             _default(server, at, key, common.get(key), ("global", key), origins)
-        _default(server, at, "timeout", common.get("default_timeout"), ("global", "default_timeout"), origins)
+        _default(
+            server,
+            at,
+            "timeout",
+            common.get("default_timeout"),
+            ("global", "default_timeout"),
+            origins,
+        )
         _absolute(as_map(server.get("connection")), "cwd", workspace)
     for index, command in maps_in(tree.get("commands")):
         _fill_in_command(command, ("commands", index), common, folder, origins)
@@ -55,7 +70,9 @@ def fill_in(translation: Translation, folder: Path, workspace: Path) -> Tree:
     return tree
 
 
-def _fill_in_command(command: Tree, at: KeyPath, common: Tree, folder: Path, origins: Origins) -> None:
+def _fill_in_command(
+    command: Tree, at: KeyPath, common: Tree, folder: Path, origins: Origins
+) -> None:
     kind = str(command.get("type")).lower()
     section = as_map(command.get(kind))
     if section is None or (part := COMMANDS.get(kind)) is None:
@@ -71,7 +88,9 @@ def _fill_in_command(command: Tree, at: KeyPath, common: Tree, folder: Path, ori
             _absolute(section, field.name, folder)
 
 
-def _default(section: Tree, at: KeyPath, key: str, value: Any, source: KeyPath, origins: Origins) -> None:
+def _default(
+    section: Tree, at: KeyPath, key: str, value: Any, source: KeyPath, origins: Origins
+) -> None:
     if value is not None and section.get(key) is None:
         section[key] = value
         origins.adopt((*at, key), origins, source)
@@ -81,7 +100,11 @@ def _absolute(section: Tree | None, key: str, folder: Path) -> None:
     if section and key in section:
         several = as_list(section[key])
         one = section[key]
-        section[key] = _absolute_path(one, folder) if several is None else [_absolute_path(p, folder) for p in several]
+        section[key] = (
+            _absolute_path(one, folder)
+            if several is None
+            else [_absolute_path(p, folder) for p in several]
+        )
 
 
 def _absolute_path(path: Any, folder: Path) -> Any:

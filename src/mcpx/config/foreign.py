@@ -1,9 +1,9 @@
 """References that stand in a client program's file, as they are written here.
 
-Promised: what that program would have replaced is a reference here, or the value itself where it is known (a folder);
-what it takes for plain text stays plain text; every change is told. What can be neither (a question to the user of an
-editor, a word of a program that is not known here) stays as it stands and is told as what keeps the server off. Not
-done here: looking anything up.
+Promised: what that program would have replaced is a reference here, or the value itself where it is
+known (a folder); what it takes for plain text stays plain text; every change is told. What can be
+neither (a question to the user of an editor, a word of a program that is not known here) stays as
+it stands and is told as what keeps the server off. Not done here: looking anything up.
 """
 
 import re
@@ -32,7 +32,8 @@ class Rewriting:
     """What a file's references mean, and what became of them."""
 
     expands: bool = True
-    """Whether that program replaces anything at all; in a file of one that does not, `$` is a letter like others."""
+    """Whether that program replaces anything at all; in a file of one that does not, `$` is a
+    letter like others."""
     words: Mapping[str, str] = field(default_factory=dict[str, str])
     """Names with a value of their own: `userHome`."""
     missing: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -44,7 +45,8 @@ class Rewriting:
     """Variables that took the place of a question, each with what it is for."""
 
     def server(self, entry: Tree) -> tuple[Tree, str | None]:
-        """A native server with its references as they are written here, and why it has to stay off, if it has to."""
+        """A native server with its references as they are written here, and why it has to stay off,
+        if it has to."""
         problems: list[str] = []
         told = self._value(entry, (), problems)
         return told, "; ".join(dict.fromkeys(problems)) or None
@@ -98,12 +100,17 @@ class Rewriting:
         """A question becomes a variable: whoever sets it has answered for good."""
         asked = self.inputs.get(name, Input())
         if asked.kind == "command":
-            problems.append(f"${{input:{name}}} is what a command of the editor gives: write a value in its place")
+            problems.append(
+                f"${{input:{name}}} is what a command of the editor gives: write a value in its "
+                "place"
+            )
             return f"${{input:{name}}}"
         variable = variable_name(name)
         default = "" if asked.default is None else f":-{_literal(asked.default)}"
         if asked.default is None:
-            self.wanted.setdefault(variable, asked.description or f"what the editor asks for as {name!r}")
+            self.wanted.setdefault(
+                variable, asked.description or f"what the editor asks for as {name!r}"
+            )
         return f"${{{variable}{default}}}"
 
 
@@ -121,12 +128,15 @@ def inputs_of(tree: Tree) -> dict[str, Input]:
         if isinstance(name := asked.get("id"), str):
             default = asked.get("default")
             told = str(asked.get("description") or "")
-            found[name] = Input(str(asked.get("type")), told, default if isinstance(default, str) else None)
+            found[name] = Input(
+                str(asked.get("type")), told, default if isinstance(default, str) else None
+            )
     return found
 
 
 def _is_meant(text: str, path: KeyPath) -> bool:
-    """Whether somebody meant a variable, though that program knows none: it is all that a variable or header is."""
+    """Whether somebody meant a variable, though that program knows none: it is all that a variable
+    or header is."""
     whole = re.fullmatch(rf"(?:Bearer )?\$\{{(?:env:)?{_NAME}\}}", text)
     return whole is not None and len(path) > 1 and path[-2] in _TABLES
 

@@ -1,7 +1,8 @@
 """What of the guard will not do what its writer believes: tokens, profiles, limits, the trail.
 
-Promised: only warnings; a configuration in which everything is as it reads gets none. `odd` needs the configuration
-alone and is said at each start too, `missing` looks at this machine and is for `mcpx check`.
+Promised: only warnings; a configuration in which everything is as it reads gets none. `odd` needs
+the configuration alone and is said at each start too, `missing` looks at this machine and is for
+`mcpx check`.
 """
 
 import os
@@ -32,10 +33,16 @@ def odd(config: Config) -> Iterator[str]:
             yield f"{what}, and tokens count only with 'server.auth: {{type: bearer}}'"
         offers = (profile.tools, profile.prompts, profile.resources)
         if profile.servers == () or offers == ((), (), ()):
-            yield f"profile {profile.name!r} shows nothing: its lists are empty; leave a key out where all are meant"
+            yield (
+                f"profile {profile.name!r} shows nothing: its lists are empty; leave a key out "
+                "where all are meant"
+            )
         for pattern in profile.resources or ():
             if ":" not in pattern and not any(sign in pattern for sign in "*?["):
-                yield f"profile {profile.name!r}: the resource {pattern!r} is no URI, and resources match by their URI"
+                yield (
+                    f"profile {profile.name!r}: the resource {pattern!r} is no URI, and "
+                    "resources match by their URI"
+                )
     if policy.default == "deny" and all(rule.effect == "deny" for rule in policy.rules):
         yield "the policy hides everything: it has 'default: deny', and no rule allows anything"
     for place, limits in _limits(config):
@@ -43,11 +50,15 @@ def odd(config: Config) -> Iterator[str]:
             yield f"'queue' of {place} has no effect without 'in_flight': nothing has to wait"
     for network in server.trusted_proxies:
         if ip_network(network.strip(), strict=False).prefixlen == 0:
-            yield f"server.trusted_proxies has {network}: anybody may say which address they come from"
+            yield (
+                f"server.trusted_proxies has {network}: anybody may say which address they come "
+                "from"
+            )
 
 
 def missing(config: Config, kept: Iterable[str], trail: Path | None) -> Iterator[str]:
-    """`kept`: names of tokens that were made by `mcpx token new`; `trail`: where the audit trail is to be."""
+    """`kept`: names of tokens that were made by `mcpx token new`; `trail`: where the audit trail is
+    to be."""
     auth = config.server.auth
     if auth is not None and auth.type == "bearer":
         names = [*(token.name for token in auth.tokens), *kept]
@@ -65,7 +76,10 @@ def missing(config: Config, kept: Iterable[str], trail: Path | None) -> Iterator
                 yield f"{what}: `mcpx token new {token.name}` makes one that is not"
     traces = config.global_.traces
     if traces is not None and urlsplit(traces.endpoint).port == GRPC:
-        yield f"global.traces.endpoint has port {GRPC}, which is usually gRPC's; OTLP over HTTP is at 4318"
+        yield (
+            f"global.traces.endpoint has port {GRPC}, which is usually gRPC's; OTLP over HTTP "
+            "is at 4318"
+        )
     if trail is not None and (why := _unwritable(trail)) is not None:
         yield f"the audit trail {trail} cannot be written: {why}; calls would go on, unrecorded"
 
@@ -75,7 +89,10 @@ def _expired(config: Config) -> Iterator[str]:
         if token.expires is not None:
             at = datetime.fromisoformat(token.expires)
             if (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() <= time.time():
-                yield f"the token of {token.name!r} is over since {token.expires}: nobody is let in by it"
+                yield (
+                    f"the token of {token.name!r} is over since {token.expires}: nobody is let "
+                    "in by it"
+                )
 
 
 def _limits(config: Config) -> Iterator[tuple[str, Limits]]:
@@ -102,7 +119,9 @@ def _unwritable(file: Path) -> str | None:
         if not os.path.isdir(folder):
             return f"{folder} is a file"
         return None if os.access(folder, os.W_OK | os.X_OK) else f"no leave to write to {folder}"
-    except OSError as error:  # a name too long, a folder that is closed: `Path.exists` raises it in some Pythons
+    except (
+        OSError
+    ) as error:  # a name too long, a folder that is closed: `Path.exists` raises it in some Pythons
         return error.strerror or str(error)
     if os.path.isdir(file):
         return "it is a folder"

@@ -1,7 +1,9 @@
-"""The gateway in its own configuration: easily so, since the files of clients name it. It would start itself for ever.
+"""The gateway in its own configuration: easily so, since the files of clients name it. It would
+start itself for ever.
 
-Promised: an entry that runs mcpx on the same file, or whose address is where this gateway listens, is left out and
-told. Nothing is started or asked. Not done here: what the file does not tell (a script that starts mcpx in the end).
+Promised: an entry that runs mcpx on the same file, or whose address is where this gateway listens,
+is left out and told. Nothing is started or asked. Not done here: what the file does not tell (a
+script that starts mcpx in the end).
 """
 
 import os
@@ -22,7 +24,15 @@ from mcpx.transports import Http, Sse, Stdio, Websocket
 _DEEPEST = 8
 """Wrappers in wrappers that are looked through."""
 _SHELLS = ("sh", "bash", "zsh", "dash", "ksh", "fish")
-_PREFIXES = {"nohup": "", "setsid": "", "exec": "", "time": "", "command": "", "caffeinate": "", "nice": "-n"}
+_PREFIXES = {
+    "nohup": "",
+    "setsid": "",
+    "exec": "",
+    "time": "",
+    "command": "",
+    "caffeinate": "",
+    "nice": "-n",
+}
 """Programs that run the rest of their command line, and their options that take a value."""
 _UV_VALUES = (
     "--directory",
@@ -68,7 +78,8 @@ _MCPX_VALUES = (
 
 
 def without_itself(config: Config, host: str, port: int) -> Config:
-    """Without the servers that are found at the address listened on, whatever the file says of it."""
+    """Without the servers that are found at the address listened on, whatever the file says of
+    it."""
 
     def own(server: Server) -> str | None:
         connection = server.connection
@@ -79,8 +90,11 @@ def without_itself(config: Config, host: str, port: int) -> Config:
     return _without(config, own)
 
 
-def without_runs_of(path: Path, config: Config, environ: Mapping[str, str], own_names: Mapping[str, str]) -> Config:
-    """Without the servers that run mcpx on this file or folder. `own_names`: of those that were renamed."""
+def without_runs_of(
+    path: Path, config: Config, environ: Mapping[str, str], own_names: Mapping[str, str]
+) -> Config:
+    """Without the servers that run mcpx on this file or folder. `own_names`: of those that were
+    renamed."""
 
     def own(server: Server) -> str | None:
         connection = server.connection
@@ -92,8 +106,8 @@ def without_runs_of(path: Path, config: Config, environ: Mapping[str, str], own_
 
 
 def is_mcpx(name: str, connection: Mapping[str, object]) -> bool:
-    """Whether an entry of a client's file is this program, on whatever configuration: it runs it, or has the name that
-    it goes by there and an address of this machine."""
+    """Whether an entry of a client's file is this program, on whatever configuration: it runs it,
+    or has the name that it goes by there and an address of this machine."""
     command, args = connection.get("command"), connection.get("args")
     if isinstance(command, str):
         given = [str(word) for word in cast("list[object]", args)] if isinstance(args, list) else []
@@ -106,12 +120,19 @@ def is_mcpx(name: str, connection: Mapping[str, object]) -> bool:
     return name.startswith("mcpx") and host is not None and _is_this_machine(host)
 
 
-def _without(config: Config, own: Callable[[Server], str | None], own_names: Mapping[str, str] | None = None) -> Config:
-    reasons = {server.name: why for server in config.mcp_servers if server.enabled and (why := own(server))}
+def _without(
+    config: Config, own: Callable[[Server], str | None], own_names: Mapping[str, str] | None = None
+) -> Config:
+    reasons = {
+        server.name: why for server in config.mcp_servers if server.enabled and (why := own(server))
+    }
     if not reasons:
         return config
     called = {name: (own_names or {}).get(name, name) for name in reasons}
-    told = [f"server {called[name]!r} is left out, it is this gateway itself: {why}" for name, why in reasons.items()]
+    told = [
+        f"server {called[name]!r} is left out, it is this gateway itself: {why}"
+        for name, why in reasons.items()
+    ]
     servers = tuple(server for server in config.mcp_servers if server.name not in reasons)
     return replace(config, mcp_servers=servers, warnings=(*config.warnings, *told))
 
@@ -126,7 +147,9 @@ def _is_ours(url: str, host: str, port: int) -> bool:
     if found != port or not (path.endswith(("/mcp", "/sse", "/ws")) or path.startswith("/mcp/")):
         return False
     name = (parts.hostname or "").lower()
-    return name == host.lower().strip("[]") or (_is_this_machine(name) and _is_this_machine(host.strip("[]")))
+    return name == host.lower().strip("[]") or (
+        _is_this_machine(name) and _is_this_machine(host.strip("[]"))
+    )
 
 
 def _is_this_machine(host: str) -> bool:
@@ -148,7 +171,9 @@ class _Words:
 
 def _runs(path: Path, connection: Stdio, environ: Mapping[str, str]) -> bool:
     env = child_environment(environ, connection.env, connection.inherit_env)
-    run = _mcpx_in(_Words((connection.command, *connection.args), Path(connection.cwd or Path.cwd()), env))
+    run = _mcpx_in(
+        _Words((connection.command, *connection.args), Path(connection.cwd or Path.cwd()), env)
+    )
     return run is not None and _is_run_on(path, run)
 
 
@@ -204,12 +229,20 @@ def _unwrap(name: str, run: _Words) -> _Words | None:
         return _of_env(run)
     if name in _SHELLS:
         options, rest = _split_options(rest, ())
-        return _of_shell(rest[0], run) if rest and any("c" in option for option, _ in options) else None
+        return (
+            _of_shell(rest[0], run)
+            if rest and any("c" in option for option, _ in options)
+            else None
+        )
     if name == "cmd":
         return replace(run, words=[word for word in rest if not word.startswith("/")])
     if name == "timeout":
         return replace(run, words=_split_options(rest, ("-k", "-s"))[1][1:])
-    return replace(run, words=_split_options(rest, _PREFIXES[name].split())[1]) if name in _PREFIXES else None
+    return (
+        replace(run, words=_split_options(rest, _PREFIXES[name].split())[1])
+        if name in _PREFIXES
+        else None
+    )
 
 
 def _of_uv(name: str, run: _Words) -> _Words | None:
@@ -233,16 +266,27 @@ def _of_python(run: _Words) -> _Words | None:
         option = words.pop(0)
         if option.startswith("-m"):
             module = option[2:] or (words.pop(0) if words else "")
-            return replace(run, words=["mcpx", *words]) if module in ("mcpx", "mcpx.__main__") else None
+            return (
+                replace(run, words=["mcpx", *words])
+                if module in ("mcpx", "mcpx.__main__")
+                else None
+            )
         if option in ("-X", "-W") and words:
             words.pop(0)
     return replace(run, words=words) if words and os.path.basename(words[0]) == "mcpx" else None
 
 
 def _of_env(run: _Words) -> _Words:
-    options, rest = _split_options(run.words[1:], ("-u", "--unset", "-C", "--chdir", "-S", "--split-string"))
+    options, rest = _split_options(
+        run.words[1:], ("-u", "--unset", "-C", "--chdir", "-S", "--split-string")
+    )
     folders = [value for option, value in options if option in ("-C", "--chdir")]
-    split = [word for option, value in options if option in ("-S", "--split-string") for word in _words_of(value)]
+    split = [
+        word
+        for option, value in options
+        if option in ("-S", "--split-string")
+        for word in _words_of(value)
+    ]
     return _assigned(replace(run, words=[*split, *rest], cwd=run.cwd.joinpath(*folders)))
 
 
@@ -257,7 +301,9 @@ def _of_shell(script: str, run: _Words) -> _Words | None:
             cwd = cwd / os.path.expanduser(part[1])
         elif part:
             inner = _assigned(replace(run, words=part, cwd=cwd))
-            if _program(inner) in ("mcpx", "uv", "uvx", "env", "exec") or _program(inner).startswith("python"):
+            if _program(inner) in ("mcpx", "uv", "uvx", "env", "exec") or _program(
+                inner
+            ).startswith("python"):
                 return inner
         part = []
     return None
@@ -281,7 +327,9 @@ def _words_of(script: str) -> list[str]:
         return []
 
 
-def _split_options(words: Sequence[str], with_value: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+def _split_options(
+    words: Sequence[str], with_value: Sequence[str]
+) -> tuple[list[tuple[str, str]], list[str]]:
     """The options before the first plain word, each with its value, and what follows."""
     options: list[tuple[str, str]] = []
     left = list(words)
@@ -290,7 +338,9 @@ def _split_options(words: Sequence[str], with_value: Sequence[str]) -> tuple[lis
         if word == "--":
             break
         option, given, value = word.partition("=")
-        if not given and (option in with_value or option.endswith("-url")):  # an address is always to follow
+        if not given and (
+            option in with_value or option.endswith("-url")
+        ):  # an address is always to follow
             value = left.pop(0) if left else ""
         options.append((option, value))
     return options, left

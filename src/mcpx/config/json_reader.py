@@ -1,7 +1,9 @@
-"""JSON text as nodes that know their place in it: with the comments and trailing commas of editors and clients.
+"""JSON text as nodes that know their place in it: with the comments and trailing commas of editors
+and clients.
 
-Promised: one pass, bounded work whatever the text, no key that silently replaces another. Nothing of YAML is imported
-for it: that takes longer than reading the file. Not done here: what the values mean.
+Promised: one pass, bounded work whatever the text, no key that silently replaces another. Nothing
+of YAML is imported for it: that takes longer than reading the file. Not done here: what the values
+mean.
 """
 
 import re
@@ -95,7 +97,9 @@ class _Reader:
             value = self._node_at(key)
             if key in entries:
                 hint = f"it stands on line {entries[key][0].line} already"
-                self._findings.add(f"duplicate key {shorten(key)!r}", (*self._path, key), hint=hint, place=place)
+                self._findings.add(
+                    f"duplicate key {shorten(key)!r}", (*self._path, key), hint=hint, place=place
+                )
             else:
                 entries[key] = place, value
             self._comma("}")

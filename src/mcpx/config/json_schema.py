@@ -1,11 +1,12 @@
 """The native shape of a configuration as JSON Schema (draft 2020-12), for editors (CFG-8).
 
-Promised: made of what `validate` obeys, the dataclasses with their kinds and families, and of the docstrings of their
-fields, so that it can say nothing else: a key or a type that the loader does not take is not taken here either, and
-`${VAR}` may stand where the loader lets one stand. Parts that other packages bring are among it.
+Promised: made of what `validate` obeys, the dataclasses with their kinds and families, and of the
+docstrings of their fields, so that it can say nothing else: a key or a type that the loader does
+not take is not taken here either, and `${VAR}` may stand where the loader lets one stand. Parts
+that other packages bring are among it.
 
-Stricter than the loader in one thing: words to choose from are to be written as they are listed, in lower case mostly.
-Not said: what holds between fields (`checks`).
+Stricter than the loader in one thing: words to choose from are to be written as they are listed, in
+lower case mostly. Not said: what holds between fields (`checks`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,8 +30,18 @@ EXTRA: Json = {"patternProperties": {"^x-": True}, "additionalProperties": False
 _SCALARS: dict[Any, Json] = {
     str: {"type": "string"},
     bool: {"type": ["boolean", "string"], "pattern": REFERENCE},
-    int: {"type": ["integer", "string"], "pattern": REFERENCE, "minimum": -LARGEST, "maximum": LARGEST},
-    float: {"type": ["number", "string"], "pattern": REFERENCE, "minimum": -LARGEST, "maximum": LARGEST},
+    int: {
+        "type": ["integer", "string"],
+        "pattern": REFERENCE,
+        "minimum": -LARGEST,
+        "maximum": LARGEST,
+    },
+    float: {
+        "type": ["number", "string"],
+        "pattern": REFERENCE,
+        "minimum": -LARGEST,
+        "maximum": LARGEST,
+    },
 }
 
 
@@ -53,12 +64,18 @@ class _Schemas:
 
     def whole(self) -> Json:
         told = self.fields_of(Config)
-        title = {"$schema": DRAFT, "title": "mcpx configuration", "description": "One configuration of mcpx."}
+        title = {
+            "$schema": DRAFT,
+            "title": "mcpx configuration",
+            "description": "One configuration of mcpx.",
+        }
         return {**title, **told, "$defs": dict(sorted(self.shared.items()))}
 
     def fields_of(self, cls: type) -> Json:
         """A mapping with the fields of a class as its keys."""
-        named = [(key, mark) for key, _, kind in _keys(cls) if (mark := _mark(kind, OfType)) is not None]
+        named = [
+            (key, mark) for key, _, kind in _keys(cls) if (mark := _mark(kind, OfType)) is not None
+        ]
         if not named:
             return self._object(cls, {}, [])
         # `type: http` comes with `http` and no other section.
@@ -87,7 +104,11 @@ class _Schemas:
             words = docs.get(field.name, "")
             if cls is Server and key in _INHERITED:
                 words = f"{words} Absent: as `global` says."
-            told[key] = {**({"description": words} if words else {}), **schema, **_default(cls, field)}
+            told[key] = {
+                **({"description": words} if words else {}),
+                **schema,
+                **_default(cls, field),
+            }
         closed: Json = {"type": "object", "properties": {**properties, **told, "$schema": True}}
         if required:
             closed["required"] = required
@@ -139,7 +160,11 @@ class _Schemas:
             if isinstance(mark, Rule):
                 schema = {**schema, **mark.keywords}
             if isinstance(mark, Inside):
-                alone: Json = {"type": "object", "properties": {mark.key: schema}, "required": [mark.key]}
+                alone: Json = {
+                    "type": "object",
+                    "properties": {mark.key: schema},
+                    "required": [mark.key],
+                }
                 schema = {"anyOf": [schema, {**alone, **EXTRA}]}
         return self.of(kind) if schema is None else schema
 
@@ -172,7 +197,8 @@ def _is_required(field: "Field[Any]") -> bool:
 
 
 def _parts(classes: Mapping[str, type]) -> list[tuple[str, type]]:
-    """Those of other packages too; one that cannot be loaded is reported by its family, and missing."""
+    """Those of other packages too; one that cannot be loaded is reported by its family, and
+    missing."""
     return [(name, part) for name in _listed(classes) if (part := classes.get(name)) is not None]
 
 
@@ -190,7 +216,10 @@ def _or_nothing(schema: Json) -> Json:
     """A key without a value is as good as none."""
     kinds = schema.get("type")
     if isinstance(kinds, str | list):
-        return {**schema, "type": [*([kinds] if isinstance(kinds, str) else cast("list[str]", kinds)), "null"]}
+        return {
+            **schema,
+            "type": [*([kinds] if isinstance(kinds, str) else cast("list[str]", kinds)), "null"],
+        }
     if "anyOf" in schema:
         return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
     return {"anyOf": [schema, {"type": "null"}]} if schema else {}

@@ -11,7 +11,8 @@ _SCHEMA = {"mcp_servers": Server, "profiles": Profile}
 
 
 def ordered_entry(section: EntrySection, entry: Tree) -> Tree:
-    """The entry with its name first. Keys that are not in the order follow in their present order."""
+    """The entry with its name first. Keys that are not in the order follow in their present
+    order."""
     schema = _SCHEMA.get(section)
     found = _ordered(entry, (*_FIRST, *(() if schema is None else keys_of(schema))))
     if (connection := as_map(found.get("connection"))) is not None:

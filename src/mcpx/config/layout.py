@@ -1,7 +1,9 @@
-"""A text as pieces that know where they begin and end, for changing some and leaving the rest as it is.
+"""A text as pieces that know where they begin and end, for changing some and leaving the rest as it
+is.
 
-Promised: of a text that `Source` can read, every key, value, list item, alias and `<<` with its exact place; values
-are those that `Source` reads. Not done here: reading a text that is not known to be good; changing anything.
+Promised: of a text that `Source` can read, every key, value, list item, alias and `<<` with its
+exact place; values are those that `Source` reads. Not done here: reading a text that is not known
+to be good; changing anything.
 """
 
 import re
@@ -98,16 +100,20 @@ class _Yaml(Composer):
         piece = Piece(start, start, "list", [], flow=flow)
         while not self._loader.check_event(yaml.SequenceEndEvent):
             item = self._piece()
-            dash = item.start if flow else self._source.rindex("-", start, self._before(item, piece))
+            dash = (
+                item.start if flow else self._source.rindex("-", start, self._before(item, piece))
+            )
             piece.children.append(Child(dash, None, dash + (not flow), item, flow=flow))
         return self._closed(piece)
 
     def _before(self, item: Piece, piece: Piece) -> int:
-        """Where at the latest the dash of an item stands: the text between it and the item may hold comments."""
+        """Where at the latest the dash of an item stands: the text between it and the item may hold
+        comments."""
         floor = piece.children[-1].piece.end if piece.children else piece.start
         gap = self._source[floor : item.start]
         bare = re.sub(r"#[^\n\r]*", lambda comment: " " * len(comment[0]), gap)
-        # An anchor or a tag may hold a dash, too; the dash of an item is followed by a space or a line's end.
+        # An anchor or a tag may hold a dash, too; the dash of an item is followed by a space or a
+        # line's end.
         found = [at.start() for at in re.finditer(r"(?<![^\s-])-(?=\s|$)", bare)]
         return floor + found[0] + 1
 
@@ -130,7 +136,13 @@ class _Yaml(Composer):
     def _closed(self, piece: Piece) -> Piece:
         event: Any = self._loader.get_event()
         last = piece.children[-1] if piece.children else None
-        piece.end = event.end_mark.index if piece.flow else max(last.key_end, last.piece.end) if last else piece.start
+        piece.end = (
+            event.end_mark.index
+            if piece.flow
+            else max(last.key_end, last.piece.end)
+            if last
+            else piece.start
+        )
         piece.value = value_of(piece.kind, piece.children)
         return piece
 
@@ -149,7 +161,10 @@ def value_of(kind: str, children: "list[Child]") -> Any:
             tables = child.piece.value if child.piece.kind == "list" else [child.piece.value]
             for table in tables:
                 merged = {**table, **merged}
-    return {**merged, **{str(child.key): child.piece.value for child in children if not child.merge}}
+    return {
+        **merged,
+        **{str(child.key): child.piece.value for child in children if not child.merge},
+    }
 
 
 def _nowhere(path: object) -> Any:
@@ -171,7 +186,15 @@ class _Json:
         if begins not in "{[":
             value, self._at = _DECODER.raw_decode(self._text, start)
             spelled = value if isinstance(value, str) else self._text[start : self._at]
-            return Piece(start, self._at, "scalar", value, spelled, '"' if isinstance(value, str) else "", flow=True)
+            return Piece(
+                start,
+                self._at,
+                "scalar",
+                value,
+                spelled,
+                '"' if isinstance(value, str) else "",
+                flow=True,
+            )
         piece = Piece(start, start, "map" if begins == "{" else "list", None, flow=True)
         self._at += 1
         while self._next() not in "}]":
@@ -182,7 +205,9 @@ class _Json:
                 self._at += 1
             colon = self._at
             item = self.node()
-            piece.children.append(Child(begin, key, colon if begins == "{" else begin, item, flow=True))
+            piece.children.append(
+                Child(begin, key, colon if begins == "{" else begin, item, flow=True)
+            )
             if self._next() == ",":
                 self._at += 1
         self._at += 1

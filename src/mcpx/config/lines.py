@@ -1,7 +1,8 @@
 """A server that was pasted as an address or a command line, as a native entry.
 
-Promised: `npx -y package`, `KEY=value docker run …`, `claude mcp add …` and bare addresses become what they mean, under
-a name that tells what it is; a line that needs a shell is refused. Nothing is run. Not done here: files (`pasted`).
+Promised: `npx -y package`, `KEY=value docker run …`, `claude mcp add …` and bare addresses become
+what they mean, under a name that tells what it is; a line that needs a shell is refused. Nothing is
+run. Not done here: files (`pasted`).
 """
 
 import re
@@ -12,7 +13,12 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from mcpx.config.edits import EditError
-from mcpx.config.server_names import CONTAINER_PROGRAMS, OPTIONS_WITH_VALUE, name_of_command, name_of_url
+from mcpx.config.server_names import (
+    CONTAINER_PROGRAMS,
+    OPTIONS_WITH_VALUE,
+    name_of_command,
+    name_of_url,
+)
 from mcpx.model.call import Json, as_object
 from mcpx.model.redaction import words as these
 from mcpx.processes.downloaders import program_name
@@ -23,12 +29,15 @@ _ADDRESS = re.compile(r"(?i)(?:https?|wss?)://\S+")
 _SHELL = these("| && ; > || < >> &")
 LONGEST = 65_536
 """Characters of a line; more than a system takes as arguments is not looked at."""
-EXPECTED = "a client's JSON or TOML, native YAML, a command line such as 'npx -y package', or an address"
+EXPECTED = (
+    "a client's JSON or TOML, native YAML, a command line such as 'npx -y package', or an address"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What a line says: a native server, or, for one that names it and gives JSON, the entry of a client."""
+    """What a line says: a native server, or, for one that names it and gives JSON, the entry of a
+    client."""
 
     server: Json = field(default_factory=dict[str, Any])
     entry: tuple[str, str] | None = None
@@ -39,15 +48,22 @@ def is_address(text: str) -> bool:
     return len(text) <= LONGEST and _ADDRESS.fullmatch(text) is not None
 
 
-def of_address(url: str, name: str = "", kind: str = "", headers: dict[str, str] | None = None) -> Json:
+def of_address(
+    url: str, name: str = "", kind: str = "", headers: dict[str, str] | None = None
+) -> Json:
     try:
         path = urlsplit(url).path.rstrip("/")
         name = name or name_of_url(url)
     except ValueError:
         raise EditError("invalid", "not a possible address") from None
     told = {"streamable-http": "http", "ws": "websocket"}.get(kind.lower(), kind.lower())
-    kind = told or ("websocket" if url.lower().startswith("ws") else "sse" if path.endswith("/sse") else "http")
-    return {"name": name, "connection": {"type": kind, "url": url, **({"headers": headers} if headers else {})}}
+    kind = told or (
+        "websocket" if url.lower().startswith("ws") else "sse" if path.endswith("/sse") else "http"
+    )
+    return {
+        "name": name,
+        "connection": {"type": kind, "url": url, **({"headers": headers} if headers else {})},
+    }
 
 
 def of_line(text: str) -> Line:
@@ -64,7 +80,9 @@ def of_line(text: str) -> Line:
         return _mcp_add(words[3:], is_json=words[2] == "add-json")
     env, words = _assignments(words)
     if not words:
-        raise EditError("invalid", "variables without a program", hint="the program goes behind them")
+        raise EditError(
+            "invalid", "variables without a program", hint="the program goes behind them"
+        )
     if any(word in _SHELL or word.endswith(";") for word in words):
         hint = "start one program, without | && ;"
         raise EditError("invalid", "a line for a shell cannot be run as it is", hint=hint)
@@ -92,8 +110,15 @@ def _assignments(words: list[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _program(words: list[str], env: dict[str, str], name: str = "") -> Json:
-    connection: Json = {"type": "stdio", "command": words[0], **({"args": words[1:]} if words[1:] else {})}
-    return {"name": name or name_of_command(words), "connection": {**connection, **({"env": env} if env else {})}}
+    connection: Json = {
+        "type": "stdio",
+        "command": words[0],
+        **({"args": words[1:]} if words[1:] else {}),
+    }
+    return {
+        "name": name or name_of_command(words),
+        "connection": {**connection, **({"env": env} if env else {})},
+    }
 
 
 def container_variables(connection: Mapping[str, Any]) -> list[str]:
@@ -120,23 +145,29 @@ def container_variables(connection: Mapping[str, Any]) -> list[str]:
 def with_container_variables(server: Json) -> Json:
     """A server with a reference for each variable that its container takes from the environment.
 
-    A server gets the variables of its `env` only, so `-e NAME` alone would give the container no value.
+    A server gets the variables of its `env` only, so `-e NAME` alone would give the container no
+    value.
     """
     connection = as_object(server.get("connection"))
     env = as_object(connection.get("env"))
     missing = {name: f"${{{name}}}" for name in container_variables(connection) if name not in env}
-    return {**server, "connection": {**connection, "env": {**env, **missing}}} if missing else server
+    return (
+        {**server, "connection": {**connection, "env": {**env, **missing}}} if missing else server
+    )
 
 
 def _mcp_add(words: list[str], *, is_json: bool) -> Line:
-    """`claude mcp add [-t http] [-e KEY=value] [-H 'Name: value'] name url` or `name -- program args`."""
+    """`claude mcp add [-t http] [-e KEY=value] [-H 'Name: value'] name url` or `name -- program
+    args`."""
     env: dict[str, str] = {}
     headers: dict[str, str] = {}
     kind, bare = "", list[str]()
     while words and not (len(bare) == 2 and not is_address(bare[1])):
         word = words.pop(0)
         option, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
-        if word == "--" or (bare and not word.startswith("-") and not is_address(word) and not is_json):
+        if word == "--" or (
+            bare and not word.startswith("-") and not is_address(word) and not is_json
+        ):
             bare += words if word == "--" else [word, *words]
             break
         if not word.startswith("-"):

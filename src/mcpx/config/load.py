@@ -1,7 +1,7 @@
 """From a file or several to one `Config`.
 
-Promised: a `Config` or one `ConfigError` that holds every mistake; never another exception, never more than a
-moment. Nothing is written, started or connected.
+Promised: a `Config` or one `ConfigError` that holds every mistake; never another exception, never
+more than a moment. Nothing is written, started or connected.
 """
 
 import os
@@ -56,9 +56,10 @@ def load(
     strict: bool = False,
     texts: Texts | None = None,
 ) -> Config:
-    """The file, or the files of a folder, under the overlays of an environment: `env`, or else `MCPX_ENV` (CFG-7).
-    `strict`: a variable that is not set is a mistake everywhere, instead of switching one server off (CFG-3).
-    `texts`: what files are taken to say, instead of what stands in them."""
+    """The file, or the files of a folder, under the overlays of an environment: `env`, or else
+    `MCPX_ENV` (CFG-7). `strict`: a variable that is not set is a mistake everywhere, instead of
+    switching one server off (CFG-3). `texts`: what files are taken to say, instead of what stands
+    in them."""
     findings = Findings(Source(path).trace)
     looked_for: list[Path] = []
     config = None
@@ -87,10 +88,14 @@ def read_layers(
     looked_for += files.looked_for
     gave_up = bool(findings)
     chosen = [*files.base, *files.overlays]
-    written = _parse([Source(file, texts.get(Path(os.path.abspath(file)))) for file in chosen], findings)
+    written = _parse(
+        [Source(file, texts.get(Path(os.path.abspath(file)))) for file in chosen], findings
+    )
     if gave_up or len(written) < len(chosen):
         raise GaveUpError
-    warnings = files.warnings + [line for source, tree in written for line in secret_warnings(tree, source.path)]
+    warnings = files.warnings + [
+        line for source, tree in written for line in secret_warnings(tree, source.path)
+    ]
     where = Path(os.path.abspath(path))
     folder = where if os.path.isdir(where) else where.parent
     is_client = any(detect(tree, source) in CLIENT_DIALECTS for source, tree in written)
@@ -102,11 +107,16 @@ def read_layers(
     def layer(written: list[Written], over: Dialect | None = None) -> Translation:
         parts: list[Translation] = []
         for source, tree in written:
-            reading = Reading(findings.through(source.trace), partial(peek, environment, source.trace), over)
+            reading = Reading(
+                findings.through(source.trace), partial(peek, environment, source.trace), over
+            )
             part = translate(tree, source, reading)
             parts.append(part)
             renamed.update(part.renamed)
-            warnings.extend(f"{source.path.name}: {line}" for line in [*part.warnings, *_passed_over(part.passed_over)])
+            warnings.extend(
+                f"{source.path.name}: {line}"
+                for line in [*part.warnings, *_passed_over(part.passed_over)]
+            )
         return join(parts, findings)
 
     whole = layer(written[: len(files.base)])
@@ -134,19 +144,35 @@ def _load(
     config = build(Config, tree, told, whole.origins.literal)
     if config is None:
         return None
-    servers = [replace(s, switched_off=off.get(("mcp_servers", index))) for index, s in enumerate(config.mcp_servers)]
-    commands = [replace(c, switched_off=off.get(("commands", index))) for index, c in enumerate(config.commands)]
-    config = replace(config, dialect=whole.dialect, path=where, mcp_servers=tuple(servers), commands=tuple(commands))
+    servers = [
+        replace(s, switched_off=off.get(("mcp_servers", index)))
+        for index, s in enumerate(config.mcp_servers)
+    ]
+    commands = [
+        replace(c, switched_off=off.get(("commands", index)))
+        for index, c in enumerate(config.commands)
+    ]
+    config = replace(
+        config,
+        dialect=whole.dialect,
+        path=where,
+        mcp_servers=tuple(servers),
+        commands=tuple(commands),
+    )
     config = without_runs_of(where, config, environ, layers.renamed)
     for server in config.mcp_servers:
         if (own := layers.renamed.get(server.name)) is not None:
-            warnings.append(f"server {own!r} is called {server.name!r} here: its own name is reserved")
+            warnings.append(
+                f"server {own!r} is called {server.name!r} here: its own name is reserved"
+            )
     warnings += _renamed_commands(config)
     if config.guarded or config.server.auth is not None or config.server.trusted_proxies:
         from mcpx.config.guard_checks import odd  # only a file that guards something pays for it
 
         warnings += odd(config)
-    config = replace(config, secrets=frozenset((*learnable_secrets(whole.tree), *environment.secrets)))
+    config = replace(
+        config, secrets=frozenset((*learnable_secrets(whole.tree), *environment.secrets))
+    )
     config = replace(config, variables=frozenset((*environment.looked_up, *_inherited(config))))
     return replace(config, warnings=(*warnings, *environment.warnings, *config.warnings))
 
@@ -156,19 +182,25 @@ def _renamed_commands(config: Config) -> Iterator[str]:
     for command in config.commands:
         public = safe_name(command.name, config.naming)
         if command.enabled and public != command.name:
-            hint = f"at most {config.naming.max_length} letters, digits, '_', '-', and '.' stay as they are"
+            hint = (
+                f"at most {config.naming.max_length} letters, digits, '_', '-', and '.' stay "
+                "as they are"
+            )
             yield f"command {shorten(command.name)!r} is named {public!r} for clients; {hint}"
 
 
 def _inherited(config: Config) -> Iterator[str]:
     """Variables that servers get by their names."""
     for server in config.mcp_servers:
-        if isinstance(connection := server.connection, Stdio) and not isinstance(connection.inherit_env, bool):
+        if isinstance(connection := server.connection, Stdio) and not isinstance(
+            connection.inherit_env, bool
+        ):
             yield from connection.inherit_env if server.enabled else ()
 
 
 def _parse(sources: list[Source], findings: Findings) -> list[Written]:
-    """The files that can be read; together they may be as large as one, so that they take no longer."""
+    """The files that can be read; together they may be as large as one, so that they take no
+    longer."""
     too_much = f"the files together hold more than {MAX_BYTES:,} bytes or {MAX_NODES:,} values"
     if len(sources) > 1 and sum(source.size for source in sources) > MAX_BYTES:
         findings.add(too_much)
@@ -195,4 +227,6 @@ def _count(value: object) -> int:
 def _passed_over(keys: list[str]) -> list[str]:
     names = list(dict.fromkeys(keys))
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return [f"keys mcpx does not know are passed over: {', '.join(names[:10])}{more}"] if names else []
+    return (
+        [f"keys mcpx does not know are passed over: {', '.join(names[:10])}{more}"] if names else []
+    )

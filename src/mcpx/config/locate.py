@@ -18,7 +18,8 @@ from mcpx.wire.system import WINDOWS
 WORKING_FOLDER_NAMES = ("mcpx.yaml", "config.yaml", "config.json")
 
 _UNMISTAKABLE = ("mcp_servers", "mcpServers", "auth_configs")
-"""Top keys only an MCP program uses. `server`, `mode` and the like stand in many another program's file."""
+"""Top keys only an MCP program uses. `server`, `mode` and the like stand in many another program's
+file."""
 
 
 def find(argument: str | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
@@ -27,7 +28,12 @@ def find(argument: str | None, environ: Mapping[str, str], cwd: Path) -> Path | 
         if name:
             path = cwd / os.path.expanduser(laid_down(name, environ))
             if not os.path.exists(path) and name == STORE:
-                raise ConfigError(["error: nothing was fetched from the store yet: 'mcpx --config store:' does it"])
+                raise ConfigError(
+                    [
+                        "error: nothing was fetched from the store yet: 'mcpx --config store:' "
+                        "does it"
+                    ]
+                )
             if not os.path.exists(path):
                 raise ConfigError([f"error: {name}{origin} does not exist"])
             return path
@@ -40,7 +46,9 @@ def find(argument: str | None, environ: Mapping[str, str], cwd: Path) -> Path | 
 
 def own_file(environ: Mapping[str, str]) -> Path:
     """The user's own, looked at last."""
-    return Path(os.path.abspath(os.path.expanduser(Path(config_home(environ), "mcpx", "config.yaml"))))
+    return Path(
+        os.path.abspath(os.path.expanduser(Path(config_home(environ), "mcpx", "config.yaml")))
+    )
 
 
 def config_home(environ: Mapping[str, str]) -> str:
@@ -61,4 +69,6 @@ def _is_ours(path: Path) -> bool:
         except UnreadableError:
             return False
         return any(key in text for key in _UNMISTAKABLE)  # ours and broken: worth saying so
-    return bool(keys.intersection(_UNMISTAKABLE)) or (bool(keys) and keys <= {*TOP_KEYS, "servers", "inputs"})
+    return bool(keys.intersection(_UNMISTAKABLE)) or (
+        bool(keys) and keys <= {*TOP_KEYS, "servers", "inputs"}
+    )

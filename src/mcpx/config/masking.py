@@ -1,10 +1,11 @@
 """What is written in a configuration, without its literal secrets; and those put back.
 
-Promised: a secret that stands in the file itself is shown as `MASK`, the rest of its text stays (`Bearer ••••••••`,
-`https://user:••••••••@host`); references are no secrets and are shown. `unmask` finds for every mask what it stands
-for, by its place, also in lists that were reordered and under keys that were renamed; a mask for which there is
-nothing, or whose secret would be shown where it stands now, is a mistake with its path. Works on any shape of config
-file. Not done here: secrets in comments (`blotting`).
+Promised: a secret that stands in the file itself is shown as `MASK`, the rest of its text stays
+(`Bearer ••••••••`, `https://user:••••••••@host`); references are no secrets and are shown. `unmask`
+finds for every mask what it stands for, by its place, also in lists that were reordered and under
+keys that were renamed; a mask for which there is nothing, or whose secret would be shown where it
+stands now, is a mistake with its path. Works on any shape of config file. Not done here: secrets in
+comments (`blotting`).
 """
 
 from collections.abc import Callable, Collection
@@ -27,7 +28,8 @@ def _mask(text: str, path: KeyPath) -> str:
 
 
 def mask(value: Any, known: Collection[str] | None = None) -> Any:
-    """A tree or a part of one. `known`: secrets that were there before; others are marked as new."""
+    """A tree or a part of one. `known`: secrets that were there before; others are marked as
+    new."""
 
     def shown(text: str, path: KeyPath) -> str:
         return MASK if known is None or text in known else f"{MASK} (new)"
@@ -36,14 +38,18 @@ def mask(value: Any, known: Collection[str] | None = None) -> Any:
 
 
 def replaced(value: Any, by: Shown, *, presumed: bool = True) -> Any:
-    """A copy with its secrets replaced. `presumed`: also replace values that only their place marks as secret."""
+    """A copy with its secrets replaced. `presumed`: also replace values that only their place marks
+    as secret."""
     return replace_secrets(
-        value, (), lambda secret, path, doubt: secret if doubt and not presumed else by(secret, path)
+        value,
+        (),
+        lambda secret, path, doubt: secret if doubt and not presumed else by(secret, path),
     )
 
 
 def outlined(value: Any) -> Any:
-    """A copy for a report of a problem: without the values of environments and without arguments."""
+    """A copy for a report of a problem: without the values of environments and without
+    arguments."""
     if (table := as_map(value)) is not None:
         return {key: _outlined_field(key, item) for key, item in table.items()}
     items = as_list(value)
@@ -81,8 +87,8 @@ class Unknown(Exception):
 
 
 def unmask(new: Any, old: Any, path: KeyPath = (), among: list[Any] | None = None) -> Any:
-    """`new` with what `old` has at the places of its masks. `path`: where both stand; `among`: the list that `new` is
-    an item of. Raises `Unknown`."""
+    """`new` with what `old` has at the places of its masks. `path`: where both stand; `among`: the
+    list that `new` is an item of. Raises `Unknown`."""
     if isinstance(new, str):
         return _text_unmasked(new, old, path, among) if MASK in new else new
     if (table := as_map(new)) is not None:
@@ -90,9 +96,12 @@ def unmask(new: Any, old: Any, path: KeyPath = (), among: list[Any] | None = Non
     if (items := as_list(new)) is not None:
         before = as_list(old) or []
         found = matches(_masked(before, path, _mask), items)
-        # In a line of arguments a secret follows its option; elsewhere the position is all there is.
+        # In a line of arguments a secret follows its option; elsewhere the position is all there
+        # is.
         return [
-            unmask(item, None if at is None else _in_its_list(before, at, path), (*path, index), items)
+            unmask(
+                item, None if at is None else _in_its_list(before, at, path), (*path, index), items
+            )
             for index, (item, at) in enumerate(zip(items, found, strict=True))
         ]
     return new
@@ -128,9 +137,13 @@ def _table_unmasked(new: dict[str, Any], old: dict[str, Any], path: KeyPath) -> 
         before = old.get(key)
         if before is None and has_mask(value):
             # Renamed: the one that went and looks the same when masked.
-            alike = [was for was, item in gone.items() if _masked(item, (*path, was), _mask) == value]
+            alike = [
+                was for was, item in gone.items() if _masked(item, (*path, was), _mask) == value
+            ]
             if len(alike) == 1:
-                told[key] = unmask(value, gone[alike[0]], (*path, key))  # under a name that keeps it masked
+                told[key] = unmask(
+                    value, gone[alike[0]], (*path, key)
+                )  # under a name that keeps it masked
                 continue
         told[key] = unmask(value, before, (*path, key))
     return told
@@ -159,7 +172,9 @@ def _text_unmasked(new: str, old: Any, path: KeyPath, among: list[Any] | None) -
             told += part + secret
     covered = _spans(told, path, among)
     if not all(start == end or _within((start, end), covered) for start, end in spans):
-        raise Unknown(path)  # the place says no longer that it is a secret: it would be shown from now on
+        raise Unknown(
+            path
+        )  # the place says no longer that it is a secret: it would be shown from now on
     return told
 
 

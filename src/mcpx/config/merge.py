@@ -1,8 +1,9 @@
 """Several files as one tree (CFG-7): those of a layer side by side, and one layer over another.
 
-Promised: within a layer everything is said once; what two files say differently is a finding that names both
-places. An overlay wins: mappings are merged deeply, lists of named things by name, everything else is
-replaced. A key without value says nothing in either. Every part keeps its origin.
+Promised: within a layer everything is said once; what two files say differently is a finding that
+names both places. An overlay wins: mappings are merged deeply, lists of named things by name,
+everything else is replaced. A key without value says nothing in either. Every part keeps its
+origin.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,8 @@ _CONCATENATED = ("mcp_servers", "commands", "auth_configs", "profiles")
 
 
 def join(parts: Sequence[Translation], findings: Findings) -> Translation:
-    """The files of one layer. Their shape is the one all servers are written in, native when there are several."""
+    """The files of one layer. Their shape is the one all servers are written in, native when there
+    are several."""
     if len(parts) == 1:
         return parts[0]
     first, *rest = parts
@@ -43,7 +45,9 @@ def lay(over: Translation, base: Translation) -> Translation:
 class _Merge:
     """One tree put into another, in place. `findings`: within a layer, where neither may win."""
 
-    def __init__(self, whole: Translation, part: Translation, findings: Findings | None = None) -> None:
+    def __init__(
+        self, whole: Translation, part: Translation, findings: Findings | None = None
+    ) -> None:
         self._origins = whole.origins
         self._part = part.origins
         self._findings = findings.through(part.origins.trace) if findings is not None else None
@@ -79,7 +83,11 @@ class _Merge:
         return any(map(_name, items)) and all(as_map(item) is not None for item in more)
 
     def _list(self, items: list[Any], more: list[Any], at: KeyPath, there: KeyPath) -> None:
-        positions = {_name(item): index for index, item in enumerate(items)} if self._findings is None else {}
+        positions = (
+            {_name(item): index for index, item in enumerate(items)}
+            if self._findings is None
+            else {}
+        )
         for position, item in enumerate(more):
             from_ = (*there, position)
             # A second one of the same name is appended, for `checks` to tell.

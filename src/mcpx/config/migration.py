@@ -1,8 +1,9 @@
 """A configuration of any shape as one text in the native shape (CFG-8).
 
-Promised: read in its new place it means exactly what it meant, mode and naming of the old shape included, or it is told
-what would differ; comments stay where the old text can be changed in place, and those that do not are told. References
-and secrets stay as they are written. Not done here: writing it.
+Promised: read in its new place it means exactly what it meant, mode and naming of the old shape
+included, or it is told what would differ; comments stay where the old text can be changed in place,
+and those that do not are told. References and secrets stay as they are written. Not done here:
+writing it.
 """
 
 import os
@@ -24,7 +25,10 @@ from mcpx.config.tree import Tree, as_list, as_map
 from mcpx.config.written import EntrySection, Written
 
 SECTIONS: tuple[EntrySection, ...] = ("mcp_servers", "commands", "auth_configs", "profiles")
-_COMMENTS = {"yaml": r"(?m)(?:^|(?<=\s))#(?!!).*$", "json": r"(?m)(?:^|(?<=[\s,{\[]))//.*$|/\*[\s\S]*?\*/"}
+_COMMENTS = {
+    "yaml": r"(?m)(?:^|(?<=\s))#(?!!).*$",
+    "json": r"(?m)(?:^|(?<=[\s,{\[]))//.*$|/\*[\s\S]*?\*/",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +45,17 @@ def form_of(path: Path) -> Form:
 
 
 def migrated(written: Written, where: Where, target: Path) -> Migrated:
-    """`written` is `where` as it can be read; `target`: the file that the text is for, absolute. Raises `Refused` for
-    a configuration that is wrong as it is."""
+    """`written` is `where` as it can be read; `target`: the file that the text is for, absolute.
+    Raises `Refused` for a configuration that is wrong as it is."""
     assert written.layers is not None
     before = load(where.path, where.environ, where.env)
     tree = _native(written, before, target)
     form = form_of(target)
     text = _text(written, tree, form)
     after = load(target, where.environ, texts={target: text})
-    lost = [comment for sheet in written.sheets for comment in _comments(sheet.text, sheet.source.form)]
+    lost = [
+        comment for sheet in written.sheets for comment in _comments(sheet.text, sheet.source.form)
+    ]
     kept = {" ".join(comment.split()) for comment in _comments(text, form)}
     gone = tuple(comment for comment in dict.fromkeys(lost) if comment not in kept)
     return Migrated(text, gone, tuple(dict.fromkeys(_differences(_bare(before), _bare(after), ""))))
@@ -66,11 +72,18 @@ def _native(written: Written, config: Config, target: Path) -> Tree:
         tree = {**first, **tree, **first}
     for section in SECTIONS:
         if section in tree:
-            tree[section] = [ordered_entry(section, written.native(section, at)) for at, _ in written.names(section)]
+            tree[section] = [
+                ordered_entry(section, written.native(section, at))
+                for at, _ in written.names(section)
+            ]
     for server in cast("list[Tree]", tree.get("mcp_servers") or []):
         connection = as_map(server.get("connection")) or {}
         cwd = connection.get("cwd")
-        if isinstance(cwd, str) and layers.workspace != target.parent and not cwd.startswith(("$", "~")):
+        if (
+            isinstance(cwd, str)
+            and layers.workspace != target.parent
+            and not cwd.startswith(("$", "~"))
+        ):
             connection["cwd"] = os.path.join(layers.workspace, cwd)
     common = as_map(tree.get("global")) or {}
     if config.commands and target.parent != layers.folder and common.get("script_paths") is None:
@@ -81,7 +94,9 @@ def _native(written: Written, config: Config, target: Path) -> Tree:
 def _with_words(value: Any, words: Any) -> Any:
     """What a client program gives a meaning of its own is said in full: nobody else knows it."""
     if isinstance(value, str):
-        return re.sub(r"\$\$|\$\{([^{}:]*)\}", lambda m: words.get(m[1], m[0]) if m[1] else m[0], value)
+        return re.sub(
+            r"\$\$|\$\{([^{}:]*)\}", lambda m: words.get(m[1], m[0]) if m[1] else m[0], value
+        )
     if (table := as_map(value)) is not None:
         return {key: _with_words(item, words) for key, item in table.items() if key != ENV_FILE}
     items = as_list(value)
@@ -104,12 +119,19 @@ def _comments(text: str, form: str) -> Iterator[str]:
 
 
 def _bare(config: Config) -> Config:
-    """What counts: where scripts may lie does only where there are some, and that something lacks, not where."""
+    """What counts: where scripts may lie does only where there are some, and that something lacks,
+    not where."""
     scripts = config.global_.script_paths if config.commands else ()
-    servers = tuple(replace(each, switched_off=each.switched_off and "off") for each in config.mcp_servers)
-    commands = tuple(replace(each, switched_off=each.switched_off and "off") for each in config.commands)
+    servers = tuple(
+        replace(each, switched_off=each.switched_off and "off") for each in config.mcp_servers
+    )
+    commands = tuple(
+        replace(each, switched_off=each.switched_off and "off") for each in config.commands
+    )
     common = replace(config.global_, script_paths=scripts)
-    return replace(config, dialect="native", path=None, global_=common, mcp_servers=servers, commands=commands)
+    return replace(
+        config, dialect="native", path=None, global_=common, mcp_servers=servers, commands=commands
+    )
 
 
 def _differences(old: Any, new: Any, place: str) -> Iterator[str]:
@@ -120,7 +142,9 @@ def _differences(old: Any, new: Any, place: str) -> Iterator[str]:
         for each in fields(old):
             if each.compare:
                 name = each.name.removesuffix("_")
-                yield from _differences(getattr(old, each.name), getattr(new, each.name), f"{place}.{name}".strip("."))
+                yield from _differences(
+                    getattr(old, each.name), getattr(new, each.name), f"{place}.{name}".strip(".")
+                )
     elif isinstance(old, tuple) and isinstance(new, tuple):
         pairs = cast("tuple[tuple[Any, ...], tuple[Any, ...]]", (old, new))
         if len(pairs[0]) == len(pairs[1]):

@@ -10,7 +10,8 @@ from mcpx.config.problems import Place
 from mcpx.config.tree import KeyPath
 
 MAX_NODES = 50_000
-"""Values in a file, aliases counted as often as they are used. Two thousand servers need about half."""
+"""Values in a file, aliases counted as often as they are used. Two thousand servers need about
+half."""
 MAX_DEPTH = 50
 
 

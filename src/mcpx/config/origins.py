@@ -1,6 +1,7 @@
 """Where the parts of a tree stood before it was translated or put together from several files.
 
-Promised: every path leads to a file and a path as its author wrote it, through as many trees as lie between.
+Promised: every path leads to a file and a path as its author wrote it, through as many trees as lie
+between.
 """
 
 from typing import Protocol
@@ -16,7 +17,8 @@ class Traced(Protocol):
 
 
 class Origins:
-    """The nearest moved ancestor decides; what was never moved stands where it is in the tree below."""
+    """The nearest moved ancestor decides; what was never moved stands where it is in the tree
+    below."""
 
     def __init__(self, below: Traced) -> None:
         self._below = below

@@ -1,8 +1,9 @@
-"""Whatever somebody pastes to add a server: a config file of any client, a command line, an address.
+"""Whatever somebody pastes to add a server: a config file of any client, a command line, an
+address.
 
-Promised: native entries with what is worth a warning, or one error that says what was expected; nothing is run, read
-or connected, and no reference is looked up. A pasted secret stays where it was pasted. Not done here: OpenAPI
-documents and curl lines, which are another room's.
+Promised: native entries with what is worth a warning, or one error that says what was expected;
+nothing is run, read or connected, and no reference is looked up. A pasted secret stays where it was
+pasted. Not done here: OpenAPI documents and curl lines, which are another room's.
 """
 
 import re
@@ -14,7 +15,15 @@ from typing import Any, Literal, cast
 from mcpx.config.dialects import CLIENT_DIALECTS, TOP_KEYS, Reading, Translation, translate
 from mcpx.config.edits import EditError
 from mcpx.config.lines import EXPECTED, is_address, of_address, of_line
-from mcpx.config.problems import Findings, GaveUpError, Refused, Told, explain, explain_finding, tell
+from mcpx.config.problems import (
+    Findings,
+    GaveUpError,
+    Refused,
+    Told,
+    explain,
+    explain_finding,
+    tell,
+)
 from mcpx.config.server_names import name_of_command, name_of_url
 from mcpx.config.source import MAX_BYTES, Source
 from mcpx.config.tool_filters import FILTER_KEYS
@@ -33,7 +42,9 @@ class LeftOut:
 
     @property
     def reason(self) -> str:
-        return "; ".join(f"{told.message} ({told.hint})" if told.hint else told.message for told in self.told)
+        return "; ".join(
+            f"{told.message} ({told.hint})" if told.hint else told.message for told in self.told
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +110,9 @@ def _is_line(text: str) -> bool:
 
 def _json(text: str) -> Pasted:
     if text[0] == "[":
-        return _of_tree(_wrapped({"servers": _parsed("pasted.json", f'{{"servers": {text}}}')["servers"]}))
+        return _of_tree(
+            _wrapped({"servers": _parsed("pasted.json", f'{{"servers": {text}}}')["servers"]})
+        )
     return _of_tree(_wrapped(_parsed("pasted.json", text)))
 
 
@@ -129,7 +142,15 @@ def _parsed(name: str, text: str) -> Tree:
 
 def _wrapped(tree: Tree) -> Tree:
     """A whole file's tree of what may be only a part of one."""
-    known = {*TOP_KEYS, "mcpServers", "servers", "context_servers", "mcp", "mcp.servers", "projects"}
+    known = {
+        *TOP_KEYS,
+        "mcpServers",
+        "servers",
+        "context_servers",
+        "mcp",
+        "mcp.servers",
+        "projects",
+    }
     known |= {"amp.mcpServers", "extensions"}
     if tree.keys() & known and not _is_entry(tree):
         listed = as_list(tree.get("servers"))
@@ -138,17 +159,27 @@ def _wrapped(tree: Tree) -> Tree:
         return tree
     if _is_entry(tree):
         name = tree.get("name") or tree.get("id")
-        if "connection" in tree or ("type" in tree and isinstance(name, str) and tree.get("type") in tree):
+        if "connection" in tree or (
+            "type" in tree and isinstance(name, str) and tree.get("type") in tree
+        ):
             return {"mcp_servers" if "connection" in tree else _section_of(tree): [tree]}
         bare = {key: value for key, value in tree.items() if key not in ("name", "id")}
         return {"mcpServers": {str(name or _name_of_entry(tree)): bare}}
-    if tree and all(as_map(entry) is not None and _is_entry(cast(Tree, entry)) for entry in tree.values()):
+    if tree and all(
+        as_map(entry) is not None and _is_entry(cast(Tree, entry)) for entry in tree.values()
+    ):
         return {"mcpServers": tree}
-    raise EditError("invalid", "no server was recognised in what was pasted", hint=f"expected {EXPECTED}")
+    raise EditError(
+        "invalid", "no server was recognised in what was pasted", hint=f"expected {EXPECTED}"
+    )
 
 
 def _section_of(tree: Tree) -> str:
-    return "commands" if tree.get("type") in ("http", "script") and tree.get("type") in tree else "auth_configs"
+    return (
+        "commands"
+        if tree.get("type") in ("http", "script") and tree.get("type") in tree
+        else "auth_configs"
+    )
 
 
 def _is_entry(tree: Tree) -> bool:
@@ -156,7 +187,11 @@ def _is_entry(tree: Tree) -> bool:
     command = tree.get("command")
     section = tree.get("type")
     of_kind = isinstance(section, str) and as_map(tree.get(section)) is not None
-    reached = isinstance(url, str) or isinstance(command, str | list) or as_map(tree.get("connection")) is not None
+    reached = (
+        isinstance(url, str)
+        or isinstance(command, str | list)
+        or as_map(tree.get("connection")) is not None
+    )
     return reached or of_kind
 
 
@@ -166,7 +201,9 @@ def _name_of_entry(entry: Tree) -> str:
         command, *args = cast("list[Any]", command) or [""]
     if isinstance(command, str):
         return name_of_command([command, *map(str, args)])
-    return name_of_url(str(entry.get("url") or entry.get("serverUrl") or entry.get("httpUrl") or ""))
+    return name_of_url(
+        str(entry.get("url") or entry.get("serverUrl") or entry.get("httpUrl") or "")
+    )
 
 
 def _of_tree(tree: Tree, name: str = "pasted.json") -> Pasted:
@@ -192,7 +229,9 @@ def _of_tree(tree: Tree, name: str = "pasted.json") -> Pasted:
         if "default_timeout" in server:
             server.setdefault("timeout", server.pop("default_timeout"))
     if not any(lists.values()) and not native.keys() - _LISTS:
-        raise EditError("invalid", "no server was recognised in what was pasted", hint=f"expected {EXPECTED}")
+        raise EditError(
+            "invalid", "no server was recognised in what was pasted", hint=f"expected {EXPECTED}"
+        )
     kind: Kind = "client" if result.dialect in CLIENT_DIALECTS else "native"
     others = {key: value for key, value in native.items() if key not in _LISTS and key in TOP_KEYS}
     servers, commands, auths, profiles = (lists[key] for key in _ORDER)
@@ -263,9 +302,17 @@ def _without(tree: Any, paths: Collection[KeyPath]) -> Any:
     kept = {step: inner for step, inner in below.items() if () not in inner}
     gone = below.keys() - kept.keys()
     if (table := as_map(tree)) is not None:
-        return {key: _without(value, kept.get(key, ())) for key, value in table.items() if key not in gone}
+        return {
+            key: _without(value, kept.get(key, ()))
+            for key, value in table.items()
+            if key not in gone
+        }
     if (items := as_list(tree)) is not None:
-        return [_without(value, kept.get(index, ())) for index, value in enumerate(items) if index not in gone]
+        return [
+            _without(value, kept.get(index, ()))
+            for index, value in enumerate(items)
+            if index not in gone
+        ]
     return tree
 
 

@@ -1,7 +1,7 @@
 """From one configuration to the next: what goes on, what ends, what begins (CFG-5).
 
-Promised: pure; every server that runs before or after stands in exactly one list; a plan is empty when there is
-nothing to do. Not done here: doing it.
+Promised: pure; every server that runs before or after stands in exactly one list; a plan is empty
+when there is nothing to do. Not done here: doing it.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,8 @@ from mcpx.config.tree import shorten
 from mcpx.model.same import same
 
 RESTARTS = frozenset({"connection", "isolation", "auth", "lazy", "max_message"})
-"""Keys of a server that its connections are made with; all others can be changed while they live."""
+"""Keys of a server that its connections are made with; all others can be changed while they
+live."""
 NEEDS_RESTART = frozenset({"global.log_file", "global.max_request"})
 """What only a new process takes up, beside `server`."""
 LIVE = frozenset(
@@ -74,7 +75,9 @@ def plan(old: Config, new: Config) -> Plan:
     settings = list(_settings(old, new))
     return Plan(
         kept=tuple(name for name, changed in changes.items() if not changed),
-        updated=tuple(name for name, changed in changes.items() if changed and not changed & RESTARTS),
+        updated=tuple(
+            name for name, changed in changes.items() if changed and not changed & RESTARTS
+        ),
         restarted=tuple(name for name, changed in changes.items() if changed & RESTARTS),
         started=tuple(name for name in after if name not in before),
         stopped=tuple(name for name in before if name not in after),
@@ -91,20 +94,33 @@ Running = dict[str, tuple[Server, AuthConfig | None]]
 def _running(config: Config) -> Running:
     """The servers that run under a configuration, each with what its `auth` refers to."""
     auths = {auth.name: auth for auth in config.auth_configs}
-    return {server.name: (server, auths.get(server.auth or "")) for server in config.mcp_servers if server.enabled}
+    return {
+        server.name: (server, auths.get(server.auth or ""))
+        for server in config.mcp_servers
+        if server.enabled
+    }
 
 
 def _renamed(before: Running, after: Running) -> Iterator[tuple[str, str]]:
-    coming = {name: (replace(server, name=""), auth) for name, (server, auth) in after.items() if name not in before}
+    coming = {
+        name: (replace(server, name=""), auth)
+        for name, (server, auth) in after.items()
+        if name not in before
+    }
     for name, (server, auth) in before.items():
         if name not in after:
-            new = next((other for other, its in coming.items() if its == (replace(server, name=""), auth)), None)
+            new = next(
+                (other for other, its in coming.items() if its == (replace(server, name=""), auth)),
+                None,
+            )
             if new is not None:
                 del coming[new]
                 yield name, new
 
 
-def _changes(old: tuple[Server, AuthConfig | None], new: tuple[Server, AuthConfig | None]) -> set[str]:
+def _changes(
+    old: tuple[Server, AuthConfig | None], new: tuple[Server, AuthConfig | None]
+) -> set[str]:
     return {*_differing(old[0], new[0]), *(["auth"] if old[1] != new[1] else [])}
 
 
@@ -115,7 +131,9 @@ def _changed_commands(old: Config, new: Config) -> list[str]:
 
 def _callable(config: Config) -> dict[str, tuple[Command, AuthConfig | None]]:
     auths = {auth.name: auth for auth in config.auth_configs}
-    return {each.name: (each, auths.get(each.auth or "")) for each in config.commands if each.enabled}
+    return {
+        each.name: (each, auths.get(each.auth or "")) for each in config.commands if each.enabled
+    }
 
 
 def _settings(old: Config, new: Config) -> Iterator[str]:
@@ -129,15 +147,21 @@ def _settings(old: Config, new: Config) -> Iterator[str]:
         parts = _differing(before, after) if is_dataclass(before) else []
         if key == "server" and "admin" in parts:
             parts.remove("admin")
-            parts += [f"admin.{part}" for part in _differing(old.server.admin or Admin(), new.server.admin or Admin())]
+            parts += [
+                f"admin.{part}"
+                for part in _differing(old.server.admin or Admin(), new.server.admin or Admin())
+            ]
         yield from [f"{key.rstrip('_')}.{part}" for part in parts] or [key]
 
 
 def _at_rest(config: Config, other: Config) -> tuple[list[str], dict[str, Server]]:
-    """The order of the servers that run under both configurations, and those that run under neither."""
+    """The order of the servers that run under both configurations, and those that run under
+    neither."""
     mine, others = _running(config), _running(other)
     order = [name for name in mine if name in others]
-    return order, {s.name: s for s in config.mcp_servers if s.name not in mine and s.name not in others}
+    return order, {
+        s.name: s for s in config.mcp_servers if s.name not in mine and s.name not in others
+    }
 
 
 def _differing(old: Any, new: Any) -> list[str]:

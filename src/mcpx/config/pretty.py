@@ -1,4 +1,5 @@
-"""JSON with long lines laid out in several lines, for showing a difference. Files keep their form."""
+"""JSON with long lines laid out in several lines, for showing a difference. Files keep their
+form."""
 
 import json
 
@@ -9,7 +10,8 @@ LONG_LINE = 80
 
 
 def in_lines(before: str, after: str) -> tuple[str, str]:
-    """The two texts, both laid out if one of them has an object on a long line. Texts with comments stay unchanged."""
+    """The two texts, both laid out if one of them has an object on a long line. Texts with comments
+    stay unchanged."""
     if not (_has_long_line(before) or _has_long_line(after)):
         return before, after
     laid_out = [_laid_out(text) for text in (before, after)]

@@ -1,8 +1,8 @@
 """What is wrong with a configuration, and how it is told.
 
-Promised: every finding at once, by file and in the order of its lines, with the place, the field and, where
-it can be guessed, what was meant; the value of a secret is never printed. Not done here: looking for
-mistakes.
+Promised: every finding at once, by file and in the order of its lines, with the place, the field
+and, where it can be guessed, what was meant; the value of a secret is never printed. Not done here:
+looking for mistakes.
 """
 
 import re
@@ -70,7 +70,8 @@ class Finding:
     """What to do about it; stands beside the place."""
     at: Literal["key", "value"] = "value"
     place: Place | None = None
-    """Known from the start while the text is read; for the rest the path is looked up when it is told."""
+    """Known from the start while the text is read; for the rest the path is looked up when it is
+    told."""
     rival: Spot | None = None
     """What it gets in the way of."""
 
@@ -82,7 +83,9 @@ class GaveUpError(Exception):
 class Refused(ConfigError):
     """A configuration that was not taken."""
 
-    def __init__(self, problems: list[str], sources: Iterable[Path] = (), told: Iterable["Told"] = ()) -> None:
+    def __init__(
+        self, problems: list[str], sources: Iterable[Path] = (), told: Iterable["Told"] = ()
+    ) -> None:
         super().__init__(problems)
         self.sources = tuple(sources)
         """Files and folders that were read or looked for: a change there may mend it."""
@@ -146,7 +149,9 @@ class Findings:
         if self.full:
             raise GaveUpError
 
-    def unknown_key(self, key: str, path: KeyPath, known: Iterable[str], hint: str = "") -> str | None:
+    def unknown_key(
+        self, key: str, path: KeyPath, known: Iterable[str], hint: str = ""
+    ) -> str | None:
         """Reports a key nobody knows; gives back the one that was probably meant."""
         known = list(known)
         meant = None if hint else nearest(key, known)
@@ -167,7 +172,9 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
     by_lower = {name.lower(): name for name in known}
     match = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.7)
-    match = match or [name for name in by_lower if len(name) > 2 and sorted(name) == sorted(word.lower())]  # ulr, url
+    match = match or [
+        name for name in by_lower if len(name) > 2 and sorted(name) == sorted(word.lower())
+    ]  # ulr, url
     return by_lower[match[0]] if match else None
 
 
@@ -187,8 +194,16 @@ def tell(findings: Findings) -> list[str]:
 
 
 def _in_order(findings: Findings) -> list[tuple[Place | None, Finding]]:
-    told = [(finding.place or finding.file.place(finding.path, finding.at), finding) for finding in findings]
-    told.sort(key=lambda pair: (pair[1].file.name, *((pair[0].line, pair[0].column) if pair[0] else (0, 0))))
+    told = [
+        (finding.place or finding.file.place(finding.path, finding.at), finding)
+        for finding in findings
+    ]
+    told.sort(
+        key=lambda pair: (
+            pair[1].file.name,
+            *((pair[0].line, pair[0].column) if pair[0] else (0, 0)),
+        )
+    )
     return told
 
 
@@ -203,7 +218,13 @@ def explain_finding(finding: Finding) -> Told:
 
 def _explain(finding: Finding, place: Place | None) -> Told:
     at = (place.line, place.column, max(1, place.length)) if place else (None, None, 1)
-    return Told(_visible(finding.message), _hint(finding), _visible(spell(finding.path)), finding.file.name, *at)
+    return Told(
+        _visible(finding.message),
+        _hint(finding),
+        _visible(spell(finding.path)),
+        finding.file.name,
+        *at,
+    )
 
 
 def brief(finding: Finding) -> str:
@@ -241,11 +262,16 @@ def _position(file: Text, place: Place | None) -> str:
 
 
 def _source_line(finding: Finding, place: Place | None) -> tuple[str, str, str] | None:
-    """The line as it may be shown, what stands before the carets, what above them; None to hide it."""
+    """The line as it may be shown, what stands before the carets, what above them; None to hide
+    it."""
     line = finding.file.line(place.line) if place else ""
     if not place or not line.strip() or len(line) > MAX_LINE:
         return None
-    if may_be_secret(finding.path) or re.search(_SECRET_LINE, line) or any(True for _ in find_shapes(line)):
+    if (
+        may_be_secret(finding.path)
+        or re.search(_SECRET_LINE, line)
+        or any(True for _ in find_shapes(line))
+    ):
         return None
     start = place.column - 1
     if not finding.path:
@@ -264,7 +290,11 @@ def _source_line(finding: Finding, place: Place | None) -> tuple[str, str, str] 
 
 def _visible(text: str) -> str:
     """Without what a terminal would obey; a tab becomes the one column it counts for."""
-    return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(char if char.isprintable() else " " for char in text)
+    )
 
 
 def _width(text: str) -> int:

@@ -1,9 +1,10 @@
-"""What somebody gave to add a server, told apart and made ready to be written: for the web UI's paste and the command
-line's `add` alike.
+"""What somebody gave to add a server, told apart and made ready to be written: for the web UI's
+paste and the command line's `add` alike.
 
-Promised: entries by section under possible names, each there once, and a sentence that says what it was taken for.
-Nothing is run, fetched or saved. A secret in what was given stays in its entry. Not done here: what a text says
-(`pasted`), OpenAPI documents and curl lines (`imports`), which are only told from the rest.
+Promised: entries by section under possible names, each there once, and a sentence that says what it
+was taken for. Nothing is run, fetched or saved. A secret in what was given stays in its entry. Not
+done here: what a text says (`pasted`), OpenAPI documents and curl lines (`imports`), which are only
+told from the rest.
 """
 
 import re
@@ -25,10 +26,16 @@ from mcpx.model.call import Json, as_object
 
 Section = Literal["mcp_servers", "commands", "auth_configs"]
 SECTIONS: tuple[Section, ...] = ("auth_configs", "mcp_servers", "commands")
-NOUNS: dict[Section, str] = {"mcp_servers": "server", "commands": "command", "auth_configs": "auth config"}
+NOUNS: dict[Section, str] = {
+    "mcp_servers": "server",
+    "commands": "command",
+    "auth_configs": "auth config",
+}
 LONGEST_LINE = 65_536
 _CURL = re.compile(r"(?:\$ ?)?curl(?:\.exe)?\s")
-_OPENAPI = re.compile(r"""(?m)(?:^|[{,])[ \t]*["']?(?:openapi|swagger)["']?[ \t]*:[ \t]*["']?[23]\.""")
+_OPENAPI = re.compile(
+    r"""(?m)(?:^|[{,])[ \t]*["']?(?:openapi|swagger)["']?[ \t]*:[ \t]*["']?[23]\."""
+)
 _ADD_MCP = re.compile(r"(?:code|code-insiders|codium|cursor)\s+--add-mcp(?:\s+|=)(?=\S)")
 _DOCUMENT = re.compile(r"(?i)(?:openapi|swagger)[^/]*$|\.(?:ya?ml|json)$")
 
@@ -58,7 +65,8 @@ class Found:
 
 
 def read(text: str, *, is_line: bool = False) -> Found:
-    """`is_line`: it is known to begin with a program. Raises `Refused` and `EditError`, as `pasted.import_text`."""
+    """`is_line`: it is known to begin with a program. Raises `Refused` and `EditError`, as
+    `pasted.import_text`."""
     line = _of_code(text)
     pasted = import_text(text if line is None else line)
     if pasted.kind == "command" and not is_line and _is_prose(text):
@@ -66,7 +74,11 @@ def read(text: str, *, is_line: bool = False) -> Found:
     entries: list[tuple[Section, Json]] = []
     hidden: dict[str, tuple[str, ...]] = {}
     warnings = list(pasted.warnings)
-    given = {"mcp_servers": pasted.servers, "commands": pasted.commands, "auth_configs": pasted.auth_configs}
+    given = {
+        "mcp_servers": pasted.servers,
+        "commands": pasted.commands,
+        "auth_configs": pasted.auth_configs,
+    }
     for section in SECTIONS:
         names = Names(RESERVED if section == "mcp_servers" else ())
         for found in given[section]:
@@ -100,7 +112,11 @@ def _is_prose(text: str) -> bool:
     first, *rest = text.split(None, 30)
     if not first.isascii() and not re.search(r"[/\\.=]", first):
         return True
-    return first not in RUNNERS and bool(rest) and all(word.strip(",.!?").isalpha() for word in (first, *rest))
+    return (
+        first not in RUNNERS
+        and bool(rest)
+        and all(word.strip(",.!?").isalpha() for word in (first, *rest))
+    )
 
 
 def possible(wanted: str) -> str:
@@ -147,9 +163,19 @@ def title_of(found: Found) -> str:
     if pasted.kind == "command":
         return "A command line: a server that is started as a program"
     counts = [sum(section == each for section, _ in found.entries) for each in SECTIONS]
-    told = [f"{n} {NOUNS[each]}{'s' * (n != 1)}" for each, n in zip(SECTIONS, counts, strict=True) if n]
-    whose = {"vscode": "VS Code", "codex": "Codex", "opencode": "opencode", "zed": "Zed"}.get(pasted.dialect, "")
-    of = f" of {whose}'s settings" if whose else " of a client's file" if pasted.kind == "client" else ""
+    told = [
+        f"{n} {NOUNS[each]}{'s' * (n != 1)}" for each, n in zip(SECTIONS, counts, strict=True) if n
+    ]
+    whose = {"vscode": "VS Code", "codex": "Codex", "opencode": "opencode", "zed": "Zed"}.get(
+        pasted.dialect, ""
+    )
+    of = (
+        f" of {whose}'s settings"
+        if whose
+        else " of a client's file"
+        if pasted.kind == "client"
+        else ""
+    )
     return f"{', '.join(told) or 'No servers'}{of}"
 
 
@@ -161,7 +187,9 @@ def secrets_noted(entries: Iterable[tuple[Section, Json]]) -> Iterator[str]:
         def note(secret: str, path: KeyPath, places: dict[str, str] = places) -> str:
             where = path[2:]
             word = next((step for step in reversed(where) if isinstance(step, str)), "SECRET")
-            places.setdefault(spell(where), re.sub(r"\W+", "_", word).upper().strip("_") or "SECRET")
+            places.setdefault(
+                spell(where), re.sub(r"\W+", "_", word).upper().strip("_") or "SECRET"
+            )
             return secret
 
         replaced({section: [entry]}, note, presumed=False)

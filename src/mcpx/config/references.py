@@ -1,7 +1,8 @@
 """Literal secrets of a configuration, turned into references to variables.
 
-Promised: each secret becomes one variable, named after the environment variable it was for or after its entry and
-field; the tree holds none of them afterwards. Not done here: keeping the secrets anywhere.
+Promised: each secret becomes one variable, named after the environment variable it was for or after
+its entry and field; the tree holds none of them afterwards. Not done here: keeping the secrets
+anywhere.
 """
 
 import re
@@ -28,8 +29,9 @@ def without_secrets(
 ) -> tuple[Tree, dict[str, Secret]]:
     """Replace each secret by a reference, and return the variables.
 
-    `known`: existing variables. A variable with the value of the secret is used. A variable with another value is not
-    overwritten. `presumed`: also replace values that only their place marks as secret.
+    `known`: existing variables. A variable with the value of the secret is used. A variable with
+    another value is not overwritten. `presumed`: also replace values that only their place marks as
+    secret.
     """
     known = known or {}
     found: dict[str, Secret] = {}

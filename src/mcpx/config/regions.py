@@ -1,7 +1,8 @@
 """What of a text belongs to an entry of a block or of brackets: its comments, its comma, its lines.
 
-Promised: a comment directly above an entry, as far in as it, is its own; so is one behind it on its line, and those
-below that are further in. What an empty line sets apart belongs to nobody and stays. Not done here: changing.
+Promised: a comment directly above an entry, as far in as it, is its own; so is one behind it on its
+line, and those below that are further in. What an empty line sets apart belongs to nobody and
+stays. Not done here: changing.
 """
 
 import re
@@ -58,7 +59,11 @@ def _own_start(text: str, piece: Piece, index: int) -> int:
     while start > floor:
         above = line_start(text, start - 1)
         line = text[above : start - 1]
-        if above < floor or not line.lstrip().startswith("#") or len(line) - len(line.lstrip()) > depth:
+        if (
+            above < floor
+            or not line.lstrip().startswith("#")
+            or len(line) - len(line.lstrip()) > depth
+        ):
             break
         start = above
     # What begins a file speaks of all of it.
@@ -72,7 +77,10 @@ def _own_end(text: str, child: Child, piece: Piece) -> int:
 
 def end_of_block(text: str, piece: Piece) -> int:
     """Behind the last key of a map, and what is commented out there."""
-    end, depth = own_lines(text, piece, len(piece.children) - 1).end, column(text, piece.children[0].start)
+    end, depth = (
+        own_lines(text, piece, len(piece.children) - 1).end,
+        column(text, piece.children[0].start),
+    )
     return _past_comments(text, end, depth) if depth else end
 
 
@@ -89,7 +97,10 @@ def _past_comments(text: str, at: int, least: int) -> int:
 def blank_between(text: str, piece: Piece) -> bool:
     """Whether empty lines set the entries of a block apart."""
     ends = [max(child.key_end, child.piece.end) for child in piece.children]
-    gaps = [text[line_end(text, end) : child.start] for end, child in zip(ends, piece.children[1:], strict=False)]
+    gaps = [
+        text[line_end(text, end) : child.start]
+        for end, child in zip(ends, piece.children[1:], strict=False)
+    ]
     return any(re.search(r"\n[ \t\r]*\n", gap) for gap in gaps)
 
 
@@ -101,7 +112,8 @@ def blank_run(text: str, at: int) -> int:
 
 @dataclass(slots=True)
 class Slot:
-    """An entry in brackets: what stands before it, it, and what stands behind its comma on its line."""
+    """An entry in brackets: what stands before it, it, and what stands behind its comma on its
+    line."""
 
     before: str
     start: int
@@ -154,6 +166,7 @@ def _comma(gap: str, form: Form) -> int:
 
 
 def without_own(before: str) -> str:
-    """What stays of what stood before an entry in brackets that goes: comments that an empty line sets apart."""
+    """What stays of what stood before an entry in brackets that goes: comments that an empty line
+    sets apart."""
     apart = re.split(r"(?<=\n)(?=[ \t\r]*\n)", before)
     return "".join(apart[:-1]) if len(apart) > 1 else ""

@@ -1,10 +1,11 @@
 """A text changed so that it says something else, with only what differs changed.
 
-Promised: comments, order, quotes, anchors, references, empty lines and indentation of everything else stay byte for
-byte; the new text is read as exactly what was wanted, or `Unchangeable` is raised. A value that changed is replaced
-where it stands, a new one is put behind its siblings, one that goes takes its own comment with it. An alias whose
-anchor no longer says the same is written out. Where that does not do, the smallest part that does is written anew.
-Not done here: what the text should say.
+Promised: comments, order, quotes, anchors, references, empty lines and indentation of everything
+else stay byte for byte; the new text is read as exactly what was wanted, or `Unchangeable` is
+raised. A value that changed is replaced where it stands, a new one is put behind its siblings, one
+that goes takes its own comment with it. An alias whose anchor no longer says the same is written
+out. Where that does not do, the smallest part that does is written anew. Not done here: what the
+text should say.
 """
 
 from itertools import pairwise
@@ -51,7 +52,11 @@ def rewritten(text: str, form: Form, wanted: Tree) -> str:
             for told in (new, f"{new}\n"):  # a text of several lines may need the end of the last
                 if _says(told, form, wanted):
                     return told
-        except (ValueError, LookupError, TypeError):  # a text that was not foreseen is written more coarsely
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+        ):  # a text that was not foreseen is written more coarsely
             continue
     raise Unchangeable
 
@@ -64,12 +69,17 @@ def _says(text: str, form: Form, wanted: Tree) -> bool:
 def _reads(piece: Piece, wanted: Any, path: KeyPath) -> bool:
     """The same, where what is text anyway may be spelled as a number."""
     items, table = as_list(wanted), as_map(wanted)
-    if not piece.children or (piece.kind == "list" and items is None) or (piece.kind == "map" and table is None):
+    if (
+        not piece.children
+        or (piece.kind == "list" and items is None)
+        or (piece.kind == "map" and table is None)
+    ):
         return alike(piece.value, wanted) or _spelled(piece, wanted, path)
     if items is not None:
         children = [child.piece for child in piece.children]
         return len(children) == len(items) and all(
-            _reads(child, item, (*path, at)) for at, (child, item) in enumerate(zip(children, items, strict=True))
+            _reads(child, item, (*path, at))
+            for at, (child, item) in enumerate(zip(children, items, strict=True))
         )
     own = {str(child.key): child.piece for child in piece.children if not child.merge}
     known = as_map(piece.value) or {}
@@ -117,11 +127,19 @@ class _Rewriter:
             self._anchors[piece.anchor] = wanted
         return splices
 
-    def _changed(self, piece: Piece, wanted: Any, path: KeyPath, child: Child | None) -> list[Splice]:
+    def _changed(
+        self, piece: Piece, wanted: Any, path: KeyPath, child: Child | None
+    ) -> list[Splice]:
         equal = alike(piece.value, wanted) or _spelled(piece, wanted, path)
         if equal and not (self._has_anchors and piece.children):
             return []
-        kind = "map" if as_map(wanted) is not None else "list" if as_list(wanted) is not None else "scalar"
+        kind = (
+            "map"
+            if as_map(wanted) is not None
+            else "list"
+            if as_list(wanted) is not None
+            else "scalar"
+        )
         if kind != piece.kind or kind == "scalar" or not piece.children:
             return self._replaced(piece, wanted, child)
         if not equal and len(path) >= self._coarse:
@@ -135,7 +153,13 @@ class _Rewriter:
     def _replaced(self, piece: Piece, wanted: Any, child: Child | None) -> list[Splice]:
         anchor = f"&{piece.anchor} " if piece.anchor else ""
         if self._form == "json":
-            return [(piece.start, piece.end, in_json(wanted, indent_of(self._text, piece.start), self._manner))]
+            return [
+                (
+                    piece.start,
+                    piece.end,
+                    in_json(wanted, indent_of(self._text, piece.start), self._manner),
+                )
+            ]
         if child is None:
             raise ValueError("a whole text is not replaced")
         parts = isinstance(wanted, dict | list)
@@ -165,7 +189,12 @@ class _Rewriter:
 
     def _emptied(self, piece: Piece, child: Child | None) -> list[Splice]:
         nothing = "{}" if piece.kind == "map" else "[]"
-        if piece.flow or child is None or child.key is None or not begins_line(self._text, piece.children[0].start):
+        if (
+            piece.flow
+            or child is None
+            or child.key is None
+            or not begins_line(self._text, piece.children[0].start)
+        ):
             return self._replaced(piece, {} if piece.kind == "map" else [], child)
         anchor = f"&{piece.anchor} " if piece.anchor else ""
         until = piece.start + len(anchor.strip()) if anchor else child.key_end
@@ -184,7 +213,11 @@ class _Rewriter:
         merges = [child for child in piece.children if child.merge]
         coming, merges_gone = self._merged(merges, wanted)
         gone = [key for key in own if key not in wanted]
-        new = [key for key in wanted if key not in own and not (key in coming and alike(coming[key], wanted[key]))]
+        new = [
+            key
+            for key in wanted
+            if key not in own and not (key in coming and alike(coming[key], wanted[key]))
+        ]
         renamed = _renamed(own, gone, wanted, new)
         leaving = [own[key] for key in gone if key not in renamed] + (merges if merges_gone else [])
         added = {key: wanted[key] for key in new if key not in renamed.values()}
@@ -205,17 +238,24 @@ class _Rewriter:
             inner[id(child)] = self._value(child.piece, wanted[key], (*path, key), child)
             if key != child.key:
                 name = self._text[child.start : child.key_end].rstrip(":").rstrip()
-                inner[id(child)].append((child.start, child.start + len(name), scalar(key, self._form)))
+                inner[id(child)].append(
+                    (child.start, child.start + len(name), scalar(key, self._form))
+                )
         if piece.flow:
             order: list[Child | tuple[str, Any]] = [c for c in piece.children if id(c) in inner]
             return self._in_order(piece, [*order, *added.items()], inner)
         return self._block(piece, inner, list(added.items()), len(path))
 
     def _merged(self, merges: list[Child], wanted: Tree) -> tuple[Tree, bool]:
-        """What `<<` gives in the new text, and whether it has to go, for it gives what is not wanted."""
+        """What `<<` gives in the new text, and whether it has to go, for it gives what is not
+        wanted."""
         coming: Tree = {}
         for child in merges:
-            several = child.piece.children if child.piece.kind == "list" and child.piece.alias is None else [child]
+            several = (
+                child.piece.children
+                if child.piece.kind == "list" and child.piece.alias is None
+                else [child]
+            )
             for each in several:
                 alias = each.piece.alias
                 if alias is not None and alias not in self._anchors:
@@ -233,11 +273,15 @@ class _Rewriter:
         """A block map: some of its keys go, some come behind the others."""
         text = self._text
         splices = [splice for changes in inner.values() for splice in changes]
-        splices += self._removed(piece, [at for at, child in enumerate(piece.children) if id(child) not in inner])
+        splices += self._removed(
+            piece, [at for at, child in enumerate(piece.children) if id(child) not in inner]
+        )
         if added:
             indent = self._indent(piece.children[0])
             blank = "\n" * (depth == 0 and blank_between(text, piece))
-            lines = [f"{blank}{indent}{pair(key, value, indent, self._manner)}\n" for key, value in added]
+            lines = [
+                f"{blank}{indent}{pair(key, value, indent, self._manner)}\n" for key, value in added
+            ]
             splices.append(self._inserted(end_of_block(text, piece), "".join(lines)))
         return splices
 
@@ -254,7 +298,9 @@ class _Rewriter:
             end = region.end
             if not begins_line(text, piece.children[index].start):
                 # The first key behind a dash: the next one that stays takes its place.
-                following = next(at for at in range(index + 1, len(piece.children)) if at not in indices)
+                following = next(
+                    at for at in range(index + 1, len(piece.children)) if at not in indices
+                )
                 end = own_lines(text, piece, following).start
                 end += len(text[end:]) - len(text[end:].lstrip(" "))
                 splices = [splice for splice in splices if splice[1] <= region.start]
@@ -263,7 +309,8 @@ class _Rewriter:
             start = region.start
             is_at_end = all(at in indices for at in range(index, last + 1))
             if is_at_end and (index > 0 or not text[end:].strip()):
-                # The empty lines before it go, and those behind it stay: they set apart what follows.
+                # The empty lines before it go, and those behind it stay: they set apart what
+                # follows.
                 if index - 1 not in indices and text[:start].strip():
                     start = len(text[:start].rstrip()) + 1
                 end = end if index == last else blank_run(text, end)
@@ -300,7 +347,9 @@ class _Rewriter:
         """A block list whose items keep their order: some go, some come."""
         text, children = self._text, piece.children
         splices = [splice for changes in inner.values() for splice in changes]
-        splices += self._removed(piece, [at for at, child in enumerate(children) if id(child) not in inner])
+        splices += self._removed(
+            piece, [at for at, child in enumerate(children) if id(child) not in inner]
+        )
         blank, indent = "\n" * blank_between(text, piece), self._indent(children[0])
         last: Child | None = None
         comes: dict[int, str] = {}
@@ -312,7 +361,9 @@ class _Rewriter:
             if last is None:
                 at, line = own_lines(text, piece, 0).start, line + blank
             else:
-                at = own_lines(text, piece, next(i for i, child in enumerate(children) if child is last)).end
+                at = own_lines(
+                    text, piece, next(i for i, child in enumerate(children) if child is last)
+                ).end
                 line = blank + line
             comes[at] = comes.get(at, "") + line
         return splices + [self._inserted(at, lines) for at, lines in comes.items()]
@@ -320,7 +371,8 @@ class _Rewriter:
     def _lines_in_order(
         self, piece: Piece, order: list[Child | tuple[str, Any]], inner: dict[int, list[Splice]]
     ) -> list[Splice]:
-        """A block list in another order: items move with their comments, what lies between them stays between."""
+        """A block list in another order: items move with their comments, what lies between them
+        stays between."""
         text, indent = self._text, self._indent(piece.children[0])
         regions = [own_lines(text, piece, index) for index in range(len(piece.children))]
         gaps = [text[one.end : other.start] for one, other in pairwise(regions)]
@@ -333,7 +385,10 @@ class _Rewriter:
             else:
                 lines = f"{indent}{item_of(item[1], indent, self._manner)}\n"
             gap = gaps[slot] if slot < len(gaps) else blank
-            parts += [lines if lines.endswith("\n") else f"{lines}\n", gap if slot < len(order) - 1 else ""]
+            parts += [
+                lines if lines.endswith("\n") else f"{lines}\n",
+                gap if slot < len(order) - 1 else "",
+            ]
         left = [gap for gap in gaps[len(order) - 1 :] if gap.strip()]
         return [(regions[0].start, regions[-1].end, "".join([*parts, *left]))]
 
@@ -351,7 +406,9 @@ class _Rewriter:
         wide = all("\n" not in text[slot.start : slot.end] for slot in parts.slots)
         told: list[str] = []
         for at, item in enumerate(order):
-            slot = slots.get(id(item)) or Slot(indent if parts.broken else " ", 0, 0, "\n" if parts.broken else "")
+            slot = slots.get(id(item)) or Slot(
+                indent if parts.broken else " ", 0, 0, "\n" if parts.broken else ""
+            )
             before = parts.slots[0].before if at == 0 and not parts.broken else slot.before
             before = " " if at and not before and not parts.broken else before
             if isinstance(item, Child):
@@ -370,7 +427,11 @@ class _Rewriter:
 
     def _in_line(self, piece: Piece, item: tuple[str, Any], indent: str, wide: bool) -> str:
         key, value = item
-        told = in_json(value, indent, self._manner, wide=wide) if self._form == "json" else inline(value, "yaml")
+        told = (
+            in_json(value, indent, self._manner, wide=wide)
+            if self._form == "json"
+            else inline(value, "yaml")
+        )
         return f"{scalar(key, self._form)}: {told}" if piece.kind == "map" else told
 
 
@@ -383,13 +444,19 @@ def _spelled(piece: Piece, wanted: Any, path: KeyPath) -> bool:
     return piece.kind == "scalar" and wanted == piece.text and len(path) > 1 and path[-2] in TEXTUAL
 
 
-def _renamed(own: dict[str, Child], gone: list[str], wanted: Tree, new: list[str]) -> dict[str, str]:
+def _renamed(
+    own: dict[str, Child], gone: list[str], wanted: Tree, new: list[str]
+) -> dict[str, str]:
     """Keys that only changed their name, each with its new one."""
     found: dict[str, str] = {}
     for key in gone:
         value = own[key].piece.value
         alone = len(gone) == len(new) == 1 and as_map(value) and as_map(wanted[new[0]])
-        same = (each for each in new if each not in found.values() and (alone or alike(value, wanted[each])))
+        same = (
+            each
+            for each in new
+            if each not in found.values() and (alone or alike(value, wanted[each]))
+        )
         if (name := next(same, None)) is not None:
             found[key] = name
     return found

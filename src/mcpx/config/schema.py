@@ -1,8 +1,10 @@
-"""The configuration as one frozen value: every key of the native shape, its type, its default, its meaning.
+"""The configuration as one frozen value: every key of the native shape, its type, its default, its
+meaning.
 
-Promised: what stands here is what a file may say, no more; `==` tells whether two configurations are the
-same; secrets stay out of `repr`. Values are effective: a server carries what `global` says where it says
-nothing itself, and paths are absolute. Not done here: reading (`load`), judging (`validate`, `checks`).
+Promised: what stands here is what a file may say, no more; `==` tells whether two configurations
+are the same; secrets stay out of `repr`. Values are effective: a server carries what `global` says
+where it says nothing itself, and paths are absolute. Not done here: reading (`load`), judging
+(`validate`, `checks`).
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +19,9 @@ from mcpx.surfaces import Mode
 from mcpx.surfaces.settings import AutoRule
 from mcpx.transports import TRANSPORTS, Transport, downloads_itself, starts_process
 
-Dialect = Literal["native", "flat", "proxy", "mcpServers", "gemini", "vscode", "codex", "opencode", "zed", "goose"]
+Dialect = Literal[
+    "native", "flat", "proxy", "mcpServers", "gemini", "vscode", "codex", "opencode", "zed", "goose"
+]
 
 
 DOWNLOAD_SECONDS = 300.0
@@ -39,8 +43,8 @@ class PerServer:
     health_check_interval: Seconds = 30.0
     """Seconds between two probes."""
     link_idle: Seconds = 60.0
-    """Seconds a connection beside the first one of a server is kept without a call; ten times as long if a session has
-    its own there."""
+    """Seconds a connection beside the first one of a server is kept without a call; ten times as
+    long if a session has its own there."""
     max_message: Size = 16 * 1024 * 1024
     """Largest message taken from a server, in bytes."""
     schema_format: SchemaFormatName | None = None
@@ -48,7 +52,8 @@ class PerServer:
     schema_compression_enabled: bool = True
     """Whether compact surfaces show schemas as TypeScript."""
     max_description_len: Count | None = None
-    """Characters of a parameter's description kept in a compact schema; 0: none; absent: as many as are useful."""
+    """Characters of a parameter's description kept in a compact schema; 0: none; absent: as many as
+    are useful."""
     value_format: ValueFormatName | None = None
     """How compact surfaces show JSON values; absent: as `toon_compression_enabled` says."""
     toon_compression_enabled: bool = True
@@ -56,13 +61,15 @@ class PerServer:
     toon_compression_min_size: Count = 3
     """Rows or keys from which TOON is tried."""
     json_compression_enabled: bool = True
-    """Whether compact surfaces also shorten JSON of several lines, unless it comes from a tool that reads files."""
+    """Whether compact surfaces also shorten JSON of several lines, unless it comes from a tool that
+    reads files."""
     structured_content: Literal["include", "omit"] = "include"
     """Whether compact surfaces send `structuredContent` beside the text."""
     result_limit: Size = 16_000
     """Bytes of text from which a result is kept back and replaced by a preview and a handle."""
     trust: Literal["open", "pin", "quarantine"] = "open"
-    """Definitions are taken as they come, held back once they change, or held back until somebody approves them."""
+    """Definitions are taken as they come, held back once they change, or held back until somebody
+    approves them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +89,8 @@ class Server(PerServer):
     timeout: Seconds = 30.0
     """Seconds to connect and to list; `global.default_timeout` where it says nothing."""
     start_timeout: Seconds | None = None
-    """Seconds from the start of its process to the first byte on standard output; absent: 300 for a program that may
-    download itself (npx, uvx, docker run, ...), `timeout` for all others."""
+    """Seconds from the start of its process to the first byte on standard output; absent: 300 for a
+    program that may download itself (npx, uvx, docker run, ...), `timeout` for all others."""
     isolation: Literal["shared", "per_session", "per_call"] = "shared"
     """Who shares a connection."""
     max_links: Size = 32
@@ -111,12 +118,17 @@ class Server(PerServer):
 
     @property
     def start_limit(self) -> float:
-        """Seconds from the start of its process to the first byte of output; without a process, `timeout`."""
+        """Seconds from the start of its process to the first byte of output; without a process,
+        `timeout`."""
         if not starts_process(self.connection):
             return self.timeout
         if self.start_timeout is not None:
             return self.start_timeout
-        return max(self.timeout, DOWNLOAD_SECONDS) if downloads_itself(self.connection) else self.timeout
+        return (
+            max(self.timeout, DOWNLOAD_SECONDS)
+            if downloads_itself(self.connection)
+            else self.timeout
+        )
 
     @property
     def connect_limit(self) -> float:
@@ -169,9 +181,11 @@ class Global(PerServer):
     default_timeout: Seconds = 30.0
     """`timeout` of servers and commands that name none."""
     startup_wait: Pause = 0.5
-    """Most seconds a list waits for a server that lists differently by client and did not list in time before."""
+    """Most seconds a list waits for a server that lists differently by client and did not list in
+    time before."""
     first_start_wait: Pause = 6.0
-    """Most seconds a first list waits for servers that have not listed; a third of it after the last that listed."""
+    """Most seconds a first list waits for servers that have not listed; a third of it after the
+    last that listed."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
     """Least serious log line that is written."""
     log_format: Literal["text", "json"] = "text"
@@ -191,7 +205,8 @@ class Global(PerServer):
     auto_budget: Count = 10_000
     """Tokens up to which `auto` shows every tool."""
     auto_direct_limit: Count = 25_000
-    """Tokens above which `auto` shows no client every tool, also if a rule or its name says `direct`."""
+    """Tokens above which `auto` shows no client every tool, also if a rule or its name says
+    `direct`."""
     auto_rules: tuple[AutoRule, ...] = ()
     """What `auto` shows to clients of a name; they come before the built-in rules."""
     max_request: Size = 4 * 1024 * 1024
@@ -231,23 +246,30 @@ class Config:
     path: Path | None = field(default=None, metadata=NOT_IN_FILE)
     """The file or folder, absolute; None when there is none."""
     sources: tuple[Path, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)
-    """Files and folders, absolute, that were read or looked for: a change there may change the outcome."""
+    """Files and folders, absolute, that were read or looked for: a change there may change the
+    outcome."""
     warnings: tuple[str, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)
     """What is odd but not wrong, ready to print."""
-    secrets: frozenset[str] = field(default=frozenset(), repr=False, compare=False, metadata=NOT_IN_FILE)
+    secrets: frozenset[str] = field(
+        default=frozenset(), repr=False, compare=False, metadata=NOT_IN_FILE
+    )
     """What in it must not be said to anybody, wherever it came from."""
 
     variables: frozenset[str] = field(default=frozenset(), compare=False, metadata=NOT_IN_FILE)
-    """Variables of the environment that were looked up in reading it: with other values it is another configuration."""
+    """Variables of the environment that were looked up in reading it: with other values it is
+    another configuration."""
 
     @property
     def guarded(self) -> bool:
-        """Whether anything stands between callers and what is offered: a profile, a rule, a limit, a pin."""
+        """Whether anything stands between callers and what is offered: a profile, a rule, a limit,
+        a pin."""
         return bool(
             self.profiles
             or self.policy != Policy()
             or self.server.limits is not None
-            or any(server.limits is not None or server.trust != "open" for server in self.mcp_servers)
+            or any(
+                server.limits is not None or server.trust != "open" for server in self.mcp_servers
+            )
         )
 
     @property

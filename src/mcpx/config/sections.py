@@ -1,4 +1,5 @@
-"""The sections of the configuration that stand on their own: the front, local commands, auth towards others.
+"""The sections of the configuration that stand on their own: the front, local commands, auth
+towards others.
 
 The same promises as `schema`, which puts them together with the servers.
 """
@@ -42,7 +43,8 @@ StoreUrl = Annotated[
     str,
     Rule(
         _is_store,
-        "must be the address of a store: redis://host:6379/0, rediss://…, redis+sentinel://host,host/service or "
+        "must be the address of a store: redis://host:6379/0, rediss://…, "
+        "redis+sentinel://host,host/service or "
         "redis+cluster://host,host",
     ),
 ]
@@ -67,7 +69,8 @@ class FrontLimits(Limits):
     sessions: Size | None = None
     """Sessions at a time, of all clients; of each replica where there are several."""
     without_store: Literal["open", "closed"] = "open"
-    """With replicas, while their store is away: each counts for itself, or calls that a limit concerns are refused."""
+    """With replicas, while their store is away: each counts for itself, or calls that a limit
+    concerns are refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +82,8 @@ class Token:
     token: NonEmpty = field(repr=False)
     """The token itself."""
     profile: str | None = None
-    """The profile its bearer gets; beside it only those whose `tokens` name it. Absent: the one of the path."""
+    """The profile its bearer gets; beside it only those whose `tokens` name it. Absent: the one of
+    the path."""
     expires: Moment | None = None
     """Date, or date and time, from which it is refused; absent: never."""
 
@@ -97,9 +101,11 @@ class FrontAuth:
     audience: str | None = None
     """With `type: jwt`: whom they must be meant for; absent: this gateway's own address."""
     jwks_url: str | None = None
-    """With `type: jwt`: where the issuer's keys are; https, or http for loopback; absent: where its metadata says."""
+    """With `type: jwt`: where the issuer's keys are; https, or http for loopback; absent: where its
+    metadata says."""
     scopes: Mapping[str, str] | None = None
-    """With `type: jwt`: the profile that a scope of the token gives; absent: `profile:NAME` gives that of the name."""
+    """With `type: jwt`: the profile that a scope of the token gives; absent: `profile:NAME` gives
+    that of the name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +123,8 @@ class Admin:
     """Where the admin UI and API are found, and who may come there."""
 
     host: NonEmpty | None = None
-    """Address to bind; absent: `server.host` if that is this machine's own (loopback), else `127.0.0.1`."""
+    """Address to bind; absent: `server.host` if that is this machine's own (loopback), else
+    `127.0.0.1`."""
     tls: Tls | None = None
     """Absent: plain HTTP."""
     allowed_hosts: tuple[str, ...] = ()
@@ -125,7 +132,8 @@ class Admin:
     allowed_ips: tuple[str, ...] = ()
     """Addresses or networks that may come in; absent: all that reach it."""
     cors_origins: tuple[str, ...] = ()
-    """Origins of other web pages that may use the API, with the token: `https://app.example:8443`."""
+    """Origins of other web pages that may use the API, with the token:
+    `https://app.example:8443`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,9 +157,11 @@ class FrontServer:
     admin_port: Port = 8080
     """Port of the admin UI and API, which `--admin` starts; 0 is any free one."""
     admin_token: NonEmpty | None = field(default=None, repr=False)
-    """Token of the admin UI and API; absent: generated at start. `MCPX_ADMIN_TOKEN` wins over it."""
+    """Token of the admin UI and API; absent: generated at start. `MCPX_ADMIN_TOKEN` wins over
+    it."""
     admin: Admin | None = None
-    """Where else the admin UI and API are found, and who may come there; absent: this machine only."""
+    """Where else the admin UI and API are found, and who may come there; absent: this machine
+    only."""
     auth: FrontAuth | None = None
     """What clients must show; absent: nothing, and only loopback may be bound."""
     tls: Tls | None = None
@@ -167,13 +177,14 @@ class FrontServer:
     metrics: bool = True
     """Whether `/metrics` tells figures in the form of Prometheus."""
     store: StoreUrl | None = field(default=None, repr=False)
-    """Address of the store that replicas share (`redis://…`); absent: everything is in one process. `MCPX_STORE` wins
-    over it. Counts from the next start on."""
+    """Address of the store that replicas share (`redis://…`); absent: everything is in one process.
+    `MCPX_STORE` wins over it. Counts from the next start on."""
     replica: Replica | None = None
-    """Where other replicas reach this one; absent: where it reaches the store from, at any free port."""
+    """Where other replicas reach this one; absent: where it reaches the store from, at any free
+    port."""
     drain: Pause | None = None
-    """Seconds for which the gateway keeps serving after SIGTERM. `/ready` answers 404 from then on, and the load
-    balancer sends no new requests. The default is 5 with a store and 0 without."""
+    """Seconds for which the gateway keeps serving after SIGTERM. `/ready` answers 404 from then on,
+    and the load balancer sends no new requests. The default is 5 with a store and 0 without."""
 
 
 FILES_KEPT = 7
@@ -187,18 +198,21 @@ class Audit:
     file: str | None = None
     """Where, relative to the config's folder; absent: under the state folder."""
     arguments: Literal["none", "shape", "values"] = "shape"
-    """What is written of arguments: nothing, their names and types, or their values without what is secret."""
+    """What is written of arguments: nothing, their names and types, or their values without what is
+    secret."""
     begins: bool = True
-    """Write a row before each call of a tool that is not read-only, too. It shows calls that a crash has cut off."""
+    """Write a row before each call of a tool that is not read-only, too. It shows calls that a
+    crash has cut off."""
     max_bytes: Size = 64 * 1024 * 1024
     """Size from which a new file is begun."""
     keep: Count | None = None
     """Full files that are kept. The default is 7, or `days` + 7."""
     days: Size | None = None
-    """Begin a new file each day (UTC), and delete files after this number of days. By default, only the size counts."""
+    """Begin a new file each day (UTC), and delete files after this number of days. By default, only
+    the size counts."""
     sink: str | None = None
-    """Where rows are sent, too: `http://collector:4318` (OTLP logs), `syslog://host:514` (UDP), `syslog+tcp://host:601`,
-    or `syslog+unix:///dev/log`."""
+    """Where rows are sent, too: `http://collector:4318` (OTLP logs), `syslog://host:514` (UDP),
+    `syslog+tcp://host:601`, or `syslog+unix:///dev/log`."""
     sink_headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Sent with OTLP logs, for collectors that require a key."""
 
@@ -214,11 +228,15 @@ class Traces:
     """Where traces of calls go, in the form of OpenTelemetry."""
 
     endpoint: str
-    """Of the collector, OTLP over HTTP: `http://localhost:4318`; `/v1/traces` is added where it is missing."""
+    """Of the collector, OTLP over HTTP: `http://localhost:4318`; `/v1/traces` is added where it is
+    missing."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Sent along, for collectors that want a key."""
     sample: Annotated[
-        float, Rule(lambda share: 0 <= share <= 1, "must be between 0 and 1", {"minimum": 0, "maximum": 1})
+        float,
+        Rule(
+            lambda share: 0 <= share <= 1, "must be between 0 and 1", {"minimum": 0, "maximum": 1}
+        ),
     ] = 1.0
     """Share of the calls that are traced when the client does not say."""
 
@@ -242,10 +260,12 @@ class PolicyRule:
     destructive: bool | None = None
     """Whether the tool may destroy something; one that does not say may."""
     arguments: Mapping[str, Any] | None = None
-    """By argument (`repo.owner` is inside another, `*` is any): patterns of its value, or `{jmespath: …}`, which is to
-    be true of it. What is absent does not match; what cannot be judged matches unless the effect is `allow`."""
+    """By argument (`repo.owner` is inside another, `*` is any): patterns of its value, or
+    `{jmespath: …}`, which is to be true of it. What is absent does not match; what cannot be judged
+    matches unless the effect is `allow`."""
     reason: str = ""
-    """What the caller is told. A `deny` without one, and without `arguments`, hides what it concerns."""
+    """What the caller is told. A `deny` without one, and without `arguments`, hides what it
+    concerns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +295,8 @@ class Command:
     input_schema: Mapping[str, Any] | None = None
     """The same as a JSON Schema, instead."""
     read_only: bool | None = None
-    """Whether it changes nothing; absent: known of HTTP requests by their method, not so of scripts."""
+    """Whether it changes nothing; absent: known of HTTP requests by their method, not so of
+    scripts."""
     cache_ttl: Seconds | None = None
     """Seconds a result may be answered again, if it changes nothing; absent: never."""
     switched_off: str | None = field(default=None, metadata=NOT_IN_FILE)
@@ -297,28 +318,45 @@ class Command:
             return dict(self.input_schema)
         # One that declares none takes what its placeholders name: a text each.
         named: tuple[str, ...] = () if self.parameters else getattr(self.action, "placeholders", ())
-        return schema_of(self.parameters or tuple(Parameter(name=name, required=True) for name in named))
+        return schema_of(
+            self.parameters or tuple(Parameter(name=name, required=True) for name in named)
+        )
 
     def mistakes(self) -> Iterator[Mistake]:
         for index, parameter in enumerate(self.parameters):
             yield from (wrong.below("parameters", index) for wrong in parameter.mistakes())
-        names: dict[str, bool] | None = {p.name: not p.required and p.default is None for p in self.parameters}
+        names: dict[str, bool] | None = {
+            p.name: not p.required and p.default is None for p in self.parameters
+        }
         if self.input_schema is not None:
             if self.parameters:
                 hint = "describe the arguments in one of them"
-                yield Mistake("'parameters' and 'input_schema' exclude each other", ("input_schema",), hint, "key")
+                yield Mistake(
+                    "'parameters' and 'input_schema' exclude each other",
+                    ("input_schema",),
+                    hint,
+                    "key",
+                )
             if self.input_schema.get("type", "object") != "object":
                 yield Mistake("the arguments of a tool are an object", ("input_schema", "type"))
             listed = as_object(self.input_schema.get("properties"))
             closed = self.input_schema.get("additionalProperties") is False
-            names = {name: _may_be_missing(self.input_schema, name) for name in listed} if closed else None
+            names = (
+                {name: _may_be_missing(self.input_schema, name) for name in listed}
+                if closed
+                else None
+            )
         yield from self._schema_mistakes()
         yield from _told(self.action, lambda: self.action.mistakes(names))
 
     def _schema_mistakes(self) -> Iterator[Mistake]:
-        """Of rules that are written freely: what cannot be checked would not be, and a `pattern` is there to guard."""
+        """Of rules that are written freely: what cannot be checked would not be, and a `pattern` is
+        there to guard."""
         schemas: list[tuple[tuple[str | int, ...], Json]] = [
-            (("parameters", index), {"type": "object", "properties": {parameter.name: parameter.schema}})
+            (
+                ("parameters", index),
+                {"type": "object", "properties": {parameter.name: parameter.schema}},
+            )
             for index, parameter in enumerate(self.parameters)
             if parameter.is_free
         ]
@@ -330,7 +368,9 @@ class Command:
             if (why := unjudged(schema)) is not None:
                 yield Mistake(f"the schema {why}", path)
                 continue
-            for name, its in as_object(schema.get("properties")).items() if self.input_schema is None else ():
+            for name, its in (
+                as_object(schema.get("properties")).items() if self.input_schema is None else ()
+            ):
                 if "default" in its and not holds(schema, 2020, {name: its["default"]}):
                     yield Mistake("the default is not what the parameter takes", (*path, "default"))
 
@@ -340,7 +380,10 @@ def _told(part: Part, mistakes: Callable[[], Iterable[Mistake]]) -> list[Mistake
     try:
         return [wrong.below(part.type) for wrong in mistakes()]
     except Exception as error:  # noqa: BLE001 - its words may hold a value of the file, which may be secret
-        what = f"whether this is right cannot be told: {type(error).__name__} in {type(part).__module__}"
+        what = (
+            f"whether this is right cannot be told: {type(error).__name__} in "
+            f"{type(part).__module__}"
+        )
         return [Mistake(what, (part.type,), "whoever made that part should know")]
 
 

@@ -1,8 +1,9 @@
 """Derive the name of a server from the command line or the URL that it is added with.
 
-A word that servers share, such as `mcp` or `server`, is not a name. If a package, an image, or a file has no other
-word, the name comes from the npm scope, the namespace of the image, the owner of the repository, or the folder. The
-functions are pure and always return a possible name. They do not look for a name that is free.
+A word that servers share, such as `mcp` or `server`, is not a name. If a package, an image, or a
+file has no other word, the name comes from the npm scope, the namespace of the image, the owner of
+the repository, or the folder. The functions are pure and always return a possible name. They do not
+look for a name that is free.
 """
 
 import re
@@ -29,27 +30,41 @@ _SUBCOMMANDS = _set("run exec dlx tool x start container")
 _PYTHON_SERVER_CLIS = _set("mcp fastmcp")
 """`mcp run FILE` and `fastmcp run FILE` start the server of a file."""
 OPTIONS_WITH_VALUE = _set(
-    "-e --env -v --volume --mount --name --network --net -p --publish --from --package --directory --project --with "
-    "--with-editable --with-requirements -u --user -w --workdir --env-file --platform --entrypoint --add-host -l "
-    "--label -m --memory --cpus --gpus --pull -h --hostname --python --index --index-url --extra-index-url "
-    "--default-index --registry --prefix --require -r --import --loader -cp --classpath --call --cap-drop --cap-add "
-    "--security-opt --tmpfs --restart --refresh-package --prerelease --device --dns --group-add --shm-size --ulimit "
+    "-e --env -v --volume --mount --name --network --net -p --publish --from --package "
+    "--directory --project --with "
+    "--with-editable --with-requirements -u --user -w --workdir --env-file --platform "
+    "--entrypoint --add-host -l "
+    "--label -m --memory --cpus --gpus --pull -h --hostname --python --index --index-url "
+    "--extra-index-url "
+    "--default-index --registry --prefix --require -r --import --loader -cp --classpath --call "
+    "--cap-drop --cap-add "
+    "--security-opt --tmpfs --restart --refresh-package --prerelease --device --dns --group-add "
+    "--shm-size --ulimit "
     "--log-driver --log-opt --runtime --ipc --pid"
 )
 """Options of the runners and of `docker run`."""
-_VALUE_LESS_OPTIONS = {"python": _set("-m -u -h"), "node": _set("-h"), "npx": _set("-h"), "pipx": _set("-h -e")}
+_VALUE_LESS_OPTIONS = {
+    "python": _set("-m -u -h"),
+    "node": _set("-h"),
+    "npx": _set("-h"),
+    "pipx": _set("-h -e"),
+}
 """Options of `OPTIONS_WITH_VALUE` that take no value in these programs."""
 _SOURCES = ("--from", "--package", "-p", "--directory", "--project")
 """Options whose value names the server if the program's own word does not."""
 
 _AFFIXES = _set("mcp server servers")
 _GENERIC = _AFFIXES | _set(
-    "api app apps bin bridge build cli client cmd core dev dist gateway hosted http index lib local main node out "
-    "proxy public py python remote run sdk service services src sse start stdio tool tools typescript v1 v2 v3 venv "
+    "api app apps bin bridge build cli client cmd core dev dist gateway hosted http index lib "
+    "local main node out "
+    "proxy public py python remote run sdk service services src sse start stdio tool tools "
+    "typescript v1 v2 v3 venv "
     "www __main__"
 )
 """Words that do not tell one server from another."""
-_BRIDGES = _set("supergateway mcp-remote mcp-proxy fastmcp-remote mcp-stdio-to-streamable-http-adapter")
+_BRIDGES = _set(
+    "supergateway mcp-remote mcp-proxy fastmcp-remote mcp-stdio-to-streamable-http-adapter"
+)
 """Packages that connect stdio to the URL among their arguments."""
 _SERVER_RUNNERS = _set("@smithery/cli")
 """Packages whose `run NAME` starts the server of that name."""
@@ -93,7 +108,8 @@ def name_of_command(words: Sequence[str]) -> str:
 
 
 def name_of_url(url: str) -> str:
-    """`github` for `https://api.github.com/mcp`. Raises ValueError for a URL that cannot be read."""
+    """`github` for `https://api.github.com/mcp`. Raises ValueError for a URL that cannot be
+    read."""
     parts = urlsplit(url)
     host = parts.hostname or "server"
     return _possible(_found_in_host(host, parts.path) or host)
@@ -128,7 +144,11 @@ def _found_in_command(words: Sequence[str], depth: int) -> str:
         return _found_in_command(inner, depth + 1)
     if program in CONTAINER_PROGRAMS and not {"run", "exec"} & set(words[1:3]):
         return program
-    if program not in RUNNERS and not _INTERPRETERS.fullmatch(program) and program not in _PYTHON_SERVER_CLIS:
+    if (
+        program not in RUNNERS
+        and not _INTERPRETERS.fullmatch(program)
+        and program not in _PYTHON_SERVER_CLIS
+    ):
         return _telling_of_path(words[0]) or _last_part(words[0])
     return _found_in_arguments(program, words[1:]) or program
 
@@ -151,7 +171,8 @@ def _found_in_arguments(program: str, arguments: Sequence[str]) -> str | None:
         return None
     sources, positional = _parsed(program, arguments)
     while positional and (
-        positional[0] in _SUBCOMMANDS or (len(positional) > 1 and positional[0] in _PYTHON_SERVER_CLIS)
+        positional[0] in _SUBCOMMANDS
+        or (len(positional) > 1 and positional[0] in _PYTHON_SERVER_CLIS)
     ):
         positional.pop(0)
     if not positional:
@@ -209,7 +230,9 @@ def _identifier_name(word: str) -> str | None:
     """The name of a package, an image, a repository, or a file."""
     remote = re.match(r"(?i)(?:git\+)?[a-z+]+://(?:[^/@]*@)?[^/]+/(.*)", word)
     if remote is None:
-        return _telling_of_path(_without_version(re.sub(r"^(?:npm|jsr|github|gitlab|file):", "", word)))
+        return _telling_of_path(
+            _without_version(re.sub(r"^(?:npm|jsr|github|gitlab|file):", "", word))
+        )
     path, _, fragment = remote[1].partition("#")
     subdirectory = re.search(r"subdirectory=([^&]+)", fragment)
     found = _telling_of_path(subdirectory[1]) if subdirectory else None
@@ -217,10 +240,15 @@ def _identifier_name(word: str) -> str | None:
 
 
 def _without_version(word: str) -> str:
-    """Without the version of a package, the extras and the specifier of PEP 508, the tag and the digest of an image."""
+    """Without the version of a package, the extras and the specifier of PEP 508, the tag and the
+    digest of an image."""
     word = re.sub(r"(?<=.)@[^/@]*$", "", word)
     word = re.sub(r"(?:\[[^\]]*\])?\s*(?:(?:[=<>!~]=|[<>]).*)?$", "", word, count=1)
-    return re.sub(r"(?<=[^/\\]):[^/\\:]*$", "", word) if not re.match(r"[A-Za-z]:[\\/]", word) else word
+    return (
+        re.sub(r"(?<=[^/\\]):[^/\\:]*$", "", word)
+        if not re.match(r"[A-Za-z]:[\\/]", word)
+        else word
+    )
 
 
 def _telling_of_path(path: str) -> str | None:
@@ -270,7 +298,9 @@ def _found_in_host(host: str, path: str) -> str | None:
 
 def _found_in_url_path(path: str) -> str | None:
     """Paths can contain keys. Only a part that consists of words becomes a name."""
-    return _first(_telling(part) for part in reversed(path.split("/")) if _PATH_WORDS.fullmatch(part))
+    return _first(
+        _telling(part) for part in reversed(path.split("/")) if _PATH_WORDS.fullmatch(part)
+    )
 
 
 def _first(found: Iterable[str | None]) -> str | None:

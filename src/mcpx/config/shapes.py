@@ -1,7 +1,8 @@
 """A native server as an entry of another shape, for files that are written in one.
 
-Promised: what stood in the entry and did not change stays as it stands; what is new is said in the words of that
-shape. Whether it means what was wanted is for the caller to check, by reading it again. Not done here: where it goes.
+Promised: what stood in the entry and did not change stays as it stands; what is new is said in the
+words of that shape. Whether it means what was wanted is for the caller to check, by reading it
+again. Not done here: where it goes.
 """
 
 from typing import Any
@@ -19,7 +20,11 @@ _WORDS: dict[Dialect, dict[tuple[str, ...], str]] = {
         ("call_timeout",): "tool_timeout_sec",
     },
     "opencode": {("connection", "env"): "environment", ("timeout",): "timeout"},
-    "goose": {("connection", "command"): "cmd", ("connection", "env"): "envs", ("connection", "url"): "uri"},
+    "goose": {
+        ("connection", "command"): "cmd",
+        ("connection", "env"): "envs",
+        ("connection", "url"): "uri",
+    },
 }
 _OFF: tuple[Dialect, ...] = ("mcpServers", "gemini", "vscode", "zed")
 """Shapes that say `disabled` rather than `enabled`."""
@@ -44,15 +49,22 @@ def _changes(was: Tree, native: Tree) -> dict[tuple[str, ...], Any]:
     """What differs, by its place in a native server; None for what goes."""
     old, new = _flattened(was), _flattened(native)
     gone = {target: None for target in old if target not in new}
-    return gone | {target: value for target, value in new.items() if not alike(old.get(target), value)}
+    return gone | {
+        target: value for target, value in new.items() if not alike(old.get(target), value)
+    }
 
 
 def _flattened(server: Tree) -> dict[tuple[str, ...], Any]:
     flat = {(key,): value for key, value in server.items() if key != "connection"}
-    return flat | {("connection", key): value for key, value in (as_map(server.get("connection")) or {}).items()}
+    return flat | {
+        ("connection", key): value
+        for key, value in (as_map(server.get("connection")) or {}).items()
+    }
 
 
-def _join_command(entry: Tree, changes: dict[tuple[str, ...], Any], native: Tree, *, new: bool) -> None:
+def _join_command(
+    entry: Tree, changes: dict[tuple[str, ...], Any], native: Tree, *, new: bool
+) -> None:
     """A whole command line as one list."""
     program, rest = ("connection", "command"), ("connection", "args")
     connection = as_map(native.get("connection")) or {}
@@ -70,7 +82,11 @@ def _say(entry: Tree, dialect: Dialect, target: tuple[str, ...], value: Any, *, 
         if dialect in ("flat", "proxy"):
             entry["id" if dialect == "proxy" and ("id" in entry or new) else "name"] = value
         return
-    if target == ("enabled",) and (dialect in _OFF or "disabled" in entry) and "enabled" not in entry:
+    if (
+        target == ("enabled",)
+        and (dialect in _OFF or "disabled" in entry)
+        and "enabled" not in entry
+    ):
         if value is False:
             entry["disabled"] = True
         else:
@@ -79,7 +95,9 @@ def _say(entry: Tree, dialect: Dialect, target: tuple[str, ...], value: Any, *, 
     if target == ("connection", "type"):
         _say_type(entry, dialect, value, new=new)
         return
-    for key in [key for key, there in _targets(dialect).items() if there == target and key in entry]:
+    for key in [
+        key for key, there in _targets(dialect).items() if there == target and key in entry
+    ]:
         del entry[key]
     if target in ((("timeout",)), ("call_timeout",)) and as_map(entry.get("timeouts")) is not None:
         pair = dict(entry["timeouts"])
@@ -114,4 +132,8 @@ def _word(dialect: Dialect, target: tuple[str, ...]) -> str:
     if (word := _WORDS.get(dialect, {}).get(target)) is not None:
         return word
     # What clients call `timeout` bounds a call.
-    return "default_timeout" if target == ("timeout",) and dialect not in ("flat", "proxy") else target[-1]
+    return (
+        "default_timeout"
+        if target == ("timeout",) and dialect not in ("flat", "proxy")
+        else target[-1]
+    )

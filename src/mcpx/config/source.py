@@ -1,7 +1,7 @@
 """One configuration file as text: read, parsed, and asked where something stands.
 
-Promised: a bounded, regular, UTF-8 file or a reason; YAML, JSON as editors write it, or TOML; a tree of bounded size
-and depth. Not done here: what the tree means.
+Promised: a bounded, regular, UTF-8 file or a reason; YAML, JSON as editors write it, or TOML; a
+tree of bounded size and depth. Not done here: what the tree means.
 """
 
 import os
@@ -18,7 +18,8 @@ from mcpx.config.problems import Findings, GaveUpError, Place, Spot
 from mcpx.config.tree import KeyPath, Tree, as_map
 
 MAX_BYTES = 1024 * 1024
-"""Three thousand servers; small enough that the worst text of this size is refused within half a second."""
+"""Three thousand servers; small enough that the worst text of this size is refused within half a
+second."""
 
 _LINE_BREAK = "\r\n|[\n\r\x85\u2028\u2029]"
 
@@ -49,7 +50,9 @@ def read_text(path: Path, limit: int = MAX_BYTES) -> str:
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise UnreadableError("is UTF-16 text; save it as UTF-8") from None
         line = data.count(b"\n", 0, error.start) + 1
-        raise UnreadableError(f"is not UTF-8 text (line {line}, byte 0x{data[error.start]:02x})") from None
+        raise UnreadableError(
+            f"is not UTF-8 text (line {line}, byte 0x{data[error.start]:02x})"
+        ) from None
 
 
 class Source:
@@ -116,7 +119,8 @@ class Source:
         return place_of(self._root, path, at) if self._root and path else None
 
     def literal(self, path: KeyPath) -> str | None:
-        """How a scalar is spelled in the file: `1.10` is 1.1 as a number, and text in an environment."""
+        """How a scalar is spelled in the file: `1.10` is 1.1 as a number, and text in an
+        environment."""
         return spelling_of(self._root, path)
 
     @property
@@ -133,7 +137,9 @@ class Source:
         suffix = self.path.suffix.lower()
         if self.is_toml:
             return "toml"
-        if suffix in (".json", ".jsonc") or (suffix not in (".yaml", ".yml") and self.text.lstrip()[:1] in ("{", "/")):
+        if suffix in (".json", ".jsonc") or (
+            suffix not in (".yaml", ".yml") and self.text.lstrip()[:1] in ("{", "/")
+        ):
             return "json"
         return "yaml"
 
@@ -168,5 +174,7 @@ def _shown(path: Path) -> str:
     """As a terminal in the working folder can open it."""
     with suppress(ValueError, OSError):
         here = Path.cwd()
-        return str(path if here == Path(here.anchor) else path.relative_to(here))  # below / everything is, and misread
+        return str(
+            path if here == Path(here.anchor) else path.relative_to(here)
+        )  # below / everything is, and misread
     return str(path)

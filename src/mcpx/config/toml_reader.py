@@ -1,7 +1,7 @@
 """TOML text as nodes, for the files of Codex and its kin.
 
-Promised: what `tomllib` reads, bounded; a key's place is that of its line, or of the table or value it stands in. Not
-done here: the exact place of a value, which `tomllib` does not tell.
+Promised: what `tomllib` reads, bounded; a key's place is that of its line, or of the table or value
+it stands in. Not done here: the exact place of a value, which `tomllib` does not tell.
 """
 
 import re
@@ -31,7 +31,11 @@ def read_toml(text: str, findings: Findings) -> Node:
         findings.add(f"not valid TOML: {message[0].lower()}{message[1:]}", place=place)
         raise GaveUpError from None
     except (RecursionError, ValueError) as error:
-        reason = f"nested more than {MAX_DEPTH} levels deep" if isinstance(error, RecursionError) else "not valid TOML"
+        reason = (
+            f"nested more than {MAX_DEPTH} levels deep"
+            if isinstance(error, RecursionError)
+            else "not valid TOML"
+        )
         findings.add(reason)
         raise GaveUpError from None
     return _Nodes(_places(text), findings).node(tree, (), Place(1, 1))
@@ -76,5 +80,7 @@ class _Nodes:
             entries = {key: self.node(item, (*path, key), place) for key, item in table.items()}
             return Table(place, {key: (node.place, node) for key, node in entries.items()})
         if (items := as_list(value)) is not None:
-            return Sequence(place, [self.node(item, (*path, index), place) for index, item in enumerate(items)])
+            return Sequence(
+                place, [self.node(item, (*path, index), place) for index, item in enumerate(items)]
+            )
         return Scalar(place, "", value if isinstance(value, bool | int | float) else str(value))

@@ -1,8 +1,9 @@
 """The tools that a client hides of a server, as a rule of the policy.
 
-The entry of a server names them: `includeTools` and `excludeTools` (Gemini CLI, Amp), `enabled_tools` and
-`disabled_tools` (Codex), `disabledTools` (Windsurf, Antigravity, Kiro, Roo Code), `available_tools` (Goose), and
-`tools` (Copilot CLI). Settings that only skip a confirmation, such as `alwaysAllow`, are not filters.
+The entry of a server names them: `includeTools` and `excludeTools` (Gemini CLI, Amp),
+`enabled_tools` and `disabled_tools` (Codex), `disabledTools` (Windsurf, Antigravity, Kiro, Roo
+Code), `available_tools` (Goose), and `tools` (Copilot CLI). Settings that only skip a confirmation,
+such as `alwaysAllow`, are not filters.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,8 +49,12 @@ def with_rules(policy: Any, hidden: Mapping[str, Sequence[str]]) -> Tree:
     table = dict(as_map(policy) or {})
     rules = list(as_list(table.get("rules")) or [])
     for server, patterns in hidden.items():
-        # Names of servers below `servers` must exist. `mcpx remove --force` can leave this rule behind.
-        tools = [f"{'!' * text.startswith('!')}{escape(server)}.{text.removeprefix('!')}" for text in patterns]
+        # Names of servers below `servers` must exist. `mcpx remove --force` can leave this rule
+        # behind.
+        tools = [
+            f"{'!' * text.startswith('!')}{escape(server)}.{text.removeprefix('!')}"
+            for text in patterns
+        ]
         rule = {"effect": "deny", "tools": tools}
         rules += [rule] if rule not in rules else []
     return {**table, "rules": rules}

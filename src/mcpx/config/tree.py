@@ -1,4 +1,5 @@
-"""The plain tree between a file's text and a `Config`: mappings, lists and scalars, and paths into it.
+"""The plain tree between a file's text and a `Config`: mappings, lists and scalars, and paths into
+it.
 
 Promised: nothing here fails, whatever the tree holds. Not done here: reading, judging.
 """
@@ -14,14 +15,16 @@ Tree = dict[str, Any]
 class Expanded(str):
     """Text that came, in part or whole, from a variable or a file.
 
-    It may stand where a number or a boolean is wanted (`port: ${PORT:-8000}`), and it may be a secret.
+    It may stand where a number or a boolean is wanted (`port: ${PORT:-8000}`), and it may be a
+    secret.
     """
 
     __slots__ = ()
 
 
 class Unresolved(str):
-    """Text of a disabled entry, its references left alone; absent where anything but text is wanted."""
+    """Text of a disabled entry, its references left alone; absent where anything but text is
+    wanted."""
 
     __slots__ = ()
 
@@ -53,7 +56,8 @@ def is_deeper(value: object, levels: int) -> bool:
 
 
 def is_extra(key: str) -> bool:
-    """Keys that are always allowed and never read: an editor's schema reference and the user's own."""
+    """Keys that are always allowed and never read: an editor's schema reference and the user's
+    own."""
     return key == "$schema" or key.startswith("x-")
 
 

@@ -1,9 +1,10 @@
 """From a plain tree to frozen dataclasses, driven by their type hints.
 
-Promised: every mistake in one pass, each with the path of its field; a mistake that explains another hides
-it; text is never taken for a number or a number for text, except where a user would be surprised: the items
-of lists and maps of text (`env`, `args`, `headers`) take a number as it is spelled, and a value that came
-from a variable may be a number. Not done here: what holds between fields (`checks`).
+Promised: every mistake in one pass, each with the path of its field; a mistake that explains
+another hides it; text is never taken for a number or a number for text, except where a user would
+be surprised: the items of lists and maps of text (`env`, `args`, `headers`) take a number as it is
+spelled, and a value that came from a variable may be a number. Not done here: what holds between
+fields (`checks`).
 """
 
 import json
@@ -12,7 +13,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from mcpx.config.problems import Findings, may_be_secret, nearest
 from mcpx.config.tree import (
@@ -38,8 +49,11 @@ _LARGEST = 1e15
 """Beyond it a float no longer counts in ones; nothing we measure comes near."""
 
 
-def build(cls: type[T], tree: Tree, findings: Findings, spelling: Callable[[KeyPath], str | None]) -> T | None:
-    """The tree as `cls`, or None when anything was found. `spelling` tells how a scalar was written."""
+def build(
+    cls: type[T], tree: Tree, findings: Findings, spelling: Callable[[KeyPath], str | None]
+) -> T | None:
+    """The tree as `cls`, or None when anything was found. `spelling` tells how a scalar was
+    written."""
     value = _Builder(findings, spelling).value(cls, tree, ())
     return None if findings else value
 
@@ -50,7 +64,8 @@ def keys_of(cls: type) -> list[str]:
 
 @cache
 def _shape(cls: type) -> dict[str, tuple[Field[Any], Any]]:
-    """The keys a mapping of this class may hold, each with its field and type; `global_` reads `global`."""
+    """The keys a mapping of this class may hold, each with its field and type; `global_` reads
+    `global`."""
     hints = get_type_hints(cls, include_extras=True)
     told = [field for field in fields(cls) if field.init and field.metadata.get("in_file", True)]
     return {field.name.rstrip("_"): (field, hints[field.name]) for field in told}
@@ -106,8 +121,15 @@ class _Builder:
                 path = (*path, mark.key)
         result = _INVALID if value is _INVALID else self.value(kind, value, path)
         for mark in marks:
-            told = isinstance(value, Unresolved) and not value  # what it would have been cannot be had
-            if isinstance(mark, Rule) and result is not _INVALID and not told and not mark.holds(result):
+            told = (
+                isinstance(value, Unresolved) and not value
+            )  # what it would have been cannot be had
+            if (
+                isinstance(mark, Rule)
+                and result is not _INVALID
+                and not told
+                and not mark.holds(result)
+            ):
                 self._findings.add(mark.says, path)
                 return _INVALID
         return result
@@ -119,7 +141,9 @@ class _Builder:
             self._findings.add(f"missing key '{key}'", path)
         return table.get(key, _INVALID)
 
-    def _object(self, cls: type, value: object, path: KeyPath, foreign: Mapping[str, str] | None = None) -> Any:
+    def _object(
+        self, cls: type, value: object, path: KeyPath, foreign: Mapping[str, str] | None = None
+    ) -> Any:
         """`foreign`: hints for keys this class does not know but its siblings do."""
         table = as_map(value)
         if table is None:
@@ -159,8 +183,11 @@ class _Builder:
                 self._findings.add(wrong.what, (*path, *wrong.path), hint=wrong.hint, at=wrong.at)
         return entry
 
-    def _of_its_type(self, classes: Mapping[str, type], table: Tree, path: KeyPath, spelled: Mapping[str, str]) -> Any:
-        """The section that `type` names: `type: http` comes with `http` and no other; `spelled` has misspelt keys."""
+    def _of_its_type(
+        self, classes: Mapping[str, type], table: Tree, path: KeyPath, spelled: Mapping[str, str]
+    ) -> Any:
+        """The section that `type` names: `type: http` comes with `http` and no other; `spelled` has
+        misspelt keys."""
         given = table.get("type")
         if given is None or isinstance(given, Unresolved):
             name = next((name for name in classes if name in table), None)
@@ -175,7 +202,9 @@ class _Builder:
         for other in table.keys() & (set(classes) - {name}):
             if table[other] is not None:
                 hint = f"this one is 'type: {name}'"
-                self._findings.add(f"'{other}' goes with 'type: {other}'", (*path, other), hint=hint, at="key")
+                self._findings.add(
+                    f"'{other}' goes with 'type: {other}'", (*path, other), hint=hint, at="key"
+                )
         cls = classes[name]
         written = spelled.get(name, name)
         if table.get(written) is None and _required_keys(cls):
@@ -190,7 +219,8 @@ class _Builder:
         path: KeyPath,
         foreign: Mapping[str, str],
     ) -> tuple[dict[str, str], set[str]]:
-        """Reports unknown keys; gives misspelt ones by what was meant, and keys whose absence that explains."""
+        """Reports unknown keys; gives misspelt ones by what was meant, and keys whose absence that
+        explains."""
         spelled: dict[str, str] = {}
         explained = set[str]()
         named = {key for key, (_, kind) in shape.items() if _of_type(kind)}
@@ -199,8 +229,12 @@ class _Builder:
         for key in table:
             if key in known or is_extra(key) or self._is_part(key, table, shape, named):
                 continue
-            below = next((name for name, (_, kind) in shape.items() if key in _keys_below(kind)), None)
-            below = below or next((name for part in named if (name := _section_of(key, table, shape[part][1]))), None)
+            below = next(
+                (name for name, (_, kind) in shape.items() if key in _keys_below(kind)), None
+            )
+            below = below or next(
+                (name for part in named if (name := _section_of(key, table, shape[part][1]))), None
+            )
             hint = f"it belongs under '{below}'" if below else foreign.get(key, "")
             meant = self._findings.unknown_key(key, path, known, hint)
             if below:
@@ -210,7 +244,9 @@ class _Builder:
         return spelled, explained
 
     @staticmethod
-    def _is_part(key: str, table: Tree, shape: Mapping[str, tuple[Field[Any], Any]], named: set[str]) -> bool:
+    def _is_part(
+        key: str, table: Tree, shape: Mapping[str, tuple[Field[Any], Any]], named: set[str]
+    ) -> bool:
         """Whether a key is the section of a part that another package brings."""
         return key == table.get("type") and any(key in _classes(shape[name][1]) for name in named)
 
@@ -220,7 +256,9 @@ class _Builder:
             return self._wrong("a mapping", value, path)
         given = table.get("type")
         if given is None or isinstance(given, Unresolved):
-            name = next((name for name, cls in classes.items() if _required_keys(cls) & table.keys()), None)
+            name = next(
+                (name for name, cls in classes.items() if _required_keys(cls) & table.keys()), None
+            )
             hint = f"did you mean 'type: {name}'?" if name else f"one of {', '.join(classes)}"
             if given is None:
                 self._findings.add("missing key 'type'", path, hint=hint)
@@ -268,7 +306,11 @@ class _Builder:
     def _text(self, value: object, path: KeyPath) -> Any:
         if isinstance(value, str):
             return str(value)
-        hint = "put it in quotes" if isinstance(value, bool | int | float) or _is_placeholder(value) else ""
+        hint = (
+            "put it in quotes"
+            if isinstance(value, bool | int | float) or _is_placeholder(value)
+            else ""
+        )
         return self._wrong("text", value, path, hint)
 
     def _number(self, kind: type[int] | type[float], value: object, path: KeyPath) -> Any:
@@ -285,7 +327,11 @@ class _Builder:
         return kind(value)
 
     def _choice(self, options: tuple[Any, ...], value: object, path: KeyPath) -> Any:
-        match = value if value in options else next((o for o in options if str(o).lower() == str(value).lower()), None)
+        match = (
+            value
+            if value in options
+            else next((o for o in options if str(o).lower() == str(value).lower()), None)
+        )
         if match is not None and isinstance(value, str):
             return str(match)
         listed = ", ".join(map(str, options))
@@ -295,7 +341,9 @@ class _Builder:
         hidden = isinstance(value, Expanded) or may_be_secret(path)
         meant = None if hidden else nearest(value, options)
         name = f"unknown {path[-1]}" + ("" if hidden else f" {shorten(value)!r}")
-        self._findings.add(name, path, hint=f"did you mean '{meant}'?" if meant else f"one of {listed}")
+        self._findings.add(
+            name, path, hint=f"did you mean '{meant}'?" if meant else f"one of {listed}"
+        )
         return _INVALID
 
     def _wrong(self, wanted: str, value: object, path: KeyPath, hint: str = "") -> Any:
@@ -304,12 +352,14 @@ class _Builder:
 
 
 def _names(classes: Mapping[str, type], asked: object) -> tuple[str, ...]:
-    """What there is to choose from; a family looks further when it is asked for something it does not know."""
+    """What there is to choose from; a family looks further when it is asked for something it does
+    not know."""
     return (asked,) if isinstance(asked, str) and asked in classes else tuple(classes)
 
 
 def _instead_of(cls: type, value: object) -> str:
-    """What to write in the place of a plain value where a section is wanted; the value may be a secret."""
+    """What to write in the place of a plain value where a section is wanted; the value may be a
+    secret."""
     if value is True and not _required_keys(cls):
         return "write {} to have it as it comes"
     return "write {type: …}" if isinstance(value, str) and "type" in _shape(cls) else ""
@@ -343,7 +393,9 @@ def _keys_below(kind: Any) -> set[str]:
 def _section_of(key: str, table: Tree, kind: Any) -> str | None:
     """The section of the entry's type, if that is where this key belongs."""
     name, classes = table.get("type"), _classes(kind)
-    return name if isinstance(name, str) and name in classes and key in _shape(classes[name]) else None
+    return (
+        name if isinstance(name, str) and name in classes and key in _shape(classes[name]) else None
+    )
 
 
 _ALLOWED = ("allow", "allowed", "include", "only")
@@ -385,7 +437,9 @@ def _required_keys(cls: type) -> set[str]:
 def _takes_text(kind: Any) -> bool:
     if get_origin(kind) in (Union, UnionType, Annotated):
         options = get_args(kind)
-        return any(map(_takes_text, options)) and not any(isinstance(option, Family) for option in options)
+        return any(map(_takes_text, options)) and not any(
+            isinstance(option, Family) for option in options
+        )
     return kind is str
 
 

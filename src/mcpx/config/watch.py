@@ -1,12 +1,12 @@
 """Notices that the files of a configuration changed (CFG-5).
 
-Polls by `stat`, every `hot_reload_interval` seconds. That interval is a promise, a poll works on network folders,
-in containers and through symbolic links, where notifications of the system do not arrive, and a handful of `stat`
-calls costs nothing; so there is no thread and no dependency.
+Polls by `stat`, every `hot_reload_interval` seconds. That interval is a promise, a poll works on
+network folders, in containers and through symbolic links, where notifications of the system do not
+arrive, and a handful of `stat` calls costs nothing; so there is no thread and no dependency.
 
-Promised: a change is told once it has been at rest for a moment, so that a half-written file is seldom read; what
-changes while it is being told is told again, so that a storm of edits ends in its last state. Not done here:
-reading the files. What is told may turn out to be no change at all.
+Promised: a change is told once it has been at rest for a moment, so that a half-written file is
+seldom read; what changes while it is being told is told again, so that a storm of edits ends in its
+last state. Not done here: reading the files. What is told may turn out to be no change at all.
 """
 
 import asyncio
@@ -68,7 +68,9 @@ class Watcher:
 
     def _differs(self, now: dict[Path, Print]) -> bool:
         return any(
-            found != self._seen[path] if path in self._seen else _touched_since(found, self._told - SLACK_NS)
+            found != self._seen[path]
+            if path in self._seen
+            else _touched_since(found, self._told - SLACK_NS)
             for path, found in now.items()
         )
 

@@ -1,8 +1,9 @@
-"""The configuration as it is written: its files at one moment, and the entries in them, in the native shape.
+"""The configuration as it is written: its files at one moment, and the entries in them, in the
+native shape.
 
-Promised: references stay as they are, literal secrets are masked in all that is given out; the `etag` tells one state
-of the files from every other. A file that cannot be read is no error: it is told why, and there are no entries. Not
-done here: changing (`edits`), judging (`load`).
+Promised: references stay as they are, literal secrets are masked in all that is given out; the
+`etag` tells one state of the files from every other. A file that cannot be read is no error: it is
+told why, and there are no entries. Not done here: changing (`edits`), judging (`load`).
 """
 
 import hashlib
@@ -109,7 +110,8 @@ class Written:
     def documents(self) -> tuple[Document, ...]:
         """Base files, then overlays; none while there is no file."""
         return tuple(
-            Document(s.path, s.source.name, masked_text(s), s.dialect, s.overlay, s.source.form) for s in self.sheets
+            Document(s.path, s.source.name, masked_text(s), s.dialect, s.overlay, s.source.form)
+            for s in self.sheets
         )
 
     def text(self, file: Path | None = None) -> str:
@@ -117,8 +119,11 @@ class Written:
         return next((each.text for each in self.documents if file in (None, each.path)), "")
 
     def outlines(self) -> list[tuple[Document, Tree | None]]:
-        """Each file with its content for a report: masked, without values of environments and without arguments."""
-        trees = (None if sheet.tree is None else outlined(mask(sheet.tree)) for sheet in self.sheets)
+        """Each file with its content for a report: masked, without values of environments and
+        without arguments."""
+        trees = (
+            None if sheet.tree is None else outlined(mask(sheet.tree)) for sheet in self.sheets
+        )
         return list(zip(self.documents, trees, strict=True))
 
     def entries(self, section: EntrySection) -> list[Entry]:
@@ -129,11 +134,15 @@ class Written:
 
     def _found(self, section: EntrySection) -> Iterator[Entry]:
         for index, name in self.names(section):
-            file, path = self.layers.whole.origins.trace((section, index)) if self.layers else (None, ())
+            file, path = (
+                self.layers.whole.origins.trace((section, index)) if self.layers else (None, ())
+            )
             if isinstance(file, Source):
                 place: Place | None = file.place(path, "key")
                 value = cast(Json, mask({section: [self.native(section, index)]})[section][0])
-                yield Entry(section, name, value, absolute(file.path), place.line if place else None)
+                yield Entry(
+                    section, name, value, absolute(file.path), place.line if place else None
+                )
 
     def entry(self, section: EntrySection, name: str) -> Entry | None:
         return next((entry for entry in self.entries(section) if entry.name == name), None)
@@ -182,8 +191,8 @@ def spelled(value: Any, path: KeyPath, literal: Any) -> Any:
 
 
 def read_written(where: Where, texts: Texts | None = None, known: Written | None = None) -> Written:
-    """The files as they are now. `texts`: what some are taken to say, there or not. `known`: how they were, which is
-    given back if they still are."""
+    """The files as they are now. `texts`: what some are taken to say, there or not. `known`: how
+    they were, which is given back if they still are."""
     texts = texts or {}
     findings = Findings(Source(where.path).trace)
     layers = None
@@ -193,7 +202,9 @@ def read_written(where: Where, texts: Texts | None = None, known: Written | None
         files = find_files(where.path, env, findings)
         sheets = [_sheet(file, texts, overlay=False) for file in files.base]
         sheets += [_sheet(file, texts, overlay=True) for file in files.overlays]
-        if known is not None and known.etag == etag_of({sheet.path.name: sheet.data for sheet in sheets}):
+        if known is not None and known.etag == etag_of(
+            {sheet.path.name: sheet.data for sheet in sheets}
+        ):
             return known
         said = {sheet.path: sheet.text for sheet in sheets if sheet.source.is_given}
         layers = read_layers(where.path, where.environ, where.env, findings, [], said)
@@ -250,7 +261,8 @@ def absolute(path: Path) -> Path:
 
 
 def etag_of(contents: Mapping[str, bytes]) -> str:
-    """By name: all files of a configuration lie in one folder, and the same files elsewhere are the same."""
+    """By name: all files of a configuration lie in one folder, and the same files elsewhere are the
+    same."""
     digest = hashlib.sha256()
     for name, data in contents.items():
         digest.update(f"{name}\0{len(data)}\0".encode(errors="surrogateescape") + data)
@@ -263,7 +275,11 @@ def masked_text(sheet: Sheet, known: set[str] | None = None) -> str:
 
 
 def mask_text(
-    text: str, form: str, tree: Tree | None, known: set[str] | None = None, hidden: Collection[str] = ()
+    text: str,
+    form: str,
+    tree: Tree | None,
+    known: set[str] | None = None,
+    hidden: Collection[str] = (),
 ) -> str:
     """`known` as in `mask`. `hidden`: secrets to mask in a text that cannot be read."""
     if tree is None:
@@ -273,6 +289,8 @@ def mask_text(
     from mcpx.config.rewrite import Unchangeable, rewritten  # only who shows a text pays for it
 
     try:
-        return comments_masked(rewritten(text, "json" if form == "json" else "yaml", mask(tree, known)))
+        return comments_masked(
+            rewritten(text, "json" if form == "json" else "yaml", mask(tree, known))
+        )
     except Unchangeable:
         return blotted(without_texts(text, secrets_written(tree)))

@@ -1,8 +1,9 @@
 """The configuration changed by somebody who has no gateway at hand: the command line (CFG-6).
 
-Promised: as `store`, without what runs: a change is made to the texts of the files, judged, written as a whole, and
-kept as a revision; what is wrong is never written, what somebody else saved meanwhile is never lost. A gateway that
-keeps the history of these files itself is left to do so. Not done here: telling a running gateway.
+Promised: as `store`, without what runs: a change is made to the texts of the files, judged, written
+as a whole, and kept as a revision; what is wrong is never written, what somebody else saved
+meanwhile is never lost. A gateway that keeps the history of these files itself is left to do so.
+Not done here: telling a running gateway.
 """
 
 import os
@@ -45,7 +46,9 @@ class Proposal:
 
 
 class Alone:
-    def __init__(self, path: Path, environ: Mapping[str, str], env: str | None, state: Path) -> None:
+    def __init__(
+        self, path: Path, environ: Mapping[str, str], env: str | None, state: Path
+    ) -> None:
         """`path`: the file or folder, absolute; a file that is not there yet is made."""
         self.where = Where(path, environ, env)
         self.is_new = not os.path.exists(path)
@@ -54,9 +57,12 @@ class Alone:
     def look(self) -> Written:
         return nothing_written() if self.is_new else read_written(self.where)
 
-    def propose(self, change: list[Edit] | Texts, written: Written | None = None, **more: str) -> Proposal:
-        """What a change, or new texts, would do; nothing is written. `more`: variables that will be set by then. Raises
-        `EditError` for a change that cannot be made, `Refused` for one that is wrong."""
+    def propose(
+        self, change: list[Edit] | Texts, written: Written | None = None, **more: str
+    ) -> Proposal:
+        """What a change, or new texts, would do; nothing is written. `more`: variables that will be
+        set by then. Raises `EditError` for a change that cannot be made, `Refused` for one that is
+        wrong."""
         where, written = self.where, written or self.look()
         if isinstance(change, list):
             fresh = where.path if self.is_new else None
@@ -73,7 +79,9 @@ class Alone:
 
     def _before(self) -> Config | None:
         try:
-            return None if self.is_new else load(self.where.path, self.where.environ, self.where.env)
+            return (
+                None if self.is_new else load(self.where.path, self.where.environ, self.where.env)
+            )
         except ConfigError:
             return None
 
@@ -82,18 +90,26 @@ class Alone:
         try:
             write_all(proposal.written, proposal.texts)
         except Overtaken:
-            told = "error: the config was changed by somebody else in this moment; nothing was written: try again"
+            told = (
+                "error: the config was changed by somebody else in this moment; nothing was "
+                "written: try again"
+            )
             raise ConfigError([told]) from None
 
     # What it said before
 
     def keep_before(self, written: Written, *, runs: bool) -> None:
-        """What the files say now, unless it is kept already. `runs`: a gateway does, which may keep it, too."""
+        """What the files say now, unless it is kept already. `runs`: a gateway does, which may keep
+        it, too."""
         archive = Archive(self._folder)
         known = archive.revisions[-1] if archive.revisions else None
         if not written.sheets or (known is not None and (runs or known.etag == written.etag)):
             return
-        number, told = (1, "the first configuration") if known is None else (known.number + 1, "edited by hand")
+        number, told = (
+            (1, "the first configuration")
+            if known is None
+            else (known.number + 1, "edited by hand")
+        )
         by = "start" if known is None else "the file changed"
         archive.add(Revision(number, now(), by, told, "file", etag=written.etag), texts_of(written))
 
@@ -113,13 +129,20 @@ class Alone:
     def revisions(self) -> list[tuple[Revision, bool]]:
         """The newest first, and whether each can be gone back to."""
         archive = Archive(self._folder)
-        return [(revision, archive.keeps(revision.number)) for revision in reversed(archive.revisions)]
+        return [
+            (revision, archive.keeps(revision.number)) for revision in reversed(archive.revisions)
+        ]
 
     def texts(self, number: int) -> Texts:
         """What the files said in a revision. Raises `ConfigError`."""
         kept: Kept | None = Archive(self._folder).texts(number)
         if not kept:
-            raise ConfigError([f"error: revision {number} is not kept; 'mcpx config history' lists those that are"])
+            raise ConfigError(
+                [
+                    f"error: revision {number} is not kept; 'mcpx config history' lists those "
+                    "that are"
+                ]
+            )
         written = self.look()
         if kept.keys() != texts_of(written).keys():
             raise ConfigError([f"error: revision {number} was not of the files there are now"])

@@ -1,4 +1,5 @@
-"""Which arguments of a tool travel as HTTP headers too: read from its schema once for each catalog."""
+"""Which arguments of a tool travel as HTTP headers too: read from its schema once for each
+catalog."""
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.wire import era

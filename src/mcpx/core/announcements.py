@@ -1,5 +1,5 @@
-"""Tells clients which of their lists have changed: what differs from what they were shown, not more often than they
-want to hear it. Fifty servers that start together are not fifty notices (CFG-5).
+"""Tells clients which of their lists have changed: what differs from what they were shown, not more
+often than they want to hear it. Fifty servers that start together are not fifty notices (CFG-5).
 
 Where not everybody sees everything, each viewer hears of what it sees and of nothing else (SEC-2).
 """
@@ -32,7 +32,8 @@ class Shown:
 
     catalog: Catalog
     told: int
-    """What menus tell of servers beside their tools, as a hash: there may be thousands of viewers."""
+    """What menus tell of servers beside their tools, as a hash: there may be thousands of
+    viewers."""
     mode: str | None
     """The mode of the viewer's profile."""
     limited: bool
@@ -47,8 +48,8 @@ class Announcements:
         look: Callable[[Viewer], Awaitable[Shown]],
         listing_modes: Callable[[], frozenset[str | None]],
     ) -> None:
-        """`look`: what a viewer sees now, once the catalog is what servers offer; `listing_modes`: those whose menu
-        lists servers."""
+        """`look`: what a viewer sees now, once the catalog is what servers offer; `listing_modes`:
+        those whose menu lists servers."""
         self._bus = bus
         self._tasks = tasks
         self._look = look
@@ -72,7 +73,8 @@ class Announcements:
             self._known[viewer] = what
 
     def changed(self, server: str, forced: Iterable[Kind] = ()) -> None:
-        """A server's lists are read again; `forced`: the server said itself that these have changed."""
+        """A server's lists are read again; `forced`: the server said itself that these have
+        changed."""
         self._servers.add(server)
         self._forced.update(forced)
         self.look()
@@ -105,7 +107,9 @@ class Announcements:
             after = await self._look(viewer)
             pair = (id(before.catalog), id(after.catalog))
             if pair not in different:
-                different[pair] = frozenset(await in_slices(_different(before.catalog, after.catalog)))
+                different[pair] = frozenset(
+                    await in_slices(_different(before.catalog, after.catalog))
+                )
                 compared += [before.catalog, after.catalog]
             if viewer in self._known:
                 self._known[viewer] = after
@@ -116,7 +120,11 @@ class Announcements:
                 kinds |= _TOOLS
             if before.told != after.told:
                 modes |= self._listing_modes()
-            server = news.server if news.server is not None and after.catalog.knows(news.server) else None
+            server = (
+                news.server
+                if news.server is not None and after.catalog.knows(news.server)
+                else None
+            )
             heard.setdefault((kinds, server, modes), set()).add(viewer if limited else None)
             if count % AT_A_TIME == 0:
                 self._publish(heard)

@@ -1,6 +1,8 @@
-"""Calls that wait for approval, and the way to decide about them, for whoever looks after a gateway.
+"""Calls that wait for approval, and the way to decide about them, for whoever looks after a
+gateway.
 
-Each answer is an object for a command line or an API, with `ok`. Arguments are told shortened, without what is secret.
+Each answer is an object for a command line or an API, with `ok`. Arguments are told shortened,
+without what is secret.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -36,9 +38,15 @@ class PendingCalls:
         if not isinstance(id, str) or not isinstance(allow, bool):
             return {"ok": False, "error": "'id' must be a text and 'allow' true or false"}
         try:
-            approval = await self._book.decide(id, allow=allow, by=by if isinstance(by, str) else "")
+            approval = await self._book.decide(
+                id, allow=allow, by=by if isinstance(by, str) else ""
+            )
         except Denied as away:
             return {"ok": False, "error": away.message}
         if approval is None:
-            return {"ok": False, "error": f"no call waits for approval under {id!r}", "unknown": True}
+            return {
+                "ok": False,
+                "error": f"no call waits for approval under {id!r}",
+                "unknown": True,
+            }
         return {"ok": True, "call": approval.told()}

@@ -1,14 +1,16 @@
 """Answers of read-only tools that are given again, and identical calls that are made once (LIF-9).
 
-Promised: only tools whose server, or command, has a `cache_ttl` and that say they change nothing come here. An answer
-is given again only to callers who could have been given it themselves: those of the same principal and revision whose
-client says the same of itself; where something of the caller's own may stand behind the answer (`Source.shares`), only
-to the same session. What a call says beside its arguments counts too; a call that says what is not known here (answers
-to questions, a state, a task) is neither kept nor merged. Errors, questions and large results are not kept, and nothing
-of a source that was replaced meanwhile or has said that it changed.
+Promised: only tools whose server, or command, has a `cache_ttl` and that say they change nothing
+come here. An answer is given again only to callers who could have been given it themselves: those
+of the same principal and revision whose client says the same of itself; where something of the
+caller's own may stand behind the answer (`Source.shares`), only to the same session. What a call
+says beside its arguments counts too; a call that says what is not known here (answers to questions,
+a state, a task) is neither kept nor merged. Errors, questions and large results are not kept, and
+nothing of a source that was replaced meanwhile or has said that it changed.
 
-Merged calls are one call, made for the first caller. Whoever leaves, leaves the others alone; with the last one the
-call ends. What the server tells meanwhile is the first caller's, what it asks is asked of one who still waits.
+Merged calls are one call, made for the first caller. Whoever leaves, leaves the others alone; with
+the last one the call ends. What the server tells meanwhile is the first caller's, what it asks is
+asked of one who still waits.
 
 Results are shared by those who wait: nobody behind this changes one.
 """
@@ -39,7 +41,15 @@ LONG_KEY = 256
 
 _PARAMS = frozenset(("name", "arguments", "_meta"))
 _PASSING = frozenset(
-    (*era.ENVELOPE, "progressToken", "traceparent", "tracestate", "baggage", "claudecode/toolUseId", "vscode.requestId")
+    (
+        *era.ENVELOPE,
+        "progressToken",
+        "traceparent",
+        "tracestate",
+        "baggage",
+        "claudecode/toolUseId",
+        "vscode.requestId",
+    )
 )
 """What `_meta` says of the one request, or of the caller, who is counted anyway."""
 
@@ -56,7 +66,8 @@ class _Kept:
 
 
 class _Shelf:
-    """What is kept of one source, or one command, and what is on its way. Thrown away as a whole."""
+    """What is kept of one source, or one command, and what is on its way. Thrown away as a
+    whole."""
 
     __slots__ = ("flights", "kept", "owner")
 
@@ -124,7 +135,8 @@ class Answers:
         """Calls that were made."""
 
     async def of(self, source: Source, name: str, ttl: float, call: Call, params: Json) -> Json:
-        """The answer to a call of a read-only tool: one that is kept, or is on its way, or a new one."""
+        """The answer to a call of a read-only tool: one that is kept, or is on its way, or a new
+        one."""
         key = _key(source, call, params)
         if key is None:
             return await source.call(call, params, repeatable=True)
@@ -141,7 +153,8 @@ class Answers:
             self._let_go(kept)
         flight = shelf.flights.get(key)
         caller = call.caller
-        # One that comes back with answers to questions must not share them; one that wants progress would hear none.
+        # One that comes back with answers to questions must not share them; one that wants progress
+        # would hear none.
         comes_back = caller.modern and bool(caller.answers)
         if comes_back or (flight is not None and "progressToken" in as_object(params.get("_meta"))):
             return await self._ask(source, call, params, shelf, key, ttl)
@@ -149,7 +162,9 @@ class Answers:
         self.given += flight is not None
         if flight is None:
             flight = shelf.flights[key] = _Flight(call)
-            flight.task = self._tasks.start(self._fly(source, call, params, shelf, key, ttl, flight), awaited=True)
+            flight.task = self._tasks.start(
+                self._fly(source, call, params, shelf, key, ttl, flight), awaited=True
+            )
         try:
             return await flight.wait(source.name, joins)
         finally:
@@ -158,14 +173,23 @@ class Answers:
                 flight.task.cancel()
 
     async def _fly(
-        self, source: Source, call: Call, params: Json, shelf: _Shelf, key: bytes, ttl: float, flight: _Flight
+        self,
+        source: Source,
+        call: Call,
+        params: Json,
+        shelf: _Shelf,
+        key: bytes,
+        ttl: float,
+        flight: _Flight,
     ) -> Json:
         try:
             return await self._ask(source, replace(call, own_voice=flight), params, shelf, key, ttl)
         finally:
             _land(shelf, key, flight)
 
-    async def _ask(self, source: Source, call: Call, params: Json, shelf: _Shelf, key: bytes, ttl: float) -> Json:
+    async def _ask(
+        self, source: Source, call: Call, params: Json, shelf: _Shelf, key: bytes, ttl: float
+    ) -> Json:
         self.made += 1
         result = await source.call(call, params, repeatable=True)
         if self._shelves.get(shelf.owner) is shelf and (raw := _worth_keeping(result)) is not None:
@@ -213,7 +237,13 @@ def _key(source: Source, call: Call, params: Json) -> bytes | None:
     if not params.keys() <= _PARAMS or not is_object(meta):
         return None
     caller = call.caller
-    whose = (caller.profile, caller.principal, caller.version, dict(caller.client), dict(caller.capabilities))
+    whose = (
+        caller.profile,
+        caller.principal,
+        caller.version,
+        dict(caller.client),
+        dict(caller.capabilities),
+    )
     own = () if source.shares(caller) else (caller.session,)
     asked = {name: value for name, value in params.items() if name != "_meta"}
     more = {name: value for name, value in meta.items() if name not in _PASSING}
@@ -227,7 +257,11 @@ def _key(source: Source, call: Call, params: Json) -> bytes | None:
 def _worth_keeping(result: Json) -> bytes | None:
     """The answer as JSON, if it is one, and not too large."""
     content: object = result.get("content")
-    if result.get("isError") or result.get("resultType", "complete") != "complete" or not is_array(content):
+    if (
+        result.get("isError")
+        or result.get("resultType", "complete") != "complete"
+        or not is_array(content)
+    ):
         return None
     for block in content:
         text = as_object(block).get("text") or as_object(block).get("data")

@@ -1,13 +1,15 @@
-"""The catalog as each caller finds it: one for all, and others where a server offers some clients more.
+"""The catalog as each caller finds it: one for all, and others where a server offers some clients
+more.
 
-Servers may show tools only to clients that can be asked something back, and a session with a link of its own may
-have made things on it that nobody else has. Public names are settled over all of it, so that a name means the same
-to everybody, and a name that a client was shown stays (NAM-1).
+Servers may show tools only to clients that can be asked something back, and a session with a link
+of its own may have made things on it that nobody else has. Public names are settled over all of it,
+so that a name means the same to everybody, and a name that a client was shown stays (NAM-1).
 
 Who does not see everything finds what it sees of such a catalog (`narrowing`).
 
-A small catalog is built when it is asked for. A large one takes a tenth of a second and more: it is built in slices,
-and until it is done everybody finds the one before; `ready` waits for it. All that is kept is bounded.
+A small catalog is built when it is asked for. A large one takes a tenth of a second and more: it is
+built in slices, and until it is done everybody finds the one before; `ready` waits for it. All that
+is kept is bounded.
 """
 
 import asyncio
@@ -42,14 +44,17 @@ AT_ONCE = 1_000
 """Offers of which a catalog is built while everybody waits: ten milliseconds."""
 MOST_SPECIAL = 64
 SPECIAL_OFFERS = 100_000
-"""Catalogs of some callers that are kept, and offers in all of them; the one longest unused goes."""
+"""Catalogs of some callers that are kept, and offers in all of them; the one longest unused
+goes."""
 MOST_GIVEN = 100_000
 GIVEN_CHARACTERS = 2**24
-"""Names that stay with their owners though these may be gone: so many, and so long in all; then only what is there."""
+"""Names that stay with their owners though these may be gone: so many, and so long in all; then
+only what is there."""
 MOST_VIEWERS = 1_000
 """Of whom it is remembered what they find."""
 TRIES = 2
-"""Buildings that are waited for: the one under way, and the one for what has changed since it began."""
+"""Buildings that are waited for: the one under way, and the one for what has changed since it
+began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +106,16 @@ class Catalogs:
         self._special: dict[tuple[int, ...], _Special] = {}
         self._shown: dict[int, Catalog] = {}
         self._narrowed: dict[tuple[str | None, str], Catalog] = {}
-        """What those find, by profile and principal, who are offered what everybody is and do not see all of it; until
-        something changes."""
+        """What those find, by profile and principal, who are offered what everybody is and do not
+        see all of it; until something changes."""
         self._given: Given = {}
         self._given_characters = 0
         self.names: SharedNames | None = None
         """What replicas gave; None: all names are given here."""
         self._warned: set[str] = set()
 
-    # For everybody -----------------------------------------------------------------------------------------------
+    # For everybody
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def shared(self) -> Catalog:
@@ -127,7 +133,9 @@ class Catalogs:
                 self._wanted = recipe
                 self.varied()
         elif recipe.size <= AT_ONCE:
-            self._publish(recipe, Catalog.build(recipe.sources, recipe.naming, self._known, self._held))
+            self._publish(
+                recipe, Catalog.build(recipe.sources, recipe.naming, self._known, self._held)
+            )
         else:
             if self._building is None:
                 self._stale = False  # until something changes again, be it before the work begins
@@ -145,7 +153,9 @@ class Catalogs:
                 self._publish(recipe, catalog)
                 # What has changed meanwhile: an offer, or a name that a client was shown.
                 self._stale = stale or len(given) != len(self._known)
-                if held is not self._held:  # what replicas agreed on was compared with the catalog before
+                if (
+                    held is not self._held
+                ):  # what replicas agreed on was compared with the catalog before
                     self._recipe, self._stale = None, True
         finally:
             self._building = None
@@ -161,13 +171,17 @@ class Catalogs:
 
     @cached_property
     def _narrowing(self) -> "Narrowing":
-        from mcpx.core.narrowing import Narrowing  # where everybody sees everything there is no need
+        from mcpx.core.narrowing import (
+            Narrowing,
+        )  # where everybody sees everything there is no need
 
         return Narrowing(self._tasks, self._is_otherwise, lambda: self._shared)
 
     def _cook(self, caller: Caller | None) -> _Recipe:
         sources = (
-            Source(its.name, its.prefix, its.offers(caller), its.local, its.description, its.offered)
+            Source(
+                its.name, its.prefix, its.offers(caller), its.local, its.description, its.offered
+            )
             for its in self._sources()
             if its.enabled
         )
@@ -182,7 +196,11 @@ class Catalogs:
             else:
                 self.of(caller)
             building = self._building or self._building_for(caller)
-            if building is None and caller is not None and (sight := self._sight(caller)) is not None:
+            if (
+                building is None
+                and caller is not None
+                and (sight := self._sight(caller)) is not None
+            ):
                 building = self._narrowing.building(self._whole_of(caller), sight)
             if building is None:
                 break
@@ -190,7 +208,8 @@ class Catalogs:
             await asyncio.wait([building])
         return waited
 
-    # For some ----------------------------------------------------------------------------------------------------
+    # For some
+    # ----------------------------------------------------------------------------------------------
 
     def of(self, caller: Caller) -> Catalog:
         """What this caller finds."""
@@ -202,7 +221,12 @@ class Catalogs:
         if sight is None:
             return whole
         found = self._narrowing.of(whole, sight)
-        if whole is self._shared and not found.blank and not self._stale and len(self._narrowed) < MOST_VIEWERS:
+        if (
+            whole is self._shared
+            and not found.blank
+            and not self._stale
+            and len(self._narrowed) < MOST_VIEWERS
+        ):
             self._narrowed[caller.profile, caller.principal] = found
         return found
 
@@ -232,7 +256,9 @@ class Catalogs:
         if special.catalog is None and special.building is None:
             recipe = self._cook(caller)
             if recipe.size <= AT_ONCE:
-                special.catalog = Catalog.build(recipe.sources, recipe.naming, self._known, self._held)
+                special.catalog = Catalog.build(
+                    recipe.sources, recipe.naming, self._known, self._held
+                )
                 self._make_room()
             else:
                 special.building = self._tasks.start(self._build_special(special, recipe))
@@ -247,7 +273,9 @@ class Catalogs:
         if self._varying is None:
             self._varying = tuple(its for its in self._sources() if its.enabled and its.offers_vary)
         offers = tuple(upstream.offers(caller) for upstream in self._varying)
-        if all(own is source.offers(None) for own, source in zip(offers, self._varying, strict=True)):
+        if all(
+            own is source.offers(None) for own, source in zip(offers, self._varying, strict=True)
+        ):
             return None
         key = tuple(map(id, offers))
         special = self._special.pop(key, None) or _Special(offers)
@@ -257,7 +285,9 @@ class Catalogs:
     async def _build_special(self, special: _Special, recipe: _Recipe) -> None:
         try:
             held, catalog = None, None
-            while held is not self._held:  # again, if replicas agreed on names meanwhile, not compared with it
+            while (
+                held is not self._held
+            ):  # again, if replicas agreed on names meanwhile, not compared with it
                 held = self._held
                 building = Catalog.building(recipe.sources, recipe.naming, dict(self._known), held)
                 catalog = await in_slices(building)
@@ -283,7 +313,8 @@ class Catalogs:
             self._shown.pop(id(special.catalog), None)
             del self._special[key]
 
-    # Changes -----------------------------------------------------------------------------------------------------
+    # Changes
+    # ----------------------------------------------------------------------------------------------
 
     def changed(self) -> None:
         """What everybody is offered may have changed, and by whom."""
@@ -308,7 +339,9 @@ class Catalogs:
         self._special.clear()
         if "_narrowing" in vars(self) and self._shared is not None:
             self._narrowing.keep(self._shared)
-        self._shown = {key: catalog for key, catalog in self._shown.items() if catalog is self._shared}
+        self._shown = {
+            key: catalog for key, catalog in self._shown.items() if catalog is self._shared
+        }
 
     def show(self, catalog: Catalog) -> None:
         """From here on clients know these names: they stay with their owners."""
@@ -335,16 +368,24 @@ class Catalogs:
         if old.naming != new.naming:
             self._given.clear()
         prefixes = {server.name: server.prefix for server in new.mcp_servers}
-        renamed = {server.name for server in old.mcp_servers if prefixes.get(server.name, "") != server.prefix}
+        renamed = {
+            server.name
+            for server in old.mcp_servers
+            if prefixes.get(server.name, "") != server.prefix
+        }
         self._given = {key: public for key, public in self._given.items() if key[1] not in renamed}
-        self._given_characters = sum(len(key[2]) + len(public) for key, public in self._given.items())
+        self._given_characters = sum(
+            len(key[2]) + len(public) for key, public in self._given.items()
+        )
         if self.names is not None:
             self.names.forget(None if old.naming != new.naming else renamed)
 
-    # With replicas -----------------------------------------------------------------------------------------------
+    # With replicas
+    # ----------------------------------------------------------------------------------------------
 
     def share(self, replicas: "Replicas", renamed: Callable[[], None]) -> None:
-        """From here on names are those of all replicas; `renamed` hears when clients find other ones for that."""
+        """From here on names are those of all replicas; `renamed` hears when clients find other
+        ones for that."""
         from mcpx.core.shared_names import SharedNames
 
         def changed() -> None:
@@ -359,7 +400,9 @@ class Catalogs:
             found = (self._shared, *(special.catalog for special in self._special.values()))
             return [catalog for catalog in found if catalog is not None]
 
-        self.names = SharedNames(replicas, self._sources, self._naming, lambda: self._given, built, changed)
+        self.names = SharedNames(
+            replicas, self._sources, self._naming, lambda: self._given, built, changed
+        )
 
     @property
     def _known(self) -> Mapping[tuple[Kind, str, str], str]:

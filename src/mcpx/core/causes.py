@@ -1,7 +1,7 @@
 """Why a server does not work, in plain words, and what to do about it.
 
-Promise: guesses from what the gateway and the server said; where nothing is known, nothing is said. Looks for programs
-on this machine, so it belongs into a thread. Changes nothing.
+Promise: guesses from what the gateway and the server said; where nothing is known, nothing is said.
+Looks for programs on this machine, so it belongs into a thread. Changes nothing.
 """
 
 import glob
@@ -57,16 +57,24 @@ class Cause:
     def told(self) -> dict[str, Any]:
         """As the API says it."""
         repair = None if self.repair is None else dict(self.repair)
-        return {"cause": self.cause, "fix": self.fix, "repair": repair, "searched": list(self.searched)}
+        return {
+            "cause": self.cause,
+            "fix": self.fix,
+            "repair": repair,
+            "searched": list(self.searched),
+        }
 
 
-def cause_of(server: Server, problem: str | None, lines: Sequence[str], environ: Mapping[str, str]) -> Cause | None:
+def cause_of(
+    server: Server, problem: str | None, lines: Sequence[str], environ: Mapping[str, str]
+) -> Cause | None:
     """`problem`: the error as its owner is told; `lines`: the last it wrote to standard error."""
     if server.switched_off is not None:
         told = "It is switched off: its entry needs something that is not there"
         return Cause(
             f"{told}: {server.switched_off}",
-            "set it in a .env file beside the config and reload, or where mcpx is started, and start it again",
+            "set it in a .env file beside the config and reload, or where mcpx is started, and "
+            "start it again",
         )
     if problem is None:
         return None
@@ -76,7 +84,8 @@ def cause_of(server: Server, problem: str | None, lines: Sequence[str], environ:
     return _of_address(server, problem, str(getattr(spec, "url", "")))
 
 
-# Programs --------------------------------------------------------------------------------------------------------
+# Programs
+# --------------------------------------------------------------------------------------------------
 
 
 def _of_program(
@@ -97,12 +106,15 @@ def _of_program(
     if "no MCP server" in problem:
         return Cause(
             "The program runs, but what it prints is not MCP.",
-            "check its arguments: many programs need one (`mcp`, `serve`, `--stdio`) to speak MCP on standard output",
+            "check its arguments: many programs need one (`mcp`, `serve`, `--stdio`) to speak MCP "
+            "on standard output",
         )
     if "(start_timeout)" in problem or ("not connected after" in problem and spec.downloads_itself):
         return Cause(
-            f"{program} had not finished within {server.start_limit:g} s; the first time it downloads what it runs.",
-            f"start it again, or set `start_timeout: {2 * server.start_limit:g}` if the download takes longer",
+            f"{program} had not finished within {server.start_limit:g} s; the first time it "
+            "downloads what it runs.",
+            f"start it again, or set `start_timeout: {2 * server.start_limit:g}` if the download "
+            "takes longer",
             {"start_timeout": 2 * server.start_limit},
         )
     if "handshake" in problem or "not connected after" in problem:
@@ -116,7 +128,8 @@ def _of_program(
         told = f"The last it wrote: {last}" if last else "It wrote nothing to standard error."
         return Cause(
             f"The program ended by itself. {told}",
-            "run the same command in a terminal: it shows what it needs (arguments, a variable, a file)",
+            "run the same command in a terminal: it shows what it needs (arguments, a variable, a "
+            "file)",
         )
     return None
 
@@ -125,7 +138,10 @@ def _outdated_python(spec: Stdio) -> Cause:
     cause = "The server was written for version 1 of the MCP Python SDK, and runs with version 2."
     args = python_sdk.args_with_version_1(spec.command, spec.args)
     if args is None:
-        fix = "install version 1 for it (`pip install 'mcp<2'`), or start it with `uvx --with 'mcp<2' …`"
+        fix = (
+            "install version 1 for it (`pip install 'mcp<2'`), or start it with `uvx --with "
+            "'mcp<2' …`"
+        )
         return Cause(cause, fix, needs_python_sdk_1=True)
     words = [word for word in args if word in ("tool", "run", "--with", python_sdk.SPEC)]
     line = shlex.join([os.path.basename(spec.command), *words])
@@ -143,7 +159,10 @@ def _missing(spec: Stdio, env: Mapping[str, str]) -> Cause:
             {"connection.command": first, "connection.args": words},
         )
     if os.path.dirname(command):
-        return Cause(f"There is no program at {command}.", "correct `command`, or install what should be there")
+        return Cause(
+            f"There is no program at {command}.",
+            "correct `command`, or install what should be there",
+        )
     folders = tuple(dict.fromkeys(filter(None, path.split(os.pathsep))))[:MOST_FOLDERS]
     where = _elsewhere(command)
     if where is not None:
@@ -178,13 +197,19 @@ def _elsewhere(command: str) -> str | None:
 
 def _unstartable(spec: Stdio, problem: str) -> Cause | None:
     if spec.cwd is not None and not os.path.isdir(spec.cwd):
-        return Cause(f"Its working folder {spec.cwd} is not there.", "correct `cwd`, or make the folder")
+        return Cause(
+            f"Its working folder {spec.cwd} is not there.", "correct `cwd`, or make the folder"
+        )
     if "Permission denied" in problem:
-        fix = f"make it executable (`chmod +x {spec.command}`), or name its interpreter as the command"
+        fix = (
+            f"make it executable (`chmod +x {spec.command}`), or name its interpreter as the "
+            "command"
+        )
         return Cause(f"{spec.command} may not be run.", fix)
     if "Exec format error" in problem:
         return Cause(
-            f"{spec.command} is no program for this machine, or a script without a first line that says what runs it.",
+            f"{spec.command} is no program for this machine, or a script without a first line "
+            "that says what runs it.",
             "name its interpreter as the command, and the file as the first of `args`",
         )
     return None
@@ -197,11 +222,13 @@ _SAID: tuple[tuple[str, str, str], ...] = (
         r"|failed to create directory `([^`\n]+)`: (?:Read-only|Permission)"
         r"|EROFS[^\n]*'([^'\n]+)'",
         "The program cannot write to its package cache or data folder: {it}",
-        "set npm_config_cache (npx), or UV_CACHE_DIR and UV_TOOL_DIR (uvx), to writable folders, in the server's `env` "
+        "set npm_config_cache (npx), or UV_CACHE_DIR and UV_TOOL_DIR (uvx), to writable folders, "
+        "in the server's `env` "
         "or where mcpx is started; other programs use XDG_CACHE_HOME",
     ),
     (
-        r"npm (?:error|ERR!) 404 +'([^'\s]+)' is not|404 Not Found - GET \S+/([^/\s]+) -|npm \S+ code E404()",
+        r"npm (?:error|ERR!) 404 +'([^'\s]+)' is not|404 Not Found - GET \S+/([^/\s]+) -|npm \S+ "
+        r"code E404()",
         "npm knows no package {it} (404).",
         "check the name of the package in `args`: spelling, and the scope (`@scope/name`)",
     ),
@@ -211,7 +238,8 @@ _SAID: tuple[tuple[str, str, str], ...] = (
         "check the name of the package in `args`",
     ),
     (
-        r"\bENOTFOUND\b|EAI_AGAIN|getaddrinfo|Temporary failure in name resolution|Name or service not known|dns error",
+        r"\bENOTFOUND\b|EAI_AGAIN|getaddrinfo|Temporary failure in name resolution|Name or "
+        r"service not known|dns error",
         "It could not look up a name: no network, or no name server.",
         "check the network, or the proxy variables (HTTPS_PROXY) that mcpx was started with",
     ),
@@ -221,7 +249,8 @@ _SAID: tuple[tuple[str, str, str], ...] = (
         "start what it connects to, or correct the address in its arguments or variables",
     ),
     (
-        r"Cannot connect to the Docker daemon|docker daemon is not running|permission denied[^\n]*docker\.sock",
+        r"Cannot connect to the Docker daemon|docker daemon is not running|permission "
+        r"denied[^\n]*docker\.sock",
         "Docker is there, but its daemon cannot be reached.",
         "start Docker, or let the user that runs mcpx use it (group `docker`)",
     ),
@@ -236,7 +265,8 @@ _SAID: tuple[tuple[str, str, str], ...] = (
         "install what it needs, or start it by the program that brings it along (npx, uvx)",
     ),
     (
-        r"can't open file '([^'\n]+)'|(?:ENOENT|FileNotFoundError)[^'\n]*'([^'\n]+)'|([^\s:]+): No such file or",
+        r"can't open file '([^'\n]+)'|(?:ENOENT|FileNotFoundError)[^'\n]*'([^'\n]+)'|([^\s:]+): "
+        r"No such file or",
         "A file or folder is not there: {it}",
         "correct the path in `args`; it is looked for from the folder in `cwd`",
     ),
@@ -251,31 +281,38 @@ _SAID: tuple[tuple[str, str, str], ...] = (
         "end the other one, or give it another port",
     ),
     (
-        r"((?:[A-Z][A-Z0-9]*_)+[A-Z0-9]+)[^\n]{0,60}(?:is required|not set|is missing|must be set|environment variable)"
+        r"((?:[A-Z][A-Z0-9]*_)+[A-Z0-9]+)[^\n]{0,60}(?:is required|not set|is missing|must be "
+        r"set|environment variable)"
         r"|(?:environment variable|missing|set the)[^\n]{0,40}?((?:[A-Z][A-Z0-9]*_)+[A-Z0-9]+)",
         "It wants the variable {it}.",
-        "put it into `env` of its connection; a child gets only a few variables of the gateway's own",
+        "put it into `env` of its connection; a child gets only a few variables of the gateway's "
+        "own",
     ),
     (
-        r"(?:usage|error): (?:the following arguments are required: ([^\n]+)|[^\n]*(?:required|missing|expected))",
+        r"(?:usage|error): (?:the following arguments are required: "
+        r"([^\n]+)|[^\n]*(?:required|missing|expected))",
         "It was started without an argument it needs. {it}",
         "run it with `--help` in a terminal, and complete `args`",
     ),
     (
-        r"Unsupported engine|requires Node|SyntaxError: Unexpected token|requires-python|requires Python",
+        r"Unsupported engine|requires Node|SyntaxError: Unexpected token|requires-python|requires "
+        r"Python",
         "It needs a newer version of what runs it.",
         "update Node.js or Python, or name a newer one as the command",
     ),
     (
-        r"SELF_SIGNED_CERT|unable to (?:get|verify)[^\n]*certificate|CERTIFICATE_VERIFY|invalid peer certificate",
+        r"SELF_SIGNED_CERT|unable to (?:get|verify)[^\n]*certificate|CERTIFICATE_VERIFY|invalid "
+        r"peer certificate",
         "It does not trust the certificate of what it connects to.",
-        "name the authority's file in NODE_EXTRA_CA_CERTS or SSL_CERT_FILE, in `env` or where mcpx is started",
+        "name the authority's file in NODE_EXTRA_CA_CERTS or SSL_CERT_FILE, in `env` or where "
+        "mcpx is started",
     ),
 )
 """What programs say, and what it means; the first that fits counts."""
 
 
-# Addresses -------------------------------------------------------------------------------------------------------
+# Addresses
+# --------------------------------------------------------------------------------------------------
 
 _ANSWERED: tuple[tuple[str, str, str], ...] = (
     (
@@ -286,30 +323,37 @@ _ANSWERED: tuple[tuple[str, str, str], ...] = (
     (
         r"HTTP 401|wants the gateway to sign in",
         "{host} wants to know who asks (401).",
-        "sign in, if it offers that; else put a token into `headers`, or refer to an auth config (`auth`)",
+        "sign in, if it offers that; else put a token into `headers`, or refer to an auth config "
+        "(`auth`)",
     ),
-    (r"HTTP 403", "{host} does not let these credentials in (403).", "use a token that has the right to"),
-    (r"HTTP 407|proxy", "A proxy stands between, and lets nothing through.", "check HTTPS_PROXY and NO_PROXY"),
+    (r"HTTP 403", "{host} does not let these credentials in (403).", "use a token that has the "
+                                                                     "right to"),
+    (r"HTTP 407|proxy", "A proxy stands between, and lets nothing through.", "check HTTPS_PROXY "
+                                                                             "and NO_PROXY"),
     (
         r"no MCP endpoint at this address \(HTTP (\d+)\)",
         "{host} answers, but there is no MCP endpoint at this path (HTTP {it}).",
         "check the path: `/mcp` is usual; an address that ends in `/sse` needs `type: sse`",
     ),
     (r"redirects to (\S+?);", "{host} sends everybody on to {it}.", "put that address into `url`"),
-    (r"HTTP 429", "{host} has had too many requests of us (429).", "wait; it is tried again by itself"),
-    (r"HTTP 5\d\d", "{host} has a problem of its own.", "wait, or ask whoever runs it; it is tried again by itself"),
+    (r"HTTP 429", "{host} has had too many requests of us (429).", "wait; it is tried again by "
+                                                                   "itself"),
+    (r"HTTP 5\d\d", "{host} has a problem of its own.", "wait, or ask whoever runs it; it is "
+                                                        "tried again by itself"),
     (
         r"refused|ECONNREFUSED|Connect call failed",
         "Nothing listens at {host}.",
         "start the server, or correct host and port",
     ),
     (
-        r"Name or service not known|nodename nor servname|name resolution|getaddrinfo|No address associated",
+        r"Name or service not known|nodename nor servname|name resolution|getaddrinfo|No address "
+        r"associated",
         "There is no host named {name}, as far as this machine can look it up.",
         "check the spelling of the host, the network, and the name server",
     ),
     (
-        r"self.signed|certificate verify failed|CERTIFICATE|unable to get local issuer|Hostname mismatch|certificate",
+        r"self.signed|certificate verify failed|CERTIFICATE|unable to get local issuer|Hostname "
+        r"mismatch|certificate",
         "The certificate of {host} is not trusted here.",
         "name the authority's file in SSL_CERT_FILE where mcpx is started; check the host in `url`",
     ),
@@ -318,7 +362,8 @@ _ANSWERED: tuple[tuple[str, str, str], ...] = (
         "{host} does not speak TLS on this port.",
         "use `http://` instead of `https://`, or another port",
     ),
-    (r"unreachable|No route to host", "{host} cannot be reached from here.", "check network, VPN and firewall"),
+    (r"unreachable|No route to host", "{host} cannot be reached from here.", "check network, VPN "
+                                                                             "and firewall"),
     (
         r"timed out|within [\d.]+ s|not connected after|did not complete the handshake",
         "{host} did not answer in time.",

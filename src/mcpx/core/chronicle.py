@@ -1,8 +1,9 @@
-"""What happened to each server: the lines its processes wrote to standard error over all their lives, what became of
-it, and its states over the last day.
+"""What happened to each server: the lines its processes wrote to standard error over all their
+lives, what became of it, and its states over the last day.
 
-Promise: bounded for each server in lines, bytes and states; a server that is gone from the configuration is forgotten.
-A line costs one look and one append while it comes; it is made readable, and free of secrets, when somebody reads it.
+Promise: bounded for each server in lines, bytes and states; a server that is gone from the
+configuration is forgotten. A line costs one look and one append while it comes; it is made
+readable, and free of secrets, when somebody reads it.
 """
 
 import time
@@ -81,7 +82,8 @@ class _Record:
 
 class Chronicle:
     def __init__(self, gateway: Gateway) -> None:
-        """Begins with how everything is now; made before the servers are started it misses nothing."""
+        """Begins with how everything is now; made before the servers are started it misses
+        nothing."""
         self._gateway = gateway
         self._records: dict[str, _Record] = {}
         gateway.overhear = self._overhear
@@ -89,10 +91,12 @@ class Chronicle:
         gateway.bus.subscribe(self._applied, ConfigApplied)
         self._look()
 
-    # For whoever asks ------------------------------------------------------------------------------------------
+    # For whoever asks
+    # ------------------------------------------------------------------------------------------
 
     def lines(self, server: str, after: int = 0, limit: int = 200) -> tuple[list[Line], int]:
-        """Those after that number, the first of them first; after none: the last ones. And the number of the last."""
+        """Those after that number, the first of them first; after none: the last ones. And the
+        number of the last."""
         record = self._records.get(server)
         if record is None or limit <= 0:
             return [], 0 if record is None else record.last
@@ -110,7 +114,11 @@ class Chronicle:
         """Its states of the last day, the oldest first."""
         record = self._records.get(server)
         begin = time.time() - DAY
-        told = [] if record is None else [each for each in record.spans if each.end is None or each.end > begin]
+        told = (
+            []
+            if record is None
+            else [each for each in record.spans if each.end is None or each.end > begin]
+        )
         return [replace(each, start=begin) if each.start < begin else each for each in told]
 
     @staticmethod
@@ -122,7 +130,8 @@ class Chronicle:
         text = self._gateway.redactor.redact(line_of(heard.raw, heard.redact))
         return Line(heard.number, heard.at, text, "mcpx" if heard.ours else "stderr")
 
-    # What happens ----------------------------------------------------------------------------------------------
+    # What happens
+    # ----------------------------------------------------------------------------------------------
 
     def _overhear(self, server: str) -> Overhear:
         return self._records.setdefault(server, _Record()).hear
@@ -146,14 +155,26 @@ class Chronicle:
     def _note(self, name: str, upstream: Upstream) -> None:
         record, status = self._records.setdefault(name, _Record()), upstream.status
         before, record.noted = record.noted, status
-        if before is not None and (before.state, before.last_error) == (status.state, status.last_error):
+        if before is not None and (before.state, before.last_error) == (
+            status.state,
+            status.last_error,
+        ):
             return
-        error = None if upstream.problem is None else upstream.problem.removeprefix(f"{name}: ")[:LONGEST]
+        error = (
+            None
+            if upstream.problem is None
+            else upstream.problem.removeprefix(f"{name}: ")[:LONGEST]
+        )
         if status.state == "connecting" and error is not None:
             record.hear(b"is tried again", None, ours=True)  # it is no better for that
-        elif not record.spans or (record.spans[-1].state, record.spans[-1].error) != (status.state, error):
+        elif not record.spans or (record.spans[-1].state, record.spans[-1].error) != (
+            status.state,
+            error,
+        ):
             record.enter(status.state, error, status.since)
-            record.hear(_words(upstream, status.state, error).encode(errors="replace"), None, ours=True)
+            record.hear(
+                _words(upstream, status.state, error).encode(errors="replace"), None, ours=True
+            )
 
 
 def _words(upstream: Upstream, state: State, error: str | None) -> str:

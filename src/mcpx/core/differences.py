@@ -34,7 +34,13 @@ def changes(written: Written, texts: Texts) -> tuple[FileChange, ...]:
     for path, text in texts.items():
         former = before.get(str(path), "")
         hidden = _secrets(str(path), former)
-        found.append(FileChange(path, shown(str(path), text, hidden=hidden), _file_difference(str(path), former, text)))
+        found.append(
+            FileChange(
+                path,
+                shown(str(path), text, hidden=hidden),
+                _file_difference(str(path), former, text),
+            )
+        )
     return tuple(found)
 
 
@@ -67,6 +73,10 @@ def _file_difference(path: str, before: str, after: str) -> str:
     known = _secrets(path, before)
     old, new = in_lines(shown(path, before), shown(path, after, known, known))
     name = Path(path).name
-    lines = difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"a/{name}", f"b/{name}")
-    told = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    lines = difflib.unified_diff(
+        old.splitlines(True), new.splitlines(True), f"a/{name}", f"b/{name}"
+    )
+    told = "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )
     return told if len(told) <= LONGEST else told[:LONGEST] + "\n… and more\n"

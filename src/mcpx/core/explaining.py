@@ -1,4 +1,5 @@
-"""Which tool somebody means, and whether somebody comes to where it is: for whoever explains what may be called."""
+"""Which tool somebody means, and whether somebody comes to where it is: for whoever explains what
+may be called."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -21,7 +22,8 @@ class Several(Exception):
 
 
 def found(catalog: Catalog, tool: str) -> Offer | None:
-    """By its public name, `server.tool`, or its own name where that is one tool's. Raises `Several`."""
+    """By its public name, `server.tool`, or its own name where that is one tool's. Raises
+    `Several`."""
     for offer in catalog.offers["tools"]:
         if tool in (offer.public, f"{offer.server}.{offer.name}"):
             return offer
@@ -34,24 +36,36 @@ def found(catalog: Catalog, tool: str) -> Offer | None:
 
 def assumed(config: Config, tool: str) -> Offer | None:
     """The tool that `server.tool` says, if there is such a server; both may hold dots."""
-    servers = [s for s in config.mcp_servers if tool.startswith(f"{s.name}.") and len(tool) > len(s.name) + 1]
+    servers = [
+        s
+        for s in config.mcp_servers
+        if tool.startswith(f"{s.name}.") and len(tool) > len(s.name) + 1
+    ]
     if not servers:
         return None
     server = max(servers, key=lambda each: len(each.name))
     name = tool[len(server.name) + 1 :]
-    return Offer("tools", server.name, name, public_name(server.name, name, server.prefix, config.naming), {})
+    return Offer(
+        "tools", server.name, name, public_name(server.name, name, server.prefix, config.naming), {}
+    )
 
 
 def near(catalog: Catalog, tool: str) -> str | None:
     """The name that was probably meant."""
-    names = [name for each in catalog.offers["tools"] for name in (each.public, f"{each.server}.{each.name}")]
+    names = [
+        name
+        for each in catalog.offers["tools"]
+        for name in (each.public, f"{each.server}.{each.name}")
+    ]
     close = get_close_matches(tool[:LONGEST], names, 1, 0.5)
     return one_line(close[0]) if close else None
 
 
-def outside(config: Config, tokens: Mapping[str, str | None], profile: str | None, principal: str) -> str:
-    """Why somebody does not come there at all over HTTP, as far as tokens tell. `tokens`: those that were made, and the
-    profile of each; those of the configuration are known."""
+def outside(
+    config: Config, tokens: Mapping[str, str | None], profile: str | None, principal: str
+) -> str:
+    """Why somebody does not come there at all over HTTP, as far as tokens tell. `tokens`: those
+    that were made, and the profile of each; those of the configuration are known."""
     auth = config.server.auth
     if principal == ANONYMOUS or auth is None or auth.type != "bearer":
         return ""
@@ -59,9 +73,20 @@ def outside(config: Config, tokens: Mapping[str, str | None], profile: str | Non
     if principal not in bound:
         return f"there is no token {principal!r}"
     own = bound[principal]
-    named = [each.name for each in config.profiles if principal in (each.tokens or ()) and each.name != own]
+    named = [
+        each.name
+        for each in config.profiles
+        if principal in (each.tokens or ()) and each.name != own
+    ]
     theirs = named if own is None else [own, *named]
     if theirs and profile not in theirs:
-        return f"token {principal!r} never comes there: it has {', '.join(theirs)}, the first of them at /mcp"
+        return (
+            f"token {principal!r} never comes there: it has {', '.join(theirs)}, the first of "
+            "them at /mcp"
+        )
     closed = any(each.name == profile and each.tokens is not None for each in config.profiles)
-    return f"token {principal!r} never comes there: the profile has other tokens" if closed and not theirs else ""
+    return (
+        f"token {principal!r} never comes there: the profile has other tokens"
+        if closed and not theirs
+        else ""
+    )

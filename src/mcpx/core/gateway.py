@@ -1,7 +1,9 @@
-"""The gateway: the sources of one configuration, the catalog of what they offer, and the door for every call.
+"""The gateway: the sources of one configuration, the catalog of what they offer, and the door for
+every call.
 
-Everything built from one configuration is a `Generation`, which never changes: a reload builds the next one, from the
-same parts where it can, and swaps one pointer. A call belongs to the generation it began in.
+Everything built from one configuration is a `Generation`, which never changes: a reload builds the
+next one, from the same parts where it can, and swaps one pointer. A call belongs to the generation
+it began in.
 """
 
 import asyncio
@@ -28,7 +30,13 @@ from mcpx.core.reports import Reports
 from mcpx.core.router import route
 from mcpx.core.source import Source
 from mcpx.core.starting import Starting, all_set
-from mcpx.core.surfaces import SurfaceState, changed_menus, listing_menus, settings_of, shown_otherwise
+from mcpx.core.surfaces import (
+    SurfaceState,
+    changed_menus,
+    listing_menus,
+    settings_of,
+    shown_otherwise,
+)
 from mcpx.core.telling import described, health
 from mcpx.core.view import CallersView
 from mcpx.model.call import Call, Caller, Json
@@ -73,10 +81,11 @@ class Gateway:
         redactor: Redactor | None = None,
         replicas: "Replicas | None" = None,
     ) -> None:
-        """`state` is the folder for what is not configuration; without one nothing is kept. `itself` marks this
-        gateway to itself, should one of its servers turn out to be the gateway. `looks`: it is only to be seen how
-        the servers are: nobody is asked to sign in, and of `state` only what others signed in for is used.
-        `redactor`: what the log uses too. `replicas`: those it shares a store with."""
+        """`state` is the folder for what is not configuration; without one nothing is kept.
+        `itself` marks this gateway to itself, should one of its servers turn out to be the gateway.
+        `looks`: it is only to be seen how the servers are: nobody is asked to sign in, and of
+        `state` only what others signed in for is used. `redactor`: what the log uses too.
+        `replicas`: those it shares a store with."""
         self.itself = itself
         self.replicas = replicas
         """None: all there is of this gateway is this process."""
@@ -88,22 +97,33 @@ class Gateway:
         self.refused: Counter[str] = Counter()
         """What was refused at the door, by limit."""
         self.overhear: Callable[[str], Overhear | None] = lambda server: None
-        """Who hears what processes of a server write to standard error; set by whoever looks after servers."""
+        """Who hears what processes of a server write to standard error; set by whoever looks after
+        servers."""
         self.relay = Relay(self.bus, self)
-        self.provisions = Provisions(environ, state, self.bus, self.redactor, self._credentials_changed, replicas)
+        self.provisions = Provisions(
+            environ, state, self.bus, self.redactor, self._credentials_changed, replicas
+        )
         self._environ, self._state, self._looks = environ, state, looks
         self._tasks = Tasks("gateway")
         self._passing = Passing(lambda: self.generation, self.provisions, self._tasks)
         self._surface_state = SurfaceState(replicas)
         self.catalogs = Catalogs(
-            lambda: self.generation.sources, lambda: self.generation.config.naming, self._tasks, self.sight
+            lambda: self.generation.sources,
+            lambda: self.generation.config.naming,
+            self._tasks,
+            self.sight,
         )
         self.starting = Starting(self._upstreams_of, lambda: self.generation.config.global_)
         self._announcements = Announcements(
             self.bus, self._tasks, self._look, lambda: listing_menus(self.generation.config)
         )
         self.reports = Reports(
-            lambda: self.generation, self.bus, self.catalogs, self.starting, self._announcements, self._changed
+            lambda: self.generation,
+            self.bus,
+            self.catalogs,
+            self.starting,
+            self._announcements,
+            self._changed,
         )
         self._snapshots = Snapshots(None if state is None or looks else state / "snapshots")
         self._around = Surroundings(
@@ -116,23 +136,30 @@ class Gateway:
             redact=self.redactor.redact,
             admission=self._admission,
             overhear=lambda server: self.overhear(server),
-            may_ask=lambda server, caller: self.reports.may_speak(server) and self.knows(caller, server),
+            may_ask=lambda server, caller: (
+                self.reports.may_speak(server) and self.knows(caller, server)
+            ),
             apart=lambda: self.generation.config.tells_apart,
         )
         upstreams = {server.name: self._upstream(server, config) for server in config.mcp_servers}
         surfaces = self._surface_state.surfaces(config)
-        self.generation = Generation(config, upstreams, surfaces, self._commands(config, None), self._warden(config))
+        self.generation = Generation(
+            config, upstreams, surfaces, self._commands(config, None), self._warden(config)
+        )
         self._applying = asyncio.Lock()
         self._started = False
         self._solo: Caller | None = None
         self._levels: dict[str, str] = {}
         self._annotations = Annotations()
 
-    # What it is made of --------------------------------------------------------------------------------------
+    # What it is made of
+    # --------------------------------------------------------------------------------------
 
     def _upstream(self, server: Server, config: Config) -> Upstream:
         auth = next((entry for entry in config.auth_configs if entry.name == server.auth), None)
-        return Upstream(server, self.reports, self._around, None if auth is None else (auth.name, auth.auth))
+        return Upstream(
+            server, self.reports, self._around, None if auth is None else (auth.name, auth.auth)
+        )
 
     def _commands(self, config: Config, before: "LocalCommands | None") -> "LocalCommands | None":
         if not config.commands:
@@ -140,7 +167,13 @@ class Gateway:
         from mcpx.core.local import LocalCommands, Means  # who has none does without
 
         has, redact = self.provisions, self.redactor.redact
-        means = Means(self._environ, lambda: has.fetcher, lambda: self._surface_state.checker, has.ring, redact)
+        means = Means(
+            self._environ,
+            lambda: has.fetcher,
+            lambda: self._surface_state.checker,
+            has.ring,
+            redact,
+        )
         return LocalCommands(config, means, before)
 
     def _warden(self, config: Config) -> "Warden | None":
@@ -153,11 +186,17 @@ class Gateway:
         return Warden(config, self.provisions.policy_state)
 
     def queued(self) -> Mapping[str, int]:
-        """Calls that wait for their turn, by the kind of limit that has them wait: `client`, `profile`, `server`."""
-        return self.provisions.policy_state.counters.depth() if self.generation.warden is not None else {}
+        """Calls that wait for their turn, by the kind of limit that has them wait: `client`,
+        `profile`, `server`."""
+        return (
+            self.provisions.policy_state.counters.depth()
+            if self.generation.warden is not None
+            else {}
+        )
 
     def refusals(self) -> Mapping[str, int]:
-        """How many calls each limit has refused: `client.per_minute`, `server.in_flight`, `gateway.in_flight` …"""
+        """How many calls each limit has refused: `client.per_minute`, `server.in_flight`,
+        `gateway.in_flight` …"""
         if "policy_state" not in vars(self.provisions):
             return self.refused
         return self.provisions.policy_state.counters.refused + self.refused
@@ -204,10 +243,13 @@ class Gateway:
         mode, why = surfaces.of(wanted).shown_as(caller)
         if caller.mode is not None:
             return mode, why or "it asked for it by its path"
-        return mode, why or ("the configuration says so" if wanted is None else "its profile says so")
+        return mode, why or (
+            "the configuration says so" if wanted is None else "its profile says so"
+        )
 
     def hear_results(self, listener: Callable[[Json, Json], None] | None) -> None:
-        """`listener` hears of each result that a compact mode shows: as it came, and as it is shown."""
+        """`listener` hears of each result that a compact mode shows: as it came, and as it is
+        shown."""
         self._surface_state.on_shaped = listener
 
     def _upstreams_of(self, caller: Caller) -> list[Upstream]:
@@ -225,7 +267,9 @@ class Gateway:
     def _changed(self, server: str) -> None:
         """It was started anew, or has said that something there is not what it was."""
         if "answers" in vars(self.provisions):
-            changed = (upstream for upstream in self._passing.upstreams() if upstream.name == server)
+            changed = (
+                upstream for upstream in self._passing.upstreams() if upstream.name == server
+            )
             self.provisions.forget_answers(*changed)
 
     def _credentials_changed(self, credentials: "Credentials") -> None:
@@ -243,7 +287,8 @@ class Gateway:
         if "pinning" in vars(self):
             self.pinning.look_again()
 
-    # Life ----------------------------------------------------------------------------------------------------
+    # Life
+    # ----------------------------------------------------------------------------------------------
 
     def start(self, solo: Caller | None = None) -> None:
         """Connect every enabled server, a few at a time and in the background."""
@@ -259,7 +304,8 @@ class Gateway:
         self._watch_pins()
 
     async def apply(self, config: Config) -> Plan:
-        """Take up a new configuration. What did not change is the same object, connections, calls and all."""
+        """Take up a new configuration. What did not change is the same object, connections, calls
+        and all."""
         async with self._applying:
             before = self.generation
             self.redactor.learn("config", config.secrets)
@@ -268,7 +314,9 @@ class Gateway:
                 return plan
             reused = {*plan.kept, *plan.updated}
             upstreams = {
-                server.name: before.upstreams[server.name] if server.name in reused else self._upstream(server, config)
+                server.name: before.upstreams[server.name]
+                if server.name in reused
+                else self._upstream(server, config)
                 for server in config.mcp_servers
             }
             fresh = [upstream for name, upstream in upstreams.items() if name not in reused]
@@ -278,9 +326,12 @@ class Gateway:
                     if (replaced := before.upstreams.get(upstream.name)) is not None:
                         upstream.inherit(replaced)
                     upstream.start(self._solo)
-                # With a snapshot or after a failed start an old process must not go yet; a new server keeps nobody.
+                # With a snapshot or after a failed start an old process must not go yet; a new
+                # server keeps nobody.
                 coming = [
-                    u.came if (old := before.upstreams.get(u.name)) is not None and old.server.enabled else u.settled
+                    u.came
+                    if (old := before.upstreams.get(u.name)) is not None and old.server.enabled
+                    else u.settled
                     for u in fresh
                     if u.server.enabled and not u.server.lazy
                 ]
@@ -291,7 +342,10 @@ class Gateway:
                     upstreams[server.name].update(server)
             self.catalogs.forget_names(before.config, config)
             surfaces = before.surfaces
-            if (before.config.mode, settings_of(before.config)) != (config.mode, settings_of(config)):
+            if (before.config.mode, settings_of(before.config)) != (
+                config.mode,
+                settings_of(config),
+            ):
                 surfaces = self._surface_state.surfaces(config)
             self._announcements.menus_changed(changed_menus(before.config, config))
             local = self._commands(config, before.local)
@@ -321,8 +375,8 @@ class Gateway:
             return plan
 
     def beside(self, config: Config) -> "Gateway":
-        """Another one in the same surroundings, to see what a configuration would be like: it asks nobody to sign in,
-        keeps nothing, and is the caller's to close."""
+        """Another one in the same surroundings, to see what a configuration would be like: it asks
+        nobody to sign in, keeps nothing, and is the caller's to close."""
         return Gateway(config, self._environ, self._state, itself=self.itself, looks=True)
 
     @property
@@ -331,7 +385,8 @@ class Gateway:
         return self._environ
 
     async def reconnect(self, name: str) -> bool:
-        """Connect a server anew; False: there is none of that name. Not while a configuration is being taken up."""
+        """Connect a server anew; False: there is none of that name. Not while a configuration is
+        being taken up."""
         async with self._applying:
             upstream = self.generation.upstreams.get(name)
             if upstream is not None:
@@ -364,7 +419,8 @@ class Gateway:
         await self.provisions.close()
         await self._surface_state.close()
 
-    # The door --------------------------------------------------------------------------------------------------
+    # The door
+    # ----------------------------------------------------------------------------------------------
 
     def handle(self, call: Call) -> Awaitable[Json]:
         generation, caller = self.generation, call.caller
@@ -413,22 +469,27 @@ class Gateway:
         """`moved`: it goes on at another replica."""
         self._levels.pop(session, None)
         self._surface_state.forget(session, moved=moved)
-        await asyncio.gather(*(upstream.end_session(session) for upstream in self._passing.upstreams()))
+        await asyncio.gather(
+            *(upstream.end_session(session) for upstream in self._passing.upstreams())
+        )
 
     def choice_of(self, session: str) -> Json | None:
-        """What `auto` chose for a session, to be taken up (`take_choice`) by the replica where it goes on."""
+        """What `auto` chose for a session, to be taken up (`take_choice`) by the replica where it
+        goes on."""
         return self._surface_state.choice_of(session)
 
     def take_choice(self, session: str, choice: Json) -> None:
         self._surface_state.take_choice(session, choice)
 
     def see_off(self, stays: Callable[[str], bool]) -> None:
-        """Calls that wait for a client's next word are given up where that may not come in any more."""
+        """Calls that wait for a client's next word are given up where that may not come in any
+        more."""
         for upstream in self._passing.upstreams():
             upstream.see_off(stays)
 
     async def set_level(self, caller: Caller, level: str) -> None:
-        """Servers are asked for the lowest level anybody wants; each client still gets only its own."""
+        """Servers are asked for the lowest level anybody wants; each client still gets only its
+        own."""
         if caller.session is not None:
             self._levels[caller.session] = level
         lowest = min(self._levels.values() or [level], key=era.LOG_LEVELS.index)
@@ -455,9 +516,12 @@ class Gateway:
         """Of the servers that the caller may know of; None: of all."""
         if caller is None or self.sight(caller) is None:
             return health(self.generation.upstreams)
-        return health({upstream.name: upstream for upstream in self._upstreams_of(caller)}, whole=False)
+        return health(
+            {upstream.name: upstream for upstream in self._upstreams_of(caller)}, whole=False
+        )
 
-    # What callers find -------------------------------------------------------------------------------------------
+    # What callers find
+    # -------------------------------------------------------------------------------------------
 
     def view(self, caller: Caller) -> CallersView:
         """The gateway as this caller finds it."""
@@ -473,10 +537,13 @@ class Gateway:
         if source is None or not source.enabled:
             return None
         status = source.status
-        return Service(name, source.description, source.instructions, status.state, status.last_error)
+        return Service(
+            name, source.description, source.instructions, status.state, status.last_error
+        )
 
     async def show(self, caller: Caller, catalog: Catalog) -> None:
-        """A client is shown this catalog: its names stay, and what differs from it later is announced."""
+        """A client is shown this catalog: its names stay, and what differs from it later is
+        announced."""
         self.catalogs.show(catalog)
         await self.watched_by(caller)
 
@@ -495,7 +562,8 @@ class Gateway:
         return Shown(catalog, told, self.mode(caller), sight is not None)
 
     def param_headers(self, tool: str, caller: Caller) -> era.ParamHeaders | None:
-        """Which arguments of a tool travel as HTTP headers too, for a caller who calls it by its name."""
+        """Which arguments of a tool travel as HTTP headers too, for a caller who calls it by its
+        name."""
         if not self.generation.surfaces.of(self.mode(caller)).by_name(caller):
             return None
         return self._annotations.of(self.catalogs.of(caller), tool)
@@ -503,21 +571,28 @@ class Gateway:
     def freshness(self, caller: Caller, kind: Kind) -> Freshness:
         """How long the caller may cache a merged list."""
         servers = [upstream for upstream in self._upstreams_of(caller) if upstream.enabled]
-        lists = [fresh for server in servers if (fresh := server.freshness(caller, kind)) is not None]
+        lists = [
+            fresh for server in servers if (fresh := server.freshness(caller, kind)) is not None
+        ]
         merged = Freshness.of_all(lists)
         if self.generation.config.tells_apart or any(server.offers_vary for server in servers):
-            return replace(merged, public=False)  # Clients get different lists, or need a token for them.
+            return replace(
+                merged, public=False
+            )  # Clients get different lists, or need a token for them.
         return merged
 
-    # Waiting for servers that start --------------------------------------------------------------------------------
+    # Waiting for servers that start
+    # --------------------------------------------------------------------------------
 
     async def prepare(self, caller: Caller) -> None:
-        """Before a list: time for servers nothing is known of yet; what comes later is announced (LIF-1)."""
+        """Before a list: time for servers nothing is known of yet; what comes later is announced
+        (LIF-1)."""
         await self.starting.wait(caller)
         await self.catalogs.ready(caller)
 
     def strangers(self, caller: Caller, server: str | None, name: str) -> list[Upstream]:
-        """Servers that have not said yet what they offer: that one, else those whose prefix the name has.
+        """Servers that have not said yet what they offer: that one, else those whose prefix the
+        name has.
 
         Not every one: else each name that a model makes up would have all of them tried."""
         naming = self.generation.config.naming

@@ -1,4 +1,5 @@
-"""All that was built from one configuration. It never changes: a reload builds the next one and swaps one pointer."""
+"""All that was built from one configuration. It never changes: a reload builds the next one and
+swaps one pointer."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -28,9 +29,13 @@ class Generation:
 
     @property
     def sources(self) -> Iterable[Source]:
-        """All that offers something, in the order of their tools: the user's own commands come first, so that they
-        keep their names."""
-        return self.upstreams.values() if self.local is None else (self.local, *self.upstreams.values())
+        """All that offers something, in the order of their tools: the user's own commands come
+        first, so that they keep their names."""
+        return (
+            self.upstreams.values()
+            if self.local is None
+            else (self.local, *self.upstreams.values())
+        )
 
     def source(self, name: str) -> Source | None:
         if self.local is not None and name == self.local.name:

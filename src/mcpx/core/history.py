@@ -1,8 +1,9 @@
 """What a configuration said before: revisions with their texts, kept in a folder or in memory.
 
-Promised: bounded in number and in bytes; files are for this user alone; numbers go on after a restart. A revision that
-cannot be read is left out, a folder that cannot be written costs the history and nothing else. Texts are kept as they
-were, secrets included; showing them is for the store, which masks.
+Promised: bounded in number and in bytes; files are for this user alone; numbers go on after a
+restart. A revision that cannot be read is left out, a folder that cannot be written costs the
+history and nothing else. Texts are kept as they were, secrets included; showing them is for the
+store, which masks.
 """
 
 import hashlib
@@ -55,7 +56,9 @@ class History:
     def add(self, revision: Revision, texts: Kept) -> None:
         self.revisions.append(revision)
         self._keep(revision, texts)
-        while len(self.revisions) > 1 and (len(self.revisions) > MOST or sum(self._sizes.values()) > MOST_BYTES):
+        while len(self.revisions) > 1 and (
+            len(self.revisions) > MOST or sum(self._sizes.values()) > MOST_BYTES
+        ):
             gone = self.revisions.pop(0)
             self._sizes.pop(gone.number, None)
             self._forget(gone.number)
@@ -73,7 +76,9 @@ class History:
 
     def _keep(self, revision: Revision, texts: Kept) -> None:
         self._texts[revision.number] = texts
-        self._sizes[revision.number] = sum(len(path) + len(text.encode()) for path, text in texts.items())
+        self._sizes[revision.number] = sum(
+            len(path) + len(text.encode()) for path, text in texts.items()
+        )
 
     def _forget(self, number: int) -> None:
         self._texts.pop(number, None)
@@ -107,7 +112,9 @@ class Archive(History):
 
     def _files(self) -> list[Path]:
         try:
-            names = sorted(name for name in os.listdir(self._folder) if re.fullmatch(r"\d{8}\.json", name))
+            names = sorted(
+                name for name in os.listdir(self._folder) if re.fullmatch(r"\d{8}\.json", name)
+            )
         except OSError:
             return []
         return [self._folder / name for name in names]

@@ -1,15 +1,17 @@
-"""The configuration of one replica among others (SCA-1, CFG-6): a commit is that of all, or of none.
+"""The configuration of one replica among others (SCA-1, CFG-6): a commit is that of all, or of
+none.
 
-Promised: a commit is put to every other replica, which judges it with its own environment and its own files; one that
-refuses it, or says nothing, keeps it from being made, and nothing is written anywhere. Agreed upon, it is put into the
-store, and every replica takes up the newest there is: in order, also what it missed while it or the store was away. A
-store that came back empty, or with less than it had, is given the newest that a replica knows; what somebody who
-started just then has put there does not count against that.
+Promised: a commit is put to every other replica, which judges it with its own environment and its
+own files; one that refuses it, or says nothing, keeps it from being made, and nothing is written
+anywhere. Agreed upon, it is put into the store, and every replica takes up the newest there is: in
+order, also what it missed while it or the store was away. A store that came back empty, or with
+less than it had, is given the newest that a replica knows; what somebody who started just then has
+put there does not count against that.
 
-What could not be taken up, for a full disk say, is tried again and again; until then nothing is changed by way of that
-replica while there are others. What is edited by hand on one replica stays there, is told by its etag, and goes when a
-commit is made elsewhere; its text stays in the history. A replica that starts with files that nobody knows runs those,
-and says so.
+What could not be taken up, for a full disk say, is tried again and again; until then nothing is
+changed by way of that replica while there are others. What is edited by hand on one replica stays
+there, is told by its etag, and goes when a commit is made elsewhere; its text stays in the history.
+A replica that starts with files that nobody knows runs those, and says so.
 """
 
 import asyncio
@@ -30,7 +32,16 @@ from mcpx.core.gateway import Gateway
 from mcpx.core.history import Revision
 from mcpx.core.proposals import Read
 from mcpx.core.saving import Overtaken, Unwritable, refuse_unwritable, write_all
-from mcpx.core.sharing import TOPIC, TURN, Refusal, Shared, Sharing, Verdict, etag_of_texts, switched_off
+from mcpx.core.sharing import (
+    TOPIC,
+    TURN,
+    Refusal,
+    Shared,
+    Sharing,
+    Verdict,
+    etag_of_texts,
+    switched_off,
+)
 from mcpx.core.store import Committed, ConfigStore, Fresh, Prepared, Stale, told_of
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
@@ -102,15 +113,26 @@ class JointStore(ConfigStore):
         await self._sharing.close()
         await super().close()
 
-    # Telling -----------------------------------------------------------------------------------------------------
+    # Telling
+    # ----------------------------------------------------------------------------------------------
 
     def replicas(self) -> list[Json]:
         members = self._replicas.members
         common = "" if self._known is None else self._known.etag
         told: list[Json] = []
-        for member in sorted((members.me, *members.others.values()), key=lambda each: (each.name, each.id)):
-            about = {key: value for key, value in asdict(member).items() if key not in ("host", "port")}
-            told.append({**about, "shared": bool(common) and member.etag == common, "me": member.id == members.me.id})
+        for member in sorted(
+            (members.me, *members.others.values()), key=lambda each: (each.name, each.id)
+        ):
+            about = {
+                key: value for key, value in asdict(member).items() if key not in ("host", "port")
+            }
+            told.append(
+                {
+                    **about,
+                    "shared": bool(common) and member.etag == common,
+                    "me": member.id == members.me.id,
+                }
+            )
         return told
 
     def _report(self, written: "Written") -> None:
@@ -125,7 +147,8 @@ class JointStore(ConfigStore):
         if self._where is not None:
             self._report(await self.look())
 
-    # Committing --------------------------------------------------------------------------------------------------
+    # Committing
+    # ----------------------------------------------------------------------------------------------
 
     async def _commit(
         self, change: Change, if_match: str | None, made: Revision, agree: Callable[[Config], None]
@@ -138,14 +161,18 @@ class JointStore(ConfigStore):
             async with AsyncExitStack() as held:
                 await held.enter_async_context(self._replicas.turns.turn(TOPIC, TURN))
                 await self._catch_up()
-                if self._missed and self._replicas.members.others:  # by itself it may go on from what it has
+                if (
+                    self._missed and self._replicas.members.others
+                ):  # by itself it may go on from what it has
                     raise _behind(self._missed)
                 async with self._turn:
                     prepared = await self._prepared(change, if_match, agree)
                     if isinstance(prepared, Committed):
                         return prepared
                     shared = await self._agreed(prepared, made)
-                    await held.aclose()  # the next change may be made to it, however long it takes to run here
+                    await (
+                        held.aclose()
+                    )  # the next change may be made to it, however long it takes to run here
                     try:
                         done = await self._installed(shared, prepared.config)
                     except Unwritable as error:
@@ -158,7 +185,8 @@ class JointStore(ConfigStore):
             raise _apart() from None
 
     async def _agreed(self, prepared: Prepared, made: Revision) -> Shared:
-        """With all others, and in the store. Raises `Refused`, `Stale`, `Unwritable`, `StoreDown`."""
+        """With all others, and in the store. Raises `Refused`, `Stale`, `Unwritable`,
+        `StoreDown`."""
         for path in prepared.texts:
             await asyncio.to_thread(refuse_unwritable, path)
         texts = _texts_by_name(prepared.written, prepared.texts)
@@ -166,10 +194,14 @@ class JointStore(ConfigStore):
         if refusals:
             raise _refused(refusals)
         known = self._known
-        number = max(highest, self._latest(prepared.written), 0 if known is None else known.number) + 1
+        number = (
+            max(highest, self._latest(prepared.written), 0 if known is None else known.number) + 1
+        )
         plan = str(plan_of(self._gateway.generation.config, prepared.config))
         by = f"{made.author} ({made.via})" if made.author else made.via
-        shared = Shared(number, etag_of_texts(texts), texts, by, plan, made.via, made.author, made.message)
+        shared = Shared(
+            number, etag_of_texts(texts), texts, by, plan, made.via, made.author, made.message
+        )
         try:
             is_put = await self._sharing.put(shared, None if known is None else known.number)
         except StoreDown:
@@ -184,13 +216,17 @@ class JointStore(ConfigStore):
         return self.revision + (self._history.revisions[-1].etag != written.etag)
 
     async def _installed(self, shared: Shared, config: Config) -> Committed:
-        """All have agreed: the files say it, and it is taken up. Whatever somebody saves in the same moment is kept in
-        the history. Raises `Unwritable`."""
+        """All have agreed: the files say it, and it is taken up. Whatever somebody saves in the
+        same moment is kept in the history. Raises `Unwritable`."""
         for _ in range(TRIES):
             left = {path: print_of(path) for path in self.sources}
             written = await self.look()
             said = {sheet.path: sheet.text for sheet in written.sheets}
-            texts = {path: text for path, text in _placed(written, shared.texts).items() if said[path] != text}
+            texts = {
+                path: text
+                for path, text in _placed(written, shared.texts).items()
+                if said[path] != text
+            }
             try:
                 left |= await asyncio.to_thread(write_all, written, texts)
             except Overtaken:
@@ -202,7 +238,8 @@ class JointStore(ConfigStore):
             return done
         raise Unwritable("the files are changed again and again by somebody else")
 
-    # Being asked -------------------------------------------------------------------------------------------------
+    # Being asked
+    # ----------------------------------------------------------------------------------------------
 
     async def _judge(self, texts: Mapping[str, str], off: frozenset[str]) -> Verdict:
         written = await self.look()
@@ -216,7 +253,9 @@ class JointStore(ConfigStore):
             told = (Told(str(error)),)
         return Verdict(told, self._latest(written))
 
-    def _objections(self, written: "Written", texts: Mapping[str, str], off: frozenset[str]) -> tuple[Told, ...]:
+    def _objections(
+        self, written: "Written", texts: Mapping[str, str], off: frozenset[str]
+    ) -> tuple[Told, ...]:
         placed = _placed(written, texts)
         for sheet in written.sheets:
             if placed[sheet.path] != sheet.text:
@@ -230,7 +269,8 @@ class JointStore(ConfigStore):
             if name not in left_out
         )
 
-    # Following ---------------------------------------------------------------------------------------------------
+    # Following
+    # ----------------------------------------------------------------------------------------------
 
     async def _returned(self, fresh: bool) -> None:
         self._due.set()
@@ -243,7 +283,9 @@ class JointStore(ConfigStore):
                     await self._due.wait()
             except TimeoutError:
                 pass
-            await self._replicas.joined.wait()  # also if it has parted meanwhile: what is there is for another key
+            await (
+                self._replicas.joined.wait()
+            )  # also if it has parted meanwhile: what is there is for another key
             self._due.clear()
             try:
                 await self._catch_up()
@@ -268,19 +310,37 @@ class JointStore(ConfigStore):
                 await self._take_up_shared(known)
             return True
         if known is not None and (head is None or head[0] < known.number):
-            log.info("the store has lost revision %d of the configuration; it is written anew", known.number)
+            log.info(
+                "the store has lost revision %d of the configuration; it is written anew",
+                known.number,
+            )
             return await self._give_back(known, None if head is None else head[0])
         shared = await self._sharing.read()
         if known is not None and shared is not None and shared.first and shared.etag != known.etag:
-            log.info("a replica that has just started has put its own configuration into the emptied store")
+            log.info(
+                "a replica that has just started has put its own configuration into the emptied "
+                "store"
+            )
             return await self._give_back(replace(known, number=shared.number + 1), shared.number)
         written = await self.look()
         texts = _texts_by_name(written)
         etag = etag_of_texts(texts)
-        if shared is None or self._succeeds(shared, written):  # None: or none that this key opens, which is new then
+        if shared is None or self._succeeds(
+            shared, written
+        ):  # None: or none that this key opens, which is new then
             last = self._history.revisions[-1]
             number = max(self._latest(written), 0 if head is None else head[0] + 1)
-            mine = Shared(number, etag, texts, last.by, last.plan, last.via, last.author, last.message, shared is None)
+            mine = Shared(
+                number,
+                etag,
+                texts,
+                last.by,
+                last.plan,
+                last.via,
+                last.author,
+                last.message,
+                shared is None,
+            )
             if not await self._sharing.put(mine, None if head is None else head[0], self._past()):
                 return False
             self._known = mine
@@ -303,33 +363,54 @@ class JointStore(ConfigStore):
         known = replace(known, first=False)
         if not await self._sharing.put(known, instead_of, self._past()):
             return False
-        if self._known is None or self._known.number <= known.number:  # else a commit from here was quicker
+        if (
+            self._known is None or self._known.number <= known.number
+        ):  # else a commit from here was quicker
             self._known = known
             self._report(await self.look())
         return True
 
     def _succeeds(self, shared: Shared, written: "Written") -> bool:
-        """Whether what is here was agreed upon after what another replica started with, and put into an empty store: it
-        has missed that."""
+        """Whether what is here was agreed upon after what another replica started with, and put
+        into an empty store: it has missed that."""
         last = self._history.revisions[-1]
-        is_agreed = last.via not in ("file", "start") and last.etag == written.etag and last.number > shared.number
-        return self._known is None and shared.first and is_agreed and shared.etag in {etag for _, etag in self._past()}
+        is_agreed = (
+            last.via not in ("file", "start")
+            and last.etag == written.etag
+            and last.number > shared.number
+        )
+        return (
+            self._known is None
+            and shared.first
+            and is_agreed
+            and shared.etag in {etag for _, etag in self._past()}
+        )
 
     def _past(self) -> list[tuple[int, str]]:
-        return [(revision.number, revision.etag) for revision in self._history.revisions if revision.etag]
+        return [
+            (revision.number, revision.etag)
+            for revision in self._history.revisions
+            if revision.etag
+        ]
 
     async def _take_up_shared(self, shared: Shared) -> None:
         async with self._turn:
             known = self._known
             if known is not None and known.number > shared.number:
                 return  # a commit from here was quicker
-            if known is not None and (known.number, known.etag) == (shared.number, shared.etag) and not self._missed:
+            if (
+                known is not None
+                and (known.number, known.etag) == (shared.number, shared.etag)
+                and not self._missed
+            ):
                 return
             self._known = shared
             missed = ""
             written = await self.look()
             try:
-                config = await asyncio.to_thread(lambda: self._judged(_placed(written, shared.texts)))
+                config = await asyncio.to_thread(
+                    lambda: self._judged(_placed(written, shared.texts))
+                )
                 await self._installed(shared, config)
             except ConfigError as error:
                 missed = "; ".join(error.problems)
@@ -341,7 +422,8 @@ class JointStore(ConfigStore):
                     log.error("%s", error)
             if missed and missed != self._missed:
                 log.error(
-                    "revision %d of all replicas does not run here; it is tried again, and `GET /api/replicas` tells",
+                    "revision %d of all replicas does not run here; it is tried again, and `GET "
+                    "/api/replicas` tells",
                     shared.number,
                 )
             self._missed = missed
@@ -350,14 +432,18 @@ class JointStore(ConfigStore):
         if etag != self._odd:
             self._odd = etag
             log.warning(
-                "the configuration of this replica is not that of the others (revision %d), and stays its own until "
-                "the next change by the admin API; `mcpx config push FILE` makes a file that of all",
+                "the configuration of this replica is not that of the others (revision %d), and "
+                "stays its own until "
+                "the next change by the admin API; `mcpx config push FILE` makes a file that of "
+                "all",
                 0 if self._known is None else self._known.number,
             )
 
 
 def _texts_by_name(written: "Written", instead: Texts | None = None) -> dict[str, str]:
-    return {sheet.path.name: (instead or {}).get(sheet.path, sheet.text) for sheet in written.sheets}
+    return {
+        sheet.path.name: (instead or {}).get(sheet.path, sheet.text) for sheet in written.sheets
+    }
 
 
 def _placed(written: "Written", texts: Mapping[str, str]) -> dict[Path, str]:
@@ -382,17 +468,23 @@ def _refused(refusals: list[Refusal]) -> Refused:
 
 def _unknown() -> EditError:
     told = (
-        "the store that replicas share went away in that very moment: whether they take it up is known when it is back"
+        "the store that replicas share went away in that very moment: whether they take it up "
+        "is known when it is back"
     )
     return EditError("not_possible", told, hint="look at it again then")
 
 
 def _behind(why: str) -> EditError:
     told = f"this replica does not run what all others do, and takes it up as soon as it can: {why}"
-    return EditError("not_possible", told, hint="mend that, or change the configuration at another replica")
+    return EditError(
+        "not_possible", told, hint="mend that, or change the configuration at another replica"
+    )
 
 
 def _apart() -> EditError:
-    told = "nothing was changed: a change is that of all replicas, and the store they share cannot be reached"
+    told = (
+        "nothing was changed: a change is that of all replicas, and the store they share "
+        "cannot be reached"
+    )
     hint = "try again when it is back; the file can be edited by hand meanwhile"
     return EditError("not_possible", told, hint=hint)

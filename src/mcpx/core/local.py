@@ -1,8 +1,10 @@
-"""The local commands as one more source (SRC-6): listed, searched, called and policed like the tools of a server.
+"""The local commands as one more source (SRC-6): listed, searched, called and policed like the
+tools of a server.
 
-Promised: a command that did not change in a reload is the same one, with its connections and what runs; one that is
-gone finishes what it was asked. Arguments are checked before anything runs, whatever the surface (SRC-5). What goes
-wrong in a command is told as a tool error that begins with its name.
+Promised: a command that did not change in a reload is the same one, with its connections and what
+runs; one that is gone finishes what it was asked. Arguments are checked before anything runs,
+whatever the surface (SRC-5). What goes wrong in a command is told as a tool error that begins with
+its name.
 """
 
 import asyncio
@@ -50,7 +52,9 @@ class Means:
 class Tool:
     """One command as it is called."""
 
-    def __init__(self, command: Command, auth: tuple[str, Auth] | None, paths: tuple[str, ...], means: Means) -> None:
+    def __init__(
+        self, command: Command, auth: tuple[str, Auth] | None, paths: tuple[str, ...], means: Means
+    ) -> None:
         self.made_of = (command, auth, paths)
         """Two that are made of the same are the same."""
         self.command = command
@@ -94,25 +98,35 @@ class Tool:
             return failure(self.command.name, "; ".join(checked.problems))
         self._running += 1
         try:
-            result = await self._at_work().run(with_defaults(self.schema, checked.arguments), progress)
+            result = await self._at_work().run(
+                with_defaults(self.schema, checked.arguments), progress
+            )
             if not isinstance(cast(object, result), dict):  # whoever wrote it
-                raise TypeError(f"the result of a command is a mapping, not {type(result).__name__}")
+                raise TypeError(
+                    f"the result of a command is a mapping, not {type(result).__name__}"
+                )
             return result
         except CommandFailed as error:
             return failure(self.command.name, self._means.redact(str(error)))
         except RpcError:
             raise
-        except (Exception, SystemExit) as error:  # a library that ends the program is no reason to end it
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # a library that ends the program is no reason to end it
             log.exception("[%s] the command failed", self.command.name)
-            return failure(self.command.name, f"failed inside the gateway: {type(error).__name__}; its log says more")
+            return failure(
+                self.command.name,
+                f"failed inside the gateway: {type(error).__name__}; its log says more",
+            )
         finally:
             self._running -= 1
             if not self._running:
                 self._rest.set()
 
     def resolved(self, arguments: object, mask: str) -> Resolved | None:
-        """What a call would send or run, and nothing of it done; None: this kind of command cannot tell. Raises
-        `CommandFailed`."""
+        """What a call would send or run, and nothing of it done; None: this kind of command cannot
+        tell. Raises `CommandFailed`."""
         checked = self._means.checker().check(self.schema, arguments, mend=False)
         if checked.problems:
             raise CommandFailed("; ".join(checked.problems))
@@ -129,7 +143,9 @@ class Tool:
                     self._rest.clear()
                     await self._rest.wait()
         except TimeoutError:
-            log.warning("[%s] a call outlives the command, which was removed or changed", self.command.name)
+            log.warning(
+                "[%s] a call outlives the command, which was removed or changed", self.command.name
+            )
         await self.close()
 
     async def close(self) -> None:
@@ -138,7 +154,9 @@ class Tool:
             if work is not None:
                 await work.close()
         except Exception:
-            log.exception("[%s] the command could not be closed", self.command.name)  # all others must be
+            log.exception(
+                "[%s] the command could not be closed", self.command.name
+            )  # all others must be
 
 
 def definition_of(command: Command) -> Json:
@@ -178,7 +196,9 @@ class LocalCommands:
             auth = None if command.auth is None else (command.auth, auths[command.auth])
             fresh = Tool(command, auth, config.global_.script_paths, means)
             kept = former.get(command.name)
-            self._tools[command.name] = kept if kept is not None and same(kept.made_of, fresh.made_of) else fresh
+            self._tools[command.name] = (
+                kept if kept is not None and same(kept.made_of, fresh.made_of) else fresh
+            )
         self._offers: Offers = {"tools": [tool.definition for tool in self._tools.values()]}
         if before is not None and before._offers == self._offers:
             self._offers = before._offers  # the same object: nothing has to be built anew

@@ -1,7 +1,7 @@
 """Why the administrator does not find a tool or a server, and the command that changes it.
 
-For the administrator only: the control socket, the admin API, and the library. An MCP client gets no sign that a hidden
-or withheld tool exists.
+For the administrator only: the control socket, the admin API, and the library. An MCP client gets
+no sign that a hidden or withheld tool exists.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from mcpx.policy.pins.pinned import Pinned
     from mcpx.upstreams.upstream import Upstream
 
-Reason = Literal["starting", "down", "needs_auth", "disabled", "quarantined", "changed", "new", "damaged", "hidden"]
+Reason = Literal[
+    "starting",
+    "down",
+    "needs_auth",
+    "disabled",
+    "quarantined",
+    "changed",
+    "new",
+    "damaged",
+    "hidden",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +42,19 @@ class Missing:
     """What to do, usually a command."""
 
     def told(self) -> Json:
-        return {"reason": self.reason, "server": self.server, "message": self.message, "hint": self.hint}
+        return {
+            "reason": self.reason,
+            "server": self.server,
+            "message": self.message,
+            "hint": self.hint,
+        }
 
 
-def why_missing(gateway: "Gateway", name: str, profile: str | None = None, principal: str = "local") -> Missing | None:
-    """Find out why `name` is not offered to a caller. None if the caller finds it, or if it does not exist.
+def why_missing(
+    gateway: "Gateway", name: str, profile: str | None = None, principal: str = "local"
+) -> Missing | None:
+    """Find out why `name` is not offered to a caller. None if the caller finds it, or if it does
+    not exist.
 
     `name` is a server, `server.tool`, or a tool's public or own name.
     """
@@ -61,15 +79,23 @@ def why_missing(gateway: "Gateway", name: str, profile: str | None = None, princ
     return _state(upstream)
 
 
-def _server(gateway: "Gateway", upstream: "Upstream", profile: str | None, principal: str) -> Missing | None:
+def _server(
+    gateway: "Gateway", upstream: "Upstream", profile: str | None, principal: str
+) -> Missing | None:
     found = _state(upstream)
     warden = gateway.generation.warden
     sight = None if warden is None else warden.sights.of(profile, principal)
     if found is not None or sight is None or sight.server(upstream.name):
         return found
-    where = "a rule of the policy" if profile is None else f"profile {profile!r} or a rule of the policy"
+    where = (
+        "a rule of the policy"
+        if profile is None
+        else f"profile {profile!r} or a rule of the policy"
+    )
     message = f"server {upstream.name!r} is hidden by {where}"
-    return Missing("hidden", upstream.name, message, f"see: mcpx explain {profile or '-'} {upstream.name}.TOOL")
+    return Missing(
+        "hidden", upstream.name, message, f"see: mcpx explain {profile or '-'} {upstream.name}.TOOL"
+    )
 
 
 def _state(upstream: "Upstream") -> Missing | None:
@@ -84,12 +110,16 @@ def _state(upstream: "Upstream") -> Missing | None:
         message = f"server {name!r} is {doing} ({upstream.phase_seconds or 0:.0f} s)"
         return Missing("starting", name, message, f"mcpx tools {name} waits until it has started")
     if not upstream.enabled:
-        message = f"server {name!r} is in quarantine: none of its tools is offered until you approve them"
+        message = (
+            f"server {name!r} is in quarantine: none of its tools is offered until you approve them"
+        )
         return Missing("quarantined", name, message, f"mcpx approve {name}")
     if upstream.known:
         return None
     if status.state == "needs_auth":
-        return Missing("needs_auth", name, f"server {name!r} needs a sign-in", f"mcpx auth login {name}")
+        return Missing(
+            "needs_auth", name, f"server {name!r} needs a sign-in", f"mcpx auth login {name}"
+        )
     if status.last_error is not None:
         problem = (upstream.problem or "").removeprefix(f"{name}: ")
         return Missing("down", name, f"server {name!r} is down: {problem}", f"mcpx logs {name}")
@@ -108,7 +138,10 @@ def _hidden(gateway: "Gateway", name: str, profile: str | None, principal: str) 
         path = f"{offer.server}.{one_line(offer.name)}"
         message = f"{path} is hidden: {'; '.join(verdict.because)}"
         return Missing(
-            "hidden", offer.server, message, f"change the configuration; see: mcpx explain {profile or '-'} {path}"
+            "hidden",
+            offer.server,
+            message,
+            f"change the configuration; see: mcpx explain {profile or '-'} {path}",
         )
     return None
 
@@ -129,14 +162,18 @@ def _held_tools(gateway: "Gateway") -> "Iterator[tuple[Pinned, Held]]":
 def _names(gateway: "Gateway", pinned: "Pinned", held: "Held") -> tuple[str, str]:
     """A withheld tool's own name, and the public name that it would have without collisions."""
     config, own = gateway.generation.config, held.item.name
-    prefix = next((server.prefix for server in config.mcp_servers if server.name == pinned.server), None)
+    prefix = next(
+        (server.prefix for server in config.mcp_servers if server.name == pinned.server), None
+    )
     return own, public_name(pinned.server, own, prefix, config.naming)
 
 
 def _withheld(pinned: "Pinned", held: "Held") -> Missing:
     server, path = pinned.server, f"{pinned.server}.{one_line(held.item.name)}"
     if pinned.broken is not None:
-        message = f"{path} is withheld, because the approvals of {server} cannot be read: {pinned.broken}"
+        message = (
+            f"{path} is withheld, because the approvals of {server} cannot be read: {pinned.broken}"
+        )
         return Missing("damaged", server, message, f"mcpx approve {server}")
     if not pinned.shown:
         message = f"{path} is in quarantine: no tool of {server} is offered until you approve them"
@@ -150,7 +187,9 @@ def _withheld(pinned: "Pinned", held: "Held") -> Missing:
 
 def pinned_servers(gateway: "Gateway") -> "dict[str, Pinned]":
     """Servers of the configuration that have approvals, as far as the gateway has seen them."""
-    if "policy_state" not in vars(gateway.provisions) or "pins" not in vars(gateway.provisions.policy_state):
+    if "policy_state" not in vars(gateway.provisions) or "pins" not in vars(
+        gateway.provisions.policy_state
+    ):
         return {}
     trusts = {server.name: server.trust for server in gateway.generation.config.mcp_servers}
     servers = gateway.provisions.policy_state.pins.servers

@@ -1,4 +1,5 @@
-"""All that can be named of one configuration, short enough for a shell to complete it in a moment."""
+"""All that can be named of one configuration, short enough for a shell to complete it in a
+moment."""
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -23,7 +24,9 @@ def names_of(config: Config, listed: Listed) -> Json:
         "auth": [auth.name for auth in config.auth_configs],
         "tools": [_tool(*each) for each in islice(listed.get("tools", ()), MOST)],
         "prompts": [_prompt(*each) for each in islice(listed.get("prompts", ()), MOST)],
-        "resources": [[name, _line(about)] for _, name, about in islice(listed.get("resources", ()), MOST)],
+        "resources": [
+            [name, _line(about)] for _, name, about in islice(listed.get("resources", ()), MOST)
+        ],
     }
 
 
@@ -31,14 +34,17 @@ def _tool(server: str, name: str, definition: Json) -> list[object]:
     schema = as_object(definition.get("inputSchema"))
     needed, properties = as_list(schema.get("required")), as_object(schema.get("properties"))
     arguments = {
-        key: [key in needed, _line(as_object(about)), _values(as_object(about))] for key, about in properties.items()
+        key: [key in needed, _line(as_object(about)), _values(as_object(about))]
+        for key, about in properties.items()
     }
     return [f"{server}.{name}", _line(definition), arguments]
 
 
 def _prompt(server: str, name: str, definition: Json) -> list[object]:
     arguments = [as_object(each) for each in as_list(definition.get("arguments"))]
-    told: Json = {str(each.get("name")): [each.get("required") is True, _line(each), []] for each in arguments}
+    told: Json = {
+        str(each.get("name")): [each.get("required") is True, _line(each), []] for each in arguments
+    }
     return [f"{server}.{name}", _line(definition), told]
 
 

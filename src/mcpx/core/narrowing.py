@@ -1,8 +1,9 @@
-"""The catalogs of those who do not see everything: narrowed once for all who see the same, and again when it changes.
+"""The catalogs of those who do not see everything: narrowed once for all who see the same, and
+again when it changes.
 
-A small one is narrowed when it is asked for; a large one in slices, and until that is done its callers find the one
-before, or nothing: never what they must not see, nor what only another client is offered who sees with the same eyes.
-What is kept is bounded; the oldest goes.
+A small one is narrowed when it is asked for; a large one in slices, and until that is done its
+callers find the one before, or nothing: never what they must not see, nor what only another client
+is offered who sees with the same eyes. What is kept is bounded; the oldest goes.
 """
 
 import asyncio
@@ -35,15 +36,19 @@ class _Entry:
 
 
 class Narrowing:
-    def __init__(self, tasks: Tasks, on_done: Callable[[], None], shared: Callable[[], Catalog | None]) -> None:
-        """`on_done`: somebody finds another one from now on; `shared`: what everybody is offered."""
+    def __init__(
+        self, tasks: Tasks, on_done: Callable[[], None], shared: Callable[[], Catalog | None]
+    ) -> None:
+        """`on_done`: somebody finds another one from now on; `shared`: what everybody is
+        offered."""
         self._tasks = tasks
         self._on_done = on_done
         self._shared = shared
         self._entries: dict[tuple[int, int], _Entry] = {}
         """By the identities of whole catalog and sight, both of which the entry holds."""
         self._latest: dict[int, _Entry] = {}
-        """Of what everybody is offered, what was narrowed last; by the identity of the sight, which it holds."""
+        """Of what everybody is offered, what was narrowed last; by the identity of the sight, which
+        it holds."""
         self._offers = 0
         self._begun = 0
         self._first = 0
@@ -80,8 +85,8 @@ class Narrowing:
             if self._entries.get((id(entry.whole), id(entry.sight))) is entry:
                 self._done(entry, catalog, for_all)
             elif for_all and entry.number >= self._first:
-                # It is over already, and still the latest there is: where changes come faster than they are narrowed
-                # nobody would ever find anything.
+                # It is over already, and still the latest there is: where changes come faster than
+                # they are narrowed nobody would ever find anything.
                 entry.catalog = catalog
                 self._is_latest(entry)
                 self._on_done()

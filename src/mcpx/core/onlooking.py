@@ -1,4 +1,5 @@
-"""The gateway as somebody finds it who only looks: nothing is waited for, and nothing counts as shown."""
+"""The gateway as somebody finds it who only looks: nothing is waited for, and nothing counts as
+shown."""
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.core.view import CallersView

@@ -1,5 +1,6 @@
-"""What stands beside the current generation for a while: servers that are started for the next one, and servers and
-commands of the last one that finish what they were asked. Credentials stay as long as one of them uses them."""
+"""What stands beside the current generation for a while: servers that are started for the next one,
+and servers and commands of the last one that finish what they were asked. Credentials stay as long
+as one of them uses them."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -17,7 +18,9 @@ DRAIN = 30.0
 
 
 class Passing:
-    def __init__(self, generation: Callable[[], Generation], provisions: Provisions, tasks: Tasks) -> None:
+    def __init__(
+        self, generation: Callable[[], Generation], provisions: Provisions, tasks: Tasks
+    ) -> None:
         self._generation = generation
         self._provisions = provisions
         self._tasks = tasks
@@ -53,7 +56,9 @@ class Passing:
     async def _let_finish(self, tool: "Tool") -> None:
         await tool.drain(DRAIN)
         self._tools.discard(tool)
-        self._provisions.forget_answers(tool)  # a call that began before the reload may have left one
+        self._provisions.forget_answers(
+            tool
+        )  # a call that began before the reload may have left one
         await self.keep_credentials()
 
     async def keep_credentials(self) -> None:

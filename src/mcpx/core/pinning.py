@@ -1,7 +1,7 @@
 """Pins at work in a gateway: who is pinned, keeping it on disk, and the verbs to approve (SEC-5).
 
-What is decided counts at once: the catalog is published anew and clients are told. It is written soon after, in a
-thread; what an approval says is on disk before it is answered.
+What is decided counts at once: the catalog is published anew and clients are told. It is written
+soon after, in a thread; what an approval says is on disk before it is answered.
 """
 
 import asyncio
@@ -27,14 +27,16 @@ log = logging.getLogger(__name__)
 SOON = 0.1
 """Seconds in which changes are collected before they are written."""
 LOOK = 2.0
-"""Seconds between looks whether somebody else has approved what waits here: several gateways may share a folder."""
+"""Seconds between looks whether somebody else has approved what waits here: several gateways may
+share a folder."""
 REST = 1.0
 """Seconds between two writings: a server may change what it offers without end."""
 
 
 class Pinning:
     def __init__(self, gateway: "Gateway", pins: Pins, tasks: Tasks, *, keeps: bool) -> None:
-        """`keeps`: whether what is seen and decided is written down; one who only looks changes nothing."""
+        """`keeps`: whether what is seen and decided is written down; one who only looks changes
+        nothing."""
         self._gateway = gateway
         self._pins = pins
         self._tasks = tasks
@@ -45,8 +47,8 @@ class Pinning:
         self._told = asyncio.Event()
         """Somebody else has written something."""
         self._files: dict[str, tuple[int, int] | None] = {}
-        """The files as they were when they were last looked at. Not when they were written: right behind that somebody
-        else may have written."""
+        """The files as they were when they were last looked at. Not when they were written: right
+        behind that somebody else may have written."""
         self._names: tuple[tuple[object, ...], dict[str, dict[str, str]]] | None = None
         pins.changed = self._keep_soon
         pins.elsewhere = self._elsewhere
@@ -66,7 +68,11 @@ class Pinning:
         """The tools that servers other than this one have, as they read."""
         upstreams = self._gateway.generation.upstreams
         lists = tuple(upstream.definitions["tools"] for upstream in upstreams.values())
-        if self._names is None or len(self._names[0]) != len(lists) or any(map(_differ, self._names[0], lists)):
+        if (
+            self._names is None
+            or len(self._names[0]) != len(lists)
+            or any(map(_differ, self._names[0], lists))
+        ):
             self._names = (lists, {})
         known = self._names[1]
         if server not in known:
@@ -80,14 +86,16 @@ class Pinning:
             }
         return known[server]
 
-    # Decisions -----------------------------------------------------------------------------------------------------
+    # Decisions
+    # ----------------------------------------------------------------------------------------------
 
     async def _decided(self, server: str) -> str | None:
         self._gateway.bus.publish(Noted("pins_approved", {"server": server}))
         self._gateway.reports.offers_changed(server, ("tools", "prompts"), True)
         return await self._save(server)
 
-    # On disk -------------------------------------------------------------------------------------------------------
+    # On disk
+    # ----------------------------------------------------------------------------------------------
 
     def _keep_soon(self, server: str) -> None:
         if self._keeps:
@@ -112,7 +120,9 @@ class Pinning:
         if not self._keeps or pinned.broken is not None:
             return None  # what cannot be read is left for somebody to look at
         try:
-            written = await asyncio.to_thread(self._pins.write, server, pinned.kept.copy(), mend=True)
+            written = await asyncio.to_thread(
+                self._pins.write, server, pinned.kept.copy(), mend=True
+            )
         except (OSError, Unreadable) as error:
             log.warning("[%s] what is pinned could not be written: %s", server, error)
             return str(error)

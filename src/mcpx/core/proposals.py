@@ -1,8 +1,9 @@
-"""The one door for a changed configuration: whoever proposes one, it is read, judged, planned and applied here.
+"""The one door for a changed configuration: whoever proposes one, it is read, judged, planned and
+applied here.
 
-The watcher of the file, SIGHUP and `mcpx reload` propose what the files say. A proposal that is wrong changes nothing
-and says why (CFG-5). Proposals come one after the other, and each that changed something is a revision. Not done here:
-writing (`store`, for the admin API).
+The watcher of the file, SIGHUP and `mcpx reload` propose what the files say. A proposal that is
+wrong changes nothing and says why (CFG-5). Proposals come one after the other, and each that
+changed something is a revision. Not done here: writing (`store`, for the admin API).
 """
 
 import asyncio
@@ -34,11 +35,12 @@ class Proposals:
         applied: Callable[[Config], None],
         coming: Callable[[Config], None] = lambda config: None,
     ) -> None:
-        """`read` is None where there is no file; `applied` hears of every configuration that was taken up, `coming`
-        before that: servers that start may take their time."""
+        """`read` is None where there is no file; `applied` hears of every configuration that was
+        taken up, `coming` before that: servers that start may take their time."""
         config = gateway.generation.config
         self.sources: Sequence[Path] = config.sources
-        """Where a change may change the outcome; also after a file was refused, so that its mending is noticed."""
+        """Where a change may change the outcome; also after a file was refused, so that its mending
+        is noticed."""
         self._gateway = gateway
         self._read = read
         self._applied = applied
@@ -67,8 +69,11 @@ class Proposals:
         """For the watcher."""
         await self.propose(by="the file changed")
 
-    async def propose(self, text: str | None = None, *, by: str, via: Via = "file", author: str = "") -> Json:
-        """Take up what the files say, or what `text` says in the place of the only one; what came of it."""
+    async def propose(
+        self, text: str | None = None, *, by: str, via: Via = "file", author: str = ""
+    ) -> Json:
+        """Take up what the files say, or what `text` says in the place of the only one; what came
+        of it."""
         if self._read is None:
             return {"ok": False, "error": "there is no config file to read again"}
         async with self._turn:
@@ -121,17 +126,24 @@ class Proposals:
         return plan
 
     async def asked(self, *, via: Via = "cli", author: str = "") -> Json:
-        """For somebody who edited and asked, and whom the watcher or a signal may have forestalled."""
+        """For somebody who edited and asked, and whom the watcher or a signal may have
+        forestalled."""
         answer = await self.propose(by=author or "somebody who asked", via=via, author=author)
         before = self._unheard
         if answer["ok"]:
             self._unheard = None
             if not answer["changed"] and before is not None:
-                answer = {**answer, "plan": f"{answer['plan']} (taken up already at {before.at[11:19]}: {before.plan})"}
+                answer = {
+                    **answer,
+                    "plan": (
+                        f"{answer['plan']} (taken up already at {before.at[11:19]}: {before.plan})"
+                    ),
+                }
         return answer
 
     def replicas(self) -> list[Json]:
-        """This one and the others, and which configuration each runs; none where there is no store."""
+        """This one and the others, and which configuration each runs; none where there is no
+        store."""
         return []
 
     def status(self) -> Json:

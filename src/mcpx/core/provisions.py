@@ -1,6 +1,7 @@
 """What a gateway has only if somebody needs it: made at the first need, closed if it was made.
 
-Whoever only wants to know what there is asks with `"ring" in vars(provisions)`, which makes nothing.
+Whoever only wants to know what there is asks with `"ring" in vars(provisions)`, which makes
+nothing.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -62,11 +63,14 @@ class Provisions:
 
             shared = Shared(self._replicas)
         changed = self._credentials_changed
-        return Ring(self._environ, self._state, lambda: self.fetcher, changed, self._redactor, shared)
+        return Ring(
+            self._environ, self._state, lambda: self.fetcher, changed, self._redactor, shared
+        )
 
     @cached_property
     def answers(self) -> "Answers":
-        """What read-only tools answered, where the configuration says that it may be given again."""
+        """What read-only tools answered, where the configuration says that it may be given
+        again."""
         from mcpx.core.caching import Answers
 
         return Answers()
@@ -81,7 +85,8 @@ class Provisions:
             await self.answers.close()
 
     async def close(self) -> None:
-        """At the very end: servers that are closed may still have something to say to whoever signed them in."""
+        """At the very end: servers that are closed may still have something to say to whoever
+        signed them in."""
         for made in ("policy_state", "ring", "fetcher"):
             if made in vars(self):
                 await vars(self)[made].close()

@@ -1,4 +1,5 @@
-"""Recognizes servers that were written for version 1 of the MCP Python SDK and run with version 2."""
+"""Recognizes servers that were written for version 1 of the MCP Python SDK and run with version
+2."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +24,8 @@ def needs_version_1(text: str) -> bool:
 
 
 def args_with_version_1(command: str, args: Sequence[str]) -> list[str] | None:
-    """The arguments that make uv run the server with version 1. None if the command is not uv, or they have them."""
+    """The arguments that make uv run the server with version 1. None if the command is not uv, or
+    they have them."""
     if any(SPEC in arg for arg in args):
         return None
     program = program_name(command)

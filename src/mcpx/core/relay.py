@@ -1,7 +1,8 @@
 """The one way through the middle: every call, read, subscription and completion goes through here.
 
-The order is decide, limit, forward, record. The warden of the configuration decides and limits; without one, and with
-nobody who listens, a call is forwarded and nothing else. No way round exists: the gateway's own tools take it too.
+The order is decide, limit, forward, record. The warden of the configuration decides and limits;
+without one, and with nobody who listens, a call is forwarded and nothing else. No way round exists:
+the gateway's own tools take it too.
 """
 
 import asyncio
@@ -35,15 +36,23 @@ class House(Protocol):
 
 class Relay:
     def __init__(self, bus: Bus, house: "House") -> None:
-        """`house`: whose configuration of now counts; a rule does from the moment it is taken up."""
+        """`house`: whose configuration of now counts; a rule does from the moment it is taken
+        up."""
         self._bus = bus
         self._house = house
         self.before_sending: BeforeSending | None = None
 
     def __call__(
-        self, server: str, name: str, call: Call, params: Json, forward: Forward, offer: Offer | None = None
+        self,
+        server: str,
+        name: str,
+        call: Call,
+        params: Json,
+        forward: Forward,
+        offer: Offer | None = None,
     ) -> Awaitable[Json]:
-        """`name` is what the server itself calls the target; the real one, not the tool of a surface that led to it."""
+        """`name` is what the server itself calls the target; the real one, not the tool of a
+        surface that led to it."""
         if self._house.generation.warden is None and CallFinished not in self._bus.listeners:
             return forward()
         return self._passing(Passage(server, name, offer, call, params), forward)

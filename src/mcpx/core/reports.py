@@ -29,7 +29,8 @@ class Reports:
         announcements: Announcements,
         changed: Callable[[str], None],
     ) -> None:
-        """`changed` hears of a server that was started anew, or has said that something there is not what it was."""
+        """`changed` hears of a server that was started anew, or has said that something there is
+        not what it was."""
         self._generation = generation
         self._bus = bus
         self._catalogs = catalogs
@@ -45,7 +46,8 @@ class Reports:
             self._announcements.look()  # nor is it named as the one that has changed
             return
         upstream = self._generation().upstreams.get(server)
-        # Of one that is not taken at its word, only what clients see counts: what is held back is nobody's news.
+        # Of one that is not taken at its word, only what clients see counts: what is held back is
+        # nobody's news.
         trusted = upstream is None or upstream.server.trust == "open"
         self._announcements.changed(server, kinds if said_so and trusted else ())
 
@@ -57,21 +59,32 @@ class Reports:
         if session is not None and self.may_speak(server):
             self._bus.publish(OffersChanged(frozenset(kinds), session, server))
 
-    def listed_for(self, server: str, client_kind: ClientKind, changed: Collection[Kind], *, announce: bool) -> None:
+    def listed_for(
+        self, server: str, client_kind: ClientKind, changed: Collection[Kind], *, announce: bool
+    ) -> None:
         self._starting.came(client_kind)
         if not changed:
             return
         self._catalogs.varied()
         self._changed(server)
         if announce and self.may_speak(server):
-            self._bus.publish(OffersChanged(frozenset(changed), None, server, client_kind=client_kind))
+            self._bus.publish(
+                OffersChanged(frozenset(changed), None, server, client_kind=client_kind)
+            )
 
     def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:
         self._changed(server)
         if self.may_speak(server):
             self._bus.publish(ResourceUpdated(server, params, to))
 
-    def said(self, server: str, method: str, params: Json, owner: object | None, callers: object | None = None) -> None:
+    def said(
+        self,
+        server: str,
+        method: str,
+        params: Json,
+        owner: object | None,
+        callers: object | None = None,
+    ) -> None:
         if method == "notifications/message":
             log.info("[%s] %s: %s", server, Brief(params.get("level")), Brief(params.get("data")))
         if self.may_speak(server):

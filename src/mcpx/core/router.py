@@ -4,7 +4,13 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from mcpx.model.call import Call, Json, as_object
-from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, NotFound, RpcError
+from mcpx.model.errors import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    RESOURCE_NOT_FOUND,
+    NotFound,
+    RpcError,
+)
 from mcpx.model.offer import Kind, Offer
 from mcpx.surfaces.surface import Surface
 from mcpx.surfaces.view import View
@@ -21,7 +27,8 @@ class WholeView(View, Protocol):
 
 
 def route(surface: Surface, view: WholeView, call: Call) -> Awaitable[Json]:
-    """Not a coroutine of its own, as little as the rows below that only hand on: each would cost every call."""
+    """Not a coroutine of its own, as little as the rows below that only hand on: each would cost
+    every call."""
     row = ROUTES.get(call.method)
     if row is None:
         raise RpcError(METHOD_NOT_FOUND, f"Method not found: {call.method}")
@@ -71,7 +78,9 @@ async def _located(view: WholeView, call: Call) -> tuple[str, str]:
         raise RpcError(INVALID_PARAMS, "params.uri must be a string")
     found = await view.locate(uri)
     if found is None:
-        raise NotFound("resource", uri, INVALID_PARAMS if call.caller.modern else RESOURCE_NOT_FOUND)
+        raise NotFound(
+            "resource", uri, INVALID_PARAMS if call.caller.modern else RESOURCE_NOT_FOUND
+        )
     return found
 
 

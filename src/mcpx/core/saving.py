@@ -1,9 +1,10 @@
 """Config files replaced as a whole.
 
-Promised: whoever reads the file finds the old text or the new one, also after a loss of power; it is for its owner
-alone (0600), unless its mode is to be kept, and keeps its owner where that may be given; a link stays and what it leads
-to is replaced. A text that somebody else saved in the same moment is not lost: it stays, and `Overtaken` is raised.
-What cannot be written is said in words (`Unwritable`). Of several files none is changed alone.
+Promised: whoever reads the file finds the old text or the new one, also after a loss of power; it
+is for its owner alone (0600), unless its mode is to be kept, and keeps its owner where that may be
+given; a link stays and what it leads to is replaced. A text that somebody else saved in the same
+moment is not lost: it stays, and `Overtaken` is raised. What cannot be written is said in words
+(`Unwritable`). Of several files none is changed alone.
 """
 
 import contextlib
@@ -38,7 +39,8 @@ def texts_of(written: "Written") -> Mapping[str, str]:
 
 
 def write_all(written: "Written", texts: Texts) -> dict[Path, Print]:
-    """The files as `texts` has them, if they still are as `written` has them. Raises `Overtaken`, `Unwritable`."""
+    """The files as `texts` has them, if they still are as `written` has them. Raises `Overtaken`,
+    `Unwritable`."""
     left: dict[Path, Print] = {}
     done: list[tuple[Path, bytes, bytes]] = []
     try:
@@ -66,8 +68,8 @@ def _make_room(folder: Path) -> None:
 
 
 def replace_file(path: Path, data: bytes, before: bytes | None, mode: int | None = 0o600) -> Print:
-    """`before`: what it holds as far as is known; None: it is not there. `mode`: None keeps the one it has. What tells
-    the new one from others."""
+    """`before`: what it holds as far as is known; None: it is not there. `mode`: None keeps the one
+    it has. What tells the new one from others."""
     target = Path(os.path.realpath(path))
     try:
         return _replaced(target, data, before, mode)
@@ -100,7 +102,10 @@ def _is_mounted(target: Path) -> bool:
 
 def _advice(target: Path, error: OSError) -> str:
     if isinstance(error, PermissionError) or error.errno == 30:  # a read-only file system
-        return f"mcpx must be able to write into {target.parent}: give it that right, or edit the file by hand"
+        return (
+            f"mcpx must be able to write into {target.parent}: give it that right, or edit the "
+            "file by hand"
+        )
     return "nothing was changed; mend that and save again"
 
 

@@ -1,4 +1,5 @@
-"""The catalog's own search, for whoever is no model: by the ranking that models get in `search` (FMT-3)."""
+"""The catalog's own search, for whoever is no model: by the ranking that models get in `search`
+(FMT-3)."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -19,7 +20,9 @@ class Match:
     """It says what was asked for."""
 
 
-async def search(gateway: "Gateway", caller: Caller, query: str, limit: int) -> tuple[list[Match], int]:
+async def search(
+    gateway: "Gateway", caller: Caller, query: str, limit: int
+) -> tuple[list[Match], int]:
     """The best of what this caller may see, and how many match in all. Nothing is waited for."""
     await gateway.catalogs.ready(caller)
     catalog = gateway.catalogs.of(caller).for_models
@@ -27,4 +30,6 @@ async def search(gateway: "Gateway", caller: Caller, query: str, limit: int) -> 
     found = (await surface.finder.index(catalog)).search(query.strip(), limit=limit)
     tools = catalog.offers["tools"]
     hits = enumerate(found.hits)
-    return [Match(tools[hit.position], round(hit.score, 3), at < found.strong) for at, hit in hits], found.total
+    return [
+        Match(tools[hit.position], round(hit.score, 3), at < found.strong) for at, hit in hits
+    ], found.total

@@ -1,17 +1,20 @@
 """Public names that were given to clients, the same at every replica (NAM-1, NAM-5, SCA-1).
 
-Servers may come up in another order at each replica, so that the same tool could get two names. Promised: a name that a
-client was shown at one replica is the name at all of them. Catalogs are built and shown by what is known, and nobody
-waits for the store; what was shown is proposed to it, each name atomically, and what was there first counts. Whoever
-proposed something else takes that up, and tells its clients, within a second while the store is there. A name is kept
-for its owner as long as its server is configured with the same prefix, whether it is there or not: another tool of that
-name, which came up first elsewhere, gets a name of its own. Another naming begins anew; so does a server with another
-prefix. At the start clients and calls wait for what is known, at most `FIRST_WAIT`.
+Servers may come up in another order at each replica, so that the same tool could get two names.
+Promised: a name that a client was shown at one replica is the name at all of them. Catalogs are
+built and shown by what is known, and nobody waits for the store; what was shown is proposed to it,
+each name atomically, and what was there first counts. Whoever proposed something else takes that
+up, and tells its clients, within a second while the store is there. A name is kept for its owner as
+long as its server is configured with the same prefix, whether it is there or not: another tool of
+that name, which came up first elsewhere, gets a name of its own. Another naming begins anew; so
+does a server with another prefix. At the start clients and calls wait for what is known, at most
+`FIRST_WAIT`.
 
-While the store is away each replica gives names by itself; on its return the first to propose wins. A store that was
-emptied learns all that anybody knows.
+While the store is away each replica gives names by itself; on its return the first to propose wins.
+A store that was emptied learns all that anybody knows.
 
-Bounds: `MOST` names are shared, none longer than `LONGEST`; a name that no replica has had for `LIFE` is let go.
+Bounds: `MOST` names are shared, none longer than `LONGEST`; a name that no replica has had for
+`LIFE` is let go.
 """
 
 import asyncio
@@ -96,12 +99,13 @@ for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, life) end
 return {new, answers}
 """
 )
-"""What counts for each that is proposed: a name; or none, and who holds that which was proposed. Who holds it counts
-only if its server is configured where the question comes from."""
+"""What counts for each that is proposed: a name; or none, and who holds that which was proposed.
+Who holds it counts only if its server is configured where the question comes from."""
 
 
 class SharedNames:
-    """`settled` and `held` are replaced, never changed: whoever builds a catalog in slices may hold on to them."""
+    """`settled` and `held` are replaced, never changed: whoever builds a catalog in slices may hold
+    on to them."""
 
     def __init__(
         self,
@@ -112,8 +116,8 @@ class SharedNames:
         catalogs: Callable[[], list[Catalog]],
         changed: Callable[[], None],
     ) -> None:
-        """`given`: what this replica has shown; `catalogs`: what is found here now; `changed`: these are to be built
-        anew, for other names count."""
+        """`given`: what this replica has shown; `catalogs`: what is found here now; `changed`:
+        these are to be built anew, for other names count."""
         self.settled: dict[Owner, str] = {}
         """What counts everywhere."""
         self.held: dict[tuple[Kind, str], tuple[str, str]] = {}
@@ -148,17 +152,23 @@ class SharedNames:
         finally:
             self.loading = None
 
-    # What happens ----------------------------------------------------------------------------------------------
+    # What happens
+    # ----------------------------------------------------------------------------------------------
 
     def show(self, catalog: Catalog) -> None:
         """From here on clients know these names."""
-        new = {key: name for key, name in catalog.names().items() if key not in self.settled and len(key[2]) <= LONGEST}
+        new = {
+            key: name
+            for key, name in catalog.names().items()
+            if key not in self.settled and len(key[2]) <= LONGEST
+        }
         if new and len(self._proposed) + len(new) <= MOST:
             self._proposed.update(new)
             self._due.set()
 
     def forget(self, renamed: Iterable[str] | None) -> None:
-        """The configuration is another one; names of these servers begin anew. None: all names do."""
+        """The configuration is another one; names of these servers begin anew. None: all names
+        do."""
         self._edition += 1
         gone = None if renamed is None else frozenset(renamed)
 
@@ -177,10 +187,13 @@ class SharedNames:
     async def _returned(self, fresh: bool) -> None:
         if fresh:
             known = {**self._given(), **self.settled}
-            self._proposed |= {key: known[key] for key in islice(known, MOST) if len(key[2]) <= LONGEST}
+            self._proposed |= {
+                key: known[key] for key in islice(known, MOST) if len(key[2]) <= LONGEST
+            }
         self._look_again()
 
-    # Following the store ---------------------------------------------------------------------------------------
+    # Following the store
+    # ---------------------------------------------------------------------------------------
 
     async def _follow(self, joined: asyncio.Event) -> None:
         await joined.wait()
@@ -192,7 +205,9 @@ class SharedNames:
                     await self._due.wait()
             except TimeoutError:
                 for catalog in self._catalogs():
-                    self._proposed |= {key: name for key, name in catalog.names().items() if len(key[2]) <= LONGEST}
+                    self._proposed |= {
+                        key: name for key, name in catalog.names().items() if len(key[2]) <= LONGEST
+                    }
             self._due.clear()
             try:
                 await self._settle()
@@ -220,20 +235,29 @@ class SharedNames:
                 if edition == self._edition:
                     await self._take_up(settled, held)
 
-    async def _take_up(self, settled: dict[Owner, str], held: dict[tuple[Kind, str], tuple[str, str]]) -> None:
-        if (settled, held) != (self.settled, self.held):  # else nobody has to build anew what they build with these
+    async def _take_up(
+        self, settled: dict[Owner, str], held: dict[tuple[Kind, str], tuple[str, str]]
+    ) -> None:
+        if (settled, held) != (
+            self.settled,
+            self.held,
+        ):  # else nobody has to build anew what they build with these
             self.settled, self.held = settled, held
         for catalog in self._catalogs():
             if await in_slices(self._contradicting(catalog)):
                 self._changed()
                 return
 
-    async def _known(self, space: "_Space") -> tuple[dict[Owner, str], dict[tuple[Kind, str], tuple[str, str]]]:
+    async def _known(
+        self, space: "_Space"
+    ) -> tuple[dict[Owner, str], dict[tuple[Kind, str], tuple[str, str]]]:
         settled: dict[Owner, str] = {}
         held: dict[tuple[Kind, str], tuple[str, str]] = {}
         cursor: Any = 0
         while True:
-            cursor, found = await self._store.ask("HSCAN", space.given, cursor, "COUNT", 4 * TOGETHER)
+            cursor, found = await self._store.ask(
+                "HSCAN", space.given, cursor, "COUNT", 4 * TOGETHER
+            )
             for field, name in cast(Mapping[bytes, bytes], found).items():
                 if (owner := space.owner(field)) is not None:
                     kind, server, native = owner
@@ -289,14 +313,20 @@ class SharedNames:
             if index % _PIECE == 0:
                 yield
             mine = (server, native)
-            if settled.get((kind, server, native), public) != public or held.get((kind, public), mine) != mine:
+            if (
+                settled.get((kind, server, native), public) != public
+                or held.get((kind, public), mine) != mine
+            ):
                 return True
         return False
 
     def _space(self) -> "_Space":
         servers = {_tag(source): source.name for source in self._sources() if source.enabled}
         naming = hashlib.sha256(codec.dump(asdict(self._naming()))).hexdigest()[:_TAG]
-        return _Space(tuple(self._store.key("names", naming, part) for part in ("given", "held", "had")), servers)
+        return _Space(
+            tuple(self._store.key("names", naming, part) for part in ("given", "held", "had")),
+            servers,
+        )
 
 
 class _Space:

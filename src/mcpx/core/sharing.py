@@ -1,9 +1,11 @@
-"""The configuration that replicas have in common, as it is kept in their store, and how they are asked for a new one.
+"""The configuration that replicas have in common, as it is kept in their store, and how they are
+asked for a new one.
 
-Promised: one revision at a time, each with a number above all before it; of two that put one at the same time one
-learns that it was too late; whoever watches is told of a new one also if the store goes away in the same moment. What
-is kept and sent is encrypted: files may hold secrets. It stays in the store without an end, for replicas may start
-from it (`--config store:`): one configuration, and the etags of the last `MOST` revisions.
+Promised: one revision at a time, each with a number above all before it; of two that put one at the
+same time one learns that it was too late; whoever watches is told of a new one also if the store
+goes away in the same moment. What is kept and sent is encrypted: files may hold secrets. It stays
+in the store without an end, for replicas may start from it (`--config store:`): one configuration,
+and the etags of the last `MOST` revisions.
 
 Not done here: what is done about a revision (`joint`).
 """
@@ -36,8 +38,8 @@ LOOK: Final = 0.2
 KEPT: Final = 10.0
 """Seconds a question and its answers stay in the store."""
 TURN: Final = 8.0
-"""Seconds after which a change that is not agreed upon does not keep others from theirs: its replica has died of it,
-most likely. If it has not, one of the two is told that it is late."""
+"""Seconds after which a change that is not agreed upon does not keep others from theirs: its
+replica has died of it, most likely. If it has not, one of the two is told that it is late."""
 TOPIC, ASKED, ANSWERS = "config", "config.asked", "config.answers"
 
 
@@ -96,7 +98,8 @@ class Verdict:
 
 
 Judge = Callable[[Mapping[str, str], frozenset[str]], Awaitable[Verdict]]
-"""Whether texts would be taken; with the names of the entries that whoever asks has to do without."""
+"""Whether texts would be taken; with the names of the entries that whoever asks has to do
+without."""
 
 _PUT = Script(
     """
@@ -109,7 +112,9 @@ redis.call('HINCRBY', KEYS[3], 'config', 1)
 return 1
 """
 )
-_ANSWER = Script("redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) return redis.call('PEXPIRE', KEYS[1], ARGV[3])")
+_ANSWER = Script(
+    "redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) return redis.call('PEXPIRE', KEYS[1], ARGV[3])"
+)
 
 
 class Sharing:
@@ -121,7 +126,8 @@ class Sharing:
         self._asked = asyncio.Event()
         self._store.hear(ANSWERS, lambda _: self._answered.set())
 
-    # What is kept ----------------------------------------------------------------------------------------------
+    # What is kept
+    # ----------------------------------------------------------------------------------------------
 
     async def head(self) -> tuple[int, str] | None:
         """Number and etag of the newest. Raises `StoreDown`."""
@@ -138,17 +144,34 @@ class Sharing:
         words = {key: str(about.get(key, "")) for key in ("by", "plan", "author", "message")}
         via = cast(Via, about.get("via", "api"))
         first = bool(about.get("first"))
-        return Shared(int(about.get("number", 0)), str(about.get("etag")), texts, via=via, first=first, **words)
+        return Shared(
+            int(about.get("number", 0)),
+            str(about.get("etag")),
+            texts,
+            via=via,
+            first=first,
+            **words,
+        )
 
-    async def put(self, shared: Shared, instead_of: int | None, past: Iterable[tuple[int, str]] = ()) -> bool:
-        """Make it that of all; False: the newest is another than `instead_of` (None: there is one). `past`: numbers and
-        etags of revisions that came before, should the store have forgotten them. Raises `StoreDown`; it may be done
-        then, and is found out as that of another replica would be."""
+    async def put(
+        self, shared: Shared, instead_of: int | None, past: Iterable[tuple[int, str]] = ()
+    ) -> bool:
+        """Make it that of all; False: the newest is another than `instead_of` (None: there is one).
+        `past`: numbers and etags of revisions that came before, should the store have forgotten
+        them. Raises `StoreDown`; it may be done then, and is found out as that of another replica
+        would be."""
         store = self._store
         keys = [store.key(TOPIC), store.key(TOPIC, "etags"), store.key("numbers")]
         before = [word for number, etag in past for word in (number, etag)]
         expected = "" if instead_of is None else instead_of
-        words = [expected, shared.number, shared.etag, self._sealed(asdict(shared), TOPIC), MOST, *before]
+        words = [
+            expected,
+            shared.number,
+            shared.etag,
+            self._sealed(asdict(shared), TOPIC),
+            MOST,
+            *before,
+        ]
         done = bool(await store.run(_PUT, keys, words))
         if done:
             store.tell("numbers")
@@ -166,14 +189,22 @@ class Sharing:
         plain = self._replicas.seals.decrypt(sealed, where.encode())
         return None if plain is None else as_object(codec.load(plain))
 
-    # Asking ----------------------------------------------------------------------------------------------------
+    # Asking
+    # ----------------------------------------------------------------------------------------------
 
-    async def ask(self, texts: Mapping[str, str], off: frozenset[str] = frozenset()) -> tuple[list[Refusal], int]:
-        """Every other replica that has a configuration: who would not take these texts, and the highest number of any
-        of them. One that says nothing refuses, unless it is gone meanwhile. Raises `StoreDown`."""
+    async def ask(
+        self, texts: Mapping[str, str], off: frozenset[str] = frozenset()
+    ) -> tuple[list[Refusal], int]:
+        """Every other replica that has a configuration: who would not take these texts, and the
+        highest number of any of them. One that says nothing refuses, unless it is gone meanwhile.
+        Raises `StoreDown`."""
         store, members = self._store, self._replicas.members
         await members.look()
-        asked = {id: member for id, member in members.others.items() if member.etag and member.state == "serving"}
+        asked = {
+            id: member
+            for id, member in members.others.items()
+            if member.etag and member.state == "serving"
+        }
         if not asked:
             return [], 0
         id = secrets.token_hex(8)
@@ -182,9 +213,15 @@ class Sharing:
         await store.ask("SET", store.key(ASKED), question, "PX", int(KEPT * 1000))
         members.changed(ASKED)
         verdicts = await self._verdicts(id, asked)
-        refusals = [Refusal(asked[who].name, verdict.told) for who, verdict in verdicts.items() if verdict.told]
+        refusals = [
+            Refusal(asked[who].name, verdict.told)
+            for who, verdict in verdicts.items()
+            if verdict.told
+        ]
         silent = [asked[who].name for who in asked if who not in verdicts and who in members.others]
-        no_answer = Told(f"it did not answer within {ANSWERED:g} s", "try again; if it hangs, end it")
+        no_answer = Told(
+            f"it did not answer within {ANSWERED:g} s", "try again; if it hangs, end it"
+        )
         refusals += [Refusal(name, (no_answer,)) for name in silent]
         return refusals, max((verdict.number for verdict in verdicts.values()), default=0)
 
@@ -194,9 +231,17 @@ class Sharing:
             self._answered.clear()
             found = await self._store.ask("HGETALL", self._store.key(ANSWERS, id))
             raw = cast(list[bytes] | dict[bytes, bytes], found)
-            pairs = list(raw.items()) if isinstance(raw, dict) else list(zip(raw[::2], raw[1::2], strict=True))
-            verdicts = {who.decode(): self._verdict(answer, id, who.decode()) for who, answer in pairs}
-            missing = [who for who in asked if who not in verdicts and who in self._replicas.members.others]
+            pairs = (
+                list(raw.items())
+                if isinstance(raw, dict)
+                else list(zip(raw[::2], raw[1::2], strict=True))
+            )
+            verdicts = {
+                who.decode(): self._verdict(answer, id, who.decode()) for who, answer in pairs
+            }
+            missing = [
+                who for who in asked if who not in verdicts and who in self._replicas.members.others
+            ]
             if not missing or (left := deadline - monotonic()) <= 0:
                 return verdicts
             try:
@@ -212,7 +257,8 @@ class Sharing:
         told = tuple(Told(**as_object(each)) for each in as_list(about.get("told")))
         return Verdict(told, int(about.get("number", 0)))
 
-    # Answering -------------------------------------------------------------------------------------------------
+    # Answering
+    # ----------------------------------------------------------------------------------------------
 
     def answer(self, judge: Judge) -> None:
         """From now on whoever asks is answered."""
@@ -243,8 +289,12 @@ class Sharing:
             verdict = Verdict((Told("it could not judge it; its log says more"),), 0)
         store = self._store
         told = [asdict(each) for each in verdict.told]
-        answer = self._sealed({"told": told, "number": verdict.number}, _answer_of(id, self._replicas.id))
-        await store.run(_ANSWER, [store.key(ANSWERS, id)], [self._replicas.id, answer, int(KEPT * 1000)])
+        answer = self._sealed(
+            {"told": told, "number": verdict.number}, _answer_of(id, self._replicas.id)
+        )
+        await store.run(
+            _ANSWER, [store.key(ANSWERS, id)], [self._replicas.id, answer, int(KEPT * 1000)]
+        )
         store.tell(ANSWERS)
 
     async def close(self) -> None:

@@ -1,7 +1,8 @@
 """Who is signed in where, and the way to change it, for whoever looks after a gateway (section 6).
 
-Each answer is an object for a command line or an API: `ok`, `state` (one of `STATES`), and what there is to tell. What
-is secret is not told; where to sign in is, for who signs in there signs this gateway in.
+Each answer is an object for a command line or an API: `ok`, `state` (one of `STATES`), and what
+there is to tell. What is secret is not told; where to sign in is, for who signs in there signs this
+gateway in.
 """
 
 import asyncio
@@ -16,7 +17,8 @@ from mcpx.model.events import Event, UpstreamChanged
 from mcpx.upstreams.upstream import Upstream
 
 State = Literal["signed_in", "sign_in_needed", "not_needed", "configured", "unknown"]
-"""`configured`: the gateway proves itself by what the config says; `unknown`: the server has not been reached."""
+"""`configured`: the gateway proves itself by what the config says; `unknown`: the server has not
+been reached."""
 
 LONGEST_WAIT = 30.0
 """Seconds one question waits for a sign-in; who wants to wait for longer asks again."""
@@ -35,18 +37,30 @@ class SignIns:
             "auth": lambda _: self.status(),
             "auth.login": lambda request: self.login(str(request.get("name"))),
             "auth.wait": lambda request: self.wait(str(request.get("name"))),
-            "auth.finish": lambda request: self.finish(str(request.get("name")), str(request.get("url"))),
+            "auth.finish": lambda request: self.finish(
+                str(request.get("name")), str(request.get("url"))
+            ),
             "auth.logout": lambda request: self.logout(str(request.get("name"))),
         }
 
     async def status(self) -> Json:
         """Every server, and how what is signed for is kept."""
         upstreams = self._gateway.generation.upstreams.values()
-        return {"ok": True, "servers": [self._about(each) for each in upstreams], "store": self._store(upstreams)}
+        return {
+            "ok": True,
+            "servers": [self._about(each) for each in upstreams],
+            "store": self._store(upstreams),
+        }
 
     def _store(self, upstreams: Iterable[Upstream]) -> Json:
-        if not any(upstream.signing is not None and upstream.signing.inner is not None for upstream in upstreams):
-            return {"kept": None, "encrypted_by": None}  # nobody has asked for a keyring yet, nor needs to
+        if not any(
+            upstream.signing is not None and upstream.signing.inner is not None
+            for upstream in upstreams
+        ):
+            return {
+                "kept": None,
+                "encrypted_by": None,
+            }  # nobody has asked for a keyring yet, nor needs to
         vault = self._gateway.provisions.ring.vault
         return {"kept": vault.kept, "encrypted_by": vault.sealed_by}
 
@@ -58,7 +72,11 @@ class SignIns:
         await self._met(upstream)
         about = self._about(upstream)
         if about["state"] == "unknown":
-            return {**about, "ok": False, "error": about["last_error"] or "it is not connected yet; try again"}
+            return {
+                **about,
+                "ok": False,
+                "error": about["last_error"] or "it is not connected yet; try again",
+            }
         if about["state"] != "sign_in_needed" or upstream.signing is None:
             return about
         try:
@@ -68,7 +86,8 @@ class SignIns:
         return self._about(upstream)
 
     async def wait(self, name: str) -> Json:
-        """Until somebody has signed in and the server is connected, or it is clear that nobody will; for a while."""
+        """Until somebody has signed in and the server is connected, or it is clear that nobody
+        will; for a while."""
         changed = asyncio.Event()
         self._listen(changed)
         try:
@@ -114,7 +133,12 @@ class SignIns:
 
     def _unknown(self, name: str) -> Json:
         names = list(self._gateway.generation.upstreams)
-        return {"ok": False, "error": f"no server is called {name!r}", "unknown": True, "names": names}
+        return {
+            "ok": False,
+            "error": f"no server is called {name!r}",
+            "unknown": True,
+            "names": names,
+        }
 
     async def _met(self, upstream: Upstream) -> None:
         """Wait, bounded, until it has been reached or not."""

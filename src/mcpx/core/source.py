@@ -1,7 +1,7 @@
 """What stands behind the gateway, as the middle sees it: something that offers, and answers calls.
 
-An upstream MCP server is one; whatever else comes to offer tools is another. Catalog, plan, view and relay know this
-and nothing of connections.
+An upstream MCP server is one; whatever else comes to offer tools is another. Catalog, plan, view
+and relay know this and nothing of connections.
 """
 
 import asyncio
@@ -26,7 +26,8 @@ class Source(Protocol):
 
     @property
     def local(self) -> bool:
-        """Whether it is no server: its tools keep their plain names, and nobody is told where they come from."""
+        """Whether it is no server: its tools keep their plain names, and nobody is told where they
+        come from."""
         ...
 
     @property
@@ -70,11 +71,13 @@ class Source(Protocol):
         ...
 
     def answering(self, name: str) -> Hashable:
-        """What answers calls of a tool: the same as long as nothing about it is configured otherwise."""
+        """What answers calls of a tool: the same as long as nothing about it is configured
+        otherwise."""
         ...
 
     def shares(self, caller: Caller) -> bool:
-        """Whether others who are like this caller would be answered the same: nothing of its own is asked for."""
+        """Whether others who are like this caller would be answered the same: nothing of its own is
+        asked for."""
         ...
 
     async def introduced(self) -> None:

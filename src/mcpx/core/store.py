@@ -1,9 +1,11 @@
-"""The configuration as the admin API has it: read, previewed, changed, written, kept and restored (CFG-6).
+"""The configuration as the admin API has it: read, previewed, changed, written, kept and restored
+(CFG-6).
 
-Promised: a commit is written to the files and taken up through the door a file edit takes; it is refused if the files
-are not those it was made for (`Stale`), and a configuration that is wrong is never written. Of two that commit at once
-one is told; what the watcher finds of a commit is no news, and a hand edit in the same moment is not lost. All of it is
-loaded with the first call: a gateway without the admin API does without.
+Promised: a commit is written to the files and taken up through the door a file edit takes; it is
+refused if the files are not those it was made for (`Stale`), and a configuration that is wrong is
+never written. Of two that commit at once one is told; what the watcher finds of a commit is no
+news, and a hand edit in the same moment is not lost. All of it is loaded with the first call: a
+gateway without the admin API does without.
 """
 
 import asyncio
@@ -127,7 +129,8 @@ class ConfigStore(Proposals):
         where: Where | None = None,
         fresh: Fresh | None = None,
     ) -> None:
-        """As `Proposals`. `where`: what `read` reads. `fresh`: where there is no file, the one that may be made."""
+        """As `Proposals`. `where`: what `read` reads. `fresh`: where there is no file, the one that
+        may be made."""
         super().__init__(gateway, read, applied, coming)
         self._where = where
         self._fresh = fresh if where is None else None
@@ -148,7 +151,8 @@ class ConfigStore(Proposals):
         return self._history.keeps(number)
 
     def keep_history(self, state: Path | None) -> None:
-        """From now on texts are kept, too: below the state folder, or in memory. Call it once, at the start."""
+        """From now on texts are kept, too: below the state folder, or in memory. Call it once, at
+        the start."""
         self._keeps, self._state = True, state
         if self._where is not None:
             self._open_history(self._where)
@@ -190,7 +194,8 @@ class ConfigStore(Proposals):
 
     @asynccontextmanager
     async def at_rest(self) -> "AsyncGenerator[Written]":
-        """As `look`, while nothing is being taken up: what is written is what runs, unless it was refused."""
+        """As `look`, while nothing is being taken up: what is written is what runs, unless it was
+        refused."""
         async with self._turn:
             yield await self.look()
 
@@ -203,7 +208,8 @@ class ConfigStore(Proposals):
         return self._seen
 
     async def preview(self, change: Change) -> Preview:
-        """What a change would do; nothing is written. Raises `EditError` for one that cannot be made."""
+        """What a change would do; nothing is written. Raises `EditError` for one that cannot be
+        made."""
         return await asyncio.to_thread(self._preview, change)
 
     def _preview(self, change: Change) -> Preview:
@@ -220,8 +226,8 @@ class ConfigStore(Proposals):
         return Preview(written.etag, files, (), config.warnings, plan, config)
 
     async def imagine(self, change: Change) -> Config:
-        """The configuration as it would be; nothing is written or taken up. Raises `EditError` for a change that cannot
-        be made, `Refused` for one that is wrong."""
+        """The configuration as it would be; nothing is written or taken up. Raises `EditError` for
+        a change that cannot be made, `Refused` for one that is wrong."""
         return await asyncio.to_thread(lambda: self._judged(self._edited(self._look(), change)))
 
     def _edited(self, written: "Written", change: Change) -> Texts:
@@ -244,7 +250,8 @@ class ConfigStore(Proposals):
         return read(texts)
 
     async def diff(self, old: int | None, new: int | None = None) -> str:
-        """What one revision says otherwise than another; None: than the files now. Secrets are masked."""
+        """What one revision says otherwise than another; None: than the files now. Secrets are
+        masked."""
         from mcpx.core.differences import difference
 
         return await asyncio.to_thread(lambda: difference(self._texts_of(old), self._texts_of(new)))
@@ -262,11 +269,14 @@ class ConfigStore(Proposals):
             return texts_of(self._look())
         texts = self._history.texts(number)
         if texts is None:
-            raise EditError("not_found", f"revision {number} is not kept", hint="see the list of revisions")
+            raise EditError(
+                "not_found", f"revision {number} is not kept", hint="see the list of revisions"
+            )
         return texts
 
     async def export(self, form: Literal["yaml", "mcpServers"]) -> "Exported":
-        """The configuration for somebody else: references stay, secrets become references. Raises `EditError`."""
+        """The configuration for somebody else: references stay, secrets become references. Raises
+        `EditError`."""
         from mcpx.config.exports import export
 
         return await asyncio.to_thread(lambda: export(self._look(), form))
@@ -283,19 +293,24 @@ class ConfigStore(Proposals):
         message: str = "",
         agree: Callable[[Config], None] = lambda config: None,
     ) -> Committed:
-        """Write a change and take it up. Raises `Stale` unless the files are those of `if_match`, `EditError` for a
-        change that cannot be made, `Refused` for one that is wrong, `Unwritable`, and what `agree` raises, which sees
-        the configuration before it is written: then nothing was changed."""
+        """Write a change and take it up. Raises `Stale` unless the files are those of `if_match`,
+        `EditError` for a change that cannot be made, `Refused` for one that is wrong, `Unwritable`,
+        and what `agree` raises, which sees the configuration before it is written: then nothing was
+        changed."""
         made = Revision(0, "", "", "", via, author, message)
         # Whoever asked may leave; what was begun is brought to its end.
-        return await asyncio.shield(self._tasks.start(self._commit(change, if_match, made, agree), awaited=True))
+        return await asyncio.shield(
+            self._tasks.start(self._commit(change, if_match, made, agree), awaited=True)
+        )
 
     def _as_then(self, written: "Written", number: int) -> Texts:
         texts = {Path(path): text for path, text in self._texts_of(number).items()}
         now = {sheet.path: sheet.text for sheet in written.sheets}
         if not texts or texts.keys() != now.keys():
             hint = "look at its text, and edit"
-            raise EditError("not_possible", f"revision {number} was not of the files there are now", hint=hint)
+            raise EditError(
+                "not_possible", f"revision {number} was not of the files there are now", hint=hint
+            )
         return {path: text for path, text in texts.items() if now[path] != text}
 
     async def _commit(
@@ -335,7 +350,9 @@ class ConfigStore(Proposals):
         except Overtaken:
             raise Stale(self._look().etag) from None
 
-    async def _finish(self, config: Config, before: "Written", texts: Texts, made: Revision) -> Committed:
+    async def _finish(
+        self, config: Config, before: "Written", texts: Texts, made: Revision
+    ) -> Committed:
         """The files say it: now it is taken up, and kept."""
         if self._fresh is not None:
             self._begin(self._fresh)
@@ -350,7 +367,10 @@ class ConfigStore(Proposals):
         except Exception as problem:
             # The files are written: whoever asked must hear how it stands.
             log.exception("a configuration that was written could not be taken up")
-            error = f"it is written, and could not be taken up ({type(problem).__name__}); a reload tries it again"
+            error = (
+                f"it is written, and could not be taken up ({type(problem).__name__}); a "
+                "reload tries it again"
+            )
         told = error or str(plan)
         written = await self.look()
         number = max(made.number, self.revision + 1)
@@ -368,7 +388,9 @@ class ConfigStore(Proposals):
         fresh.begun()
 
     def _keep(self, revision: Revision, written: "Written") -> None:
-        self._history.add(replace(revision, etag=written.etag), texts_of(written) if self._keeps else {})
+        self._history.add(
+            replace(revision, etag=written.etag), texts_of(written) if self._keeps else {}
+        )
 
     # Proposals
 
@@ -387,7 +409,9 @@ class ConfigStore(Proposals):
 
 
 def _no_file() -> EditError:
-    return EditError("not_possible", "there is no config file to write to", hint="start mcpx with one")
+    return EditError(
+        "not_possible", "there is no config file to write to", hint="start mcpx with one"
+    )
 
 
 def told_of(error: ConfigError) -> tuple[Told, ...]:

@@ -33,12 +33,17 @@ def settings_of(config: Config) -> Settings:
 
 
 def changed_menus(old: Config, new: Config) -> frozenset[str | None]:
-    """The modes whose menu is another one though the tools are the same; None stands for the configured mode."""
+    """The modes whose menu is another one though the tools are the same; None stands for the
+    configured mode."""
     before, after = settings_of(old), settings_of(new)
-    different = {name for name in Settings.__slots__ if getattr(before, name) != getattr(after, name)}
+    different = {
+        name for name in Settings.__slots__ if getattr(before, name) != getattr(after, name)
+    }
     # Only of those that were asked for: nobody has seen the menu of another.
     changed: set[str | None] = {
-        mode for mode, surface in SURFACES.loaded.items() if not different.isdisjoint(surface.menu_settings)
+        mode
+        for mode, surface in SURFACES.loaded.items()
+        if not different.isdisjoint(surface.menu_settings)
     }
     if old.mode != new.mode or new.mode in changed:
         changed.add(None)
@@ -47,7 +52,9 @@ def changed_menus(old: Config, new: Config) -> frozenset[str | None]:
 
 def listing_menus(config: Config) -> frozenset[str | None]:
     """The modes whose menu lists servers; None stands for the configured mode."""
-    modes: set[str | None] = {mode for mode, surface in SURFACES.loaded.items() if surface.lists_servers}
+    modes: set[str | None] = {
+        mode for mode, surface in SURFACES.loaded.items() if surface.lists_servers
+    }
     return frozenset(modes | {None} if config.mode in modes else modes)
 
 
@@ -60,7 +67,8 @@ def shown_otherwise(old: Config, new: Config) -> bool:
 
 def _rendering(keys: PerServer) -> Rendering:
     return Rendering(
-        schema_format=keys.schema_format or ("typescript" if keys.schema_compression_enabled else "json"),
+        schema_format=keys.schema_format
+        or ("typescript" if keys.schema_compression_enabled else "json"),
         max_description_len=keys.max_description_len,
         value_format=keys.value_format or ("toon" if keys.toon_compression_enabled else "json"),
         toon_min_size=keys.toon_compression_min_size,

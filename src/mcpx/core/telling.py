@@ -32,8 +32,8 @@ def described(generation: Generation, catalog: Catalog) -> Json:
 
 
 def health(upstreams: Mapping[str, Upstream], *, whole: bool = True) -> Json:
-    """For whoever may ask: without what only the owner may see. `whole`: they see all of these servers; else it is not
-    told what was left out of their lists, nor what others do there."""
+    """For whoever may ask: without what only the owner may see. `whole`: they see all of these
+    servers; else it is not told what was left out of their lists, nor what others do there."""
     servers = {name: _state(upstream) for name, upstream in upstreams.items()}
     if not whole:
         servers = {name: {key: told[key] for key in BRIEF} for name, told in servers.items()}

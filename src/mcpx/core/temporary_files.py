@@ -1,9 +1,11 @@
 """Temporary files next to a config file, which a save renames into place.
 
-A writer holds a lock on its file until the file has its final name. The system releases the lock of a writer that was
-killed, so its file can be told from one in use, and `remove_leftovers` deletes it at once. Leftovers contain secrets.
+A writer holds a lock on its file until the file has its final name. The system releases the lock of
+a writer that was killed, so its file can be told from one in use, and `remove_leftovers` deletes it
+at once. Leftovers contain secrets.
 
-Without such locks (Windows, some network file systems), a file counts as a leftover after `MAX_WRITE_SECONDS`.
+Without such locks (Windows, some network file systems), a file counts as a leftover after
+`MAX_WRITE_SECONDS`.
 """
 
 import contextlib
@@ -61,7 +63,11 @@ def _locked_file(folder: Path) -> tuple[BinaryIO, str]:
 def _remove_unused(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY | AT_ONCE | OURS)
     try:
-        is_leftover = stat.S_ISREG(os.fstat(handle).st_mode) and not _is_in_use(handle) and _is_at(path, handle)
+        is_leftover = (
+            stat.S_ISREG(os.fstat(handle).st_mode)
+            and not _is_in_use(handle)
+            and _is_at(path, handle)
+        )
         if is_leftover and fcntl is not None:
             path.unlink()  # While the lock is held: a writer that waits for it takes another file.
     finally:

@@ -1,8 +1,8 @@
 """A server tried once, beside whatever runs: connect, list, let go.
 
-Promise: it ends within its time, its process with it; secrets of an entry that is not saved are blotted out of what is
-told and logged while it is tried. Nothing is kept, nobody is asked to sign in, and nothing that guards calls is in the
-way. Not done here: how many run at a time.
+Promise: it ends within its time, its process with it; secrets of an entry that is not saved are
+blotted out of what is told and logged while it is tried. Nothing is kept, nobody is asked to sign
+in, and nothing that guards calls is in the way. Not done here: how many run at a time.
 """
 
 import asyncio
@@ -86,7 +86,8 @@ async def try_server(gateway: Gateway, config: Config, name: str) -> Tried:
 
 
 def _overhear_last(heard: deque[tuple[bytes, Redact | None]]) -> Overhear:
-    """Keeps the lines of the last process that printed: a program that fails is started once for each era."""
+    """Keeps the lines of the last process that printed: a program that fails is started once for
+    each era."""
     is_first = True
 
     def overhear(raw: bytes, redact: Redact | None) -> None:
@@ -129,4 +130,6 @@ async def _tried(other: Gateway, server: Server, longest: float) -> Tried:
         )
     problem = (problem or upstream.problem or "not connected").removeprefix(f"{server.name}: ")
     cause = await asyncio.to_thread(cause_of, server, problem, stderr, other.environ)
-    return Tried(False, seconds, stderr=stderr, error=problem, cause=cause, needs_auth=state == "needs_auth")
+    return Tried(
+        False, seconds, stderr=stderr, error=problem, cause=cause, needs_auth=state == "needs_auth"
+    )

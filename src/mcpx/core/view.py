@@ -1,4 +1,5 @@
-"""The gateway as one caller finds it: what a surface is handed, and what the router needs besides."""
+"""The gateway as one caller finds it: what a surface is handed, and what the router needs
+besides."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -25,7 +26,12 @@ LIST_KEYS: dict[Kind, str] = {
     "templates": "resourceTemplates",
 }
 """The key of the definitions in the result of each list method."""
-NOUNS: dict[Kind, str] = {"tools": "tool", "prompts": "prompt", "resources": "resource", "templates": "template"}
+NOUNS: dict[Kind, str] = {
+    "tools": "tool",
+    "prompts": "prompt",
+    "resources": "resource",
+    "templates": "template",
+}
 
 
 class CallersView:
@@ -60,7 +66,11 @@ class CallersView:
         return self._gateway.service(name) if self._gateway.knows(self._caller, name) else None
 
     def services(self) -> list[Service]:
-        return [found for its in self._gateway.generation.sources if (found := self.service(its.name)) is not None]
+        return [
+            found
+            for its in self._gateway.generation.sources
+            if (found := self.service(its.name)) is not None
+        ]
 
     def starting(self) -> list[str]:
         return self._gateway.starting.unknown(self._caller)
@@ -84,17 +94,27 @@ class CallersView:
                 if (offer := catalog.find(kind, name)) is not None:
                     break
             else:
-                raise NotFound(NOUNS[kind], name, hint=await self._meant(name) if kind == "tools" else "")
+                raise NotFound(
+                    NOUNS[kind], name, hint=await self._meant(name) if kind == "tools" else ""
+                )
         return offer
 
     async def _meant(self, name: str) -> str:
         """The public names that a name in the form of another place may stand for (SUR-9)."""
         offers = await self._generation.surfaces.lasting.meanings.of(self.catalog, name)
-        return f"Did you mean {' or '.join(exact(offer.public) for offer in offers[:NEAREST])}?" if offers else ""
+        return (
+            f"Did you mean {' or '.join(exact(offer.public) for offer in offers[:NEAREST])}?"
+            if offers
+            else ""
+        )
 
     async def pick(self, server: str, tool: str) -> Offer | None:
         offer = self.catalog.native("tools", server, tool)
-        if offer is None and server in self._gateway.generation.upstreams and self.service(server) is not None:
+        if (
+            offer is None
+            and server in self._gateway.generation.upstreams
+            and self.service(server) is not None
+        ):
             async for catalog in self._later(server):
                 if (offer := catalog.native("tools", server, tool)) is not None:
                     break
@@ -109,7 +129,8 @@ class CallersView:
         return found
 
     async def _later(self, server: str | None = None, name: str = "") -> AsyncIterator[Catalog]:
-        """The catalog as it grows: with what is offered to callers like this one, and while servers are starting.
+        """The catalog as it grows: with what is offered to callers like this one, and while servers
+        are starting.
 
         A server that is meant and not known is waited for, and tried if it is down (LIF-4)."""
         problem: Unavailable | None = None
@@ -137,10 +158,16 @@ class CallersView:
             # Not any more: it was found before a reload.
             raise NotFound(NOUNS[offer.kind], offer.public)
         hints = as_object(offer.definition.get("annotations"))
-        harmless = offer.kind != "tools" or bool(hints.get("readOnlyHint") or hints.get("idempotentHint"))
+        harmless = offer.kind != "tools" or bool(
+            hints.get("readOnlyHint") or hints.get("idempotentHint")
+        )
         source = self._gateway.source(self._generation, offer.server)
         ttl = source.cache_ttl_of(offer.name) if offer.kind == "tools" else None
-        if ttl is not None and hints.get("readOnlyHint") is True and self._gateway.is_current(source):
+        if (
+            ttl is not None
+            and hints.get("readOnlyHint") is True
+            and self._gateway.is_current(source)
+        ):
             answers = self._gateway.provisions.answers
             return self._gateway.relay(
                 offer.server,
@@ -160,8 +187,9 @@ class CallersView:
         )
 
     def _of_now(self, source: Source, offer: Offer) -> Source:
-        """Whose answer may be given again to a call that may have waited: not that of what is held back by now. What is
-        really called is looked at by its server's own upstream, at the last moment."""
+        """Whose answer may be given again to a call that may have waited: not that of what is held
+        back by now. What is really called is looked at by its server's own upstream, at the last
+        moment."""
         kind = offer.kind
         if (
             source.pinned
@@ -177,7 +205,9 @@ class CallersView:
             raise _unknown_resource(str(uri), call)
         source = self._gateway.source(self._generation, server)
         name = str(params.get("uri", ""))
-        return self._gateway.relay(server, name, call, params, lambda: source.call(call, params, repeatable=True))
+        return self._gateway.relay(
+            server, name, call, params, lambda: source.call(call, params, repeatable=True)
+        )
 
     def own(self, name: str, call: Call, work: Callable[[], Awaitable[Json]]) -> Awaitable[Json]:
         return self._gateway.relay(OURS, name, call, call.params, work)
@@ -208,7 +238,11 @@ class CallersView:
     def unsubscribe(self, server: str, uri: str, call: Call) -> Awaitable[Json]:
         source = self._gateway.source(self._generation, server)
         return self._gateway.relay(
-            server, uri, call, call.params, lambda: source.unsubscribe(self._caller, uri, call.params)
+            server,
+            uri,
+            call,
+            call.params,
+            lambda: source.unsubscribe(self._caller, uri, call.params),
         )
 
 

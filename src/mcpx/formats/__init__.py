@@ -1,7 +1,8 @@
 """How schemas and values are written for a model to read: short, exact, bounded. One class per way.
 
-A format is made without arguments; one that has fields `min_size` or `max_description_len` gets what the config says of
-them. It writes values, schemas, or both, and knows nothing of servers and surfaces.
+A format is made without arguments; one that has fields `min_size` or `max_description_len` gets
+what the config says of them. It writes values, schemas, or both, and knows nothing of servers and
+surfaces.
 """
 
 from typing import Annotated, Protocol
@@ -16,8 +17,9 @@ class ValueFormat(Part, Protocol):
 
 
 class SchemaFormat(Part, Protocol):
-    """May also have `signature(name, schema, notes)`: how a tool of that name is called, `notes` describing parameters
-    in the place of their schemas. Else the name and the schema stand side by side."""
+    """May also have `signature(name, schema, notes)`: how a tool of that name is called, `notes`
+    describing parameters in the place of their schemas. Else the name and the schema stand side by
+    side."""
 
     def schema(self, schema: object) -> str | None:
         """A JSON Schema as text; None: not for this one."""
@@ -25,7 +27,10 @@ class SchemaFormat(Part, Protocol):
 
 
 FORMATS: Family[Part] = Family(
-    "mcpx.formats", "mcpx.formats", beside=("comments", "nodes", "refs", "tokens", "writing"), needs=("value|schema",)
+    "mcpx.formats",
+    "mcpx.formats",
+    beside=("comments", "nodes", "refs", "tokens", "writing"),
+    needs=("value|schema",),
 )
 VALUE_FORMATS: Family[ValueFormat] = FORMATS.having("value")
 SCHEMA_FORMATS: Family[SchemaFormat] = FORMATS.having("schema")

@@ -1,8 +1,10 @@
-"""What a type cannot say about a value, as one short comment: the description, then format, range, default, …
+"""What a type cannot say about a value, as one short comment: the description, then format, range,
+default, …
 
-Promised: one line, at most about 200 characters beside the description, and nothing that ends the comment early.
-What says nothing is left out: a default of null on an optional parameter, the bounds of a safe integer, a description
-that is the name again. Not promised: every keyword of JSON Schema; a call is checked against the schema itself.
+Promised: one line, at most about 200 characters beside the description, and nothing that ends the
+comment early. What says nothing is left out: a default of null on an optional parameter, the bounds
+of a safe integer, a description that is the name again. Not promised: every keyword of JSON Schema;
+a call is checked against the schema itself.
 """
 
 import json
@@ -21,12 +23,15 @@ _MAX_PATTERN = 40
 _MAX_LAYERS = 4
 _SAFE_INTEGER = 2**53 - 1  # beyond it a bound is only how some generator writes "integer"
 # Formats that only name a machine's number; the type says it already.
-_DULL_FORMATS = frozenset(("int32", "int64", "uint", "uint32", "uint64", "float", "double", "string", "enum"))
+_DULL_FORMATS = frozenset(
+    ("int32", "int64", "uint", "uint32", "uint64", "float", "double", "string", "enum")
+)
 _CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), " ")
 
 
 def one_line(text: str, limit: int) -> str:
-    """`text` on one line and safe inside a comment; cut to `limit` characters and `...` when it is longer."""
+    """`text` on one line and safe inside a comment; cut to `limit` characters and `...` when it is
+    longer."""
     # Three times the limit: enough to see whether it is longer, whatever is collapsed in it.
     flat = " ".join(text[: limit * 3 + 64].translate(_CONTROLS).split())
     if len(flat) > limit + 3:
@@ -39,7 +44,12 @@ def one_line(text: str, limit: int) -> str:
 def _whole_words(flat: str, limit: int) -> str:
     """Cut at the end of a word that is near. Chinese and Japanese have one after each character."""
     head = flat[:limit]
-    if flat[limit].isascii() and flat[limit].isalnum() and head[-1:].isascii() and head[-1:].isalnum():
+    if (
+        flat[limit].isascii()
+        and flat[limit].isalnum()
+        and head[-1:].isascii()
+        and head[-1:].isalnum()
+    ):
         space = head.rfind(" ", max(0, limit - 20))
         return head[:space] if space > 0 else head
     return head
@@ -74,7 +84,8 @@ def _number(value: int | float) -> str:
 
 
 def comment(schema: object, refs: Refs, longest: int, name: str = "", note: str = "") -> str:
-    """` /* … */`, or nothing when there is nothing to say. `longest` is the description's share; 0: none of it.
+    """` /* … */`, or nothing when there is nothing to say. `longest` is the description's share; 0:
+    none of it.
 
     `note` stands in the place of the schema's own description.
     """
@@ -103,7 +114,8 @@ def comment(schema: object, refs: Refs, longest: int, name: str = "", note: str 
 
 
 def _layers(schema: Json, refs: Refs) -> Iterator[Json]:
-    """This schema and those that say the same value with other words: `$ref`, one `allOf`, `X | null`."""
+    """This schema and those that say the same value with other words: `$ref`, one `allOf`, `X |
+    null`."""
     for _ in range(_MAX_LAYERS):
         yield schema
         found = refs.follow(schema)
@@ -138,17 +150,30 @@ def _facts(schema: Json) -> Iterator[str]:
 
 def _value_facts(schema: Json) -> Iterator[str]:
     # `number` says nearly all of it, and so does a bound or a default that is an integer.
-    if _is_integer(schema) and not isinstance(schema.get("default"), int) and not any(_range(schema)):
+    if (
+        _is_integer(schema)
+        and not isinstance(schema.get("default"), int)
+        and not any(_range(schema))
+    ):
         yield "integer"
     for key in ("format", "contentEncoding", "contentMediaType"):
         word = schema.get(key)
-        if isinstance(word, str) and word not in _DULL_FORMATS and re.fullmatch(r"[\w.+/-]{1,40}", word):
+        if (
+            isinstance(word, str)
+            and word not in _DULL_FORMATS
+            and re.fullmatch(r"[\w.+/-]{1,40}", word)
+        ):
             yield word
     yield from _range(schema)
     yield from _count(schema, "minLength", "maxLength", "characters")
     pattern = schema.get("pattern")
     # A pattern is exact or it is nothing: none that would have to be cut or defused.
-    if isinstance(pattern, str) and 0 < len(pattern) <= _MAX_PATTERN and "*/" not in pattern and pattern.isprintable():
+    if (
+        isinstance(pattern, str)
+        and 0 < len(pattern) <= _MAX_PATTERN
+        and "*/" not in pattern
+        and pattern.isprintable()
+    ):
         yield f"/{pattern}/"
 
 
@@ -204,4 +229,6 @@ def _default(schema: Json, description: str) -> str:
 
 def _mentions(description: str, word: str) -> bool:
     """The description says it already."""
-    return bool(description) and bool(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", description, re.IGNORECASE))
+    return bool(description) and bool(
+        re.search(rf"(?<!\w){re.escape(word)}(?!\w)", description, re.IGNORECASE)
+    )

@@ -44,7 +44,9 @@ def _json_of_deep(value: object) -> str:
             pairs = list(cast(dict[str, object], here).items())
             for number, (key, each) in reversed(list(enumerate(pairs))):
                 waiting.append(each)
-                waiting.append(_Text(f"{',' if number else ''}{json.dumps(key, ensure_ascii=False)}:"))
+                waiting.append(
+                    _Text(f"{',' if number else ''}{json.dumps(key, ensure_ascii=False)}:")
+                )
             waiting.append(_Text("{"))
         elif isinstance(here, list):
             waiting.append(_Text("]"))

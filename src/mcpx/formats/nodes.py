@@ -1,4 +1,5 @@
-"""What one schema says, before it is written: plain objects merged, a missing type guessed, odd spellings understood.
+"""What one schema says, before it is written: plain objects merged, a missing type guessed, odd
+spellings understood.
 
 Pure functions over raw JSON; none looks further than the branches of the schema it is given.
 """
@@ -22,14 +23,28 @@ TYPED = frozenset(("type", "$ref", "enum", "const", "anyOf", "oneOf", "allOf"))
 """Keywords that say of themselves what kind of value it is."""
 
 _HINTS = (
-    ("object", ("properties", "required", "additionalProperties", "patternProperties", "propertyNames")),
+    (
+        "object",
+        ("properties", "required", "additionalProperties", "patternProperties", "propertyNames"),
+    ),
     ("array", ("items", "prefixItems", "minItems", "maxItems", "uniqueItems")),
     ("string", ("pattern", "minLength", "maxLength", "format")),
     ("number", ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
 )
 # An object that has nothing but these can be merged with another.
 _MERGEABLE = frozenset(
-    ("type", "properties", "required", "title", "description", "default", "examples", "$schema", "$id", "$comment")
+    (
+        "type",
+        "properties",
+        "required",
+        "title",
+        "description",
+        "default",
+        "examples",
+        "$schema",
+        "$id",
+        "$comment",
+    )
 )
 _DEMAND = frozenset(("required", "type", "title", "description", "not"))
 _MAX_BRANCHES = 50
@@ -60,7 +75,10 @@ def merged(node: Json, refs: Refs) -> Json:
             return node
         plain.append(branch)
     if (
-        sum(len(as_object(branch.get("properties"))) + len(as_list(branch.get("required"))) for branch in plain)
+        sum(
+            len(as_object(branch.get("properties"))) + len(as_list(branch.get("required")))
+            for branch in plain
+        )
         > _MAX_KEYS
     ):
         return node
@@ -70,7 +88,9 @@ def merged(node: Json, refs: Refs) -> Json:
         for key, schema in as_object(branch.get("properties")).items():
             before = properties.get(key)
             # Both branches count: the later one says more about what the earlier one began.
-            properties[key] = {**before, **schema} if is_object(before) and is_object(schema) else schema
+            properties[key] = (
+                {**before, **schema} if is_object(before) and is_object(schema) else schema
+            )
         required.extend(as_list(branch.get("required")))
     if not properties and not required:
         return node
@@ -78,7 +98,8 @@ def merged(node: Json, refs: Refs) -> Json:
 
 
 def demands(node: Json, branches: list[object]) -> str:
-    """`a or b + c` when the branches only say which of the properties must be there, else nothing."""
+    """`a or b + c` when the branches only say which of the properties must be there, else
+    nothing."""
     if "properties" not in node or len(branches) > _MAX_BRANCHES:
         return ""
     sets: list[str] = []

@@ -1,8 +1,10 @@
-"""`$ref` inside one JSON Schema: where it points, and which targets get a name instead of being written in place.
+"""`$ref` inside one JSON Schema: where it points, and which targets get a name instead of being
+written in place.
 
-Promised: a target is written in place only where that ends and repeats nothing: it is referred to once, or it is
-tiny. All others, the recursive ones among them, are named. One bounded pass over what the root can reach; nothing
-is looked up outside the document. Not promised: `$anchor`, `$id` and `$dynamicRef`; they resolve to nothing.
+Promised: a target is written in place only where that ends and repeats nothing: it is referred to
+once, or it is tiny. All others, the recursive ones among them, are named. One bounded pass over
+what the root can reach; nothing is looked up outside the document. Not promised: `$anchor`, `$id`
+and `$dynamicRef`; they resolve to nothing.
 """
 
 import re
@@ -24,7 +26,9 @@ SCHEMA_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 SCHEMAS = ("items", "additionalProperties", "additionalItems")
 
 # What a definition may not be called: these words mean something else in a type.
-_TAKEN = frozenset(("string", "number", "boolean", "null", "object", "unknown", "never", "Record", "type"))
+_TAKEN = frozenset(
+    ("string", "number", "boolean", "null", "object", "unknown", "never", "Record", "type")
+)
 
 
 def children(schema: Json) -> Iterator[object]:
@@ -54,7 +58,8 @@ class Refs:
         """Names that were asked for, in that order, with what they stand for."""
 
     def follow(self, schema: Json) -> tuple[str, object] | None:
-        """The pointer and the schema at the end of this schema's `$ref`; None when it leads nowhere."""
+        """The pointer and the schema at the end of this schema's `$ref`; None when it leads
+        nowhere."""
         pointer = schema.get("$ref")
         if not isinstance(pointer, str):
             return None
@@ -73,7 +78,8 @@ class Refs:
         return "#" in self._recursive
 
     def name(self, pointer: str, target: object) -> str:
-        """The name of a definition, an identifier that no other has; `unknown` for one definition too many."""
+        """The name of a definition, an identifier that no other has; `unknown` for one definition
+        too many."""
         name = self._names.get(pointer)
         if name is None:
             if len(self._names) == _MAX_NAMES:
@@ -107,7 +113,11 @@ class Refs:
     def _at(self, pointer: str) -> tuple[object] | None:
         if pointer == "#":
             return (self._root,)
-        if not pointer.startswith("#/") or len(pointer) > _MAX_POINTER or pointer.count("/") > _MAX_STEPS:
+        if (
+            not pointer.startswith("#/")
+            or len(pointer) > _MAX_POINTER
+            or pointer.count("/") > _MAX_STEPS
+        ):
             return None
         here: object = self._root
         for step in unquote(pointer[2:]).split("/"):
@@ -121,7 +131,8 @@ class Refs:
         return (here,)
 
     def _survey(self) -> dict[str, int]:
-        """Count the references that the root can reach, and find in each circle one target that breaks it."""
+        """Count the references that the root can reach, and find in each circle one target that
+        breaks it."""
         if self._counts is not None:
             return self._counts
         counts = self._counts = {}
@@ -164,4 +175,7 @@ def _is_tiny(target: object) -> bool:
     if next(children(schema), None) is not None:
         return False
     values = as_list(schema.get("enum"))
-    return len(values) <= 8 and sum(len(str(value)) if isinstance(value, str) else 4 for value in values) <= _TINY
+    return (
+        len(values) <= 8
+        and sum(len(str(value)) if isinstance(value, str) else 4 for value in values) <= _TINY
+    )

@@ -1,7 +1,7 @@
 """How many tokens a text is, about, without a tokenizer (SUR-10).
 
-Promised: the same number everywhere and for ever, so that menus are byte-stable; one pass in C. Not promised:
-the count of any model's own tokenizer. `bench/tokens.py` measures how far off it is.
+Promised: the same number everywhere and for ever, so that menus are byte-stable; one pass in C. Not
+promised: the count of any model's own tokenizer. `bench/tokens.py` measures how far off it is.
 """
 
 

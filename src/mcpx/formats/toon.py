@@ -1,11 +1,13 @@
 """Values as TOON where that is clearly smaller, else as compact JSON (FMT-2).
 
-Promised: any parsed JSON value has a text and no error; the text decodes to the value again, as TOON or as JSON
-(numbers by their value: TOON writes `1.0` as `1`). TOON is chosen for tables only: rows of scalars under the same
-keys, alone or inside objects. Measured with two tokenizers, all else (single objects, nested ones, lists of strings,
-tables of one column or of two rows) is as long in TOON or longer, even where it has fewer characters.
+Promised: any parsed JSON value has a text and no error; the text decodes to the value again, as
+TOON or as JSON (numbers by their value: TOON writes `1.0` as `1`). TOON is chosen for tables only:
+rows of scalars under the same keys, alone or inside objects. Measured with two tokenizers, all else
+(single objects, nested ones, lists of strings, tables of one column or of two rows) is as long in
+TOON or longer, even where it has fewer characters.
 
-Not promised: TOON for values beyond `MAX_TOON`. Nobody reads those in one piece, and the choice costs time.
+Not promised: TOON for values beyond `MAX_TOON`. Nobody reads those in one piece, and the choice
+costs time.
 """
 
 from dataclasses import dataclass
@@ -45,7 +47,8 @@ class Toon:
 
 
 def _largest_table(value: object, depth: int) -> int:
-    """How many rows the largest table has; -1 when TOON is not for this value, 0 when there is no table in it."""
+    """How many rows the largest table has; -1 when TOON is not for this value, 0 when there is no
+    table in it."""
     if isinstance(value, list):
         return _rows(cast(list[Any], value))
     if not isinstance(value, dict) or depth >= _MAX_DEPTH:
@@ -85,7 +88,8 @@ def _survives(value: object) -> bool:
         return True
     if kind is int:
         return -(2**63) <= cast(int, value) < 2**64
-    # TOON writes no exponents: 1e300 would be 301 digits, and come back as an integer. Minus zero loses its sign.
+    # TOON writes no exponents: 1e300 would be 301 digits, and come back as an integer. Minus zero
+    # loses its sign.
     return kind is float and (1e-6 <= abs(cast(float, value)) < 1e15 or str(value) == "0.0")
 
 
@@ -97,7 +101,8 @@ def _toon(value: object) -> str | None:
     except Exception:  # noqa: BLE001 - a string with half an emoji, or whatever else it cannot say: JSON can
         return None
     except BaseException as error:
-        # A panic in Rust code is not an `Exception`. Everything else that is not one goes on its way.
+        # A panic in Rust code is not an `Exception`. Everything else that is not one goes on its
+        # way.
         if type(error).__name__ == "PanicException":
             return None
         raise

@@ -1,11 +1,13 @@
-"""JSON Schema as TypeScript type text: what a model needs to write a call, in about half the tokens (FMT-1).
+"""JSON Schema as TypeScript type text: what a model needs to write a call, in about half the tokens
+(FMT-1).
 
-Promised: for any JSON value, one text, soon: no error, at most `MAX_TEXT` characters and a little, nesting at most
-`MAX_DEPTH`. What does not fit or means nothing is `unknown`; what was left out of a list is counted (`... 12 more`).
-Definitions that are recursive or used more than once stand once, after the type, as `type Name = ...` lines.
+Promised: for any JSON value, one text, soon: no error, at most `MAX_TEXT` characters and a little,
+nesting at most `MAX_DEPTH`. What does not fit or means nothing is `unknown`; what was left out of a
+list is counted (`... 12 more`). Definitions that are recursive or used more than once stand once,
+after the type, as `type Name = ...` lines.
 
-Not promised: that a compiler takes it, nor every rule of the schema (`if`, `not`, dependencies); arguments are checked
-against the schema itself.
+Not promised: that a compiler takes it, nor every rule of the schema (`if`, `not`, dependencies);
+arguments are checked against the schema itself.
 """
 
 import re
@@ -20,7 +22,8 @@ from mcpx.formats.refs import Refs
 from mcpx.model.call import Json, as_list, as_object, is_array, is_object
 
 DESCRIPTION_LENGTH = 100
-"""Characters of a parameter's description that are kept when nobody says how many. Nine of ten are shorter."""
+"""Characters of a parameter's description that are kept when nobody says how many. Nine of ten are
+shorter."""
 MAX_DEPTH = 12
 MAX_TEXT = 20_000
 MAX_MEMBERS = 50
@@ -37,7 +40,8 @@ _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
 def type_text(schema: object, *, max_description_len: int | None = None) -> str:
     """The type of a JSON Schema, e.g. `{path: string, limit?: number, mode?: "a" | "b"}`.
 
-    `max_description_len` cuts the parameters' descriptions: None at the default, 0 leaves out all comments.
+    `max_description_len` cuts the parameters' descriptions: None at the default, 0 leaves out all
+    comments.
     """
     return _Writer(schema, max_description_len).text()
 
@@ -85,7 +89,11 @@ class _Type:
     @property
     def tight(self) -> str:
         """As an operand of `[]` or `&`."""
-        return f"({self.text})" if len(self.members) > 1 or self.crossed or self.text.endswith("*/") else self.text
+        return (
+            f"({self.text})"
+            if len(self.members) > 1 or self.crossed or self.text.endswith("*/")
+            else self.text
+        )
 
 
 _UNKNOWN = _Type(("unknown",))
@@ -97,11 +105,14 @@ def _union(members: Iterable[str]) -> _Type:
 
 
 class _Writer:
-    """Writes one schema. Whatever is put into the text is paid from one purse, so the whole is bounded."""
+    """Writes one schema. Whatever is put into the text is paid from one purse, so the whole is
+    bounded."""
 
     __slots__ = ("_characters", "_longest", "_nodes", "_notes", "_refs", "_root")
 
-    def __init__(self, root: object, longest: int | None, notes: Mapping[str, str] = _NO_NOTES) -> None:
+    def __init__(
+        self, root: object, longest: int | None, notes: Mapping[str, str] = _NO_NOTES
+    ) -> None:
         self._root = root
         self._notes = notes
         self._refs = Refs(root)
@@ -133,7 +144,11 @@ class _Writer:
         return self._characters <= 0 or self._nodes <= 0
 
     def _comment(self, schema: object, name: str = "", note: str = "") -> str:
-        return self._pay(comment(schema, self._refs, self._longest, name, note)) if self._longest else ""
+        return (
+            self._pay(comment(schema, self._refs, self._longest, name, note))
+            if self._longest
+            else ""
+        )
 
     def _type(self, schema: object, depth: int) -> _Type:
         written = self._write(schema, depth)
@@ -171,7 +186,9 @@ class _Writer:
                 needs = f" /* needs {one_line(demanded, 100)} */" if self._longest else ""
             else:
                 parts.append(self._alternatives(node, branches, depth))
-        parts.extend(self._type(branch, depth + 1) for branch in as_list(node.get("allOf"))[:MAX_MEMBERS])
+        parts.extend(
+            self._type(branch, depth + 1) for branch in as_list(node.get("allOf"))[:MAX_MEMBERS]
+        )
         parts = [part for part in parts if part is not _UNKNOWN]
         # A bare `type: object` beside branches that say more adds nothing.
         if not parts or any(key in node for key in ("enum", "const", "properties", "items")):
@@ -212,11 +229,20 @@ class _Writer:
             return _Type((self._pay(literal(node["const"])),))
         values = as_list(node.get("enum"))
         if values:
-            return _union([*(self._pay(literal(value)) for value in values[:MAX_MEMBERS]), *self._rest(len(values))])
+            return _union(
+                [
+                    *(self._pay(literal(value)) for value in values[:MAX_MEMBERS]),
+                    *self._rest(len(values)),
+                ]
+            )
         kind = node.get("type")
         if is_array(kind):
-            kinds = dict.fromkeys(each[:10].lower() for each in kind[:MAX_MEMBERS] if isinstance(each, str))
-            return _union(member for each in kinds for member in self._of_kind(each, node, depth).members)
+            kinds = dict.fromkeys(
+                each[:10].lower() for each in kind[:MAX_MEMBERS] if isinstance(each, str)
+            )
+            return _union(
+                member for each in kinds for member in self._of_kind(each, node, depth).members
+            )
         return self._of_kind(kind if kind is not None else guess(node), node, depth)
 
     def _of_kind(self, kind: object, node: Json, depth: int) -> _Type:
@@ -272,20 +298,25 @@ class _Writer:
             self._pay(name := f"{_key(key)}{mark}: ")
             schema = properties.get(key)
             note = self._notes.get(key, "") if depth == 0 else ""
-            members.append(f"{name}{self._type(schema, depth + 1).text}{self._comment(schema, key, note)}")
+            members.append(
+                f"{name}{self._type(schema, depth + 1).text}{self._comment(schema, key, note)}"
+            )
         if others is not None and others != "unknown":
             members.append(f"[key: string]: {others}")
         return f"{{{', '.join(members)}}}"
 
     def _other_keys(self, node: Json, depth: int) -> str | None:
-        """The type of the values under keys that are not listed; None when nothing is said about them."""
+        """The type of the values under keys that are not listed; None when nothing is said about
+        them."""
         schemas = list(as_object(node.get("patternProperties")).values())[:MAX_MEMBERS]
         additional = node.get("additionalProperties")
         if additional is True or is_object(additional):
             schemas.append(additional)
         if not schemas:
             return None
-        return _union(member for schema in schemas for member in self._type(schema, depth + 1).members).text
+        return _union(
+            member for schema in schemas for member in self._type(schema, depth + 1).members
+        ).text
 
 
 def _key(key: str) -> str:

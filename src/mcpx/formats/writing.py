@@ -1,7 +1,8 @@
 """The formats at work: a writer for each that the config chose, made once.
 
-Promised: a writer always has a text. Where a format has none for something, or fails, it is JSON; a failure is logged
-once. Our own formats are trusted to have a text, and cost nothing more than a call.
+Promised: a writer always has a text. Where a format has none for something, or fails, it is JSON; a
+failure is logged once. Our own formats are trusted to have a text, and cost nothing more than a
+call.
 """
 
 import logging
@@ -35,9 +36,11 @@ class ValueWriter:
         return as_json(value) if text is None else text
 
     def better(self, value: object, than: str) -> str | None:
-        """The value as it is to be shown in the place of a text that says it; None: the text is as good.
+        """The value as it is to be shown in the place of a text that says it; None: the text is as
+        good.
 
-        JSON and TOON must be shorter. Another format was chosen for how it looks, and says itself where it is not."""
+        JSON and TOON must be shorter. Another format was chosen for how it looks, and says itself
+        where it is not."""
         text = self._write(value)
         if text is not None and not self._ours:
             return text
@@ -58,7 +61,10 @@ class SchemaWriter:
 
     def signature(self, name: str, schema: object, notes: Mapping[str, str] = NO_NOTES) -> str:
         """How a tool is called."""
-        if self._signature is not None and (whole := self._signature(name, schema, notes)) is not None:
+        if (
+            self._signature is not None
+            and (whole := self._signature(name, schema, notes)) is not None
+        ):
             return whole
         text = self._write(schema)
         return f"{name} {as_json(schema) if text is None else text}"
@@ -83,7 +89,9 @@ def _made(formats: Family[Any], name: str, **wishes: object) -> Any:
         fields = getattr(part, "__dataclass_fields__", {})
         return part(**{wish: value for wish, value in wishes.items() if wish in fields})
     except Exception as error:  # noqa: BLE001 - somebody else's format
-        log.warning("format %r cannot be used, JSON is shown instead: %s", name, type(error).__name__)
+        log.warning(
+            "format %r cannot be used, JSON is shown instead: %s", name, type(error).__name__
+        )
         return Json()
 
 

@@ -1,10 +1,12 @@
-"""How much all clients together may have begun: the gateway's own measure, whatever the configuration says (SEC-6).
+"""How much all clients together may have begun: the gateway's own measure, whatever the
+configuration says (SEC-6).
 
-Promise: while few requests run, one more is begun at once, for the price of a look at a number. Beyond that requests
-are begun in the order in which they came, a few in each turn of the loop, so that turns stay short and whoever asks how
-the gateway is hears it soon. Who has left meanwhile is not served. Where the first has waited for long, newcomers are
-refused at once: who waits already is served in time, and nothing is spent on what would come too late. So is what
-would be too much to remember. Where more clients give up than are answered, fewer are let in, until those are answered
+Promise: while few requests run, one more is begun at once, for the price of a look at a number.
+Beyond that requests are begun in the order in which they came, a few in each turn of the loop, so
+that turns stay short and whoever asks how the gateway is hears it soon. Who has left meanwhile is
+not served. Where the first has waited for long, newcomers are refused at once: who waits already is
+served in time, and nothing is spent on what would come too late. So is what would be too much to
+remember. Where more clients give up than are answered, fewer are let in, until those are answered
 in the time that they wait: else all would be begun, and none would be in time.
 
 No promise: fairness between clients; limits of one client stand elsewhere.
@@ -48,7 +50,8 @@ class Admission:
         self._refused = refused
         self._line: deque[_Entry] = deque()
         self.running = 0
-        """Requests that are being answered, on whichever carrier; those that listen until the end are none."""
+        """Requests that are being answered, on whichever carrier; those that listen until the end
+        are none."""
         self._answered = 0
         self._gave_up = 0
         """Clients since the last look."""
@@ -67,7 +70,8 @@ class Admission:
         return self.running < AT_ONCE and not self._line
 
     def enter(self) -> None:
-        """A request is begun that came on a carrier of its own; `leave` when it is over. Raises `Denied`."""
+        """A request is begun that came on a carrier of its own; `leave` when it is over. Raises
+        `Denied`."""
         if self.running >= IN_ALL or self._is_late():
             raise self._too_much()
         self.running += 1
@@ -108,11 +112,16 @@ class Admission:
         self._looked, self._answered, self._gave_up = now, 0, 0
 
     def _is_late(self) -> bool:
-        return bool(self._line) and asyncio.get_running_loop().time() - self._line[0][0] > LONGEST_WAIT
+        return (
+            bool(self._line) and asyncio.get_running_loop().time() - self._line[0][0] > LONGEST_WAIT
+        )
 
     def _too_much(self) -> Denied:
         self._refused["gateway.in_flight"] += 1
-        text = f"the gateway is at its limit: {self.running:,} requests are being answered and {len(self._line):,} wait"
+        text = (
+            f"the gateway is at its limit: {self.running:,} requests are being answered and "
+            f"{len(self._line):,} wait"
+        )
         return overloaded(f"{text}; try again in a moment", status=503, limit="gateway")
 
     def _turn(self) -> None:
@@ -128,7 +137,8 @@ class Admission:
             asyncio.get_running_loop().call_soon(self._turn)
 
     def cancel(self, session: str, request: str | int) -> None:
-        """A session's client does not want the answer to that request any more; it may stand in line."""
+        """A session's client does not want the answer to that request any more; it may stand in
+        line."""
         for entry in [each for each in self._line if each[2]["id"] == request]:
             if entry[1].headers.get("mcp-session-id") == session:
                 self._line.remove(entry)

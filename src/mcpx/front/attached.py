@@ -1,13 +1,15 @@
-"""Clients on the same machine that came in by the control channel: `{"do": "attach"}`, and after a yes the connection
-is a conversation, newline JSON both ways, exactly as on stdio.
+"""Clients on the same machine that came in by the control channel: `{"do": "attach"}`, and after a
+yes the connection is a conversation, newline JSON both ways, exactly as on stdio.
 
-Promise: each gets its own mode and profile; a client whose environment would make another configuration of the same
-file is refused with the names that differ (never the values); so is one of another version of the program. Bounded:
-how many there are, how large a message is, what waits for one that does not read (then it is cut, and may come again).
-One that leaves has its calls finished within the grace or cancelled, as on stdio.
+Promise: each gets its own mode and profile; a client whose environment would make another
+configuration of the same file is refused with the names that differ (never the values); so is one
+of another version of the program. Bounded: how many there are, how large a message is, what waits
+for one that does not read (then it is cut, and may come again). One that leaves has its calls
+finished within the grace or cancelled, as on stdio.
 
-A request may say `"moves": true`: then the client is told by `notifications/mcpx/moving`, which is no message for
-anybody behind it, that this gateway ends and a new conversation is to be begun elsewhere; its calls finish here.
+A request may say `"moves": true`: then the client is told by `notifications/mcpx/moving`, which is
+no message for anybody behind it, that this gateway ends and a new conversation is to be begun
+elsewhere; its calls finish here.
 """
 
 import asyncio
@@ -55,7 +57,8 @@ class Attached:
         about: Callable[[], Json],
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`about`: what else a client is told of this gateway; `on_change`: somebody came or left."""
+        """`about`: what else a client is told of this gateway; `on_change`: somebody came or
+        left."""
         self._dispatcher = dispatcher
         self._environ = environ
         self._grace = grace
@@ -70,10 +73,17 @@ class Attached:
         return len(self._clients)
 
     def describe(self) -> list[Json]:
-        return [client.describe() for client in sorted(self._clients, key=lambda client: client.since)]
+        return [
+            client.describe() for client in sorted(self._clients, key=lambda client: client.since)
+        ]
 
     def admit(self, request: Json) -> tuple[Json, asyncio.Protocol | None]:
-        about = {"version": __version__, "pid": os.getpid(), "clients": len(self._clients), **self._about()}
+        about = {
+            "version": __version__,
+            "pid": os.getpid(),
+            "clients": len(self._clients),
+            **self._about(),
+        }
         refusal = self._refusal(request)
         if refusal is not None:
             reason, error, more = refusal
@@ -102,22 +112,37 @@ class Attached:
             return "ending", "this gateway is ending", {}
         version = request.get("version")
         if version is not None and version != __version__:
-            return "version", f"this gateway is mcpx {__version__}, the client is mcpx {version}", {}
+            return (
+                "version",
+                f"this gateway is mcpx {__version__}, the client is mcpx {version}",
+                {},
+            )
         if len(self._clients) >= MOST:
             return "full", f"{MOST} clients are attached to this gateway; no more are taken", {}
         mode, profile = request.get("mode"), request.get("profile")
         if mode is not None and mode not in SURFACES:
-            return "mode", f"there is no mode {str(mode)[:80]!r}; there is: {', '.join(SURFACES)}", {}
+            return (
+                "mode",
+                f"there is no mode {str(mode)[:80]!r}; there is: {', '.join(SURFACES)}",
+                {},
+            )
         if profile is not None and profile not in [known.name for known in config.profiles]:
             return "profile", f"no profile is named {str(profile)[:80]!r}", {}
-        off = [entry.name for entry in (*config.mcp_servers, *config.commands) if entry.switched_off is not None]
+        off = [
+            entry.name
+            for entry in (*config.mcp_servers, *config.commands)
+            if entry.switched_off is not None
+        ]
         if request.get("strict") is True and off:
             return "strict", f"switched off for want of something: {', '.join(off[:NAMED])}", {}
         if isinstance(given := request.get("environ"), dict):
             differ = sorted(self._differing(cast(Json, given), config.variables))
             if differ:
                 named = ", ".join(differ[:NAMED]) + (" …" if len(differ) > NAMED else "")
-                error = f"variables that its configuration uses have other values in the gateway that runs: {named}"
+                error = (
+                    "variables that its configuration uses have other values in the gateway "
+                    f"that runs: {named}"
+                )
                 return "environment", error, {"variables": differ[:NAMED]}
         return None
 
@@ -133,9 +158,13 @@ class Attached:
             self._clients.discard(client)
             self._on_change()
 
-    def part(self, client: "AttachedClient", conversation: ClientConversation, grace: float | None = None) -> None:
+    def part(
+        self, client: "AttachedClient", conversation: ClientConversation, grace: float | None = None
+    ) -> None:
         """Have a client's calls finish, then let it go."""
-        self._tasks.start(client.leave(conversation, self._grace if grace is None else grace), apart=True)
+        self._tasks.start(
+            client.leave(conversation, self._grace if grace is None else grace), apart=True
+        )
 
     def forget(self, conversation: ClientConversation) -> None:
         self._tasks.start(conversation.close(), apart=True)
@@ -181,7 +210,9 @@ class AttachedClient(asyncio.Protocol):
             on_shutdown=self._shut_down,
         )
         self._mode = mode
-        self._reader = MessageReader(self._conversation.peer.receive, self._skipped, limit=limit, framing="newline")
+        self._reader = MessageReader(
+            self._conversation.peer.receive, self._skipped, limit=limit, framing="newline"
+        )
         self._intake = Intake(self._reader.feed, read_ahead=0)
 
     def describe(self) -> Json:
@@ -195,7 +226,8 @@ class AttachedClient(asyncio.Protocol):
             "in_flight": self._conversation.peer.answering,
         }
 
-    # The carrier -------------------------------------------------------------------------------------------------
+    # The carrier
+    # ----------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -226,7 +258,9 @@ class AttachedClient(asyncio.Protocol):
         if self._outflow is not None:
             self._outflow.resume()
             if self._outflow.why:
-                log.warning("a client (process %s) was cut off: %s", self._pid or "?", self._outflow.why)
+                log.warning(
+                    "a client (process %s) was cut off: %s", self._pid or "?", self._outflow.why
+                )
         self._intake.end()
         if self._leaving is not None:
             self._leaving.set()
@@ -241,7 +275,8 @@ class AttachedClient(asyncio.Protocol):
         error = RpcError(INVALID_REQUEST, f"skipped {size:,} bytes of input: {reason}")
         self._conversation.peer.refuse(None, error)
 
-    # The end -----------------------------------------------------------------------------------------------------
+    # The end
+    # ----------------------------------------------------------------------------------------------
 
     def _shut_down(self) -> None:
         if self._leaving is None:

@@ -1,9 +1,10 @@
-"""Who hears what servers say outside of any call: older sessions, and the listeners of the modern era.
+"""Who hears what servers say outside of any call: older sessions, and the listeners of the modern
+era.
 
-Each notification carries the server it comes from (PRO-4), reaches only those it concerns, and names a resource
-the way the client itself named it. One that thousands hear is made once, and told to them in turns: what waits for
-its turn is bounded, log messages are left out first, and what would be said twice is said once. Whoever does not see
-a server or a resource hears nothing of it.
+Each notification carries the server it comes from (PRO-4), reaches only those it concerns, and
+names a resource the way the client itself named it. One that thousands hear is made once, and told
+to them in turns: what waits for its turn is bounded, log messages are left out first, and what
+would be said twice is said once. Whoever does not see a server or a resource hears nothing of it.
 """
 
 import secrets
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 Push = Callable[[str, Json], None]
 
 WAITING: Final = 64
-"""Events that may wait until everybody has heard those before them; then log messages are left out."""
+"""Events that may wait until everybody has heard those before them; then log messages are left
+out."""
 
 NOTICES: dict[Kind, str] = {
     "tools": "notifications/tools/list_changed",
@@ -74,7 +76,8 @@ class Session:
         self.subscriptions: dict[tuple[str, str], set[str]] = {}
         """(server, its own URI) -> the forms in which the client subscribed."""
         self.changed: Callable[[], None] | None = None
-        """Told when another one who goes on with this conversation would have to know of something new."""
+        """Told when another one who goes on with this conversation would have to know of something
+        new."""
         self._questions = 0
 
     def close(self) -> None:
@@ -105,7 +108,8 @@ class Session:
         return bool(forms)
 
     def go_on_asking(self, after: int) -> None:
-        """What others have asked in this conversation has numbers up to there: a late answer to that is none to us."""
+        """What others have asked in this conversation has numbers up to there: a late answer to
+        that is none to us."""
         self._questions = after
 
     def question_id(self, server: str) -> str:
@@ -120,7 +124,9 @@ def _to_nobody(notice: Notice) -> None:
 class ListenStream:
     """One `subscriptions/listen` of a modern client: a filter, and the stream it listens on."""
 
-    def __init__(self, request_id: str | int, wanted: Any, push: Push, caller: Caller | None = None) -> None:
+    def __init__(
+        self, request_id: str | int, wanted: Any, push: Push, caller: Caller | None = None
+    ) -> None:
         self.caller = caller or Caller()
         self.id = f"listen-{secrets.token_urlsafe(9)}"
         self.forms: dict[tuple[str, str], set[str]] = {}
@@ -130,7 +136,11 @@ class ListenStream:
 
     def wanted_uris(self) -> list[str]:
         uris: Any = self._wanted.get("resourceSubscriptions")
-        return [uri for uri in cast(list[Any], uris) if isinstance(uri, str)] if isinstance(uris, list) else []
+        return (
+            [uri for uri in cast(list[Any], uris) if isinstance(uri, str)]
+            if isinstance(uris, list)
+            else []
+        )
 
     def wants(self, notice: str) -> bool:
         return self._wanted.get(FLAGS[notice]) is True
@@ -138,7 +148,9 @@ class ListenStream:
     def acknowledge(self) -> None:
         honoured: Json = {flag: True for flag in FLAGS.values() if self._wanted.get(flag) is True}
         if self.forms:
-            honoured["resourceSubscriptions"] = [uri for forms in self.forms.values() for uri in sorted(forms)]
+            honoured["resourceSubscriptions"] = [
+                uri for forms in self.forms.values() for uri in sorted(forms)
+            ]
         self.push("notifications/subscriptions/acknowledged", {"notifications": honoured})
 
     def goodbye(self) -> Json:
@@ -147,7 +159,9 @@ class ListenStream:
 
     def push(self, method: str, params: Json) -> None:
         """Every frame carries the id of the listen request as the client sent it."""
-        self._push(method, {**params, "_meta": {**era.meta_of(params), era.SUBSCRIPTION_KEY: self._mark}})
+        self._push(
+            method, {**params, "_meta": {**era.meta_of(params), era.SUBSCRIPTION_KEY: self._mark}}
+        )
 
 
 class Audience:
@@ -206,7 +220,9 @@ class Audience:
     def _tell_offers(self, event: OffersChanged) -> Iterator[None]:
         only = event.session
         # A notice that stands for several servers names none.
-        params: Json = {} if event.server is None else {"_meta": {"proxy": {"server": event.server}}}
+        params: Json = (
+            {} if event.server is None else {"_meta": {"proxy": {"server": event.server}}}
+        )
         for method in sorted({NOTICES[kind] for kind in event.kinds}):
             notice = Notice(method, params)
             for session in self._there(only):
@@ -232,7 +248,8 @@ class Audience:
         limited = self._eyes.limited(caller)
         if limited is None:
             return True
-        # The lists of a session or of a kind of client have changed: compare with the part that the caller sees.
+        # The lists of a session or of a kind of client have changed: compare with the part that the
+        # caller sees.
         server = event.server
         if server is None or (event.session is None and event.client_kind is None):
             return False
@@ -240,7 +257,9 @@ class Audience:
 
     def _there(self, only: str | None) -> Iterator[Session]:
         """The session of that id, or all; whoever leaves meanwhile is left out."""
-        for session in list(self._sessions.values()) if only is None else [self._sessions.get(only)]:
+        for session in (
+            list(self._sessions.values()) if only is None else [self._sessions.get(only)]
+        ):
             if session is not None and session.id in self._sessions:
                 yield session
 
@@ -250,7 +269,11 @@ class Audience:
             self._tell((event.server, uri, event.to), self._tell_update(event, (event.server, uri)))
 
     def _tell_update(self, event: ResourceUpdated, target: tuple[str, str]) -> Iterator[None]:
-        meta = {key: value for key, value in era.meta_of(event.params).items() if key != era.SUBSCRIPTION_KEY}
+        meta = {
+            key: value
+            for key, value in era.meta_of(event.params).items()
+            if key != era.SUBSCRIPTION_KEY
+        }
         meta["proxy"] = {"server": event.server}
         method = "notifications/resources/updated"
         notices: dict[str, Notice] = {}
@@ -260,10 +283,18 @@ class Audience:
             limited = None if listener is None else self._eyes.limited(listener.caller)
             if limited is not None and not limited.may_read(*target):
                 continue
-            subscribed = session.subscriptions if session is not None else stream.forms if stream is not None else {}
+            subscribed = (
+                session.subscriptions
+                if session is not None
+                else stream.forms
+                if stream is not None
+                else {}
+            )
             for uri in sorted(subscribed.get(target, ())):
                 if (notice := notices.get(uri)) is None:
-                    notice = notices[uri] = Notice(method, {**event.params, "uri": uri, "_meta": meta})
+                    notice = notices[uri] = Notice(
+                        method, {**event.params, "uri": uri, "_meta": meta}
+                    )
                 if session is not None:
                     session.push(notice)
                 elif stream is not None:
@@ -271,7 +302,10 @@ class Audience:
             yield
 
     def _said(self, event: ServerSaid) -> None:
-        params = {**event.params, "_meta": {**era.meta_of(event.params), "proxy": {"server": event.server}}}
+        params = {
+            **event.params,
+            "_meta": {**era.meta_of(event.params), "proxy": {"server": event.server}},
+        }
         notice = Notice(event.method, params)
         if event.owner is None and event.method == "notifications/message":
             if len(self._turns) < WAITING:
@@ -294,7 +328,8 @@ class Audience:
 
     @staticmethod
     def _is_for(session: Session, event: ServerSaid) -> bool:
-        """Its own link's words are a session's; of a shared link only log messages, at the level it asked for."""
+        """Its own link's words are a session's; of a shared link only log messages, at the level it
+        asked for."""
         own = event.owner == session.id or session.caller.solo
         if event.method != "notifications/message":
             return own
@@ -303,7 +338,8 @@ class Audience:
             return False
         if level is not None:
             return era.admits(level, event.params.get("level"))
-        # The client has set no level. It receives what can only be its own, and from servers without calls.
+        # The client has set no level. It receives what can only be its own, and from servers
+        # without calls.
         if event.callers is None:
             return own or era.admits("info", event.params.get("level"))
         return event.callers == session.id or session.caller.solo

@@ -1,9 +1,9 @@
-"""The way in for whoever looks after a running gateway, and for clients on the same machine: a channel only its owner
-may open, JSON lines both ways.
+"""The way in for whoever looks after a running gateway, and for clients on the same machine: a
+channel only its owner may open, JSON lines both ways.
 
-One per config: `mcpx servers` and `mcpx reload` find the gateway that runs on the same file. A request is
-`{"do": "status"}`, with what the verb needs beside it; the answer is one object with `ok`. After an `attach` that was
-answered with yes the connection is a client's (`front.attached`).
+One per config: `mcpx servers` and `mcpx reload` find the gateway that runs on the same file. A
+request is `{"do": "status"}`, with what the verb needs beside it; the answer is one object with
+`ok`. After an `attach` that was answered with yes the connection is a client's (`front.attached`).
 """
 
 import asyncio
@@ -42,7 +42,8 @@ Verb = Callable[[Json], Awaitable[Json]]
 """Gets the request."""
 
 Role = Literal["http", "background", "alone"]
-"""Whom a gateway is for: whoever finds it; clients that attach, and gone after them; the one client that started it."""
+"""Whom a gateway is for: whoever finds it; clients that attach, and gone after them; the one client
+that started it."""
 
 YIELDS: Mapping[Role, Role | None] = {"http": "background", "background": "alone", "alone": None}
 """Which gateway leaves its place to one of this role."""
@@ -57,7 +58,14 @@ class Host(Protocol):
 
 
 class Control:
-    def __init__(self, path: Path, verbs: Mapping[str, Verb], host: Host | None = None, *, role: Role = "http") -> None:
+    def __init__(
+        self,
+        path: Path,
+        verbs: Mapping[str, Verb],
+        host: Host | None = None,
+        *,
+        role: Role = "http",
+    ) -> None:
         """In the background the lock of the place is held already, by whoever had it started."""
         self._path = path
         self._verbs = verbs
@@ -74,7 +82,8 @@ class Control:
         return self._server is not None
 
     async def start(self) -> None:
-        """Listen, unless another gateway on the same config does already. Failing costs comfort, not function."""
+        """Listen, unless another gateway on the same config does already. Failing costs comfort,
+        not function."""
         lock = None if self._role == "background" else Lock(self._path)
         try:
             private_folder(self._path.parent)
@@ -82,7 +91,10 @@ class Control:
                 await asyncio.to_thread(lock.acquire, TURN)
             if channels.is_taken(self._path):
                 if not await self._made_free():
-                    log.info("another mcpx runs on this config; `mcpx servers` and `mcpx reload` reach that one")
+                    log.info(
+                        "another mcpx runs on this config; `mcpx servers` and `mcpx reload` reach "
+                        "that one"
+                    )
                     return
                 channels.clear(self._path)
             door = channels.listen(self._path)
@@ -96,7 +108,10 @@ class Control:
                 raise
             self._door = door
         except (OSError, NotImplementedError) as error:
-            log.warning("no control socket: %s; `mcpx servers` and `mcpx reload` cannot reach this gateway", error)
+            log.warning(
+                "no control socket: %s; `mcpx servers` and `mcpx reload` cannot reach this gateway",
+                error,
+            )
         finally:
             if lock is not None:
                 lock.release()
@@ -278,13 +293,16 @@ def _is_unix(opened: socket.socket) -> bool:
 
 
 async def ask(path: Path, verb: str, timeout: float = 40.0, **more: object) -> Json | None:
-    """Put one verb to the gateway behind a channel, with what it needs; None when nobody is there."""
+    """Put one verb to the gateway behind a channel, with what it needs; None when nobody is
+    there."""
     try:
         require_private(path.parent)
     except FileNotFoundError:
         return None
     except OSError as error:
-        log.warning("no running gateway is asked: %s", error)  # who answers there may be somebody else
+        log.warning(
+            "no running gateway is asked: %s", error
+        )  # who answers there may be somebody else
         return None
     if not channels.is_taken(path):
         return None

@@ -1,7 +1,7 @@
 """One client on a carrier that keeps messages in order: stdio, WebSocket, HTTP+SSE.
 
-Both eras on one carrier, told apart message by message: a modern request brings its own envelope, an older one
-belongs to the session that `initialize` began.
+Both eras on one carrier, told apart message by message: a modern request brings its own envelope,
+an older one belongs to the session that `initialize` began.
 """
 
 import asyncio
@@ -49,7 +49,8 @@ class ClientConversation:
         self.session = Session(self._push, id)
         self.peer = Peer("client", transmit, self, answer_garbage=True, identify=True)
 
-    # What the client says --------------------------------------------------------------------------------------
+    # What the client says
+    # --------------------------------------------------------------------------------------
 
     def request(self, message: Json) -> Coroutine[Any, Any, Json]:
         tracker = self._dispatcher.tracker
@@ -82,7 +83,9 @@ class ClientConversation:
     def _initialize(self, params: Json) -> Json:
         if self._greeted:
             raise RpcError(INVALID_REQUEST, "initialize was already answered")
-        reply = self._dispatcher.greet(params, self.session, self.visitor, self, solo=self._solo, mode=self._mode)
+        reply = self._dispatcher.greet(
+            params, self.session, self.visitor, self, solo=self._solo, mode=self._mode
+        )
         self._greeted = True
         self._dispatcher.audience.join(self.session)
         self._begin(self.session.caller)
@@ -90,10 +93,14 @@ class ClientConversation:
 
     async def _modern(self, message: Json) -> Json:
         era.check_envelope(message, None)
-        caller = self._dispatcher.modern_caller(message, self.visitor, self, solo=self._solo, mode=self._mode)
+        caller = self._dispatcher.modern_caller(
+            message, self.visitor, self, solo=self._solo, mode=self._mode
+        )
         self._begin(caller)
         if message["method"] == "subscriptions/listen":
-            stream = ListenStream(message["id"], message["params"].get("notifications"), self.tell, caller)
+            stream = ListenStream(
+                message["id"], message["params"].get("notifications"), self.tell, caller
+            )
             return await self._dispatcher.listen(stream, caller, self._ending)
         return await self._dispatcher.serve_modern(message, caller)
 
@@ -110,7 +117,8 @@ class ClientConversation:
         self._dispatcher.audience.leave(self.session)
 
     async def finish(self, grace: float) -> None:
-        """Let what is being answered finish; listeners, which never would, are told that it is over."""
+        """Let what is being answered finish; listeners, which never would, are told that it is
+        over."""
         self._ending.set()
         await self.peer.finish(grace)
 
@@ -118,7 +126,8 @@ class ClientConversation:
         await self.peer.close()
         await self._dispatcher.leave(self.session)
 
-    # What is said to the client --------------------------------------------------------------------------------
+    # What is said to the client
+    # --------------------------------------------------------------------------------
 
     async def ask(self, server: str, method: str, params: Json | None) -> Json:
         if not self._dispatcher.gateway.knows(self.session.caller, server):

@@ -1,6 +1,8 @@
-"""What every front does alike: greet a client, make a `Call` of its message, shape the result for its era.
+"""What every front does alike: greet a client, make a `Call` of its message, shape the result for
+its era.
 
-Knows no transport. A front brings the way messages come and go; the dispatcher decides what they mean.
+Knows no transport. A front brings the way messages come and go; the dispatcher decides what they
+mean.
 """
 
 import asyncio
@@ -29,7 +31,8 @@ REMEMBERED = 1024
 NAME_LENGTH = 200
 """Characters of a client's name by which it is known."""
 SAID_OF_ITSELF = 64 << 10
-"""Bytes a client may say of itself: its name, what it can do. They are kept as long as its session."""
+"""Bytes a client may say of itself: its name, what it can do. They are kept as long as its
+session."""
 SUBSCRIPTIONS = 1_000
 SUBSCRIBED_BYTES = 256 << 10
 """Resources one client may be subscribed to at a time, and what their URIs may take."""
@@ -58,7 +61,9 @@ class Tracker(Protocol):
         """In the task that answers the request."""
         ...
 
-    def attend(self, request: Request, message: Json, work: Coroutine[Any, Any, Json]) -> Coroutine[Any, Any, Json]:
+    def attend(
+        self, request: Request, message: Json, work: Coroutine[Any, Any, Json]
+    ) -> Coroutine[Any, Any, Json]:
         """`work` is what answers it."""
         ...
 
@@ -85,10 +90,18 @@ class Dispatcher:
         self._seen: dict[tuple[str, str], float] = {}
         self.audience.listen_to(gateway.bus)
 
-    # Greetings -----------------------------------------------------------------------------------------------
+    # Greetings
+    # ----------------------------------------------------------------------------------------------
 
     def greet(
-        self, params: Json, session: Session, visitor: Visitor, voice: Voice, *, solo: bool, mode: str | None = None
+        self,
+        params: Json,
+        session: Session,
+        visitor: Visitor,
+        voice: Voice,
+        *,
+        solo: bool,
+        mode: str | None = None,
     ) -> Json:
         """Answer `initialize` and make the session's caller."""
         weight_of(params)
@@ -126,7 +139,11 @@ class Dispatcher:
         surface = generation.surfaces.of(self.gateway.mode(caller))
         catalog = self.gateway.catalogs.of(caller)
         direct = surface.shows_all(caller, catalog)  # compact menus tell of servers themselves
-        sources = [(s.name, s.instructions) for s in generation.sources if s.enabled and catalog.knows(s.name)]
+        sources = [
+            (s.name, s.instructions)
+            for s in generation.sources
+            if s.enabled and catalog.knows(s.name)
+        ]
         return instructions(sources, direct=direct)
 
     def modern_caller(
@@ -151,7 +168,8 @@ class Dispatcher:
         )
 
     def _first_seen(self, principal: str, meta: Json) -> float:
-        """When this client's first message came. It has no session; who it says it is is all that tells."""
+        """When this client's first message came. It has no session; who it says it is is all that
+        tells."""
         name = as_object(meta.get(era.CLIENT_KEY)).get("name")
         client = (principal, name[:NAME_LENGTH] if isinstance(name, str) else "")
         seen = self._seen.get(client)
@@ -161,7 +179,8 @@ class Dispatcher:
                 del self._seen[next(iter(self._seen))]
         return seen
 
-    # Requests ------------------------------------------------------------------------------------------------
+    # Requests
+    # ----------------------------------------------------------------------------------------------
 
     async def serve_modern(self, message: Json, caller: Caller) -> Json:
         method = message["method"]
@@ -173,7 +192,9 @@ class Dispatcher:
         call = Call(method, message["params"], caller, None, request)
         return era.as_modern(method, await self.gateway.handle(call))
 
-    async def serve_older(self, message: Json, session: Session, voice: Voice | None = None) -> Json:
+    async def serve_older(
+        self, message: Json, session: Session, voice: Voice | None = None
+    ) -> Json:
         """`voice`: the way back on the stream of this very request, where requests have one."""
         method, params = message["method"], jsonrpc.params_of(message)
         request = None if self.tracker is None else _followed(session.caller)
@@ -209,7 +230,9 @@ class Dispatcher:
         uri: Any = call.params.get("uri")
         target = await self.gateway.view(call.caller).locate(uri) if isinstance(uri, str) else None
         known = target is not None and uri in session.subscriptions.get(target, ())
-        if target is not None and not known:  # noted first: a server may tell of a change together with its answer
+        if (
+            target is not None and not known
+        ):  # noted first: a server may tell of a change together with its answer
             _admit([*session.forms(), uri])
             session.subscriptions.setdefault(target, set()).add(uri)
         try:
@@ -232,7 +255,8 @@ class Dispatcher:
         return await self.gateway.handle(call)
 
     async def go_on(self, session: Session) -> None:
-        """A conversation that another gateway began: servers are told what its client had asked of them."""
+        """A conversation that another gateway began: servers are told what its client had asked of
+        them."""
         caller = session.caller
         self.audience.join(session)
         if caller.log_level is not None:
@@ -248,7 +272,8 @@ class Dispatcher:
                 log.info("a subscription could not be made anew: %s", error)
 
     def notification(self, session: Session, method: str, params: Json) -> None:
-        """A client's notification; what concerns servers goes to those that are this client's own."""
+        """A client's notification; what concerns servers goes to those that are this client's
+        own."""
         if method not in ("notifications/initialized", "notifications/cancelled"):
             self.gateway.notify(session.caller, method, params)
 
@@ -257,10 +282,12 @@ class Dispatcher:
         self.audience.leave(session)
         await self.gateway.end_session(session.id, moved=moved)
 
-    # Listening (modern) ----------------------------------------------------------------------------------------
+    # Listening (modern)
+    # ----------------------------------------------------------------------------------------
 
     async def listen(self, stream: ListenStream, caller: Caller, until: asyncio.Event) -> Json:
-        """Answer one `subscriptions/listen` when the end has come. Servers are subscribed before it is acknowledged."""
+        """Answer one `subscriptions/listen` when the end has come. Servers are subscribed before it
+        is acknowledged."""
         _followed(caller)
         _admit(stream.wanted_uris())
         if self.gateway.limited(caller) is not None:
@@ -293,17 +320,29 @@ def _followed(caller: Caller) -> Request | None:
 
 
 def weight_of(params: Json) -> int:
-    """About what remembering a client takes, in bytes, by what it says of itself in `initialize`."""
+    """About what remembering a client takes, in bytes, by what it says of itself in
+    `initialize`."""
     raw = encoded({key: params.get(key) for key in ("clientInfo", "capabilities")})
     if len(raw) > SAID_OF_ITSELF:
-        text = f"clientInfo and capabilities take {len(raw):,} bytes; at most {SAID_OF_ITSELF:,} are taken"
+        text = (
+            f"clientInfo and capabilities take {len(raw):,} bytes; at most {SAID_OF_ITSELF:,} "
+            "are taken"
+        )
         raise RpcError(INVALID_PARAMS, text)
     # In memory every object, text and number has a head of its own.
-    return len(raw) + 64 * (raw.count(b"{") + raw.count(b"[")) + 28 * raw.count(b'"') + 32 * raw.count(b",")
+    return (
+        len(raw)
+        + 64 * (raw.count(b"{") + raw.count(b"["))
+        + 28 * raw.count(b'"')
+        + 32 * raw.count(b",")
+    )
 
 
 def _admit(uris: Collection[str]) -> None:
     """Whether so many subscriptions are in bounds."""
     if len(uris) > SUBSCRIPTIONS or sum(map(len, uris)) > SUBSCRIBED_BYTES:
-        text = f"no more than {SUBSCRIPTIONS:,} resources can be subscribed to, by URIs of {SUBSCRIBED_BYTES:,} bytes"
+        text = (
+            f"no more than {SUBSCRIPTIONS:,} resources can be subscribed to, by URIs of "
+            f"{SUBSCRIBED_BYTES:,} bytes"
+        )
         raise RpcError(OVERLOADED, f"{text} in all; unsubscribe from some first")

@@ -1,7 +1,9 @@
-"""The network front: one HTTP server, its routes (`front.routes`), and the reception before every one of them.
+"""The network front: one HTTP server, its routes (`front.routes`), and the reception before every
+one of them.
 
-`/mcp` and a path below it for each mode speak streamable HTTP, `/sse` + `/messages` the transport of 2024-11-05,
-`/ws` WebSocket, all of them also below `/p/<profile>`; `/health` and `/ready` are for whoever looks after the process.
+`/mcp` and a path below it for each mode speak streamable HTTP, `/sse` + `/messages` the transport
+of 2024-11-05, `/ws` WebSocket, all of them also below `/p/<profile>`; `/health` and `/ready` are
+for whoever looks after the process.
 """
 
 import asyncio
@@ -42,21 +44,29 @@ PING_EVERY = 15.0
 """Seconds between signs of life on a silent stream; proxies close what is idle for 30 to 60."""
 
 MOST_CLIENTS = 4096
-"""Connections of clients, if half of what may be open at once is as much: the other half is for servers."""
+"""Connections of clients, if half of what may be open at once is as much: the other half is for
+servers."""
 
 PARTING = 0.5
 """Seconds a WebSocket's client has to say goodbye when we end."""
 
 
 Page = Callable[[Visitor], tuple[bytes, str] | None]
-"""A body and its content type, made when this visitor asks for it; None: there is no such page now."""
+"""A body and its content type, made when this visitor asks for it; None: there is no such page
+now."""
 
 
 class HttpFront:
     def __init__(
-        self, dispatcher: Dispatcher, reception: Reception, *, max_request: int, pages: Mapping[str, Page] | None = None
+        self,
+        dispatcher: Dispatcher,
+        reception: Reception,
+        *,
+        max_request: int,
+        pages: Mapping[str, Page] | None = None,
     ) -> None:
-        """`pages`: what else is shown, by path, to whoever is let in; the path is one of `ROUTES`."""
+        """`pages`: what else is shown, by path, to whoever is let in; the path is one of
+        `ROUTES`."""
         self._pages = pages or {}
         self._dispatcher = dispatcher
         self._reception = reception
@@ -65,7 +75,9 @@ class HttpFront:
         self._streamable = Streamable(dispatcher, self._tasks, self._count_conversations)
         # Half of the descriptors. Replicas accept connections on two ports.
         share = 2 if dispatcher.gateway.replicas is None else 4
-        limits = Limits(body_bytes=max_request, connections=min(MOST_CLIENTS, descriptors.soft_limit() // share))
+        limits = Limits(
+            body_bytes=max_request, connections=min(MOST_CLIENTS, descriptors.soft_limit() // share)
+        )
         self._server = HttpServer(self._handle, limits, self._forestall)
         self._legacy: dict[str, _LegacyStream] = {}
         self._sockets: dict[ClientConversation, websocket.WebSocket] = {}
@@ -73,7 +85,9 @@ class HttpFront:
         """The last WebSocket is closed."""
         self._ending = False
         self._neighbours = self._streamable.neighbours = self._meet_neighbours(limits)
-        self._waits = "" if self._neighbours is None else "this replica has not joined the others yet"
+        self._waits = (
+            "" if self._neighbours is None else "this replica has not joined the others yet"
+        )
         """Why nobody is let in yet; empty: they are."""
         self._watching: asyncio.Task[None] | None = None
 
@@ -84,7 +98,9 @@ class HttpFront:
         from mcpx.front.neighbours.neighbours import Neighbours
         from mcpx.front.neighbours.rooms import Rooms
 
-        rooms = Rooms(self._streamable.sessions, self._dispatcher, self._tasks, self._streamable.handle)
+        rooms = Rooms(
+            self._streamable.sessions, self._dispatcher, self._tasks, self._streamable.handle
+        )
         return Neighbours(replicas, rooms, self._enter_passed, limits)
 
     async def start(self, host: str, port: int, tls: tuple[str, str] | None = None) -> int:
@@ -111,7 +127,10 @@ class HttpFront:
                 await neighbours.open(gateway.generation.config.server.replica)
                 break
             except OSError as error:
-                log.error("other replicas cannot reach this one: %s (server.replica); it is tried again", error)
+                log.error(
+                    "other replicas cannot reach this one: %s (server.replica); it is tried again",
+                    error,
+                )
                 await asyncio.sleep(1.0)
         for prepare in gateway.replicas.preparations:
             await prepare()
@@ -121,21 +140,26 @@ class HttpFront:
             self._waits = "the other replicas have another MCPX_KEY than this one"
             await gateway.replicas.joined.wait()
 
-    # Who leaves ------------------------------------------------------------------------------------------------
+    # Who leaves
+    # ----------------------------------------------------------------------------------------------
 
     def take_up(self, config: Config) -> None:
-        """Another configuration counts from now on; whom it does not let in any more has to leave."""
+        """Another configuration counts from now on; whom it does not let in any more has to
+        leave."""
         self._reception.take_up(config)
         self._see_off()
         self._watch()
 
     def narrow(self, config: Config) -> None:
-        """Another configuration will soon count; whom it does not name any more has to leave now."""
+        """Another configuration will soon count; whom it does not name any more has to leave
+        now."""
         self._reception.narrow(config)
         self._see_off()
 
     def _watch(self) -> None:
-        if self._reception.identity is not None and (self._watching is None or self._watching.done()):
+        if self._reception.identity is not None and (
+            self._watching is None or self._watching.done()
+        ):
             self._watching = self._tasks.start(self._keep_watch())
 
     async def _keep_watch(self) -> None:
@@ -149,7 +173,8 @@ class HttpFront:
             await asyncio.sleep(LOOK)
 
     def _see_off(self) -> None:
-        """End everything of everybody who would not be let in again: sessions, streams, sockets, calls in flight."""
+        """End everything of everybody who would not be let in again: sessions, streams, sockets,
+        calls in flight."""
         ends = NEVER
 
         def leaves(visitor: Visitor) -> bool:
@@ -182,8 +207,8 @@ class HttpFront:
                 stream.exchange.write(PING)
 
     async def drain(self, seconds: float, grace: float) -> None:
-        """The end is near: load balancers are told, and given so long to notice; then other replicas go on with the
-        sessions."""
+        """The end is near: load balancers are told, and given so long to notice; then other
+        replicas go on with the sessions."""
         self._ending = True
         if (replicas := self._dispatcher.gateway.replicas) is not None:
             replicas.members.update(state="leaving")
@@ -198,7 +223,9 @@ class HttpFront:
         self._ending = True
         connections = [*self._sockets, *(stream.connection for stream in self._legacy.values())]
         passed = () if self._neighbours is None else (self._neighbours.finish(grace),)
-        await asyncio.gather(self._streamable.close(grace), *passed, *(c.finish(grace) for c in connections))
+        await asyncio.gather(
+            self._streamable.close(grace), *passed, *(c.finish(grace) for c in connections)
+        )
         for stream in list(self._legacy.values()):
             await stream.connection.close()
             stream.exchange.end()
@@ -215,25 +242,38 @@ class HttpFront:
         await self._tasks.close()
         await self._reception.close()
 
-    # Routes --------------------------------------------------------------------------------------------------
+    # Routes
+    # ----------------------------------------------------------------------------------------------
 
     def _handle(self, exchange: Exchange) -> None:
         guard = self._reception.guard
         arrival = guard.arrival(exchange) if guard.proxied else None
         if not guard.host_allowed(exchange, arrival):
-            if (route := place_of(exchange.path)[0]) is not None and route.open and guard.names_nobody(exchange):
+            if (
+                (route := place_of(exchange.path)[0]) is not None
+                and route.open
+                and guard.names_nobody(exchange)
+            ):
                 self._tell_health(exchange, route.path, None)  # what strangers learn
                 return
             self._tell_refused("host", exchange, arrival)
-            exchange.reply(421, b"unknown host: server.allowed_hosts has those that are known", "text/plain")
+            exchange.reply(
+                421, b"unknown host: server.allowed_hosts has those that are known", "text/plain"
+            )
             return
         if not guard.origin_allowed(exchange, arrival):
             self._tell_refused("origin", exchange, arrival)
-            exchange.reply(403, b"origin not allowed: server.allowed_origins has those that are", "text/plain")
+            exchange.reply(
+                403, b"origin not allowed: server.allowed_origins has those that are", "text/plain"
+            )
             return
         if guard.is_ourselves(exchange.headers):
             self._tell_refused("loop", exchange, arrival)
-            exchange.reply(508, b"this address is mcpx itself: leave it out of its own configuration", "text/plain")
+            exchange.reply(
+                508,
+                b"this address is mcpx itself: leave it out of its own configuration",
+                "text/plain",
+            )
             return
         route, path, asked = place_of(exchange.path)
         if route is None and WELL_KNOWN in exchange.path:
@@ -249,10 +289,13 @@ class HttpFront:
             self._tasks.start(self._later(exchange, route, path, asked, arrival, identity, found))
 
     def _forestall(self, exchange: Exchange) -> int | None:
-        """A stranger's large body is not read; what is to be said to them in full needs a smaller one."""
+        """A stranger's large body is not read; what is to be said to them in full needs a smaller
+        one."""
         status, guard = self._reception.forestall(exchange), self._reception.guard
         if status is not None:
-            self._tell_refused("token", exchange, guard.arrival(exchange) if guard.proxied else None)
+            self._tell_refused(
+                "token", exchange, guard.arrival(exchange) if guard.proxied else None
+            )
         return status
 
     async def _later(
@@ -289,7 +332,9 @@ class HttpFront:
         arrival: Arrival | None,
         badge: Badge | None,
     ) -> None:
-        profile = None if badge is None and asked is None else self._reception.doors.enter(badge, asked)
+        profile = (
+            None if badge is None and asked is None else self._reception.doors.enter(badge, asked)
+        )
         principal = ANONYMOUS if badge is None else badge.principal
         visitor = Visitor(principal, profile, address_of(exchange, arrival), badge)
         if route is not None and route.open:
@@ -297,7 +342,9 @@ class HttpFront:
         else:
             self._enter(exchange, path if route is not None else "", visitor)
 
-    def _turn_away(self, exchange: Exchange, route: Route | None, arrival: Arrival | None, refusal: Refusal) -> None:
+    def _turn_away(
+        self, exchange: Exchange, route: Route | None, arrival: Arrival | None, refusal: Refusal
+    ) -> None:
         if route is not None and route.open:
             self._tell_health(exchange, route.path, None)
             return
@@ -305,15 +352,20 @@ class HttpFront:
         refuse(exchange, refusal, self._reception, arrival)
 
     def _tell_refused(
-        self, reason: Literal["host", "origin", "loop", "token"], exchange: Exchange, arrival: Arrival | None
+        self,
+        reason: Literal["host", "origin", "loop", "token"],
+        exchange: Exchange,
+        arrival: Arrival | None,
     ) -> None:
         self._dispatcher.gateway.bus.publish(DoorRefused(reason, address_of(exchange, arrival)))
 
     def _enter(self, exchange: Exchange, path: str, visitor: Visitor) -> None:
-        """`path`: behind that of the profile; one that `ROUTES` does not have is empty. The profile's mode counts where
-        the path asks for none."""
+        """`path`: behind that of the profile; one that `ROUTES` does not have is empty. The
+        profile's mode counts where the path asks for none."""
         warden = self._dispatcher.gateway.generation.warden
-        if visitor.profile is not None and not (warden is not None and warden.knows(visitor.profile)):
+        if visitor.profile is not None and not (
+            warden is not None and warden.knows(visitor.profile)
+        ):
             exchange.reply(404, b"not found; MCP is at /mcp", "text/plain")
         elif self._waits and path.startswith(SPOKEN):
             exchange.reply(503, self._waits.encode(), "text/plain", [("retry-after", "1")])
@@ -327,7 +379,11 @@ class HttpFront:
             self._post_legacy(exchange, visitor)
         elif path == "/ws":
             self._open_socket(exchange, visitor)
-        elif visitor.profile is None and path in self._pages and (page := self._pages[path](visitor)) is not None:
+        elif (
+            visitor.profile is None
+            and path in self._pages
+            and (page := self._pages[path](visitor)) is not None
+        ):
             self._show(exchange, *page)
         else:
             exchange.reply(404, b"not found; MCP is at /mcp", "text/plain")
@@ -359,26 +415,48 @@ class HttpFront:
             status = self._readiness()
             exchange.reply(status, b'{"ready":%s}' % (b"true" if status == 200 else b"false"))
             return
-        seen_by = Caller() if visitor is None else Caller(visitor.principal, visitor.profile, visitor.address)
-        health: Mapping[str, object] = self._dispatcher.gateway.health(None if visitor is None else seen_by)
+        seen_by = (
+            Caller()
+            if visitor is None
+            else Caller(visitor.principal, visitor.profile, visitor.address)
+        )
+        health: Mapping[str, object] = self._dispatcher.gateway.health(
+            None if visitor is None else seen_by
+        )
         if visitor is None:
             health = {"status": health["status"]}
         else:
-            whole = {} if self._neighbours is None or seen_by.profile is not None else self._neighbours.describe()
-            health = {"status": health["status"], "version": __version__, "servers": health["servers"], **whole}
+            whole = (
+                {}
+                if self._neighbours is None or seen_by.profile is not None
+                else self._neighbours.describe()
+            )
+            health = {
+                "status": health["status"],
+                "version": __version__,
+                "servers": health["servers"],
+                **whole,
+            }
         exchange.reply(200, codec.dump(health))
 
     def _readiness(self) -> int:
         """The HTTP status of `/ready`."""
-        # 404 and not 503 while draining: with `http-check disable-on-404`, HAProxy then lets open requests finish.
+        # 404 and not 503 while draining: with `http-check disable-on-404`, HAProxy then lets open
+        # requests finish.
         if self._ending:
             return 404
         return 503 if self._waits else 200
 
     def counts(self) -> ClientCounts:
         sessions = self._streamable.sessions
-        by_transport = {"http": len(sessions), "sse": len(self._legacy), "websocket": len(self._sockets)}
-        return ClientCounts(by_transport, self._server.connection_count, sessions.room, sessions.evicted)
+        by_transport = {
+            "http": len(sessions),
+            "sse": len(self._legacy),
+            "websocket": len(self._sockets),
+        }
+        return ClientCounts(
+            by_transport, self._server.connection_count, sessions.room, sessions.evicted
+        )
 
     def _count_conversations(self, client: Client | None) -> int:
         """Over WebSocket and HTTP+SSE, of a client or of all."""
@@ -387,7 +465,8 @@ class HttpFront:
         visitors = [each.visitor for each in (*self._legacy.values(), *self._sockets)]
         return sum(client_key(visitor) == client.key for visitor in visitors)
 
-    # HTTP+SSE of 2024-11-05 ------------------------------------------------------------------------------------
+    # HTTP+SSE of 2024-11-05
+    # ------------------------------------------------------------------------------------
 
     def _open_legacy(self, exchange: Exchange, visitor: Visitor) -> None:
         if exchange.method != "GET":
@@ -421,7 +500,9 @@ class HttpFront:
             exchange.reply(404, b"unknown session", "text/plain")
             return
         stream.visitor = visitor  # who may have another token by now: the stream is as good as that
-        if stream.exchange.congested:  # what it asks for would be put on top of what it has not read
+        if (
+            stream.exchange.congested
+        ):  # what it asks for would be put on top of what it has not read
             self._tasks.start(self._when_read(stream, exchange))
         else:
             exchange.reply(202)
@@ -435,7 +516,8 @@ class HttpFront:
         else:
             exchange.reply(404, b"unknown session", "text/plain")
 
-    # WebSocket -------------------------------------------------------------------------------------------------
+    # WebSocket
+    # ----------------------------------------------------------------------------------------------
 
     def _open_socket(self, exchange: Exchange, visitor: Visitor) -> None:
         if not self._streamable.admits(exchange, visitor):
@@ -455,7 +537,9 @@ class HttpFront:
                     self._parted.set()
                 self._tasks.start(connection.close())
 
-        socket = websocket.accept(exchange, limit=self._limit, subprotocol="mcp", on_message=received, on_close=closed)
+        socket = websocket.accept(
+            exchange, limit=self._limit, subprotocol="mcp", on_message=received, on_close=closed
+        )
         if socket is None:
             return
         connection = ClientConversation(
@@ -475,7 +559,9 @@ class HttpFront:
 class _LegacyStream:
     """One client of the older HTTP+SSE transport: everything down goes over its GET."""
 
-    def __init__(self, dispatcher: Dispatcher, exchange: Exchange, visitor: Visitor, id: str | None) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, exchange: Exchange, visitor: Visitor, id: str | None
+    ) -> None:
         self.exchange = exchange
         self.visitor = visitor
         self.connection = ClientConversation(

@@ -1,4 +1,5 @@
-"""One client of streamable HTTP: an older one's session, and the ways back to a client while its call runs."""
+"""One client of streamable HTTP: an older one's session, and the ways back to a client while its
+call runs."""
 
 import asyncio
 import time
@@ -23,8 +24,8 @@ KEPT_STREAMS = 32
 """Finished event streams a session keeps for a client that lost its connection."""
 READ_BYTES: Final = 1 << 20
 UNREAD_BYTES: Final = 16 << 20
-"""What it keeps of those whose answer was written to a connection, whether or not the client still had it, and of
-those whose client was away; always the last one of either."""
+"""What it keeps of those whose answer was written to a connection, whether or not the client still
+had it, and of those whose client was away; always the last one of either."""
 
 
 MOST_QUESTIONS: Final = 100
@@ -38,10 +39,13 @@ class Journal(Protocol):
         """The answer to a request is an event stream now."""
         ...
 
-    def event(self, stream: str, request: str | int | None, number: int, parcel: Parcel, *, last: bool) -> None: ...
+    def event(
+        self, stream: str, request: str | int | None, number: int, parcel: Parcel, *, last: bool
+    ) -> None: ...
 
     def pushed(self, number: int, parcel: Parcel | None, sent: int) -> None:
-        """On the GET stream: an event, if there is one, and up to which number they were written to a connection."""
+        """On the GET stream: an event, if there is one, and up to which number they were written to
+        a connection."""
         ...
 
 
@@ -59,12 +63,39 @@ class HttpSession:
     """One older client over streamable HTTP (a `Keeper` of its streams)."""
 
     __slots__ = (
-        *("_ended", "_finished", "_streams_made", "calls", "client", "fresh", "journal", "life", "lost", "moved"),
-        *("pushes", "questions", "running", "seen", "session", "shelf", "streams", "taken_up", "visitor", "weight"),
+        *(
+            "_ended",
+            "_finished",
+            "_streams_made",
+            "calls",
+            "client",
+            "fresh",
+            "journal",
+            "life",
+            "lost",
+            "moved",
+        ),
+        *(
+            "pushes",
+            "questions",
+            "running",
+            "seen",
+            "session",
+            "shelf",
+            "streams",
+            "taken_up",
+            "visitor",
+            "weight",
+        ),
     )
 
     def __init__(
-        self, visitor: Visitor, client: "Client", shelf: Shelf, weight: int = 0, id: str | None = None
+        self,
+        visitor: Visitor,
+        client: "Client",
+        shelf: Shelf,
+        weight: int = 0,
+        id: str | None = None,
     ) -> None:
         self.visitor = visitor
         self.client = client
@@ -102,12 +133,14 @@ class HttpSession:
 
     @property
     def primed(self) -> bool:
-        """Older clients choke on the empty event that lets 2025-11-25 resume a stream from its beginning."""
+        """Older clients choke on the empty event that lets 2025-11-25 resume a stream from its
+        beginning."""
         return self.session.caller.version >= "2025-11-25"
 
     def stream(self, exchange: Exchange, request: str | int) -> PostStream:
         self._streams_made += 1
-        # Another gateway may have made streams of this session, and the names of those last are not known.
+        # Another gateway may have made streams of this session, and the names of those last are not
+        # known.
         name = f"s{self.life}x{self._streams_made}" if self.life else f"s{self._streams_made}"
         return PostStream(exchange, name, primed=self.primed, request=request, keeper=self)
 
@@ -142,7 +175,8 @@ class HttpSession:
             self._forget(next((kept for kept in over if kept.delivered), next(iter(over))))
 
     def put_back(self, life: int, streams: Mapping[str, Told], sent: int) -> list[PostStream]:
-        """Make it what it was elsewhere. Streams whose calls were cut off, and have to be answered."""
+        """Make it what it was elsewhere. Streams whose calls were cut off, and have to be
+        answered."""
         self.life = life
         self.session.go_on_asking(life << 32)
         cut: list[PostStream] = []
@@ -156,12 +190,14 @@ class HttpSession:
             stream.put_back(told.events, done=not lost)
             if lost:
                 cut.append(stream)
-        # Numbers that were given out last may not have been written down: the next are far from them.
+        # Numbers that were given out last may not have been written down: the next are far from
+        # them.
         self.pushes.put_back(pushed, sent, life << 32)
         return cut
 
     def tend(self, unread: float, read: float) -> None:
-        """Keep a silent GET stream open. Drop finished streams that nobody came back for within so many seconds."""
+        """Keep a silent GET stream open. Drop finished streams that nobody came back for within so
+        many seconds."""
         now = time.monotonic()
         self.pushes.tend(now)
         for stream in list(self._finished.values()):
@@ -188,7 +224,8 @@ class HttpSession:
         for future in self.questions.values():
             future.cancel()
         Turns().do(map(_cancel, list(self.running.values())))
-        self.session.close()  # we hold each other: what the client said of itself would wait for the collector
+        # we hold each other: what the client said of itself would wait for the collector
+        self.session.close()
 
 
 def _cancel(task: asyncio.Task[None]) -> None:
@@ -196,8 +233,8 @@ def _cancel(task: asyncio.Task[None]) -> None:
 
 
 class PostVoice:
-    """The way back to an older client, on the stream of the call that caused it (`model.call.Voice`); without one, or
-    when it is done, on its GET stream."""
+    """The way back to an older client, on the stream of the call that caused it
+    (`model.call.Voice`); without one, or when it is done, on its GET stream."""
 
     __slots__ = ("_owner", "_stream")
 
@@ -208,7 +245,10 @@ class PostVoice:
     async def ask(self, server: str, method: str, params: Json | None) -> Json:
         owner = self._owner
         if len(owner.questions) >= MOST_QUESTIONS:
-            raise RpcError(OVERLOADED, f"{MOST_QUESTIONS} questions wait for this client's answer, no more are put")
+            raise RpcError(
+                OVERLOADED,
+                f"{MOST_QUESTIONS} questions wait for this client's answer, no more are put",
+            )
         rid = owner.session.question_id(server)
         answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         owner.questions[rid] = answer
@@ -237,7 +277,8 @@ class PostVoice:
 
 
 class ModernVoice:
-    """The way back to a modern client: notifications on its own request's stream, and no questions."""
+    """The way back to a modern client: notifications on its own request's stream, and no
+    questions."""
 
     __slots__ = ("_stream",)
 

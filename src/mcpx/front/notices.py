@@ -1,7 +1,8 @@
 """What is said to clients, as values: a notice that many hear is encoded once and stored once.
 
-Promise: the bytes of a notice are made when they are first needed, and all who send or keep them share them. What
-cannot be written as JSON becomes an error if it was an answer, and is not said if it was a notice.
+Promise: the bytes of a notice are made when they are first needed, and all who send or keep them
+share them. What cannot be written as JSON becomes an error if it was an answer, and is not said if
+it was a notice.
 """
 
 from typing import Final

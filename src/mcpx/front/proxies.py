@@ -1,8 +1,10 @@
-"""What a reverse proxy says of the client behind it: taken of those that are trusted, ignored of anybody else.
+"""What a reverse proxy says of the client behind it: taken of those that are trusted, ignored of
+anybody else.
 
-Of a chain of addresses the last counts that is not a trusted proxy's own: all before it is what somebody claimed.
-`X-Forwarded-*` and `Forwarded` are two ways to say the same; a proxy sets one of them, and may pass on what a client
-wrote into the other. Where both are there and do not agree, neither is believed.
+Of a chain of addresses the last counts that is not a trusted proxy's own: all before it is what
+somebody claimed. `X-Forwarded-*` and `Forwarded` are two ways to say the same; a proxy sets one of
+them, and may pass on what a client wrote into the other. Where both are there and do not agree,
+neither is believed.
 """
 
 import re
@@ -20,7 +22,8 @@ _PAIR: Final = re.compile(r"\s*([A-Za-z]+)=(?:\"([^\"]*)\"|([^\s\";,]*))\s*")
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Where a request came from, and by which name and scheme we were called; None: as the connection says."""
+    """Where a request came from, and by which name and scheme we were called; None: as the
+    connection says."""
 
     address: str
     scheme: str | None = None
@@ -47,7 +50,11 @@ class Proxies:
         listed = [hop.strip() for line in headers.all("x-forwarded-for") for hop in line.split(",")]
         standard = _forwarded(headers)
         one = self._client(address, listed) if listed else None
-        other = self._client(address, [pairs.get("for", "") for pairs in standard]) if standard else None
+        other = (
+            self._client(address, [pairs.get("for", "") for pairs in standard])
+            if standard
+            else None
+        )
         if one is not None and other is not None and one != other:
             return Arrival(address)
         scheme, host = _last(headers, "x-forwarded-proto"), _last(headers, "x-forwarded-host")
@@ -61,7 +68,9 @@ class Proxies:
         """The last hop that is no proxy of ours."""
         for text in reversed(hops[-MOST:]):
             found = _address(text)
-            if found is None:  # "unknown", or a name that somebody made up: nothing before it counts
+            if (
+                found is None
+            ):  # "unknown", or a name that somebody made up: nothing before it counts
                 return address
             address = str(found)
             if not self._trusts(found):
@@ -96,7 +105,8 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def _forwarded(headers: Headers) -> list[dict[str, str]]:
-    """The elements of `Forwarded` (RFC 7239), the nearest proxy's last; what cannot be read ends the reading."""
+    """The elements of `Forwarded` (RFC 7239), the nearest proxy's last; what cannot be read ends
+    the reading."""
     elements: list[dict[str, str]] = []
     for line in headers.all("forwarded"):
         pairs: dict[str, str] = {}

@@ -1,8 +1,9 @@
-"""Who may come in, through which door, and who has to leave: the guard and the identities of one configuration.
+"""Who may come in, through which door, and who has to leave: the guard and the identities of one
+configuration.
 
-Promised: a configuration that is taken up counts for the next request; whoever it does not let in any more is found
-by `stays_until`, and `Identity.look` says when to ask: at most `LOOK` seconds after a token was revoked or has ended.
-Where nothing must be shown nothing is looked at.
+Promised: a configuration that is taken up counts for the next request; whoever it does not let in
+any more is found by `stays_until`, and `Identity.look` says when to ask: at most `LOOK` seconds
+after a token was revoked or has ended. Where nothing must be shown nothing is looked at.
 """
 
 import logging
@@ -68,8 +69,8 @@ class Reception:
         self.identity = self._identity(server.auth)
 
     def narrow(self, config: Config) -> None:
-        """Another configuration is about to be taken up, which may take a while: whom it does not name any more is not
-        let in from now on."""
+        """Another configuration is about to be taken up, which may take a while: whom it does not
+        name any more is not let in from now on."""
         if self._bearer is not None:
             auth = config.server.auth
             self._bearer.keep_only(() if auth is None or auth.type != "bearer" else auth.tokens)
@@ -85,7 +86,10 @@ class Reception:
             store = None if self._house.state is None else TokenStore(self._house.state)
             self._bearer = Bearer(auth.tokens, self.doors, store)
             if not self._bearer:
-                log.warning("nobody is let in yet: make a token with `mcpx token new NAME`, or name one in server.auth")
+                log.warning(
+                    "nobody is let in yet: make a token with `mcpx token new NAME`, or name one "
+                    "in server.auth"
+                )
             return self._bearer
         from mcpx.front.identity.jwt import Jwt
         from mcpx.front.identity.keys import Keys
@@ -107,8 +111,8 @@ class Reception:
         return 503
 
     def follows(self, visitor: Visitor) -> bool:
-        """Whether one whom another replica let in may come in here: not if what they showed has ended meanwhile. When
-        it ends, they leave here too."""
+        """Whether one whom another replica let in may come in here: not if what they showed has
+        ended meanwhile. When it ends, they leave here too."""
         badge = visitor.badge
         if badge is None or badge.expires == NEVER:
             return True

@@ -1,4 +1,5 @@
-"""What is said to whoever is not let in: why, and where to learn whom to ask for a token (RFC 6750, RFC 9728)."""
+"""What is said to whoever is not let in: why, and where to learn whom to ask for a token (RFC 6750,
+RFC 9728)."""
 
 from mcpx.front.identity.badge import Refusal
 from mcpx.front.proxies import Arrival
@@ -8,22 +9,31 @@ from mcpx.wire import codec
 from mcpx.wire.exchange import Exchange
 
 
-def refuse(exchange: Exchange, refusal: Refusal, reception: Reception, arrival: Arrival | None) -> None:
+def refuse(
+    exchange: Exchange, refusal: Refusal, reception: Reception, arrival: Arrival | None
+) -> None:
     about: list[str] = []
     if reception.publishes:
         about += [f'error="{refusal.error}"'] if refusal.error is not None else []
         about += [f'scope="{" ".join(refusal.scopes)}"'] if refusal.scopes else []
         called = reception.guard.called(exchange, arrival)
         if called is not None:
-            about.append(f'resource_metadata="{called}{RESOURCE}{resource_of(exchange.path) or ""}"')
-    more = [("www-authenticate", f"Bearer {', '.join(about)}".rstrip())] if refusal.status in (401, 403) else []
+            about.append(
+                f'resource_metadata="{called}{RESOURCE}{resource_of(exchange.path) or ""}"'
+            )
+    more = (
+        [("www-authenticate", f"Bearer {', '.join(about)}".rstrip())]
+        if refusal.status in (401, 403)
+        else []
+    )
     if refusal.retry_after is not None:
         more.append(("retry-after", str(refusal.retry_after)))
     exchange.reply(refusal.status, refusal.text.encode(), "text/plain", more)
 
 
 def tell_metadata(exchange: Exchange, reception: Reception, arrival: Arrival | None) -> None:
-    """Whom to ask for tokens that are let in here. It says the same of every profile, be there one or not."""
+    """Whom to ask for tokens that are let in here. It says the same of every profile, be there one
+    or not."""
     path = exchange.path
     rest = path[len(RESOURCE) :] if path.startswith(RESOURCE) else None
     place = rest if not rest else resource_of(rest)

@@ -1,6 +1,7 @@
 """Every path that the front answers, in one table: what stands here is served, and nothing else is.
 
-Whoever adds one says here who may ask for it; a test goes through the whole table with every kind of visitor.
+Whoever adds one says here who may ask for it; a test goes through the whole table with every kind
+of visitor.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ LONGEST_KEPT: Final = 200
 """Paths that are remembered, and their characters."""
 WELL_KNOWN: Final = "/.well-known/"
 RESOURCE: Final = "/.well-known/oauth-protected-resource"
-"""What stands behind it is the path of a route that speaks MCP; nobody has to show anything to read it."""
+"""What stands behind it is the path of a route that speaks MCP; nobody has to show anything to read
+it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,9 @@ ROUTES: Final = {
     for route in (
         Route("/mcp", ("GET", "POST", "DELETE")),
         Route(f"/mcp/{MODE}", ("GET", "POST", "DELETE")),
-        Route(f"/{MODE}/mcp", ("GET", "POST", "DELETE")),  # For clients that want every address to end in `/mcp`.
+        Route(
+            f"/{MODE}/mcp", ("GET", "POST", "DELETE")
+        ),  # For clients that want every address to end in `/mcp`.
         Route("/sse", ("GET",)),
         Route("/messages", ("POST",)),
         Route("/ws", ("GET",)),
@@ -66,8 +70,8 @@ _places: dict[str, Place] = {}
 
 
 def place_of(path: str) -> Place:
-    """The route of a path, the path behind its profile, and the profile that it asks for. `/MODE/mcp` is told as
-    `/mcp/MODE`."""
+    """The route of a path, the path behind its profile, and the profile that it asks for.
+    `/MODE/mcp` is told as `/mcp/MODE`."""
     place = _places.get(path)
     if place is None:
         place = _place(path)

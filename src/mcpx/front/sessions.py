@@ -5,15 +5,17 @@ At the limit, a new session evicts another one, in this order:
 1. a session whose client has not completed the handshake within its grace period
 2. an idle session without a stream, then an idle session with one
 3. if one client has very many handshakes in progress, the oldest of them
-4. a session without a stream that was used a moment ago, or with one if its client holds most and more than its share
+4. a session without a stream that was used a moment ago, or with one if its client holds most and
+   more than its share
 
-Within a step, sessions of the client that holds most come first if it holds more than its share. Then the session that
-was unused for longest comes first. A session with a running call is never evicted. In steps 2 to 4, a client that holds
-more than its share evicts only its own sessions, and idle ones of the client that holds most. Conversations over other
-transports count for the share, and are never evicted.
+Within a step, sessions of the client that holds most come first if it holds more than its share.
+Then the session that was unused for longest comes first. A session with a running call is never
+evicted. In steps 2 to 4, a client that holds more than its share evicts only its own sessions, and
+idle ones of the client that holds most. Conversations over other transports count for the share,
+and are never evicted.
 
-Sessions live in this process. With several replicas, each session belongs to one of them at a time, and another replica
-takes over the sessions of a replica that has ended (`neighbours`).
+Sessions live in this process. With several replicas, each session belongs to one of them at a time,
+and another replica takes over the sessions of a replica that has ended (`neighbours`).
 """
 
 import asyncio
@@ -31,13 +33,15 @@ IDLE = 1800.0
 """Seconds after which an unused session ends (SEC-6)."""
 FEW_CALLS = 3
 SHORT_IDLE = 300.0
-"""The same for a session without a stream and with at most `FEW_CALLS` calls. Most of these clients do not return."""
+"""The same for a session without a stream and with at most `FEW_CALLS` calls. Most of these clients
+do not return."""
 UNUSED = 60.0
 """Seconds after which a session ends whose client sent nothing after `initialize`."""
 GRACE = 10.0
 """Seconds that a client has for its handshake before its new session may be evicted."""
 IDLE_AFTER = 10.0
-"""Seconds without use after which a session counts as idle, and is evicted before handshakes in progress."""
+"""Seconds without use after which a session counts as idle, and is evicted before handshakes in
+progress."""
 MOST_WEIGHT = 64 << 20
 """What all clients together may have said of themselves, in bytes."""
 SHARE = 10
@@ -93,8 +97,9 @@ class Sessions:
         beside: Callable[[Client | None], int] = lambda _: 0,
         mint: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`most`: what the configuration of now allows; None: `MOST`. `beside`: conversations on carriers of their
-        own, of a client or (None) of all, which count too. `mint`: makes ids; None: any will do."""
+        """`most`: what the configuration of now allows; None: `MOST`. `beside`: conversations on
+        carriers of their own, of a client or (None) of all, which count too. `mint`: makes ids;
+        None: any will do."""
         self._mint = mint
         self._most = most
         self._beside = beside
@@ -125,18 +130,22 @@ class Sessions:
         return self._open.get(id)
 
     def begin(self, visitor: Visitor, weight: int = 0, id: str | None = None) -> HttpSession | None:
-        """A new session, or one that another gateway began and that has its id; None when there are too many and all
-        are in use."""
+        """A new session, or one that another gateway began and that has its id; None when there are
+        too many and all are in use."""
         client = self._client_of(visitor)
         if not self._has_room(client, weight):
             return None
-        owner = HttpSession(visitor, client, self._shelf, weight, self._mint() if id is None else id)
+        owner = HttpSession(
+            visitor, client, self._shelf, weight, self._mint() if id is None else id
+        )
         self._open[owner.session.id] = owner
         self._clients[client.key] = client
         self._weight += weight
         client.weight += weight
         owner.fresh = id is None
-        if id is not None:  # The client has completed its handshake elsewhere; how often it called is not known.
+        if (
+            id is not None
+        ):  # The client has completed its handshake elsewhere; how often it called is not known.
             owner.calls = FEW_CALLS + 1
         for queues in (client.queues, self._queues):
             queue = queues.fresh if owner.fresh else queues.used
@@ -179,7 +188,9 @@ class Sessions:
         if owner is None or not visitor.owns(owner.visitor):
             return None
         if owner.visitor.badge is not visitor.badge:
-            owner.visitor = visitor  # they showed another token since: the session is as good as that
+            owner.visitor = (
+                visitor  # they showed another token since: the session is as good as that
+            )
         owner.seen = now = self._loop.time()
         if owner.fresh or now - owner.moved > SETTLED:
             self._mark_used(owner, now)
@@ -223,10 +234,12 @@ class Sessions:
     def _is_heavy(client: Client) -> bool:
         return client.weight > MOST_WEIGHT // SHARE
 
-    # Eviction ------------------------------------------------------------------------------------------------
+    # Eviction
+    # ----------------------------------------------------------------------------------------------
 
     def _find_evictable(self, newcomer: Client) -> HttpSession | None:
-        """The session to evict for a new one of this client, in the order that the module docstring lists."""
+        """The session to evict for a new one of this client, in the order that the module docstring
+        lists."""
         now = self._loop.time()
         everyone = self._queues
         oldest = next(iter(everyone.fresh), None)
@@ -262,7 +275,8 @@ class Sessions:
         return None
 
     def _oldest_used(self, queues: Queues, now: float, idle: float) -> HttpSession | None:
-        """The session without a stream that was unused for longest, and at least for `idle` seconds."""
+        """The session without a stream that was unused for longest, and at least for `idle`
+        seconds."""
         for _ in range(min(LOOKS, len(queues.used))):
             owner = next(iter(queues.used))
             if owner.running:

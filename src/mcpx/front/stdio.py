@@ -1,6 +1,8 @@
-"""The stdio front: one client on our standard input and output, newline or Content-Length framing, as it speaks.
+"""The stdio front: one client on our standard input and output, newline or Content-Length framing,
+as it speaks.
 
-Standard output carries messages and nothing else. While the client does not read, nothing more is taken from it.
+Standard output carries messages and nothing else. While the client does not read, nothing more is
+taken from it.
 """
 
 import asyncio
@@ -28,7 +30,9 @@ CHUNK = 65536
 
 
 class StdioFront:
-    def __init__(self, dispatcher: Dispatcher, limit: int, visitor: Visitor, mode: str | None = None) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, limit: int, visitor: Visitor, mode: str | None = None
+    ) -> None:
         self.ended = asyncio.Event()
         """The client closed its end, or asked for the shutdown."""
         self._gateway = dispatcher.gateway
@@ -48,12 +52,15 @@ class StdioFront:
             on_first=dispatcher.gateway.start,
             on_shutdown=self.ended.set,
         )
-        self._reader = MessageReader(self._connection.peer.receive, self._skipped, limit=limit, framing="detect")
+        self._reader = MessageReader(
+            self._connection.peer.receive, self._skipped, limit=limit, framing="detect"
+        )
         self._intake = Intake(self._reader.feed, read_ahead=0)
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
-        # Our own copies of 0 and 1; what would print by mistake goes to stderr, never between messages.
+        # Our own copies of 0 and 1; what would print by mistake goes to stderr, never between
+        # messages.
         source, sink = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb")
         os.dup2(2, 1)
         if _is_socket(source) and _are_one(source, sink):
@@ -98,7 +105,9 @@ class StdioFront:
             return
         if self._pipe is None:
             self._pipe = Gathered(self._output)
-        framing: Framing = "content-length" if self._reader.framing == "content-length" else "newline"
+        framing: Framing = (
+            "content-length" if self._reader.framing == "content-length" else "newline"
+        )
         self._pipe.write(frame(raw, framing), more_to_come=self._connection.peer.busy)
 
     def _skipped(self, size: int, reason: str, head: bytes) -> None:

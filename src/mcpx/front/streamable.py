@@ -1,8 +1,10 @@
-"""Streamable HTTP, the server side: a POST for each message, in both eras; sessions, GET and DELETE in the older.
+"""Streamable HTTP, the server side: a POST for each message, in both eras; sessions, GET and DELETE
+in the older.
 
-The older era's rules, in short: `initialize` makes the session; a broken connection is not a cancellation, the
-client may come back for the rest; questions to the client travel on the stream of the call that caused them. The
-modern era's: no session, a closed connection is the cancellation, an error travels under the HTTP status of its code.
+The older era's rules, in short: `initialize` makes the session; a broken connection is not a
+cancellation, the client may come back for the rest; questions to the client travel on the stream of
+the call that caused them. The modern era's: no session, a closed connection is the cancellation, an
+error travels under the HTTP status of its code.
 """
 
 import asyncio
@@ -50,7 +52,8 @@ KEEP = 20
 KEPT_FOR = 60.0
 """Seconds finished event streams wait for a client that lost its connection."""
 READ_FOR = 15.0
-"""Seconds they are kept when their answer was written to a connection: its client may have lost that just then."""
+"""Seconds they are kept when their answer was written to a connection: its client may have lost
+that just then."""
 EVICTION_LOG_SECONDS = 60.0
 """Least time between two log messages about evicted sessions."""
 MOST_RUNNING = 1_000
@@ -65,9 +68,13 @@ ROUTING = ("mcp-protocol-version", "mcp-method", "mcp-name")
 
 class Streamable:
     def __init__(
-        self, dispatcher: Dispatcher, tasks: Tasks, beside: Callable[[Client | None], int] = lambda _: 0
+        self,
+        dispatcher: Dispatcher,
+        tasks: Tasks,
+        beside: Callable[[Client | None], int] = lambda _: 0,
     ) -> None:
-        """`beside`: how many conversations a client, or all clients (None), have on carriers of their own."""
+        """`beside`: how many conversations a client, or all clients (None), have on carriers of
+        their own."""
         self._dispatcher = dispatcher
         self._tasks = tasks
         self._admission = dispatcher.admission
@@ -86,7 +93,8 @@ class Streamable:
         return None if limits is None else limits.sessions
 
     def admits(self, exchange: Exchange, visitor: Visitor) -> bool:
-        """Whether one more client may come on a carrier of its own; answers the request itself when not."""
+        """Whether one more client may come on a carrier of its own; answers the request itself when
+        not."""
         if self.sessions.room_beside(visitor):
             return True
         self._turn_away(exchange, None, "gateway.sessions", too_many_sessions())
@@ -102,15 +110,24 @@ class Streamable:
         self._tasks.start(self._leave(owner, moved))
 
     async def _leave(self, owner: HttpSession, moved: bool) -> None:
-        if owner.taken_up is not None:  # what it asks of servers on behalf of the client must not come after the end
+        if (
+            owner.taken_up is not None
+        ):  # what it asks of servers on behalf of the client must not come after the end
             owner.taken_up.cancel()
             await asyncio.wait([owner.taken_up])
         await self._dispatcher.leave(owner.session, moved=moved)
 
-    def handle(self, exchange: Exchange, visitor: Visitor, mode: str | None = None, *, passed: bool = False) -> None:
-        """`mode`: the surface that the path asks for. `passed`: another replica has handed it over."""
+    def handle(
+        self, exchange: Exchange, visitor: Visitor, mode: str | None = None, *, passed: bool = False
+    ) -> None:
+        """`mode`: the surface that the path asks for. `passed`: another replica has handed it
+        over."""
         modern = era.is_modern_header(exchange.headers.get("mcp-protocol-version"))
-        if self.neighbours is not None and not modern and self._is_elsewhere(exchange, visitor, mode, passed):
+        if (
+            self.neighbours is not None
+            and not modern
+            and self._is_elsewhere(exchange, visitor, mode, passed)
+        ):
             return
         match exchange.method:
             case "POST":
@@ -120,19 +137,32 @@ class Streamable:
             case "DELETE" if not modern:
                 self._delete(exchange, visitor)
             case _:
-                exchange.reply(405, b"", None, [("allow", "POST" if modern else "POST, GET, DELETE")])
+                exchange.reply(
+                    405, b"", None, [("allow", "POST" if modern else "POST, GET, DELETE")]
+                )
 
-    def _is_elsewhere(self, exchange: Exchange, visitor: Visitor, mode: str | None, passed: bool) -> bool:
+    def _is_elsewhere(
+        self, exchange: Exchange, visitor: Visitor, mode: str | None, passed: bool
+    ) -> bool:
         """Whether another replica answers it."""
         assert self.neighbours is not None
         id = exchange.headers.get("mcp-session-id")
         if id is None:
-            return self.neighbours.leaving and not passed and self.neighbours.hand_on(exchange, visitor, mode)
-        return id not in self.sessions and self.neighbours.take(exchange, visitor, mode, id, passed=passed)
+            return (
+                self.neighbours.leaving
+                and not passed
+                and self.neighbours.hand_on(exchange, visitor, mode)
+            )
+        return id not in self.sessions and self.neighbours.take(
+            exchange, visitor, mode, id, passed=passed
+        )
 
-    # POST ----------------------------------------------------------------------------------------------------
+    # POST
+    # ----------------------------------------------------------------------------------------------
 
-    def _post(self, exchange: Exchange, visitor: Visitor, modern: bool, mode: str | None, passed: bool) -> None:
+    def _post(
+        self, exchange: Exchange, visitor: Visitor, modern: bool, mode: str | None, passed: bool
+    ) -> None:
         headers = exchange.headers
         if not _accepts(headers.get("accept"), "application/json", "text/event-stream"):
             text = "Accept must allow application/json and text/event-stream"
@@ -170,10 +200,17 @@ class Streamable:
                 owner = self._session(exchange, visitor)
                 if owner is not None:
                     exchange.reply(202)
-                    self._answered(owner, message) if kind == "response" else self._notified(owner, message)
+                    self._answered(owner, message) if kind == "response" else self._notified(
+                        owner, message
+                    )
 
     def _begin_here(
-        self, begin: Callable[[], None], exchange: Exchange, visitor: Visitor, mode: str | None, passed: bool
+        self,
+        begin: Callable[[], None],
+        exchange: Exchange,
+        visitor: Visitor,
+        mode: str | None,
+        passed: bool,
     ) -> None:
         """A request that stood in line: its session may have been given away meanwhile."""
         if not self._is_elsewhere(exchange, visitor, mode, passed):
@@ -183,17 +220,26 @@ class Streamable:
         """The session this request belongs to; answers the request itself when there is none."""
         wanted = exchange.headers.get("mcp-session-id")
         if wanted is None:
-            _refuse(exchange, 400, None, RpcError(INVALID_REQUEST, "Mcp-Session-Id is missing; send initialize first"))
+            _refuse(
+                exchange,
+                400,
+                None,
+                RpcError(INVALID_REQUEST, "Mcp-Session-Id is missing; send initialize first"),
+            )
             return None
         owner = self.sessions.find(wanted, visitor)
         if owner is None:
-            # 404 tells the client to initialise again; somebody else's session reads exactly the same.
+            # 404 tells the client to initialise again; somebody else's session reads exactly the
+            # same.
             _refuse(exchange, 404, None, RpcError(INVALID_REQUEST, "unknown or expired session"))
         return owner
 
-    # Older requests --------------------------------------------------------------------------------------------
+    # Older requests
+    # --------------------------------------------------------------------------------------------
 
-    def _older_request(self, exchange: Exchange, message: Json, visitor: Visitor, mode: str | None) -> None:
+    def _older_request(
+        self, exchange: Exchange, message: Json, visitor: Visitor, mode: str | None
+    ) -> None:
         if message["method"] == "initialize" and "mcp-session-id" not in exchange.headers:
             self._initialize(exchange, message, visitor, mode)
             return
@@ -202,7 +248,11 @@ class Streamable:
             return
         rid, method = message["id"], message["method"]
         if method == "initialize" or rid in owner.running:
-            text = "initialize was already answered" if method == "initialize" else f"id {rid!r} is already in flight"
+            text = (
+                "initialize was already answered"
+                if method == "initialize"
+                else f"id {rid!r} is already in flight"
+            )
             return _refuse(exchange, 200, rid, RpcError(INVALID_REQUEST, text))
         if method == "shutdown":
             exchange.reply(200, encoded(jsonrpc.result(rid, {})))
@@ -221,7 +271,9 @@ class Streamable:
         task.add_done_callback(lambda task: self._served(owner, stream, rid, task))
         self._open[stream] = owner.running[rid] = task
 
-    async def _serve_older(self, owner: HttpSession, stream: PostStream, message: Json, headers: Headers) -> None:
+    async def _serve_older(
+        self, owner: HttpSession, stream: PostStream, message: Json, headers: Headers
+    ) -> None:
         rid = message["id"]
         serve = self._dispatcher.serve_older(message, owner.session, PostVoice(owner, stream))
         if self._dispatcher.tracker is not None:
@@ -233,13 +285,19 @@ class Streamable:
             reply, failed = _failed(stream, error, headers), error
         except Exception:
             which = stream.request_id = stream.request_id or _named(headers)
-            log.exception("answering %s failed (request %s)", message["method"], which, extra=answering())
+            log.exception(
+                "answering %s failed (request %s)", message["method"], which, extra=answering()
+            )
             reply = jsonrpc.broken(message["id"], which)
         owner.running.pop(rid, None)  # with the answer the id is free
         stream.finish(reply, failed)
-        failed = None  # Its traceback has this frame, which would keep the session in a reference cycle.
+        failed = (
+            None  # Its traceback has this frame, which would keep the session in a reference cycle.
+        )
 
-    def _served(self, owner: HttpSession, stream: PostStream, rid: str | int, task: asyncio.Task[None]) -> None:
+    def _served(
+        self, owner: HttpSession, stream: PostStream, rid: str | int, task: asyncio.Task[None]
+    ) -> None:
         """Whatever became of a request; it may have been cancelled before it began."""
         owner.client.running -= 1
         self._admission.leave()
@@ -250,7 +308,9 @@ class Streamable:
         if owner.running.get(rid) is task:
             del owner.running[rid]
 
-    def _initialize(self, exchange: Exchange, message: Json, visitor: Visitor, mode: str | None) -> None:
+    def _initialize(
+        self, exchange: Exchange, message: Json, visitor: Visitor, mode: str | None
+    ) -> None:
         params = jsonrpc.params_of(message)
         try:
             weight = weight_of(params)
@@ -262,13 +322,17 @@ class Streamable:
             return
 
         def greet() -> Json:
-            return self._dispatcher.greet(params, owner.session, visitor, PostVoice(owner), solo=False, mode=mode)
+            return self._dispatcher.greet(
+                params, owner.session, visitor, PostVoice(owner), solo=False, mode=mode
+            )
 
         headers = [("mcp-session-id", owner.session.id)]
         if self._dispatcher.tracker is None:
             result = greet()
         else:
-            result, request = self._dispatcher.tracker.note(message, exchange.headers, "http", greet)
+            result, request = self._dispatcher.tracker.note(
+                message, exchange.headers, "http", greet
+            )
             headers.append((REQUEST_ID, request.id))
         self._dispatcher.audience.join(owner.session)
         if self.neighbours is not None:
@@ -300,16 +364,24 @@ class Streamable:
         else:
             answer.set_exception(RpcError(INVALID_REQUEST, "the client's answer is not an object"))
 
-    def _turn_away(self, exchange: Exchange, rid: str | int | None, limit: str, denied: Denied) -> None:
+    def _turn_away(
+        self, exchange: Exchange, rid: str | int | None, limit: str, denied: Denied
+    ) -> None:
         self._dispatcher.gateway.refused[limit] += 1
         which = _named(exchange.headers)
         refuse(exchange, jsonrpc.failure(rid, denied, lambda: which), denied, [(REQUEST_ID, which)])
 
-    # GET and DELETE --------------------------------------------------------------------------------------------
+    # GET and DELETE
+    # --------------------------------------------------------------------------------------------
 
     def _get(self, exchange: Exchange, visitor: Visitor) -> None:
         if not _accepts(exchange.headers.get("accept"), "text/event-stream"):
-            return _refuse(exchange, 406, None, RpcError(INVALID_REQUEST, "Accept must allow text/event-stream"))
+            return _refuse(
+                exchange,
+                406,
+                None,
+                RpcError(INVALID_REQUEST, "Accept must allow text/event-stream"),
+            )
         owner = self._session(exchange, visitor)
         if owner is None:
             return
@@ -328,9 +400,12 @@ class Streamable:
             self.sessions.end(owner)
             exchange.reply(200)
 
-    # Modern requests -------------------------------------------------------------------------------------------
+    # Modern requests
+    # -------------------------------------------------------------------------------------------
 
-    def _modern_request(self, exchange: Exchange, message: Json, visitor: Visitor, mode: str | None) -> None:
+    def _modern_request(
+        self, exchange: Exchange, message: Json, visitor: Visitor, mode: str | None
+    ) -> None:
         headers = exchange.headers
         rid = message["id"]
         try:
@@ -338,12 +413,17 @@ class Streamable:
                 if len(headers.all(name)) > 1:
                     raise RpcError(HEADER_MISMATCH, f"{name} appears more than once")
             era.check_envelope(message, {name: headers.get(name) for name in ROUTING})
-            if self.neighbours is not None and (holder := self.neighbours.holder(message)) is not None:
+            if (
+                self.neighbours is not None
+                and (holder := self.neighbours.holder(message)) is not None
+            ):
                 self.neighbours.hand_to(exchange, visitor, mode, holder)
                 return
             stream = PostStream(exchange, "", request=rid)
             stream.visitor = visitor
-            caller = self._dispatcher.modern_caller(message, visitor, ModernVoice(stream), solo=False, mode=mode)
+            caller = self._dispatcher.modern_caller(
+                message, visitor, ModernVoice(stream), solo=False, mode=mode
+            )
             self._check_params(message, exchange, caller)
         except RpcError as error:
             _refuse(exchange, era.HTTP_STATUS.get(error.code, 400), rid, error)
@@ -373,7 +453,9 @@ class Streamable:
             return
         params: Json = message["params"]
         name = params.get("name")
-        annotations = self._dispatcher.gateway.param_headers(name, caller) if isinstance(name, str) else None
+        annotations = (
+            self._dispatcher.gateway.param_headers(name, caller) if isinstance(name, str) else None
+        )
         if annotations:
             given: dict[str, list[str]] = {}
             for key, value in exchange.headers.items():
@@ -381,9 +463,15 @@ class Streamable:
                     given.setdefault(key, []).append(value)
             era.check_param_headers(annotations, params.get("arguments"), given)
 
-    async def _serve_modern(self, stream: PostStream, message: Json, caller: Caller, headers: Headers) -> None:
+    async def _serve_modern(
+        self, stream: PostStream, message: Json, caller: Caller, headers: Headers
+    ) -> None:
         listens = message["method"] == LISTEN
-        serve = self._listen(stream, message, caller) if listens else self._dispatcher.serve_modern(message, caller)
+        serve = (
+            self._listen(stream, message, caller)
+            if listens
+            else self._dispatcher.serve_modern(message, caller)
+        )
         if self._dispatcher.tracker is not None:
             serve = self._followed(self._dispatcher.tracker, stream, message, headers, serve)
         failed: RpcError | None = None
@@ -396,7 +484,9 @@ class Streamable:
             reply, failed = _failed(stream, error, headers), error
         except Exception:
             which = stream.request_id = stream.request_id or _named(headers)
-            log.exception("answering %s failed (request %s)", message["method"], which, extra=answering())
+            log.exception(
+                "answering %s failed (request %s)", message["method"], which, extra=answering()
+            )
             reply = jsonrpc.broken(message["id"], which)
         stream.finish(reply, failed)
         failed = None  # Its traceback has this frame: that is a reference cycle.
@@ -405,24 +495,34 @@ class Streamable:
         def push(method: str, params: Json) -> None:
             stream.send(jsonrpc.notification(method, params))
 
-        listening = ListenStream(message["id"], message["params"].get("notifications"), push, caller)
+        listening = ListenStream(
+            message["id"], message["params"].get("notifications"), push, caller
+        )
         return await self._dispatcher.listen(listening, caller, self._ending)
 
     @staticmethod
     def _followed(
-        tracker: Tracker, stream: PostStream, message: Json, headers: Headers, work: Coroutine[Any, Any, Json]
+        tracker: Tracker,
+        stream: PostStream,
+        message: Json,
+        headers: Headers,
+        work: Coroutine[Any, Any, Json],
     ) -> Coroutine[Any, Any, Json]:
         request = tracker.begin(message, headers, "http")
         stream.request_id = request.id
         return tracker.attend(request, message, work) if tracker.attends else work
 
-    # Who leaves ------------------------------------------------------------------------------------------------
+    # Who leaves
+    # ----------------------------------------------------------------------------------------------
 
     def see_off(self, leaves: Callable[[Visitor], bool]) -> None:
-        """End the sessions, streams and calls of everybody for whom it holds; what stands in line is not begun."""
+        """End the sessions, streams and calls of everybody for whom it holds; what stands in line
+        is not begun."""
         self._admission.see_off(leaves, _gone())
         sessions = [owner for owner in self.sessions if leaves(owner.visitor)]
-        streams = [stream for stream in self._open if stream.visitor is not None and leaves(stream.visitor)]
+        streams = [
+            stream for stream in self._open if stream.visitor is not None and leaves(stream.visitor)
+        ]
         Turns().do(map(self._break_off, streams))
         Turns().do(map(self.sessions.end, sessions))
 
@@ -431,7 +531,8 @@ class Streamable:
         if (task := self._open.get(stream)) is not None:
             task.cancel()
 
-    # Upkeep ----------------------------------------------------------------------------------------------------
+    # Upkeep
+    # ----------------------------------------------------------------------------------------------
 
     def tend(self) -> None:
         """Signs of life on silent streams; an end for sessions nobody uses."""
@@ -461,15 +562,21 @@ class Streamable:
         self._rounds += 1
         for owner in self.sessions:
             owner.tend(KEPT_FOR, READ_FOR)
-            if owner.journal is not None and self.neighbours is not None and self._rounds % KEEP == 0:
+            if (
+                owner.journal is not None
+                and self.neighbours is not None
+                and self._rounds % KEEP == 0
+            ):
                 self.neighbours.records.keep(owner.session.id)
             self.sessions.end_if_idle(owner)
             yield
 
-    # The end ---------------------------------------------------------------------------------------------------
+    # The end
+    # ----------------------------------------------------------------------------------------------
 
     async def give_away(self, grace: float) -> None:
-        """Have other replicas go on with all sessions, each when its calls are over, within `grace`."""
+        """Have other replicas go on with all sessions, each when its calls are over, within
+        `grace`."""
         neighbours = self.neighbours
         if neighbours is None:
             return
@@ -523,7 +630,10 @@ def _too_many(owner: HttpSession) -> Denied:
     running, whose = len(owner.running), "this session"
     if running < MOST_RUNNING:
         running, whose = owner.client.running, "this client"
-    text = f"{running:,} calls of {whose} are in flight, no more are taken; wait for some to end, or cancel them"
+    text = (
+        f"{running:,} calls of {whose} are in flight, no more are taken; wait for some to end, "
+        "or cancel them"
+    )
     return overloaded(text, status=429)
 
 
@@ -534,7 +644,9 @@ def _id_of(message: Any) -> str | int | None:
 
 def _refuse(exchange: Exchange, status: int, rid: str | int | None, error: RpcError) -> None:
     which = _named(exchange.headers)
-    exchange.reply(status, encoded(jsonrpc.failure(rid, error, lambda: which)), headers=[(REQUEST_ID, which)])
+    exchange.reply(
+        status, encoded(jsonrpc.failure(rid, error, lambda: which)), headers=[(REQUEST_ID, which)]
+    )
 
 
 def _failed(stream: PostStream, error: RpcError, headers: Headers | None = None) -> Json:
@@ -558,7 +670,9 @@ def _accepts(header: str | None, *kinds: str) -> bool:
 
 def _admits(header: str, kinds: tuple[str, ...]) -> bool:
     offered = {part.partition(";")[0].strip().lower() for part in header.split(",")}
-    return "*/*" in offered or all(kind in offered or kind.split("/")[0] + "/*" in offered for kind in kinds)
+    return "*/*" in offered or all(
+        kind in offered or kind.split("/")[0] + "/*" in offered for kind in kinds
+    )
 
 
 _admits_again = lru_cache(64)(_admits)

@@ -1,11 +1,13 @@
-"""The streams of streamable HTTP: a reply that becomes an event stream only when it must, and can be taken up again.
+"""The streams of streamable HTTP: a reply that becomes an event stream only when it must, and can
+be taken up again.
 
-Nothing here awaits: whoever has something to say writes it, and a client that is not connected at the moment
-finds it when it comes back with `Last-Event-ID` (older era).
+Nothing here awaits: whoever has something to say writes it, and a client that is not connected at
+the moment finds it when it comes back with `Last-Event-ID` (older era).
 
-What is kept for that is bounded, for each stream and for all of them together, and let go once the client has said
-that it has it. What waits to be written is bounded too: a reader that falls behind misses progress and log messages
-first; one that goes on like that loses its connection, and comes back for what is kept.
+What is kept for that is bounded, for each stream and for all of them together, and let go once the
+client has said that it has it. What waits to be written is bounded too: a reader that falls behind
+misses progress and log messages first; one that goes on like that loses its connection, and comes
+back for what is kept.
 """
 
 import heapq
@@ -32,7 +34,8 @@ NAMED: Final = REQUEST_ID.encode() + b": %b\r\n"
 """The header that tells the id of a request."""
 PING: Final = b": ping\n\n"
 RETRY_MS: Final = 500
-"""How soon a client may poll again for a stream that was closed in mid-call, where the server named no time."""
+"""How soon a client may poll again for a stream that was closed in mid-call, where the server named
+no time."""
 KEPT_BYTES: Final = 1 << 20
 KEPT_EVENTS: Final = 1000
 """What one stream keeps for a client that is away for a moment; always its last event."""
@@ -46,8 +49,8 @@ SLACK: Final = 1 << 20
 ENTRY: Final = 128
 """What an event weighs in a log beside its bytes, which it may share with others."""
 KEPT_FOR: Final = 60.0
-"""Seconds within which a client that lost its GET stream comes back; and after which what was written to it has come
-through."""
+"""Seconds within which a client that lost its GET stream comes back; and after which what was
+written to it has come through."""
 MOST_WAITING: Final = 4 << 20
 """Bytes that may wait to be written to one reader when another event comes; then it is cut off."""
 
@@ -94,7 +97,8 @@ class Shelf:
 
 
 class EventLog:
-    """Numbered events of one stream, the newest of them kept; what may be missed makes room for the rest."""
+    """Numbered events of one stream, the newest of them kept; what may be missed makes room for the
+    rest."""
 
     __slots__ = ("_chatter", "_kept", "_shelf", "count", "name", "size")
 
@@ -112,7 +116,8 @@ class EventLog:
         return len(self._kept or ()) + len(self._chatter or ())
 
     def add(self, parcel: Parcel, events: int, size: int) -> None:
-        """The next event. No more than so many events and bytes are kept with it, but for the last one."""
+        """The next event. No more than so many events and bytes are kept with it, but for the last
+        one."""
         self.count += 1
         if self._shelf is None:
             return
@@ -138,8 +143,11 @@ class EventLog:
         return self._frame(self.count, parcel)
 
     def replay(self, position: int, exchange: Exchange) -> None:
-        """Tell what is kept of the events after that one; a reader that does not keep up may miss some again."""
-        events = sorted([*(self._kept or ()), *(self._chatter or ())])  # no two have the same number
+        """Tell what is kept of the events after that one; a reader that does not keep up may miss
+        some again."""
+        events = sorted(
+            [*(self._kept or ()), *(self._chatter or ())]
+        )  # no two have the same number
         for number, parcel in events:
             if number > position and not (parcel.droppable and exchange.congested):
                 exchange.write(self._frame(number, parcel))
@@ -209,10 +217,22 @@ class Keeper(Protocol):
 
 
 class PostStream:
-    """One POSTed request: what goes out before the answer, the answer, and whoever reads them at the moment."""
+    """One POSTed request: what goes out before the answer, the answer, and whoever reads them at
+    the moment."""
 
     __slots__ = (
-        *("_exchange", "_keeper", "_line", "_log", "_primed", "delivered", "done", "finished_at", "name", "opened_at"),
+        *(
+            "_exchange",
+            "_keeper",
+            "_line",
+            "_log",
+            "_primed",
+            "delivered",
+            "done",
+            "finished_at",
+            "name",
+            "opened_at",
+        ),
         *("request", "request_id", "started", "visitor"),
     )
 
@@ -225,7 +245,8 @@ class PostStream:
         request: str | int | None = None,
         keeper: Keeper | None = None,
     ) -> None:
-        """`name` is what a client comes back with; the modern era has no resuming, and streams without one."""
+        """`name` is what a client comes back with; the modern era has no resuming, and streams
+        without one."""
         self.name = name
         self.request = request
         """The id of the request that is answered here."""
@@ -282,14 +303,17 @@ class PostStream:
         if self.done:
             return
         self.done = True
-        if not self.started:  # a client that has left knows of no stream that it could come back for
+        if (
+            not self.started
+        ):  # a client that has left knows of no stream that it could come back for
             exchange, self._exchange = self._exchange, None  # they hold each other
             if exchange is None:
                 pass
             elif isinstance(error, Denied) and error.http_status is not None:
                 refuse(exchange, reply, error, self._named())
             else:
-                # An id is made of letters and digits (`model.requests`), so it can stand in a header as it is.
+                # An id is made of letters and digits (`model.requests`), so it can stand in a
+                # header as it is.
                 line = b"" if self.request_id is None else NAMED % self.request_id.encode()
                 exchange.reply(200 if self.name else _status(reply), encoded(reply), line=line)
             return
@@ -306,7 +330,8 @@ class PostStream:
                 self._exchange.write(PING)
 
     def pause(self, retry_ms: int) -> None:
-        """Close the stream in mid-call; the client polls for the rest. Only 2025-11-25 knows this."""
+        """Close the stream in mid-call; the client polls for the rest. Only 2025-11-25 knows
+        this."""
         if not self.done and self._primed and self.attached:
             self._start(retry_ms)
             assert self._exchange is not None
@@ -368,7 +393,9 @@ class PostStream:
         exchange = self._exchange
         if exchange is None or exchange.closed:
             return
-        if not _sent(exchange, sse_frame(parcel.data) if self._log is None else self._log.newest(parcel)):
+        if not _sent(
+            exchange, sse_frame(parcel.data) if self._log is None else self._log.newest(parcel)
+        ):
             self._exchange = None
             if self.name:  # else it is how a modern call hears that its client is gone
                 exchange.on_disconnect = None
@@ -382,10 +409,14 @@ class PostStream:
             exchange.end()
 
 
-def refuse(exchange: Exchange, reply: Json, denied: Denied, headers: Sequence[tuple[str, str]] = ()) -> None:
+def refuse(
+    exchange: Exchange, reply: Json, denied: Denied, headers: Sequence[tuple[str, str]] = ()
+) -> None:
     """In either era: 429 or 503, and when to come again."""
     seconds = str(max(1, math.ceil(denied.retry_after or 0)))
-    exchange.reply(denied.http_status or 503, encoded(reply), headers=[("retry-after", seconds), *headers])
+    exchange.reply(
+        denied.http_status or 503, encoded(reply), headers=[("retry-after", seconds), *headers]
+    )
 
 
 def _status(reply: Json) -> int:
@@ -398,13 +429,16 @@ def _unnoted(number: int, parcel: Parcel | None, sent: int) -> None:
 
 
 class PushStream:
-    """What belongs to no request: on the client's GET stream when there is one, a little kept when there is not."""
+    """What belongs to no request: on the client's GET stream when there is one, a little kept when
+    there is not."""
 
     __slots__ = ("_exchange", "_listened", "_log", "_marked", "_marked_at", "_noted", "_sent")
 
-    def __init__(self, shelf: Shelf, noted: Callable[[int, Parcel | None, int], None] = _unnoted) -> None:
-        """`noted` hears of each event: its number, and up to which number they were written to a connection; also when
-        only the latter has changed."""
+    def __init__(
+        self, shelf: Shelf, noted: Callable[[int, Parcel | None, int], None] = _unnoted
+    ) -> None:
+        """`noted` hears of each event: its number, and up to which number they were written to a
+        connection; also when only the latter has changed."""
         self._log = EventLog("push", shelf)
         self._noted = noted
         self._sent = 0
@@ -440,7 +474,8 @@ class PushStream:
         self._noted(self._log.count, parcel, self._sent)
 
     def put_back(self, events: Iterable[tuple[int, Parcel]], sent: int, onwards: int) -> None:
-        """What was said elsewhere, and how much of it was written; the next number is greater than `onwards`."""
+        """What was said elsewhere, and how much of it was written; the next number is greater than
+        `onwards`."""
         for number, parcel in events:
             self._log.put_back(number, parcel)
         self._sent = sent
@@ -463,7 +498,8 @@ class PushStream:
         self._noted(self._log.count, None, self._sent)
 
     def tend(self, now: float) -> None:
-        """A sign of life to who is there; nothing old is kept for them, and not much for who is not."""
+        """A sign of life to who is there; nothing old is kept for them, and not much for who is
+        not."""
         exchange = self._exchange
         if exchange is None or exchange.closed:
             self._exchange = None
@@ -486,4 +522,6 @@ class PushStream:
         """Nobody can come for it any more."""
         self.close()
         self._log.close()
-        self._noted = _unnoted  # A method of the session, which would otherwise be part of a reference cycle.
+        self._noted = (
+            _unnoted  # A method of the session, which would otherwise be part of a reference cycle.
+        )

@@ -1,7 +1,9 @@
-"""Long work in short turns: telling thousands of clients something, or ending them, keeps nobody else waiting.
+"""Long work in short turns: telling thousands of clients something, or ending them, keeps nobody
+else waiting.
 
-Promise: what is given first is done first; a little is done at once, the rest in slices of half a millisecond
-between which everybody else has a turn. Work that fails is logged and given up; other work goes on.
+Promise: what is given first is done first; a little is done at once, the rest in slices of half a
+millisecond between which everybody else has a turn. Work that fails is logged and given up; other
+work goes on.
 """
 
 import asyncio
@@ -14,7 +16,8 @@ from typing import Any, Final
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 64
-"""Steps that are done before the clock is looked at: few clients are served within the turn, as they always were."""
+"""Steps that are done before the clock is looked at: few clients are served within the turn, as
+they always were."""
 SLICE: Final = 0.0005
 """Seconds of one turn."""
 LOOK_EVERY: Final = 8
@@ -31,7 +34,8 @@ class Turns:
         return len(self._waiting)
 
     def do(self, steps: Iterable[Any]) -> None:
-        """Work of which each step is short; the first steps at once, unless earlier work is still waiting."""
+        """Work of which each step is short; the first steps at once, unless earlier work is still
+        waiting."""
         self._waiting.append(iter(steps))
         if not self._running:
             self._running = True

@@ -15,11 +15,13 @@ class Visitor:
     profile: str | None = None
     """The named view they came in through; None: everything."""
     address: str = ""
-    """Of their machine, by the word of a proxy that is trusted; empty where there is no network between."""
+    """Of their machine, by the word of a proxy that is trusted; empty where there is no network
+    between."""
     badge: "Badge | None" = None
     """What they showed to be let in (never the secret); None where nothing is asked for."""
 
     def owns(self, other: "Visitor") -> bool:
-        """Whether what the other began is this one's too: whose it is and what they see of it must be the same. Not the
-        address: that of a laptop changes, and a renewed token is another badge of the same principal."""
+        """Whether what the other began is this one's too: whose it is and what they see of it must
+        be the same. Not the address: that of a laptop changes, and a renewed token is another badge
+        of the same principal."""
         return self.principal == other.principal and self.profile == other.profile

@@ -1,10 +1,12 @@
-"""The parameters and the body of an operation as the arguments of a command, and the request they go into.
+"""The parameters and the body of an operation as the arguments of a command, and the request they
+go into.
 
-Promised: every argument has a name that clients take and that stands for nothing else; what it is called on the wire
-stays as it is. What cannot be sent is dropped with a note, or a reason for the operation to be left out if it needs it.
+Promised: every argument has a name that clients take and that stands for nothing else; what it is
+called on the wire stays as it is. What cannot be sent is dropped with a note, or a reason for the
+operation to be left out if it needs it.
 
-A default of the document is told in words and not sent: the API has it anyway, and a change that leaves a field out
-must not set it back.
+A default of the document is told in words and not sent: the API has it anyway, and a change that
+leaves a field out must not set it back.
 """
 
 import json
@@ -63,7 +65,11 @@ class Request:
 
     @property
     def schema(self) -> Json:
-        made: Json = {"type": "object", "properties": self.properties, "additionalProperties": False}
+        made: Json = {
+            "type": "object",
+            "properties": self.properties,
+            "additionalProperties": False,
+        }
         if self.required:
             made["required"] = self.required
         return made
@@ -89,7 +95,12 @@ class Arguments:
                 name = parameter.get("name")
                 if isinstance(name, str) and name:
                     found[str(parameter.get("in")), name] = parameter
-        for place in ("path", "query", "header", "cookie"):  # the plain names go to those that cannot be left out
+        for place in (
+            "path",
+            "query",
+            "header",
+            "cookie",
+        ):  # the plain names go to those that cannot be left out
             for (its, name), parameter in found.items():
                 if its == place:
                     self._parameter(request, place, name, parameter)
@@ -127,18 +138,26 @@ class Arguments:
         contents = list(as_object(parameter.get("content")).values())
         holder = as_object(contents[0]) if contents else parameter
         made = self._schemas.of(holder.get("schema"), self._detail)
-        told = joined(parameter.get("description"), made.get("description"), limit=self._detail.text // 2)
+        told = joined(
+            parameter.get("description"), made.get("description"), limit=self._detail.text // 2
+        )
         return {**made, **({"description": told} if told else {})}
 
     def _in_path(self, request: Request, name: str, schema: Json, parameter: Json) -> None:
         written = f"{{{name}}}"
         if written not in request.path:
-            request.notes.append(f"the path parameter {one_line(name, 40)!r} is not in the path; left out")
+            request.notes.append(
+                f"the path parameter {one_line(name, 40)!r} is not in the path; left out"
+            )
             return
         before = {"label": ".", "matrix": f";{name}="}.get(str(parameter.get("style")), "")
-        request.path = request.path.replace(written, before + request.take(name, "path", schema, True))
+        request.path = request.path.replace(
+            written, before + request.take(name, "path", schema, True)
+        )
 
-    def _in_query(self, request: Request, name: str, schema: Json, parameter: Json, required: bool) -> None:
+    def _in_query(
+        self, request: Request, name: str, schema: Json, parameter: Json, required: bool
+    ) -> None:
         style = str(parameter.get("style") or "form")
         explode = parameter.get("explode", style == "form") is True
         types = schema.get("type")
@@ -164,44 +183,79 @@ class Arguments:
             given = self._document.resolved(operation.get("requestBody"))
         except BadReference as reason:
             raise Skipped(f"its body is {reason}") from None
-        contents = {kind.partition(";")[0].strip().lower(): as_object(its) for kind, its in _contents(given)}
+        contents = {
+            kind.partition(";")[0].strip().lower(): as_object(its) for kind, its in _contents(given)
+        }
         if not contents:
             return
         kind = _chosen(contents)
         if kind is None:
             if given.get("required") is not True and "required" in given:
-                request.notes.append(f"its body can be left out, and is: {', '.join(contents)} cannot be sent")
+                request.notes.append(
+                    f"its body can be left out, and is: {', '.join(contents)} cannot be sent"
+                )
                 return
             told = one_line(", ".join(contents), 80)
-            what = "files and forms of several parts" if "multipart/form-data" in contents else "such bodies"
+            what = (
+                "files and forms of several parts"
+                if "multipart/form-data" in contents
+                else "such bodies"
+            )
             raise Skipped(f"its body is {told}; mcpx does not send {what}")
-        required = given.get("required") is not False  # whoever says nothing has mostly forgotten it
+        required = (
+            given.get("required") is not False
+        )  # whoever says nothing has mostly forgotten it
         self._fill_body(request, kind, contents[kind].get("schema"), given, required)
 
-    def _fill_body(self, request: Request, kind: str, schema: Any, given: Json, required: bool) -> None:
+    def _fill_body(
+        self, request: Request, kind: str, schema: Any, given: Json, required: bool
+    ) -> None:
         if kind == "*/*" or (kind.endswith("/*") and kind != "text/*"):
             kind = "application/json"
-        form = "form" if kind.endswith("x-www-form-urlencoded") else "json" if _is_json(kind) else "text"
+        form = (
+            "form"
+            if kind.endswith("x-www-form-urlencoded")
+            else "json"
+            if _is_json(kind)
+            else "text"
+        )
         if kind != "application/json" and form != "form":
-            request.headers["Content-Type"] = "text/plain; charset=utf-8" if kind == "text/*" else kind
+            request.headers["Content-Type"] = (
+                "text/plain; charset=utf-8" if kind == "text/*" else kind
+            )
         fields = self._schemas.fields(schema) if form != "text" else None
         listed = as_object((fields or {}).get("properties"))
-        writable = {name: its for name, its in listed.items() if not self._schemas.is_read_only(its)}
-        if fields is None or not 0 < len(writable) <= MOST_FIELDS or any(clean(name) != name for name in writable):
+        writable = {
+            name: its for name, its in listed.items() if not self._schemas.is_read_only(its)
+        }
+        if (
+            fields is None
+            or not 0 < len(writable) <= MOST_FIELDS
+            or any(clean(name) != name for name in writable)
+        ):
             if form == "form":
                 raise Skipped("the fields of its form are not told")
             whole = self._schemas.of(schema, self._detail) if form == "json" else {"type": "string"}
-            told = joined(given.get("description"), whole.get("description"), limit=self._detail.text // 2)
+            told = joined(
+                given.get("description"), whole.get("description"), limit=self._detail.text // 2
+            )
             whole = {**whole, "description": told or "What is sent as the body."}
-            request.body, request.body_format = request.take("body", "request", whole, required), form
+            request.body, request.body_format = (
+                request.take("body", "request", whole, required),
+                form,
+            )
             return
         if "additionalProperties" in fields or "patternProperties" in fields:
-            request.notes.append("its body takes more fields than those that are named, which cannot be given")
+            request.notes.append(
+                "its body takes more fields than those that are named, which cannot be given"
+            )
         request.body = {}
         request.body_format = "form" if form == "form" else None
         for name, its in writable.items():
             must = required and name in fields["required"]
-            request.body[name] = request.take(name, "body", self._schemas.of(its, self._detail), must)
+            request.body[name] = request.take(
+                name, "body", self._schemas.of(its, self._detail), must
+            )
 
 
 def _contents(given: Json) -> list[tuple[str, Any]]:

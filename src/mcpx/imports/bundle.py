@@ -1,8 +1,10 @@
-"""MCP bundles (`.mcpb`, formerly `.dxt`): a server in a zip file, with a manifest that says how it is started.
+"""MCP bundles (`.mcpb`, formerly `.dxt`): a server in a zip file, with a manifest that says how it
+is started.
 
-Promised: nothing is unpacked that would lie outside its folder, be a link, overwrite another or be larger than is said
-here; the folder is there whole or not at all. A manifest's text is a stranger's: it holds no references of ours, and
-what it wants to be started is shown before it is. Not done here: checking a bundle's signature, asking for settings.
+Promised: nothing is unpacked that would lie outside its folder, be a link, overwrite another or be
+larger than is said here; the folder is there whole or not at all. A manifest's text is a
+stranger's: it holds no references of ours, and what it wants to be started is shown before it is.
+Not done here: checking a bundle's signature, asking for settings.
 """
 
 import hashlib
@@ -91,7 +93,12 @@ def read_bundle(path: Path, sha256: str | None = None) -> Bundle:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if sha256 is not None and digest != sha256.lower():
-            raise ConfigError([f"error: {told} is not what was announced: its sha256 is {digest}, not {sha256[:64]}"])
+            raise ConfigError(
+                [
+                    f"error: {told} is not what was announced: its sha256 is {digest}, not "
+                    f"{sha256[:64]}"
+                ]
+            )
         with _opened(path) as archive:
             manifest = _manifest(archive, told)
     except OSError as error:
@@ -103,7 +110,9 @@ def _opened(path: Path) -> zipfile.ZipFile:
     try:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, ValueError, NotImplementedError):
-        raise ConfigError([f"error: {one_line(str(path), 200)} is no MCP bundle: it is not a zip file"]) from None
+        raise ConfigError(
+            [f"error: {one_line(str(path), 200)} is no MCP bundle: it is not a zip file"]
+        ) from None
     try:
         _look_through(archive, path)
     except BaseException:
@@ -120,7 +129,9 @@ def _look_through(archive: zipfile.ZipFile, path: Path) -> None:
         raise ConfigError([f"{begin} holds more than {MOST_FILES:,} files"])
     total = sum(info.file_size for info in infos)
     if total > MAX_UNPACKED or total > MAX_RATIO * path.stat().st_size + 2**20:
-        raise ConfigError([f"{begin} would become {total:,} bytes, which is more than a bundle may be"])
+        raise ConfigError(
+            [f"{begin} would become {total:,} bytes, which is more than a bundle may be"]
+        )
     seen: set[str] = set()
     for info in infos:
         name = one_line(info.filename, 100)
@@ -137,7 +148,10 @@ def _odd(info: zipfile.ZipInfo) -> str | None:
     pieces = name.split("/")
     if name.startswith("/") or ".." in pieces or "\x00" in info.orig_filename:
         return "which would lie outside its folder"
-    if not all(piece not in ("", ".") and _PIECE.fullmatch(piece) for piece in pieces) or len(name.encode()) > 1_000:
+    if (
+        not all(piece not in ("", ".") and _PIECE.fullmatch(piece) for piece in pieces)
+        or len(name.encode()) > 1_000
+    ):
         return "a name that not every system has"
     mode = info.external_attr >> 16
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
@@ -155,7 +169,9 @@ def _manifest(archive: zipfile.ZipFile, told: str) -> Json:
     except KeyError:
         raise ConfigError([f"error: {told} is no MCP bundle: it has no manifest.json"]) from None
     if info.file_size > MAX_MANIFEST:
-        raise ConfigError([f"error: {told}: its manifest.json is larger than {MAX_MANIFEST:,} bytes"])
+        raise ConfigError(
+            [f"error: {told}: its manifest.json is larger than {MAX_MANIFEST:,} bytes"]
+        )
     try:
         with archive.open(info) as file:
             found: Any = json.loads(file.read(MAX_MANIFEST + 1).decode("utf-8-sig"))
@@ -167,21 +183,30 @@ def _manifest(archive: zipfile.ZipFile, told: str) -> Json:
         raise ConfigError([f"error: {told}: its manifest.json has no name"])
     if kind not in TYPES:
         what = "none" if kind is None else repr(one_line(str(kind), 30))
-        raise ConfigError([f"error: {told}: its server.type is {what}; there is {', '.join(TYPES)}"])
+        raise ConfigError(
+            [f"error: {told}: its server.type is {what}; there is {', '.join(TYPES)}"]
+        )
     return manifest
 
 
 def _warnings(manifest: Json) -> Iterator[str]:
     version = str(manifest.get("manifest_version") or manifest.get("dxt_version") or "")
     if version not in KNOWN:
-        told = f"its manifest has version {one_line(version, 20)!r}" if version else "its manifest says no version"
+        told = (
+            f"its manifest has version {one_line(version, 20)!r}"
+            if version
+            else "its manifest says no version"
+        )
         yield f"{told}; known here are {KNOWN[0]} to {KNOWN[-1]}"
-    platforms = [str(each) for each in as_list(as_object(manifest.get("compatibility")).get("platforms"))]
+    platforms = [
+        str(each) for each in as_list(as_object(manifest.get("compatibility")).get("platforms"))
+    ]
     if platforms and sys.platform not in platforms:
         yield f"it is made for {one_line(', '.join(platforms), 60)}, and this is {sys.platform}"
 
 
-# Settings ------------------------------------------------------------------------------------------------------------
+# Settings
+# --------------------------------------------------------------------------------------------------
 
 
 def inputs(bundle: Bundle, environ: Mapping[str, str]) -> list[Input]:
@@ -195,7 +220,9 @@ def inputs(bundle: Bundle, environ: Mapping[str, str]) -> list[Input]:
             text = "true" if default else "false"
         elif isinstance(default, str | int | float) and default != "":
             text = _substituted(str(default), _places(environ, None), {}, keep=True)[0]
-        title = " – ".join(filter(None, (str(given.get("title") or ""), str(given.get("description") or ""))))
+        title = " – ".join(
+            filter(None, (str(given.get("title") or ""), str(given.get("description") or "")))
+        )
         kind = str(given.get("type") or "string")
         made.append(
             Input(
@@ -211,10 +238,13 @@ def inputs(bundle: Bundle, environ: Mapping[str, str]) -> list[Input]:
     return made
 
 
-# What is started -----------------------------------------------------------------------------------------------------
+# What is started
+# --------------------------------------------------------------------------------------------------
 
 
-def entry_of(bundle: Bundle, folder: Path, told: Answers, environ: Mapping[str, str]) -> tuple[Json, list[str]]:
+def entry_of(
+    bundle: Bundle, folder: Path, told: Answers, environ: Mapping[str, str]
+) -> tuple[Json, list[str]]:
     """A native server, with what is worth a warning. Raises `ConfigError`."""
     server = as_object(bundle.manifest["server"])
     config = as_object(server.get("mcp_config"))
@@ -226,14 +256,18 @@ def entry_of(bundle: Bundle, folder: Path, told: Answers, environ: Mapping[str, 
 
     def text(value: Any) -> str:
         made, unknown = _substituted(str(value), places, told.values)
-        warnings.extend(f"${{{one_line(name, 40)}}} in its manifest means nothing here" for name in unknown)
+        warnings.extend(
+            f"${{{one_line(name, 40)}}} in its manifest means nothing here" for name in unknown
+        )
         return made
 
     args: list[str] = []
     for each in as_list(config.get("args")):
         whole = re.fullmatch(r"\$\{user_config\.([^{}]+)\}", str(each))
         if whole is not None:
-            args += told.values.get(whole[1], [])  # several of a kind are several words; none is no word
+            args += told.values.get(
+                whole[1], []
+            )  # several of a kind are several words; none is no word
         else:
             args.append(text(each))
     env = {clean(str(key)): text(value) for key, value in _env(config, told).items()}
@@ -257,7 +291,12 @@ def _env(config: Json, told: Answers) -> Json:
 
 def _usual(kind: str, entry_point: str) -> Json:
     if not entry_point:
-        raise ConfigError(["error: its manifest says neither what is started (mcp_config) nor what with (entry_point)"])
+        raise ConfigError(
+            [
+                "error: its manifest says neither what is started (mcp_config) nor what with "
+                "(entry_point)"
+            ]
+        )
     inside = "${__dirname}/" + entry_point
     if kind == "uv":
         return {"command": "uv", "args": ["run", "--directory", "${__dirname}", inside]}
@@ -276,15 +315,18 @@ def _program(command: str, environ: Mapping[str, str]) -> str:
 def _places(environ: Mapping[str, str], folder: Path | None) -> dict[str, str]:
     home = environ.get("HOME") or os.path.expanduser("~")
     places = {"HOME": home, "pathSeparator": os.sep, "/": os.sep}
-    places |= {name: os.path.join(home, name.capitalize()) for name in ("DESKTOP", "DOCUMENTS", "DOWNLOADS")}
+    places |= {
+        name: os.path.join(home, name.capitalize())
+        for name in ("DESKTOP", "DOCUMENTS", "DOWNLOADS")
+    }
     return places if folder is None else {"__dirname": str(folder), **places}
 
 
 def _substituted(
     text: str, places: Mapping[str, str], values: Mapping[str, list[str]], *, keep: bool = False
 ) -> tuple[str, list[str]]:
-    """The text with what its tokens stand for, and those that stand for nothing. `keep`: it is no text of a
-    configuration yet."""
+    """The text with what its tokens stand for, and those that stand for nothing. `keep`: it is no
+    text of a configuration yet."""
     unknown: list[str] = []
     parts: list[str] = []
     at = 0
@@ -307,12 +349,15 @@ def _substituted(
     return "".join([*parts, escaped(clean(text[at:]))]), unknown
 
 
-# Unpacking -----------------------------------------------------------------------------------------------------------
+# Unpacking
+# --------------------------------------------------------------------------------------------------
 
 
 def folder_of(bundle: Bundle, state: Path) -> Path:
     """Where it is unpacked unless somebody says otherwise."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{bundle.name}-{bundle.version}").strip(".-") or "bundle"
+    name = (
+        re.sub(r"[^A-Za-z0-9._-]+", "-", f"{bundle.name}-{bundle.version}").strip(".-") or "bundle"
+    )
     return state / "bundles" / f"{name[:80]}-{bundle.sha256[:12]}"
 
 
@@ -323,7 +368,9 @@ def unpack(bundle: Bundle, folder: Path) -> bool:
         if os.path.isdir(folder) and os.listdir(folder):
             if (folder / "manifest.json").is_file() and _is_same(folder, bundle):
                 return False
-            raise ConfigError([f"error: {told} is there already and holds something else: name another (--into)"])
+            raise ConfigError(
+                [f"error: {told} is there already and holds something else: name another (--into)"]
+            )
         if not folder.parent.exists():
             private_folder(folder.parent)
         made = Path(tempfile.mkdtemp(prefix=".mcpx-", dir=folder.parent))
@@ -338,9 +385,13 @@ def unpack(bundle: Bundle, folder: Path) -> bool:
             shutil.rmtree(made, ignore_errors=True)
             raise
     except OSError as error:
-        raise ConfigError([f"error: {told} cannot be written: {(error.strerror or str(error)).lower()}"]) from None
+        raise ConfigError(
+            [f"error: {told} cannot be written: {(error.strerror or str(error)).lower()}"]
+        ) from None
     except (zipfile.BadZipFile, EOFError, RuntimeError, ValueError):
-        raise ConfigError([f"error: {one_line(str(bundle.path), 200)} is damaged: it cannot be unpacked"]) from None
+        raise ConfigError(
+            [f"error: {one_line(str(bundle.path), 200)} is damaged: it cannot be unpacked"]
+        ) from None
     return True
 
 
@@ -360,8 +411,12 @@ def _unpack_all(archive: zipfile.ZipFile, folder: Path, server: Json) -> None:
             target.mkdir(mode=0o700, parents=True, exist_ok=True)
             continue
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        runs = bool(info.external_attr >> 16 & 0o111) or (server.get("type") == "binary" and info.filename == started)
-        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        runs = bool(info.external_attr >> 16 & 0o111) or (
+            server.get("type") == "binary" and info.filename == started
+        )
+        handle = os.open(
+            target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600
+        )
         with os.fdopen(handle, "wb") as file, archive.open(info) as packed:
             while part := packed.read(1 << 20):
                 left -= len(part)

@@ -1,8 +1,9 @@
 """A curl command line as one HTTP command (SRC-7).
 
-Promised: called without arguments the command asks what the line asked; query parameters and fields of the body can be
-given otherwise. What proves the caller (a bearer token, a password, a header or field that is a key by its name or its
-looks) is not written down: a variable stands in its place, and is named.
+Promised: called without arguments the command asks what the line asked; query parameters and fields
+of the body can be given otherwise. What proves the caller (a bearer token, a password, a header or
+field that is a key by its name or its looks) is not written down: a variable stands in its place,
+and is named.
 """
 
 import base64
@@ -30,7 +31,13 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 LONGEST = 512 * 1024
 _LEFT_OUT = re.compile(rf"{FRAMING}|accept-encoding|sec-.*|priority|dnt|upgrade-insecure-requests")
 _PLACEHOLDER = re.compile(r"\{[^{}]+\}")
-_TYPES = ((bool, "boolean"), (int | float, "number"), (str, "string"), (list, "array"), (dict, "object"))
+_TYPES = (
+    (bool, "boolean"),
+    (int | float, "number"),
+    (str, "string"),
+    (list, "array"),
+    (dict, "object"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +51,8 @@ class Wishes:
 
 
 def import_curl(given: Sequence[str], wishes: Wishes) -> Imported:
-    """One text, which is split as a shell does, or the words of a command line. Raises `ConfigError`."""
+    """One text, which is split as a shell does, or the words of a command line. Raises
+    `ConfigError`."""
     after = ""
     if sum(map(len, given)) > LONGEST:
         raise ConfigError([f"error: the command line is longer than {LONGEST:,} characters"])
@@ -83,10 +91,17 @@ class _Import:
             self._body("&".join(line.data) if not line.is_json else "".join(line.data))
         if missing := [each for each in self._wishes.params if each not in self._offered]:
             told = one_line(", ".join(self._offered) or "nothing", 200)
-            raise ConfigError([f"error: --param {one_line(missing[0], 40)}: there is no such name; there is {told}"])
+            raise ConfigError(
+                [
+                    f"error: --param {one_line(missing[0], 40)}: there is no such name; there is "
+                    f"{told}"
+                ]
+            )
         self._made.commands.append(self._command(name, method, url))
         if is_private(url) and not self._wishes.allow_private:
-            self._made.notes.append("this is a private address: --allow-private lets the command reach it")
+            self._made.notes.append(
+                "this is a private address: --allow-private lets the command reach it"
+            )
         return self._made
 
     def _command(self, name: str, method: str, url: str) -> Json:
@@ -119,7 +134,8 @@ class _Import:
             **({"input_schema": request.schema} if request.properties else {}),
         }
 
-    # Where it goes -----------------------------------------------------------------------------------------------
+    # Where it goes
+    # ----------------------------------------------------------------------------------------------
 
     def _address(self) -> tuple[str, list[str]]:
         """The address without its query, and the pairs of that."""
@@ -147,20 +163,29 @@ class _Import:
         made: list[str] = []
         for segment in path.split("/"):
             if looks_secret(segment):
-                made.append(f"{words.BEGINS}{self._secret('key', 'the key in the address', segment)}{words.ENDS}")
+                made.append(
+                    f"{words.BEGINS}{self._secret('key', 'the key in the address', segment)}{words.ENDS}"
+                )
                 continue
             for written in dict.fromkeys(_PLACEHOLDER.findall(segment)):
                 stands_for = self._request.take(written[1:-1], "path", {"type": "string"}, True)
                 segment = segment.replace(written, stands_for)
             left = _PLACEHOLDER.sub("", segment)
-            made.append(segment if "{" not in left and "}" not in left else quote(segment, safe="%"))
+            made.append(
+                segment if "{" not in left and "}" not in left else quote(segment, safe="%")
+            )
         return "/".join(made)
 
     def _named(self, method: str, url: str) -> str:
-        steps = [step for step in urlsplit(url).path.split("/") if re.fullmatch(r"[A-Za-z][\w.-]*", step, re.ASCII)]
+        steps = [
+            step
+            for step in urlsplit(url).path.split("/")
+            if re.fullmatch(r"[A-Za-z][\w.-]*", step, re.ASCII)
+        ]
         return snake("_".join((method, self._api, *steps[-3:])))[:48]
 
-    # What proves the caller --------------------------------------------------------------------------------------
+    # What proves the caller
+    # --------------------------------------------------------------------------------------
 
     def _authenticate(self, name: str) -> bool:
         """Takes secrets out of the headers; whether there is an auth config for them."""
@@ -169,9 +194,15 @@ class _Import:
         line.headers = [pair for pair in line.headers if pair not in shown]
         if self._wishes.auth is not None:
             if shown or line.user is not None:
-                line.notes.append(f"what proves you is left out of the request: {self._wishes.auth!r} does that")
+                line.notes.append(
+                    f"what proves you is left out of the request: {self._wishes.auth!r} does that"
+                )
             return True
-        if line.user is None and len(shown) == 1 and (found := re.fullmatch(r"(?i)basic\s+(\S+)", shown[0][1])):
+        if (
+            line.user is None
+            and len(shown) == 1
+            and (found := re.fullmatch(r"(?i)basic\s+(\S+)", shown[0][1]))
+        ):
             try:
                 line.user = base64.b64decode(found[1], validate=True).decode()
                 shown = []
@@ -185,10 +216,16 @@ class _Import:
             self._auth(name, "bearer_token", {"token": variable(token)})
         elif len(shown) == 1:
             key, value = shown[0]
-            self._auth(name, "api_key", {"location": "header", "name": key, "value": self._header_secret(key, value)})
+            self._auth(
+                name,
+                "api_key",
+                {"location": "header", "name": key, "value": self._header_secret(key, value)},
+            )
         elif shown:
             if line.user is not None:
-                shown.append(("Authorization", f"Basic {base64.b64encode(line.user.encode()).decode()}"))
+                shown.append(
+                    ("Authorization", f"Basic {base64.b64encode(line.user.encode()).decode()}")
+                )
             headers = {key: self._header_secret(key, value) for key, value in shown}
             self._auth(name, "custom_header", {"headers": headers})
         else:
@@ -200,7 +237,10 @@ class _Import:
 
     def _basic(self, user: str) -> Json:
         username, _, password = user.partition(":")
-        section: Json = {"username": variable(self._secret("username", "the user name", username)), "password": ""}
+        section: Json = {
+            "username": variable(self._secret("username", "the user name", username)),
+            "password": "",
+        }
         if password:
             section["password"] = variable(self._secret("password", "the password", password))
         return section
@@ -222,7 +262,8 @@ class _Import:
             self._made.secrets[name] = value
         return name
 
-    # What is sent ------------------------------------------------------------------------------------------------
+    # What is sent
+    # ----------------------------------------------------------------------------------------------
 
     def _query(self, pairs: Sequence[str], has_auth: bool, name: str) -> None:
         found: dict[str, list[str]] = {}
@@ -231,9 +272,13 @@ class _Import:
         hidden = [key for key, values in found.items() if is_secret(key, values[0])]
         for key, values in found.items():
             if key not in hidden:
-                self._request.params[key] = self._slot("query", key, values[0] if len(values) == 1 else values)
+                self._request.params[key] = self._slot(
+                    "query", key, values[0] if len(values) == 1 else values
+                )
                 continue
-            stands_for = variable(self._secret(key, f"the query parameter {one_line(key, 40)}", values[0]))
+            stands_for = variable(
+                self._secret(key, f"the query parameter {one_line(key, 40)}", values[0])
+            )
             if len(hidden) == 1 and not has_auth:
                 self._auth(name, "api_key", {"location": "query", "name": key, "value": stands_for})
             else:
@@ -250,7 +295,9 @@ class _Import:
                 self._request.headers[key] = self._slot("header", key, value)
 
     def _content_type(self) -> str:
-        found = next((value for key, value in self._line.headers if key.lower() == "content-type"), "")
+        found = next(
+            (value for key, value in self._line.headers if key.lower() == "content-type"), ""
+        )
         return found.partition(";")[0].strip().lower()
 
     def _drop_content_type(self) -> None:
@@ -277,12 +324,18 @@ class _Import:
             request.body = {clean(key): self._field(key, item) for key, item in pairs.items()}
             return
         if not kind:
-            request.headers["Content-Type"] = "application/x-www-form-urlencoded"  # as curl says of anything
+            request.headers["Content-Type"] = (
+                "application/x-www-form-urlencoded"  # as curl says of anything
+            )
         request.body, request.body_format = self._whole(text), "text"
 
     def _whole(self, value: Any) -> str:
         self._offered.append("body")
-        schema = {**_schema(value), "description": "What is sent as the body.", "default": self._value(value)}
+        schema = {
+            **_schema(value),
+            "description": "What is sent as the body.",
+            "default": self._value(value),
+        }
         return self._argument("body", "request", schema)
 
     def _field(self, key: str, value: Any) -> Any:
@@ -291,7 +344,8 @@ class _Import:
         return self._slot("body", key, value)
 
     def _slot(self, place: str, name: str, value: Any) -> Any:
-        """What stands in the request for a value: an argument that has it as its default, or the value itself."""
+        """What stands in the request for a value: an argument that has it as its default, or the
+        value itself."""
         self._offered.append(name)
         wanted = name in self._wishes.params if self._wishes.params or place == "header" else True
         # What would be taken for an argument of the command has to be the value of one.
@@ -356,7 +410,9 @@ def _form(text: str) -> Json | None:
     found: dict[str, Any] = {}
     for key, value in pairs:
         before = found.get(key)
-        found[key] = value if key not in found else [*(before if is_array(before) else [before]), value]
+        found[key] = (
+            value if key not in found else [*(before if is_array(before) else [before]), value]
+        )
     return found or None
 
 

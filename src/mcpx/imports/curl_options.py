@@ -1,6 +1,7 @@
 """The options of curl, as far as a request can be told from them.
 
-Promised: every option is taken, known to change nothing here, or refused by name with the reason; none is passed over.
+Promised: every option is taken, known to change nothing here, or refused by name with the reason;
+none is passed over.
 """
 
 from collections import deque
@@ -19,36 +20,56 @@ def _words(text: str) -> frozenset[str]:
 _SHORT = {
     word[0]: word[2:]
     for word in _words(
-        "X=request H=header d=data u=user A=user-agent e=referer b=cookie m=max-time G=get I=head k=insecure F=form "
-        "T=upload-file K=config n=netrc E=cert o=output w=write-out D=dump-header c=cookie-jar x=proxy s=silent "
-        "S=show-error v=verbose i=include f=fail L=location N=no-buffer #=progress-bar O=remote-name "
-        "J=remote-header-name g=globoff 0=http1.0 q=disable 4=ipv4 6=ipv6 1=tlsv1 2=sslv2 Z=parallel :=next "
+        "X=request H=header d=data u=user A=user-agent e=referer b=cookie m=max-time G=get I=head "
+        "k=insecure F=form "
+        "T=upload-file K=config n=netrc E=cert o=output w=write-out D=dump-header c=cookie-jar "
+        "x=proxy s=silent "
+        "S=show-error v=verbose i=include f=fail L=location N=no-buffer #=progress-bar "
+        "O=remote-name "
+        "J=remote-header-name g=globoff 0=http1.0 q=disable 4=ipv4 6=ipv6 1=tlsv1 2=sslv2 "
+        "Z=parallel :=next "
         "a=append r=range"
     )
 }
 _TAKEN = _words(
-    "request header data data-ascii data-raw data-binary data-urlencode json user user-agent referer cookie max-time "
+    "request header data data-ascii data-raw data-binary data-urlencode json user user-agent "
+    "referer cookie max-time "
     "retry url url-query oauth2-bearer range"
 )
 """With a value."""
 _NOTHING = _words(
-    "silent show-error verbose include show-headers fail fail-with-body location compressed no-buffer progress-bar "
-    "remote-name remote-header-name globoff http1.0 http1.1 http2 http2-prior-knowledge http3 disable ipv4 ipv6 tlsv1 "
-    "tlsv1.2 tlsv1.3 no-progress-meter path-as-is tcp-nodelay no-keepalive post301 post302 post303 raw basic "
+    "silent show-error verbose include show-headers fail fail-with-body location compressed "
+    "no-buffer progress-bar "
+    "remote-name remote-header-name globoff http1.0 http1.1 http2 http2-prior-knowledge http3 "
+    "disable ipv4 ipv6 tlsv1 "
+    "tlsv1.2 tlsv1.3 no-progress-meter path-as-is tcp-nodelay no-keepalive post301 post302 "
+    "post303 raw basic "
     "location-trusted retry-all-errors retry-connrefused create-dirs ssl-reqd"
 )
 """That say how curl works or what it shows, not what is asked for."""
 _NOTHING_WITH_A_VALUE = _words(
-    "output write-out dump-header cookie-jar connect-timeout max-redirs retry-delay retry-max-time limit-rate proxy "
+    "output write-out dump-header cookie-jar connect-timeout max-redirs retry-delay "
+    "retry-max-time limit-rate proxy "
     "stderr trace trace-ascii keepalive-time speed-limit speed-time output-dir proxy-user noproxy"
 )
 _REFUSED = {
     "insecure": "mcpx always checks certificates; leave it out",
     **dict.fromkeys(("form", "form-string"), "mcpx does not send files and forms of several parts"),
-    **dict.fromkeys(("upload-file", "config", "netrc", "netrc-file", "netrc-optional"), "it reads a file"),
-    **dict.fromkeys(("digest", "ntlm", "negotiate", "anyauth", "aws-sigv4"), "mcpx does not have this way to sign in"),
-    **dict.fromkeys(("cert", "key", "cacert", "capath", "pinnedpubkey", "cert-type"), "mcpx shows no certificates"),
-    **dict.fromkeys(("resolve", "connect-to", "unix-socket", "interface"), "mcpx goes to the address that is named"),
+    **dict.fromkeys(
+        ("upload-file", "config", "netrc", "netrc-file", "netrc-optional"), "it reads a file"
+    ),
+    **dict.fromkeys(
+        ("digest", "ntlm", "negotiate", "anyauth", "aws-sigv4"),
+        "mcpx does not have this way to sign in",
+    ),
+    **dict.fromkeys(
+        ("cert", "key", "cacert", "capath", "pinnedpubkey", "cert-type"),
+        "mcpx shows no certificates",
+    ),
+    **dict.fromkeys(
+        ("resolve", "connect-to", "unix-socket", "interface"),
+        "mcpx goes to the address that is named",
+    ),
     **dict.fromkeys(("next", "parallel"), "one command line is one request here"),
     "append": "it is no request of HTTP",
 }
@@ -89,7 +110,13 @@ def read(words: Sequence[str]) -> Line:
             _take(line, "url", word, word)
         elif word.startswith("--"):
             name = word[2:]
-            _option(line, name.removeprefix("no-") if name.removeprefix("no-") in _NOTHING else name, None, rest, word)
+            _option(
+                line,
+                name.removeprefix("no-") if name.removeprefix("no-") in _NOTHING else name,
+                None,
+                rest,
+                word,
+            )
         else:
             _cluster(line, word, rest)
     if not line.url:
@@ -113,7 +140,9 @@ def _wants_value(name: str) -> bool:
 
 def _option(line: Line, name: str, value: str | None, rest: deque[str], written: str) -> None:
     if name in _REFUSED:
-        raise ConfigError([f"error: the option {one_line(written, 40)} cannot be imported: {_REFUSED[name]}"])
+        raise ConfigError(
+            [f"error: the option {one_line(written, 40)} cannot be imported: {_REFUSED[name]}"]
+        )
     if _wants_value(name):
         if value is None:
             if not rest:
@@ -122,13 +151,17 @@ def _option(line: Line, name: str, value: str | None, rest: deque[str], written:
         if name in _TAKEN:
             _take(line, name, value, written)
         elif name == "proxy":
-            line.notes.append("the proxy is left out: mcpx takes it from the environment (HTTPS_PROXY)")
+            line.notes.append(
+                "the proxy is left out: mcpx takes it from the environment (HTTPS_PROXY)"
+            )
     elif name == "get":
         line.as_query = True
     elif name == "head":
         line.method = "HEAD"
     elif name not in _NOTHING:
-        raise ConfigError([f"error: the option {one_line(written, 40)} is not known here: leave it out"])
+        raise ConfigError(
+            [f"error: the option {one_line(written, 40)} is not known here: leave it out"]
+        )
 
 
 def _take(line: Line, name: str, value: str, written: str) -> None:
@@ -136,7 +169,10 @@ def _take(line: Line, name: str, value: str, written: str) -> None:
         case "url":
             if line.url:
                 raise ConfigError(
-                    [f"error: two addresses in one command line, or a word too many: {one_line(value, 60)!r}"]
+                    [
+                        "error: two addresses in one command line, or a word too many: "
+                        f"{one_line(value, 60)!r}"
+                    ]
                 )
             line.url = value
         case "request":
@@ -148,7 +184,12 @@ def _take(line: Line, name: str, value: str, written: str) -> None:
             line.headers.append((known, f"bytes={value}" if name == "range" else value))
         case "cookie":
             if "=" not in value:
-                raise ConfigError([f"error: the option {written} reads cookies from a file: give them as name=value"])
+                raise ConfigError(
+                    [
+                        f"error: the option {written} reads cookies from a file: give them as "
+                        "name=value"
+                    ]
+                )
             line.headers.append(("Cookie", value))
         case "oauth2-bearer":
             line.headers.append(("Authorization", f"Bearer {value}"))
@@ -162,7 +203,9 @@ def _take(line: Line, name: str, value: str, written: str) -> None:
             line.data.append(_encoded(value, written))
         case _:
             if value.startswith("@") and name != "data-raw":
-                raise ConfigError([f"error: the option {written} reads a file: give the data itself"])
+                raise ConfigError(
+                    [f"error: the option {written} reads a file: give the data itself"]
+                )
             line.data.append(value)
             line.is_json = line.is_json or name == "json"
 

@@ -1,7 +1,7 @@
 """An OpenAPI document: read from a file or an address, and asked what its references mean.
 
-Promised: bounded in bytes, values and depth; nothing else is read, whatever it refers to; a mistake is a `ConfigError`.
-Not done here: what its parts mean.
+Promised: bounded in bytes, values and depth; nothing else is read, whatever it refers to; a mistake
+is a `ConfigError`. Not done here: what its parts mean.
 """
 
 import asyncio
@@ -42,7 +42,11 @@ class Document:
                 ]
             )
         if not isinstance(version, str) or not re.match(r"3\.\d+(\.|$)", version):
-            told = "it has no key 'openapi'" if version is None else f"its version is {one_line(str(version), 20)!r}"
+            told = (
+                "it has no key 'openapi'"
+                if version is None
+                else f"its version is {one_line(str(version), 20)!r}"
+            )
             raise ConfigError([f"error: not an OpenAPI 3 document: {told}"])
         self.tree = tree
         self.url = url
@@ -64,7 +68,9 @@ class Document:
     def target(self, ref: str) -> Any:
         """What a reference within the document points to. Raises `BadReference`."""
         if not ref.startswith("#"):
-            raise BadReference(f"a reference to another document ({one_line(ref, 60)}), which is not followed")
+            raise BadReference(
+                f"a reference to another document ({one_line(ref, 60)}), which is not followed"
+            )
         here: Any = self.tree
         for step in ref[1:].split("/")[1:]:
             name = unquote(step).replace("~1", "/").replace("~0", "~")
@@ -104,8 +110,13 @@ async def fetched(url: str, environ: Mapping[str, str], allow_private: bool) -> 
         host = parse(url.partition("#")[0]).shown_host
     except BadAddress as problem:
         raise ConfigError([f"error: the document's address: {problem}"]) from None
-    headers = (("Accept", "application/json, application/yaml;q=0.9, */*;q=0.5"), ("User-Agent", "mcpx"))
-    asked = Fetch(url=url.partition("#")[0], headers=headers, limit=MAX_BYTES, allow_private=allow_private)
+    headers = (
+        ("Accept", "application/json, application/yaml;q=0.9, */*;q=0.5"),
+        ("User-Agent", "mcpx"),
+    )
+    asked = Fetch(
+        url=url.partition("#")[0], headers=headers, limit=MAX_BYTES, allow_private=allow_private
+    )
     fetcher = Fetcher(environ)
     try:
         answer = await fetcher.fetch(asked)
@@ -117,7 +128,9 @@ async def fetched(url: str, environ: Mapping[str, str], allow_private: bool) -> 
     finally:
         await fetcher.close()
     if answer.status != 200:
-        raise ConfigError([f"error: the document cannot be fetched: {host} answered with status {answer.status}"])
+        raise ConfigError(
+            [f"error: the document cannot be fetched: {host} answered with status {answer.status}"]
+        )
     try:
         return answer.body.decode("utf-8-sig"), answer.url
     except UnicodeDecodeError:
@@ -128,7 +141,11 @@ def _parsed(text: str, path: Path) -> Json:
     begins = text.lstrip()[:1]
     if not begins:
         raise ConfigError([f"error: {path} is empty"])
-    tree = _json(text, path) if begins == "{" and path.suffix.lower() not in (".yaml", ".yml") else _yaml(text, path)
+    tree = (
+        _json(text, path)
+        if begins == "{" and path.suffix.lower() not in (".yaml", ".yml")
+        else _yaml(text, path)
+    )
     if not is_object(tree):
         raise ConfigError(["error: not an OpenAPI document: it is not a mapping"])
     return tree

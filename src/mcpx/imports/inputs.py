@@ -1,7 +1,7 @@
 """What a server that comes from elsewhere wants to be told: keys, folders, switches.
 
-Promised: what is secret becomes a reference to a variable and is kept beside; what a stranger proposes holds no
-references of ours, what the user says may. Not done here: asking.
+Promised: what is secret becomes a reference to a variable and is kept beside; what a stranger
+proposes holds no references of ours, what the user says may. Not done here: asking.
 """
 
 import re
@@ -48,13 +48,18 @@ def literal(text: str) -> str:
 
 def unanswered(inputs: Sequence[Input], given: Mapping[str, Sequence[str]]) -> list[Input]:
     """Those somebody must be asked."""
-    return [each for each in inputs if each.required and each.key not in given and each.default is None]
+    return [
+        each for each in inputs if each.required and each.key not in given and each.default is None
+    ]
 
 
 def answers(inputs: Sequence[Input], given: Mapping[str, Sequence[str]], owner: str) -> Answers:
-    """`given`: what somebody said, by key; `owner`: the server, for the names of variables. Raises `ConfigError`."""
+    """`given`: what somebody said, by key; `owner`: the server, for the names of variables. Raises
+    `ConfigError`."""
     known = {each.key: each for each in inputs}
-    problems = [f"error: --set {one_line(key, 60)}: {_there_is(known)}" for key in given if key not in known]
+    problems = [
+        f"error: --set {one_line(key, 60)}: {_there_is(known)}" for key in given if key not in known
+    ]
     made = Answers()
     for each in inputs:
         told = list(given.get(each.key, ()))
@@ -76,7 +81,11 @@ def answers(inputs: Sequence[Input], given: Mapping[str, Sequence[str]], owner: 
 
 
 def _there_is(known: Mapping[str, Input]) -> str:
-    return f"there is {', '.join(one_line(key, 60) for key in known)}" if known else "it takes no settings"
+    return (
+        f"there is {', '.join(one_line(key, 60) for key in known)}"
+        if known
+        else "it takes no settings"
+    )
 
 
 def _odd(wanted: Input, value: str) -> str | None:
@@ -100,7 +109,11 @@ def _kept(wanted: Input, told: list[str], owner: str, secrets: dict[str, str]) -
         if _REFERENCE.search(value):  # it is kept somewhere already
             kept.append(value)
             continue
-        name = wanted.key if re.fullmatch(r"[A-Z][A-Z0-9_]*", wanted.key) else constant(owner, wanted.key)
+        name = (
+            wanted.key
+            if re.fullmatch(r"[A-Z][A-Z0-9_]*", wanted.key)
+            else constant(owner, wanted.key)
+        )
         while secrets.get(name, value) != value:
             name += "_2"
         secrets[name] = value

@@ -1,4 +1,5 @@
-"""What an import gives: entries of a configuration, what has to be set for them, and what was left out."""
+"""What an import gives: entries of a configuration, what has to be set for them, and what was left
+out."""
 
 from dataclasses import dataclass, field
 
@@ -6,7 +7,8 @@ from mcpx.model.call import Json
 
 
 class Reference(str):
-    """Text that holds references to variables on purpose; every other text is written so that it stays as it is."""
+    """Text that holds references to variables on purpose; every other text is written so that it
+    stays as it is."""
 
     __slots__ = ()
 
@@ -28,7 +30,8 @@ class Imported:
     notes: list[str] = field(default_factory=list[str])
     """What is not as it was in the original."""
     shortened: bool = False
-    """Whether descriptions and schemas were cut further than usual, so that a configuration can hold them."""
+    """Whether descriptions and schemas were cut further than usual, so that a configuration can
+    hold them."""
 
     @property
     def tree(self) -> Json:

@@ -4,12 +4,29 @@ import re
 
 LONGEST = 64
 """Characters of a name: of a tool, an argument, a variable."""
-_NOISE = {"api", "apis", "rest", "the", "openapi", "swagger", "spec", "specification", "reference", "v1", "v2", "v3"}
+_NOISE = {
+    "api",
+    "apis",
+    "rest",
+    "the",
+    "openapi",
+    "swagger",
+    "spec",
+    "specification",
+    "reference",
+    "v1",
+    "v2",
+    "v3",
+}
 
 
 def safe(text: str) -> str:
     """With nothing but letters, digits, `_` and `-`; perhaps nothing at all."""
-    return re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]", "_", text[:1_000])).strip("_-")[:LONGEST].strip("_-")
+    return (
+        re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]", "_", text[:1_000]))
+        .strip("_-")[:LONGEST]
+        .strip("_-")
+    )
 
 
 def argument(text: str) -> str:

@@ -1,7 +1,8 @@
-"""What imports give to whoever shows it before it is saved: the operations to pick from, and the entries made of them.
+"""What imports give to whoever shows it before it is saved: the operations to pick from, and the
+entries made of them.
 
-Promised: plain values; a mistake is a `ConfigError`; nothing is written, and nothing holds the loop. Entries are as a
-configuration has them: a `$` of somebody else's text stays one.
+Promised: plain values; a mistake is a `ConfigError`; nothing is written, and nothing holds the
+loop. Entries are as a configuration has them: a `$` of somebody else's text stays one.
 """
 
 import asyncio
@@ -46,7 +47,8 @@ async def openapi(
     prefix: str = "",
     server: str | None = None,
 ) -> Json:
-    """The operations of a document, and what becomes of those that are picked; `pick` None: nothing yet."""
+    """The operations of a document, and what becomes of those that are picked; `pick` None: nothing
+    yet."""
     if text is None and url is not None:
         text, url = await fetched(url, environ or {}, allow_private)
     wishes = Wishes(Picked(ids=frozenset(pick or ())), server, None, prefix, allow_private)
@@ -59,7 +61,9 @@ def _openapi(text: str, url: str | None, wishes: Wishes, makes: bool) -> Json:
     ids = Counter(each.id for each in found)
     told = {
         "title": one_line(document.title, 200),
-        "operations": [_told(each, each.id if each.id and ids[each.id] == 1 else each.title) for each in found],
+        "operations": [
+            _told(each, each.id if each.id and ids[each.id] == 1 else each.title) for each in found
+        ],
     }
     if not makes:
         return {**told, "commands": [], "auth_configs": [], "warnings": []}
@@ -84,7 +88,9 @@ def _told(operation: Operation, id: str) -> Json:
 
 async def curl(*, text: str, name: str | None = None, allow_private: bool = False) -> Json:
     """One command line as one command."""
-    made = await asyncio.to_thread(import_curl, [text], CurlWishes(name, allow_private=allow_private))
+    made = await asyncio.to_thread(
+        import_curl, [text], CurlWishes(name, allow_private=allow_private)
+    )
     return {"title": "curl", "operations": [], **_entries(made)}
 
 

@@ -1,7 +1,8 @@
 """The operations of an OpenAPI document as HTTP commands (SRC-7).
 
-Promised: every operation that is picked becomes a command or a reason; names are unique and safe for clients; what is
-made fits into a configuration, with descriptions and schemas cut as far as that needs.
+Promised: every operation that is picked becomes a command or a reason; names are unique and safe
+for clients; what is made fits into a configuration, with descriptions and schemas cut as far as
+that needs.
 """
 
 import re
@@ -22,7 +23,13 @@ from mcpx.model.call import Json, as_list, as_object
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 NOT_SENT = ("trace",)
-DETAILS = (Detail(8, 400, 1_200), Detail(5, 120, 600), Detail(3, 40, 300), Detail(2, 16, 160), Detail(1, 6, 50))
+DETAILS = (
+    Detail(8, 400, 1_200),
+    Detail(5, 120, 600),
+    Detail(3, 40, 300),
+    Detail(2, 16, 160),
+    Detail(1, 6, 50),
+)
 """From as much as a model can use to the bare names and types."""
 
 
@@ -69,14 +76,20 @@ class Choice:
             return "not picked by --method"
         if _matches(operation, self.skip):
             return "left out by --skip"
-        if operation.deprecated and not self.deprecated and not (self.only and operation.id in self.only):
+        if (
+            operation.deprecated
+            and not self.deprecated
+            and not (self.only and operation.id in self.only)
+        ):
             return "deprecated; --deprecated takes it too"
         return None
 
 
 def _matches(operation: Operation, patterns: Sequence[str]) -> bool:
     told = [operation.id, operation.name, operation.title]
-    return any(fnmatchcase(text.lower(), pattern.lower()) for pattern in patterns for text in told if text)
+    return any(
+        fnmatchcase(text.lower(), pattern.lower()) for pattern in patterns for text in told if text
+    )
 
 
 def _matches_tag(operation: Operation, tag: str) -> bool:
@@ -122,8 +135,11 @@ def _raw(document: Document) -> Iterator[tuple[str, Json, str, Json]]:
                 yield path, item, method, as_object(item[method])
 
 
-def import_openapi(document: Document, wishes: Wishes, fits: Callable[[Imported], bool]) -> Imported:
-    """`fits`: whether a configuration can hold it. Raises `NoServer` where `wishes.server` cannot be used."""
+def import_openapi(
+    document: Document, wishes: Wishes, fits: Callable[[Imported], bool]
+) -> Imported:
+    """`fits`: whether a configuration can hold it. Raises `NoServer` where `wishes.server` cannot
+    be used."""
     server = None if wishes.server is None else checked(wishes.server)
     wanted: list[Operation] = []
     skipped: list[tuple[str, str]] = []
@@ -146,7 +162,9 @@ def import_openapi(document: Document, wishes: Wishes, fits: Callable[[Imported]
 
 
 class _Import:
-    def __init__(self, document: Document, wishes: Wishes, server: str | None, detail: Detail) -> None:
+    def __init__(
+        self, document: Document, wishes: Wishes, server: str | None, detail: Detail
+    ) -> None:
         self._document, self._wishes, self._server, self._detail = document, wishes, server, detail
         self._made = Imported()
         self._arguments = Arguments(document, detail)
@@ -165,7 +183,9 @@ class _Import:
                 private.add("/".join(url.split("/")[:3]))
         if private and not self._wishes.allow_private:
             told = one_line(", ".join(sorted(private)), 100)
-            self._made.notes.append(f"{told} is a private address: --allow-private lets its commands reach it")
+            self._made.notes.append(
+                f"{told} is a private address: --allow-private lets its commands reach it"
+            )
         return self._made
 
     def _command(self, operation: Operation) -> Json:
@@ -177,7 +197,9 @@ class _Import:
         _fill_path(request)
         if operation.method != "head":
             self._arguments.body(request, raw)
-        auth, reason = (self._wishes.auth, None) if self._wishes.auth is not None else self._security.of(raw)
+        auth, reason = (
+            (self._wishes.auth, None) if self._wishes.auth is not None else self._security.of(raw)
+        )
         schema, less = checkable(request.schema) if request.properties else (None, None)
         notes = [*request.notes, *filter(None, (reason, less))]
         self._made.notes += [f"{operation.title}: {note}" for note in notes]
@@ -212,7 +234,12 @@ def _fill_path(request: Request) -> None:
             stands_for = request.take(written, "path", {"type": "string"}, True)
             request.path = request.path.replace(f"{{{written}}}", stands_for)
     left = re.sub(r"\{[^{}]+\}", "", request.path)
-    if "{" in left or "}" in left or clean(request.path) != request.path or re.search(r"\s", request.path):
+    if (
+        "{" in left
+        or "}" in left
+        or clean(request.path) != request.path
+        or re.search(r"\s", request.path)
+    ):
         raise Skipped("its path cannot be understood")
 
 

@@ -1,8 +1,10 @@
-"""What a registry's entry comes to: an address, or a program that fetches and starts a package in a fixed version.
+"""What a registry's entry comes to: an address, or a program that fetches and starts a package in a
+fixed version.
 
-Promised: a package's name is no option, no file and no address of another kind; nothing of a stranger's document is a
-reference of ours, and no shell sees it. What cannot be started here is told with the reason. A secret is a reference.
-Not promised: that the arguments a document wants are harmless; they are shown before anything runs.
+Promised: a package's name is no option, no file and no address of another kind; nothing of a
+stranger's document is a reference of ours, and no shell sees it. What cannot be started here is
+told with the reason. A secret is a reference. Not promised: that the arguments a document wants are
+harmless; they are shown before anything runs.
 """
 
 import re
@@ -54,17 +56,26 @@ def ways(listed: Listed) -> tuple[list[Way], list[str]]:
     found: list[Way] = []
     problems: list[str] = []
     kinds = ("streamable-http", "sse")
-    for remote in sorted(remotes_of(listed), key=lambda each: each.get("type") != "streamable-http"):
-        if remote.get("type") in kinds and is_address(re.sub(r"\{[^{}]*\}", "x", str(remote.get("url")))):
+    for remote in sorted(
+        remotes_of(listed), key=lambda each: each.get("type") != "streamable-http"
+    ):
+        if remote.get("type") in kinds and is_address(
+            re.sub(r"\{[^{}]*\}", "x", str(remote.get("url")))
+        ):
             found.append(Way("remote", remote))
         else:
-            problems.append(f"a remote of type {one_line(str(remote.get('type')), 30)}: not an address that is known")
+            problems.append(
+                f"a remote of type {one_line(str(remote.get('type')), 30)}: not an address that "
+                "is known"
+            )
     for package in packages_of(listed):
         kind = str(package.get("registryType"))
         if (problem := _odd(kind, package)) is None:
             found.append(Way(kind, package))
         else:
-            problems.append(f"{one_line(kind, 20)} {one_line(str(package.get('identifier')), 80)}: {problem}")
+            problems.append(
+                f"{one_line(kind, 20)} {one_line(str(package.get('identifier')), 80)}: {problem}"
+            )
     found.sort(key=lambda way: KINDS.index(way.kind))
     return found, problems
 
@@ -78,11 +89,15 @@ def _odd(kind: str, package: Json) -> str | None:
     if transport != "stdio":
         return f"it speaks {one_line(str(transport), 30)} when started, and only stdio is started"
     version = package.get("version")
-    if version is not None and (not _VERSION.fullmatch(str(version)) or str(version).lower() == "latest"):
+    if version is not None and (
+        not _VERSION.fullmatch(str(version)) or str(version).lower() == "latest"
+    ):
         return "not a fixed version"
     if version is None and kind in ("npm", "pypi", "nuget"):
         return "no version"
-    if kind == "mcpb" and not re.fullmatch(r"[0-9a-fA-F]{64}", str(package.get("fileSha256") or "")):
+    if kind == "mcpb" and not re.fullmatch(
+        r"[0-9a-fA-F]{64}", str(package.get("fileSha256") or "")
+    ):
         return "no sha256 to know it by"
     return None
 
@@ -93,12 +108,17 @@ def chosen(listed: Listed, kind: str | None) -> Way:
     way = next((way for way in found if kind in (None, way.kind)), None)
     if way is None:
         there = ", ".join(dict.fromkeys(each.kind for each in found))
-        told = f"there is {there}" if there else "; ".join(problems[:5]) or "nothing can be started here"
+        told = (
+            f"there is {there}"
+            if there
+            else "; ".join(problems[:5]) or "nothing can be started here"
+        )
         raise ConfigError([f"error: {listed.name}: {f'no {kind}; ' if kind else ''}{told}"])
     return way
 
 
-# What it wants to know -----------------------------------------------------------------------------------------------
+# What it wants to know
+# -----------------------------------------------------------------------------------------------
 
 
 def inputs(way: Way) -> list[Input]:
@@ -115,7 +135,9 @@ def inputs(way: Way) -> list[Input]:
             required=said.get("isRequired") is True,
             secret=said.get("isSecret") is True,
             default=None if default is None else str(default),
-            kind={"filepath": "file", "boolean": "boolean", "number": "number"}.get(format_, "string"),
+            kind={"filepath": "file", "boolean": "boolean", "number": "number"}.get(
+                format_, "string"
+            ),
             choices=choices,
             several=said.get("isRepeated") is True,
         )
@@ -135,11 +157,17 @@ def _asked(way: Way) -> Iterator[tuple[str, Json]]:
 def _wanted(text: str, said: Json) -> list[tuple[str, Json]]:
     """The variables of a text, `{name}`; what is not described is none."""
     described = as_object(said.get("variables"))
-    return [(name, as_object(described[name])) for name in _VARIABLE.findall(text) if name in described]
+    return [
+        (name, as_object(described[name])) for name in _VARIABLE.findall(text) if name in described
+    ]
 
 
 def _described(way: Way) -> Iterator[Json]:
-    keys = ("headers",) if way.kind == "remote" else ("environmentVariables", "runtimeArguments", "packageArguments")
+    keys = (
+        ("headers",)
+        if way.kind == "remote"
+        else ("environmentVariables", "runtimeArguments", "packageArguments")
+    )
     for key in keys:
         yield from (as_object(each) for each in as_list(way.said.get(key))[:MOST])
 
@@ -154,7 +182,8 @@ def _is_switch(said: Json) -> bool:
     return said.get("type") == "named" and not any(key in said for key in tells)
 
 
-# What is written -----------------------------------------------------------------------------------------------------
+# What is written
+# --------------------------------------------------------------------------------------------------
 
 
 def entry_of(listed: Listed, way: Way, told: Answers) -> Json:
@@ -162,7 +191,10 @@ def entry_of(listed: Listed, way: Way, told: Answers) -> Json:
     made: Json = {"name": name_of_registry_entry(listed.name)}
     if listed.description:
         made["description"] = literal(listed.description)
-    return {**made, "connection": _remote(way, told) if way.kind == "remote" else _program(way, told)}
+    return {
+        **made,
+        "connection": _remote(way, told) if way.kind == "remote" else _program(way, told),
+    }
 
 
 def _remote(way: Way, told: Answers) -> Json:
@@ -179,10 +211,21 @@ def _program(way: Way, told: Answers) -> Json:
     env = dict(_pairs(way, "environmentVariables", told))
     name = f"{way.identifier}@{version}"
     starts: dict[str, Callable[[], list[str]]] = {
-        "npm": lambda: ["-y", *(word for word in runtime if word not in ("-y", "--yes")), name, *package],
+        "npm": lambda: [
+            "-y",
+            *(word for word in runtime if word not in ("-y", "--yes")),
+            name,
+            *package,
+        ],
         "pypi": lambda: [*runtime, name, *package],
         "nuget": lambda: [*runtime, name, "--yes", *(["--", *package] if package else [])],
-        "oci": lambda: ["run", *_container(runtime), *_passed(env), _image(way.identifier, version), *package],
+        "oci": lambda: [
+            "run",
+            *_container(runtime),
+            *_passed(env),
+            _image(way.identifier, version),
+            *package,
+        ],
     }
     args = starts[way.kind]()
     connection: Json = {"type": "stdio", "command": _PROGRAMS[way.kind], "args": args}
@@ -194,7 +237,8 @@ def _container(runtime: Sequence[str]) -> list[str]:
 
 
 def _passed(env: Json) -> list[str]:
-    """Variables are given to the container by their names: their values stay out of the process list."""
+    """Variables are given to the container by their names: their values stay out of the process
+    list."""
     return [word for name in env for word in ("-e", name)]
 
 
@@ -232,7 +276,11 @@ def _value(said: Json, told: Answers) -> list[str]:
     fixed: Any = said.get("value")
     if isinstance(fixed, str):
         wanted = _wanted(fixed, said)
-        if wanted and not any(name in told.values for name, _ in wanted) and said.get("isRequired") is not True:
+        if (
+            wanted
+            and not any(name in told.values for name, _ in wanted)
+            and said.get("isRequired") is not True
+        ):
             return []
         return [_filled(fixed, said, told)]
     return list(told.values.get(_key(said), ()))

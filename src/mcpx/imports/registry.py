@@ -1,8 +1,8 @@
 """Servers by their name in an MCP registry (the official API v0.1), and `server.json` files.
 
-Promised: an answer is bounded in bytes and time; a registry that somebody named may be anywhere, but where it sends us
-on to is looked at as any stranger's address. Whatever goes wrong is a `ConfigError` that says what else can be given.
-Not done here: what its parts mean (`packages`).
+Promised: an answer is bounded in bytes and time; a registry that somebody named may be anywhere,
+but where it sends us on to is looked at as any stranger's address. Whatever goes wrong is a
+`ConfigError` that says what else can be given. Not done here: what its parts mean (`packages`).
 """
 
 import json
@@ -28,8 +28,13 @@ MAX_DOCUMENT = 2**20
 TIMEOUT = 15.0
 """Seconds for one registry."""
 REDIRECTS = 3
-INSTEAD = "a command line (mcpx add npx -y PACKAGE), an address, a client's JSON or a server.json file do without"
-_NAME = re.compile(r"([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)/([A-Za-z0-9][A-Za-z0-9._-]*)(?:@([\w.+-]+))?")
+INSTEAD = (
+    "a command line (mcpx add npx -y PACKAGE), an address, a client's JSON or a server.json "
+    "file do without"
+)
+_NAME = re.compile(
+    r"([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)/([A-Za-z0-9][A-Za-z0-9._-]*)(?:@([\w.+-]+))?"
+)
 _OURS = "io.modelcontextprotocol.registry/official"
 
 
@@ -66,7 +71,9 @@ class Listed:
             then = datetime.fromisoformat(self.published)
         except ValueError:
             return ""
-        days = ((now or datetime.now(UTC)) - (then if then.tzinfo else then.replace(tzinfo=UTC))).days
+        days = (
+            (now or datetime.now(UTC)) - (then if then.tzinfo else then.replace(tzinfo=UTC))
+        ).days
         return "published today" if days <= 0 else f"published {days} day{'s' * (days != 1)} ago"
 
 
@@ -95,11 +102,22 @@ def of_text(text: str, source: str) -> Listed:
         raise ConfigError([f"error: {one_line(source)}: not valid JSON"]) from None
     whole = as_object(found)
     document = as_object(whole.get("server")) or whole
-    name, packages, remotes = document.get("name"), document.get("packages"), document.get("remotes")
+    name, packages, remotes = (
+        document.get("name"),
+        document.get("packages"),
+        document.get("remotes"),
+    )
     if not isinstance(name, str) or not is_name(name) or "@" in name:
-        raise ConfigError([f"error: {one_line(source)} is no server.json: its name is not like io.github.owner/name"])
+        raise ConfigError(
+            [
+                f"error: {one_line(source)} is no server.json: its name is not like "
+                "io.github.owner/name"
+            ]
+        )
     if not as_list(packages) and not as_list(remotes):
-        raise ConfigError([f"error: {one_line(source)}: {one_line(name)} has neither packages nor remotes"])
+        raise ConfigError(
+            [f"error: {one_line(source)}: {one_line(name)} has neither packages nor remotes"]
+        )
     about = as_object(as_object(whole.get("_meta")).get(_OURS))
     published = about.get("publishedAt") or about.get("updatedAt") or ""
     return Listed(document, source, str(published), one_line(str(about.get("status") or ""), 20))
@@ -142,12 +160,20 @@ async def look_up(name: str, environ: Mapping[str, str], *, allow_private: bool 
                 try:
                     text = answer.body.decode("utf-8-sig")
                 except UnicodeDecodeError:
-                    raise ConfigError([f"error: {host} answered with something that is no text"]) from None
+                    raise ConfigError(
+                        [f"error: {host} answered with something that is no text"]
+                    ) from None
                 listed = of_text(text, host)
                 if listed.name != f"{found[1]}/{found[2]}":
-                    raise ConfigError([f"error: {host} answered with another server, {listed.name}"])
+                    raise ConfigError(
+                        [f"error: {host} answered with another server, {listed.name}"]
+                    )
                 return listed
-            what = f"knows no {name}" if answer.status == 404 else f"answered with status {answer.status}"
+            what = (
+                f"knows no {name}"
+                if answer.status == 404
+                else f"answered with status {answer.status}"
+            )
             problems.append(f"error: {host} {what}")
     finally:
         await fetcher.close()
@@ -156,7 +182,12 @@ async def look_up(name: str, environ: Mapping[str, str], *, allow_private: bool 
 
 async def _asked(fetcher: "Fetcher", url: str, allow_private: bool) -> "Answer":
     return await fetched(
-        fetcher, url, what="the registry", limit=MAX_DOCUMENT, trusts_first=True, allow_private=allow_private
+        fetcher,
+        url,
+        what="the registry",
+        limit=MAX_DOCUMENT,
+        trusts_first=True,
+        allow_private=allow_private,
     )
 
 
@@ -170,8 +201,8 @@ async def fetched(
     trusts_first: bool = False,
     allow_private: bool = False,
 ) -> "Answer":
-    """The answer at an address. `trusts_first`: somebody named it themselves, so it may be private; where it leads to
-    was named by nobody. Raises `ConfigError`."""
+    """The answer at an address. `trusts_first`: somebody named it themselves, so it may be private;
+    where it leads to was named by nobody. Raises `ConfigError`."""
     from mcpx.wire.fetch import Fetch, FetchFailed
 
     try:
@@ -182,7 +213,12 @@ async def fetched(
             ours = trusts_first and (here.scheme, here.host, here.port) == origin
             headers = (("Accept", "application/json, */*;q=0.5"),)
             asked = Fetch(
-                url=url, headers=headers, timeout=timeout, limit=limit, redirects=0, allow_private=allow_private or ours
+                url=url,
+                headers=headers,
+                timeout=timeout,
+                limit=limit,
+                redirects=0,
+                allow_private=allow_private or ours,
             )
             answer = await fetcher.fetch(asked)
             location = answer.headers.first.get(b"location")

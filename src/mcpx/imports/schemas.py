@@ -1,9 +1,10 @@
 """A schema of an OpenAPI document as plain JSON Schema 2020-12.
 
-Promised: no references are left, those that lead in a circle are cut; bounded in size and depth whatever the document
-says; whatever the original accepts is accepted, except for what only responses have (`readOnly`). Where something must
-be left out the schema asks for less: the API has the last word. For the same reason `oneOf` becomes `anyOf`, and what
-judges by what a schema does not accept (`not`, `if`, `unevaluated…`) is left out.
+Promised: no references are left, those that lead in a circle are cut; bounded in size and depth
+whatever the document says; whatever the original accepts is accepted, except for what only
+responses have (`readOnly`). Where something must be left out the schema asks for less: the API has
+the last word. For the same reason `oneOf` becomes `anyOf`, and what judges by what a schema does
+not accept (`not`, `if`, `unevaluated…`) is left out.
 """
 
 import re
@@ -34,11 +35,18 @@ _DEEPEST = 40
 _MOST_CHOICES = 100
 _MOST_BRANCHES = 20
 _ANNOTATED_AS: dict[str, Callable[[Any], bool]] = {
-    "format": lambda value: isinstance(value, str) and bool(re.fullmatch(r"[\w./:-]{1,40}", value, re.ASCII)),
+    "format": lambda value: (
+        isinstance(value, str) and bool(re.fullmatch(r"[\w./:-]{1,40}", value, re.ASCII))
+    ),
     "pattern": lambda value: isinstance(value, str) and len(value) <= 500 and clean(value) == value,
-    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), lambda value: _is_count(value)),
+    **dict.fromkeys(
+        ("minLength", "maxLength", "minItems", "maxItems"), lambda value: _is_count(value)
+    ),
     **dict.fromkeys(("minProperties", "maxProperties"), lambda value: _is_count(value)),
-    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), lambda value: _is_number(value)),
+    **dict.fromkeys(
+        ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+        lambda value: _is_number(value),
+    ),
     "multipleOf": lambda value: _is_number(value) and value > 0,
     **dict.fromkeys(("uniqueItems", "deprecated"), lambda value: value is True),
 }
@@ -66,8 +74,8 @@ class Schemas:
         return {"type": types[0] if len(types) == 1 else types} if types else {}
 
     def fields(self, schema: Any) -> Json | None:
-        """An object schema whose fields are known, with those of `allOf` among its `properties`, each as it stands in
-        the document; None for any other schema."""
+        """An object schema whose fields are known, with those of `allOf` among its `properties`,
+        each as it stands in the document; None for any other schema."""
         found: Json = {"properties": {}, "required": [], "parts": 0}
         return found if self._gather(schema, found, ()) and found["properties"] else None
 
@@ -83,11 +91,17 @@ class Schemas:
                 return self._gather(self._document.target(ref), found, (*seen, ref))
             except BadReference:
                 return False
-        if table.get("anyOf") or table.get("oneOf") or _types(table) not in ([], ["object"], ["object", "null"]):
+        if (
+            table.get("anyOf")
+            or table.get("oneOf")
+            or _types(table) not in ([], ["object"], ["object", "null"])
+        ):
             return False
         for name, its in as_object(table.get("properties")).items():
             found["properties"].setdefault(name, its)
-        found["required"] += [name for name in as_list(table.get("required")) if isinstance(name, str)]
+        found["required"] += [
+            name for name in as_list(table.get("required")) if isinstance(name, str)
+        ]
         for key in ("minProperties", "patternProperties"):
             if table.get(key):
                 found[key] = table[key]
@@ -128,7 +142,9 @@ class _Conversion:
 
     def _referred(self, ref: str, table: Json, depth: int, seen: tuple[str, ...]) -> Json:
         if ref in seen:
-            return {"description": clip(f"the same as '{ref.rpartition('/')[2]}' around it", self._text)}
+            return {
+                "description": clip(f"the same as '{ref.rpartition('/')[2]}' around it", self._text)
+            }
         try:
             target = self._document.target(ref)
         except BadReference:
@@ -137,7 +153,10 @@ class _Conversion:
         beside = {key: value for key, value in table.items() if key != "$ref"}
         if beside:  # 3.1 allows it, and 3.0 documents have it all the same
             over = self.schema(beside, depth, (*seen, ""))
-            made = {**made, **{key: value for key, value in over.items() if key in ("description", "default")}}
+            made = {
+                **made,
+                **{key: value for key, value in over.items() if key in ("description", "default")},
+            }
             _join(made, over)
         return made
 
@@ -147,7 +166,9 @@ class _Conversion:
         types = _types(table)
         if types:
             made["type"] = types[0] if len(types) == 1 else types
-        if isinstance(told := table.get("description") or table.get("title"), str) and (told := clip(told, self._text)):
+        if isinstance(told := table.get("description") or table.get("title"), str) and (
+            told := clip(told, self._text)
+        ):
             made["description"] = told
         if is_array(choices := table.get("enum")) and 0 < len(choices) <= _MOST_CHOICES:
             _put(made, "enum", choices)
@@ -161,12 +182,18 @@ class _Conversion:
         for key, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
             if table.get(key) is True and bound in made:  # as 3.0 has it
                 made[key] = made.pop(bound)
-        examples = table.get("examples") if is_array(table.get("examples")) else [table.get("example")]
+        examples = (
+            table.get("examples") if is_array(table.get("examples")) else [table.get("example")]
+        )
         if (first := as_list(examples)[:1]) not in ([], [None]):
             _put(made, "examples", first)
         fields = as_object(table.get("properties"))
-        named = [name for name in as_list(table.get("required"))[:_MOST_CHOICES] if isinstance(name, str)]
-        if required := [name for name in dict.fromkeys(named) if not self._is_read_only(fields.get(name))]:
+        named = [
+            name for name in as_list(table.get("required"))[:_MOST_CHOICES] if isinstance(name, str)
+        ]
+        if required := [
+            name for name in dict.fromkeys(named) if not self._is_read_only(fields.get(name))
+        ]:
             made["required"] = required
             self._spend(len(required))
         return made
@@ -175,7 +202,9 @@ class _Conversion:
         """The schemas within it."""
 
         def inner(schema: Any) -> Any:
-            return schema if isinstance(schema, bool) else self.schema(schema, depth - 1, (*seen, ""))
+            return (
+                schema if isinstance(schema, bool) else self.schema(schema, depth - 1, (*seen, ""))
+            )
 
         properties = as_object(table.get("properties"))
         self._spend(len(properties))
@@ -187,7 +216,11 @@ class _Conversion:
         if is_array(table.get("prefixItems")):
             yield "prefixItems", [inner(each) for each in table["prefixItems"][:_MOST_BRANCHES]]
         more = table.get("additionalProperties")
-        if isinstance(more, bool | dict) and more != {} and not (more is False and "allOf" in table):
+        if (
+            isinstance(more, bool | dict)
+            and more != {}
+            and not (more is False and "allOf" in table)
+        ):
             yield "additionalProperties", inner(more)
         branches = [each for key in ("anyOf", "oneOf") for each in as_list(table.get(key))]
         if 0 < len(branches) <= _MOST_BRANCHES and not (table.get("anyOf") and table.get("oneOf")):
@@ -256,7 +289,8 @@ def _is_number(value: Any) -> bool:
 
 
 def checkable(schema: Json) -> tuple[Json, str | None]:
-    """What arguments can be held against, and what had to be left out for that: a configuration takes no other."""
+    """What arguments can be held against, and what had to be left out for that: a configuration
+    takes no other."""
     from mcpx.surfaces.checking.schemas import lenient, unjudged
 
     if unjudged(schema) is None:
@@ -264,7 +298,17 @@ def checkable(schema: Json) -> tuple[Json, str | None]:
     plain = lenient(schema)
     if unjudged(plain) is None:
         return plain, "some of its patterns cannot be checked; all are left out"
-    told = {name: as_object(its).get("description") for name, its in as_object(schema.get("properties")).items()}
+    told = {
+        name: as_object(its).get("description")
+        for name, its in as_object(schema.get("properties")).items()
+    }
     names = {name: {"description": text} if text else Json() for name, text in told.items()}
-    bare = {key: value for key, value in schema.items() if key in ("type", "required", "additionalProperties")}
-    return {**bare, "properties": names}, "what its arguments must be cannot be checked; only their names are"
+    bare = {
+        key: value
+        for key, value in schema.items()
+        if key in ("type", "required", "additionalProperties")
+    }
+    return {
+        **bare,
+        "properties": names,
+    }, "what its arguments must be cannot be checked; only their names are"

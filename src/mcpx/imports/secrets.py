@@ -11,13 +11,17 @@ def _words(text: str) -> frozenset[str]:
 
 
 _ALWAYS = _words(
-    "token secret password passwd pwd passphrase signature sig credential credentials authorization cookie jwt apikey "
+    "token secret password passwd pwd passphrase signature sig credential credentials "
+    "authorization cookie jwt apikey "
     "appid session sessionid auth"
 )
 _OF_A_KEY = _words(
-    "api access private secret subscription auth master account function functions client license app admin"
+    "api access private secret subscription auth master account function functions client license "
+    "app admin"
 )
-_HARMLESS = _words("page next previous continuation sync cursor idempotency sort partition primary public")
+_HARMLESS = _words(
+    "page next previous continuation sync cursor idempotency sort partition primary public"
+)
 """Before `token` or `key`: nobody's secret."""
 _LOOKS = re.compile(rf"\b(?:{FORMS})")
 

@@ -1,7 +1,8 @@
 """What an API asks its callers to show, as auth configs whose secrets stand in variables.
 
-Promised: one auth config for each requirement that operations have, made when the first of them asks; of several ways
-the first that mcpx can do. What it cannot do is told, and the command comes without.
+Promised: one auth config for each requirement that operations have, made when the first of them
+asks; of several ways the first that mcpx can do. What it cannot do is told, and the command comes
+without.
 """
 
 import re
@@ -27,7 +28,8 @@ class Security:
         """Variables of the auth config being made."""
 
     def of(self, operation: Json) -> tuple[str | None, str | None]:
-        """The name of the auth config that an operation needs; or why there is none though it should have one."""
+        """The name of the auth config that an operation needs; or why there is none though it
+        should have one."""
         asked = operation.get("security", self._document.tree.get("security"))
         ways = [as_object(way) for way in as_list(asked)[:20]] if is_array(asked) else []
         reasons: list[str] = []
@@ -83,13 +85,20 @@ class Security:
                 raise _Impossible(f"{said} is a cookie, which mcpx does not send")
             case "http", "basic", _:
                 username = self._secret("user name", {}, title, "username")
-                return "basic_auth", {"username": username, "password": self._secret("password", {}, title, "password")}
+                return "basic_auth", {
+                    "username": username,
+                    "password": self._secret("password", {}, title, "password"),
+                }
             case "http", "bearer", _:
-                return "bearer_token", {"token": self._secret("bearer token", scheme, title, "token")}
+                return "bearer_token", {
+                    "token": self._secret("bearer token", scheme, title, "token")
+                }
             case "oauth2", _, _:
                 return self._oauth2(scheme, scopes, title)
             case "openIdConnect", _, _:
-                return "bearer_token", {"token": self._secret("access token", scheme, title, "token")}
+                return "bearer_token", {
+                    "token": self._secret("access token", scheme, title, "token")
+                }
             case kind, way, _:
                 told = f"http {one_line(way, 20)}" if kind == "http" else one_line(str(kind), 20)
                 raise _Impossible(f"{said} is of a type that mcpx does not have ({told})")
@@ -99,8 +108,14 @@ class Security:
         token_url = flow.get("tokenUrl")
         if not isinstance(token_url, str) or any(url_mistakes(token_url)) or "{" in token_url:
             # A person has to get a token then, by whatever way; how it is shown is the same.
-            return "bearer_token", {"token": self._secret("OAuth 2 access token", scheme, title, "token")}
-        wanted = [scope for scope in as_list(scopes) if isinstance(scope, str) and re.fullmatch(r"[\x21-\x7e]+", scope)]
+            return "bearer_token", {
+                "token": self._secret("OAuth 2 access token", scheme, title, "token")
+            }
+        wanted = [
+            scope
+            for scope in as_list(scopes)
+            if isinstance(scope, str) and re.fullmatch(r"[\x21-\x7e]+", scope)
+        ]
         section: Json = {
             "client_id": self._secret("OAuth 2 client id", {}, title, "client_id"),
             "client_secret": self._secret("OAuth 2 client secret", {}, title, "client_secret"),
@@ -113,7 +128,10 @@ class Security:
         headers: Json = {}
         for name, scheme, scopes in found:
             own = snake(f"{self._api}_{name}")[:48] or "auth"
-            if scheme.get("type") not in ("apiKey", "http", "oauth2") or scheme.get("in") not in ("header", None):
+            if scheme.get("type") not in ("apiKey", "http", "oauth2") or scheme.get("in") not in (
+                "header",
+                None,
+            ):
                 raise _Impossible("several proofs at once, and not all of them in headers")
             kind, section = self._one(name, scheme, scopes, own)
             match kind:
@@ -128,7 +146,9 @@ class Security:
     def _secret(self, what: str, scheme: Json, title: str, word: str = "") -> str:
         name = constant(title, word)
         told = scheme.get("description")
-        self._needed[name] = one_line(f"{what}: {told}" if isinstance(told, str) and told.strip() else what, 120)
+        self._needed[name] = one_line(
+            f"{what}: {told}" if isinstance(told, str) and told.strip() else what, 120
+        )
         return variable(name)
 
 

@@ -1,6 +1,7 @@
 """Which address an operation is at.
 
-Promised: an address that a configuration takes, with nothing of a user or password in it, or a reason.
+Promised: an address that a configuration takes, with nothing of a user or password in it, or a
+reason.
 """
 
 import re
@@ -30,7 +31,10 @@ def address(levels: Sequence[Any], base: str | None) -> str:
     for name in dict.fromkeys(re.findall(r"\{([^{}]*)\}", url)):
         filled = as_object(variables.get(name)).get("default")
         if not isinstance(filled, str | int | float):
-            raise NoServer(f"the server address has a variable without a default ({one_line(name, 40)}): use --server")
+            raise NoServer(
+                f"the server address has a variable without a default ({one_line(name, 40)}): use "
+                "--server"
+            )
         url = url.replace(f"{{{name}}}", str(filled))
     if base is not None:
         url = urljoin(base, url)
@@ -40,15 +44,20 @@ def address(levels: Sequence[Any], base: str | None) -> str:
 
 
 def checked(url: str) -> str:
-    """The address without what does not belong to it; one with references is taken as it is. Raises `NoServer`."""
+    """The address without what does not belong to it; one with references is taken as it is. Raises
+    `NoServer`."""
     if "${" in url:
         return Reference(url.rstrip("/"))
     try:
         parts = urlsplit(url)
-        plain = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
+        plain = urlunsplit(
+            (parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", "")
+        )
         parse(plain)
     except BadAddress as problem:
-        raise NoServer(f"the server address cannot be used ({problem.what}): use --server URL") from None
+        raise NoServer(
+            f"the server address cannot be used ({problem.what}): use --server URL"
+        ) from None
     except ValueError:
         raise NoServer("the server address cannot be used: use --server URL") from None
     if "{" in plain or "}" in plain or not plain.isprintable():
@@ -57,7 +66,8 @@ def checked(url: str) -> str:
 
 
 def is_private(url: str) -> bool:
-    """Whether an address is plainly not of the public internet. What a name resolves to is not asked."""
+    """Whether an address is plainly not of the public internet. What a name resolves to is not
+    asked."""
     try:
         host = parse(url).host
     except BadAddress:

@@ -1,4 +1,5 @@
-"""Strangers' words and values, fit for a configuration: bounded, and without what commands a terminal or hides."""
+"""Strangers' words and values, fit for a configuration: bounded, and without what commands a
+terminal or hides."""
 
 import math
 import re
@@ -7,8 +8,10 @@ from typing import Any
 from mcpx.model.call import is_array, is_object
 
 _UNSEEN = re.compile(
-    "[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"  # control characters, surrogates
-    "|[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069]"  # what has no width, or turns the direction of reading
+    # control characters, surrogates
+    "[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+    # what has no width, or turns the direction of reading
+    "|[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069]"
 )
 _BREAK = re.compile("\r\n?|[\x85\u2028\u2029]")
 _DEEPEST, _WIDEST, _LONGEST = 4, 100, 300
@@ -47,7 +50,11 @@ def joined(*texts: object, limit: int) -> str:
         cleaned = clip(text, limit) if isinstance(text, str) else ""
         bare = cleaned.rstrip(".…").lower()
         if bare and not any(bare in before.lower() for before in told):
-            told = [before for before in told if not cleaned.lower().startswith(before.rstrip(".").lower())]
+            told = [
+                before
+                for before in told
+                if not cleaned.lower().startswith(before.rstrip(".").lower())
+            ]
             told.append(cleaned)
     return clip("\n\n".join(told), limit)
 

@@ -1,8 +1,9 @@
-"""A shell's command line as words: quotes, escapes, continued lines and variables, as people copy them.
+"""A shell's command line as words: quotes, escapes, continued lines and variables, as people copy
+them.
 
-Promised: nothing is run, looked up or expanded. A variable outside of single quotes stays one: it is marked, and
-becomes a reference in a configuration. Whatever only a shell can do is refused; a pipe or a redirection ends the
-command.
+Promised: nothing is run, looked up or expanded. A variable outside of single quotes stays one: it
+is marked, and becomes a reference in a configuration. Whatever only a shell can do is refused; a
+pipe or a redirection ends the command.
 """
 
 import re
@@ -86,13 +87,17 @@ def _double(line: str, at: int) -> tuple[str, int]:
 def _dollar(line: str, at: int) -> tuple[str, int]:
     """A variable, marked; a lone `$`; never a command."""
     if line[at] == "`" or line.startswith("$(", at):
-        raise ConfigError(["error: the command line runs another one inside: put what that gives in its place"])
+        raise ConfigError(
+            ["error: the command line runs another one inside: put what that gives in its place"]
+        )
     if line.startswith('$"', at):
         return "", at + 1
     if found := _VARIABLE.match(line, at):
         return f"{BEGINS}{found[1] or found[2]}{ENDS}", found.end()
     if line.startswith("${", at):
-        raise ConfigError(["error: a ${…} in the command line that only a shell understands: put its value there"])
+        raise ConfigError(
+            ["error: a ${…} in the command line that only a shell understands: put its value there"]
+        )
     return "$", at + 1
 
 

@@ -1,7 +1,7 @@
 """An import as a config file.
 
-Promised: what is written loads again as exactly what was meant, texts included; a file is there whole or not at all,
-for its owner alone, and never instead of another unless that was asked for.
+Promised: what is written loads again as exactly what was meant, texts included; a file is there
+whole or not at all, for its owner alone, and never instead of another unless that was asked for.
 """
 
 import os
@@ -37,7 +37,8 @@ def refuse_too_much(imported: Imported) -> None:
             [
                 f"error: {len(imported.commands):,} operations are more than a configuration holds "
                 f"({MAX_BYTES:,} bytes, {MAX_NODES:,} values)\n"
-                "  pick those you need with --only, --tag, --method or --skip; --list shows them all"
+                "  pick those you need with --only, --tag, --method or --skip; --list shows them "
+                "all"
             ]
         )
 
@@ -46,7 +47,12 @@ def to_yaml(tree: Json) -> str:
     import yaml
 
     return yaml.dump(
-        unexpanded(tree), Dumper=_dumper(), allow_unicode=True, sort_keys=False, default_flow_style=False, width=10**9
+        unexpanded(tree),
+        Dumper=_dumper(),
+        allow_unicode=True,
+        sort_keys=False,
+        default_flow_style=False,
+        width=10**9,
     )
 
 
@@ -70,7 +76,9 @@ def to_file(path: Path, text: str, *, force: bool = False) -> None:
             os.unlink(temporary)
             raise
     except FileExistsError:
-        raise ConfigError([f"error: {told} is there already: name another file, or use --force"]) from None
+        raise ConfigError(
+            [f"error: {told} is there already: name another file, or use --force"]
+        ) from None
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise ConfigError([f"error: {told} cannot be written: {reason}"]) from None
@@ -107,11 +115,15 @@ def _dumper() -> Any:
     base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
     class Dumper(base):
-        def ignore_aliases(self, data: Any) -> bool:  # each place says all of it: people read and edit this
+        def ignore_aliases(
+            self, data: Any
+        ) -> bool:  # each place says all of it: people read and edit this
             return True
 
     def text(dumper: Any, value: str) -> Any:
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+        return dumper.represent_scalar(
+            "tag:yaml.org,2002:str", value, style="|" if "\n" in value else None
+        )
 
     Dumper.add_representer(str, text)
     return Dumper

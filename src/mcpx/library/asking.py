@@ -1,7 +1,8 @@
-"""What servers ask while a call runs, put to whoever opened the gateway: sampling, elicitation, roots.
+"""What servers ask while a call runs, put to whoever opened the gateway: sampling, elicitation,
+roots.
 
-Promised: a server is told of a capability only where somebody answers. What a callback raises is refused towards the
-server, and logged; the call goes on.
+Promised: a server is told of a capability only where somebody answers. What a callback raises is
+refused towards the server, and logged; the call goes on.
 """
 
 import logging
@@ -43,7 +44,11 @@ class Voice:
     """Implements `model.call.Voice`."""
 
     def __init__(
-        self, elicit: Elicit | None, sample: Sample | None, roots: Roots, on_progress: OnProgress | None
+        self,
+        elicit: Elicit | None,
+        sample: Sample | None,
+        roots: Roots,
+        on_progress: OnProgress | None,
     ) -> None:
         self._elicit, self._sample, self._roots = elicit, sample, roots
         self._on_progress = on_progress
@@ -51,7 +56,9 @@ class Voice:
     async def ask(self, server: str, method: str, params: Json | None) -> Json:
         if method == "roots/list" and self._roots:
             return {"roots": [_root(each) for each in self._roots]}
-        by = {"elicitation/create": self._elicit, "sampling/createMessage": self._sample}.get(method)
+        by = {"elicitation/create": self._elicit, "sampling/createMessage": self._sample}.get(
+            method
+        )
         if by is None:
             raise RpcError(METHOD_NOT_FOUND, f"nobody here can be asked {method}")
         try:

@@ -1,11 +1,13 @@
-"""One gateway inside a program: opened on a configuration, closed with everything it started (RUN-7).
+"""One gateway inside a program: opened on a configuration, closed with everything it started
+(RUN-7).
 
-Promised: the catalog, names, rules, limits, audit trail and formats of the gateway that is served; nothing is bound,
-no signal is taken, no logging is set up, and any number of gateways may be open in one loop. Leaving the block ends
-every process that was started for it. A tool that fails gives a `Result` that says so; an exception says that there is
-no result: `ConfigError` (a mistake in the configuration), `NotFound`, `Denied`, `Unavailable` and any other `RpcError`
-(what the server itself refuses), and `TimeoutError` for a `timeout` of the caller's own.
-No promise: more than one event loop at a time in one process.
+Promised: the catalog, names, rules, limits, audit trail and formats of the gateway that is served;
+nothing is bound, no signal is taken, no logging is set up, and any number of gateways may be open
+in one loop. Leaving the block ends every process that was started for it. A tool that fails gives a
+`Result` that says so; an exception says that there is no result: `ConfigError` (a mistake in the
+configuration), `NotFound`, `Denied`, `Unavailable` and any other `RpcError` (what the server itself
+refuses), and `TimeoutError` for a `timeout` of the caller's own. No promise: more than one event
+loop at a time in one process.
 """
 
 import asyncio
@@ -53,7 +55,9 @@ if TYPE_CHECKING:
     from mcpx.telemetry.following import Following
     from mcpx.telemetry.tracking import Tracker
 
-logging.getLogger("mcpx").addHandler(logging.NullHandler())  # what is logged is the program's own to show
+logging.getLogger("mcpx").addHandler(
+    logging.NullHandler()
+)  # what is logged is the program's own to show
 
 CARRIER = "library"
 """What a trail says where others have `stdio` or `http`."""
@@ -93,21 +97,43 @@ class Gateway:
         on_change: OnChange | None = None,
         client: str = "mcpx library",
     ) -> Self:
-        """`config`: a file, a folder of files, what such a file would hold, or None: the file that `mcpx` itself would
-        find, else the built-in demo. `mode`: what `menu` shows; None: what the configuration says. `profile`: see and
-        call only what that profile may. `env`: the overlays of an environment. `environ`: in the place of the
-        process's own. `state`: the folder for what is not configuration; None keeps nothing. `servers`: only these are
-        started. `wait`: seconds that lists wait for servers that are starting; None: until each has come or failed.
-        `elicit`, `sample`, `roots`: who answers what servers ask. `on_change` hears when a list or a server is not what
-        it was. `client`: the name servers are told."""
+        """`config`: a file, a folder of files, what such a file would hold, or None: the file that
+        `mcpx` itself would find, else the built-in demo. `mode`: what `menu` shows; None: what the
+        configuration says. `profile`: see and call only what that profile may. `env`: the overlays
+        of an environment. `environ`: in the place of the process's own. `state`: the folder for
+        what is not configuration; None keeps nothing. `servers`: only these are started. `wait`:
+        seconds that lists wait for servers that are starting; None: until each has come or failed.
+        `elicit`, `sample`, `roots`: who answers what servers ask. `on_change` hears when a list or
+        a server is not what it was. `client`: the name servers are told."""
         environ = os.environ if environ is None else environ
-        folder = state_folder(environ) if state == DEFAULT_STATE else None if state is None else Path(state).absolute()
+        folder = (
+            state_folder(environ)
+            if state == DEFAULT_STATE
+            else None
+            if state is None
+            else Path(state).absolute()
+        )
         only = None if servers is None else frozenset(servers)
         return cls(
-            _Opening(config, mode, profile, env, environ, folder, only, wait, elicit, sample, roots, on_change, client)
+            _Opening(
+                config,
+                mode,
+                profile,
+                env,
+                environ,
+                folder,
+                only,
+                wait,
+                elicit,
+                sample,
+                roots,
+                on_change,
+                client,
+            )
         )
 
-    # Life ----------------------------------------------------------------------------------------------------
+    # Life
+    # ----------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         opening = self._opening
@@ -116,10 +142,16 @@ class Gateway:
         config = await asyncio.to_thread(opening.read)
         itself = mark_of(config.path, opening.env)
         if itself in running_inside(opening.environ):
-            raise ConfigError([f"error: this program was started by an mcpx that runs on {config.path} already"])
-        state = None if opening.config is None and config.path is None else opening.state  # the demo writes nothing
+            raise ConfigError(
+                [f"error: this program was started by an mcpx that runs on {config.path} already"]
+            )
+        state = (
+            None if opening.config is None and config.path is None else opening.state
+        )  # the demo writes nothing
         core = Core(config, opening.environ, state, itself=itself)
-        self._telemetry = Telemetry(core, state=state, env=opening.env, redactor=core.redactor, environ=opening.environ)
+        self._telemetry = Telemetry(
+            core, state=state, env=opening.env, redactor=core.redactor, environ=opening.environ
+        )
         self._core = core
         try:
             self._telemetry.take_up(config)
@@ -144,7 +176,10 @@ class Gateway:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()
 
@@ -165,7 +200,8 @@ class Gateway:
             await process.let_go()
 
     async def reload(self) -> str:
-        """Read the configuration again, and say what changed. Raises `ConfigError`, and then nothing has."""
+        """Read the configuration again, and say what changed. Raises `ConfigError`, and then
+        nothing has."""
         core = self._open_core()
         config = await asyncio.to_thread(self._opening.read)
         plan = await core.apply(config)
@@ -175,8 +211,8 @@ class Gateway:
         return str(plan)
 
     async def ready(self) -> list[str]:
-        """Wait until every server has come or failed, at most as long as `wait` says; the names of those still
-        starting."""
+        """Wait until every server has come or failed, at most as long as `wait` says; the names of
+        those still starting."""
         core, news = self._open_core(), asyncio.Event()
 
         def heard(_: UpstreamChanged) -> None:
@@ -198,21 +234,32 @@ class Gateway:
     def starting(self) -> list[str]:
         """Servers that have neither come nor failed yet."""
         upstreams = self._open_core().generation.upstreams
-        states = {name: upstream.status for name, upstream in upstreams.items() if self._knows(name)}
-        return [name for name, status in states.items() if status.state == "connecting" and status.last_error is None]
+        states = {
+            name: upstream.status for name, upstream in upstreams.items() if self._knows(name)
+        }
+        return [
+            name
+            for name, status in states.items()
+            if status.state == "connecting" and status.last_error is None
+        ]
 
-    # What there is -------------------------------------------------------------------------------------------
+    # What there is
+    # -------------------------------------------------------------------------------------------
 
     async def tools(self, server: str | None = None) -> list[Tool]:
-        """Every tool, or those of one server, under the names they are called by; whatever `mode` says."""
+        """Every tool, or those of one server, under the names they are called by; whatever `mode`
+        says."""
         await self.ready()
         self._known(server)
-        found = [Tool.of(as_object(raw)) for raw in as_list((await self.request("tools/list")).get("tools"))]
+        found = [
+            Tool.of(as_object(raw))
+            for raw in as_list((await self.request("tools/list")).get("tools"))
+        ]
         return [tool for tool in found if server in (None, tool.server)]
 
     async def menu(self) -> list[Tool]:
-        """The tools as a client is shown them in `mode`: all of them, or the few of a compact mode. `call` takes their
-        names."""
+        """The tools as a client is shown them in `mode`: all of them, or the few of a compact mode.
+        `call` takes their names."""
         await self.ready()
         listed = await self.request("tools/list", surface=True)
         return [Tool.of(as_object(raw)) for raw in as_list(listed.get("tools"))]
@@ -221,15 +268,20 @@ class Gateway:
         """The best matches first; English or Chinese."""
         return (await self.search_all(query, limit))[0]
 
-    async def search_all(self, query: str, limit: int = 20, *, wait: bool = True) -> tuple[list[Found], int]:
+    async def search_all(
+        self, query: str, limit: int = 20, *, wait: bool = True
+    ) -> tuple[list[Found], int]:
         """The same, and how many match in all. `wait`: for servers that are starting."""
         if wait:
             await self.ready()
         matches, total = await search(self._open_core(), self._caller, query, limit)
-        return [Found(Tool.of(match.offer.definition), match.score, match.strong) for match in matches], total
+        return [
+            Found(Tool.of(match.offer.definition), match.score, match.strong) for match in matches
+        ], total
 
     async def missing(self, name: str) -> Json | None:
-        """Why a server, or a tool by `SERVER.TOOL` or its name, is not offered: `reason`, `server`, `message`, `hint`.
+        """Why a server, or a tool by `SERVER.TOOL` or its name, is not offered: `reason`, `server`,
+        `message`, `hint`.
 
         None if it is offered, or if it does not exist.
         """
@@ -248,20 +300,27 @@ class Gateway:
         surface = core.generation.surfaces.of("describe")
         signature = _compact(surface).signature(offer)
         about = told(offer)
-        return Description(Tool.of(offer.definition), signature, f"{signature}\n{about}" if about else signature)
+        return Description(
+            Tool.of(offer.definition), signature, f"{signature}\n{about}" if about else signature
+        )
 
     async def resources(self, *, templates: bool = False) -> list[Resource]:
         """Every resource; with `templates` every template of some."""
         await self.ready()
         method, key = (
-            ("resources/templates/list", "resourceTemplates") if templates else ("resources/list", "resources")
+            ("resources/templates/list", "resourceTemplates")
+            if templates
+            else ("resources/list", "resources")
         )
         listed = as_list((await self.request(method)).get(key))
         return [Resource.of(as_object(raw), template=templates) for raw in listed]
 
     async def prompts(self) -> list[Prompt]:
         await self.ready()
-        return [Prompt.of(as_object(raw)) for raw in as_list((await self.request("prompts/list")).get("prompts"))]
+        return [
+            Prompt.of(as_object(raw))
+            for raw in as_list((await self.request("prompts/list")).get("prompts"))
+        ]
 
     async def servers(self) -> list[Health]:
         """Every server and how it is at this moment."""
@@ -278,7 +337,8 @@ class Gateway:
                 return server
         raise NotFound("server", name)
 
-    # What can be done ----------------------------------------------------------------------------------------
+    # What can be done
+    # ----------------------------------------------------------------------------------------
 
     async def call(
         self,
@@ -288,19 +348,21 @@ class Gateway:
         on_progress: OnProgress | None = None,
         timeout: float | None = None,
     ) -> Result:
-        """Call a tool by its public name or as `SERVER.TOOL`. Cancelling it, or `timeout` seconds, cancel it at its
-        server. What a tool itself says went wrong is a result, with `is_error`."""
+        """Call a tool by its public name or as `SERVER.TOOL`. Cancelling it, or `timeout` seconds,
+        cancel it at its server. What a tool itself says went wrong is a result, with `is_error`."""
         given = {} if arguments is None else dict(arguments)
         compact = await self._is_of_menu(name)
         public = name if compact else (await self._tool(name)).public
         params: Json = {"name": public, "arguments": given}
         return Result.of(
-            await self.request("tools/call", params, on_progress=on_progress, timeout=timeout, surface=compact)
+            await self.request(
+                "tools/call", params, on_progress=on_progress, timeout=timeout, surface=compact
+            )
         )
 
     async def check(self, name: str, arguments: object) -> "Checked":
-        """Arguments against a tool's schema, as compact modes do it before a call: what to send, what was repaired, and
-        what is wrong with them. Nothing is called."""
+        """Arguments against a tool's schema, as compact modes do it before a call: what to send,
+        what was repaired, and what is wrong with them. Nothing is called."""
         from mcpx.surfaces.checking.arguments import Checker
 
         offer = await self._tool(name)
@@ -310,7 +372,10 @@ class Gateway:
         """A resource by the URI it is listed under, its own, or one that a template makes."""
         await self.ready()
         read = await self.request("resources/read", {"uri": uri}, timeout=timeout)
-        return [Content.of({"type": "resource", "resource": as_object(raw)}) for raw in as_list(read.get("contents"))]
+        return [
+            Content.of({"type": "resource", "resource": as_object(raw)})
+            for raw in as_list(read.get("contents"))
+        ]
 
     async def prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
@@ -330,14 +395,17 @@ class Gateway:
         timeout: float | None = None,
         surface: bool = False,
     ) -> Json:
-        """Any method of MCP that a client may send, raw; everything above is made of this. `surface`: as a client finds
-        it in `mode`; else every tool stands under its own name."""
+        """Any method of MCP that a client may send, raw; everything above is made of this.
+        `surface`: as a client finds it in `mode`; else every tool stands under its own name."""
         core, caller = self._open_core(), self._caller
         if surface:
             caller = replace(caller, mode=self._opening.mode)
         given = {} if params is None else params
         if on_progress is not None:
-            given = {**given, "_meta": {**as_object(given.get("_meta")), "progressToken": id(on_progress)}}
+            given = {
+                **given,
+                "_meta": {**as_object(given.get("_meta")), "progressToken": id(on_progress)},
+            }
 
         async def work() -> Json:
             request = REQUEST.get() if self._tracker is not None else None
@@ -348,13 +416,20 @@ class Gateway:
         async with asyncio.timeout(timeout):
             if self._tracker is None:
                 return await work()
-            return await self._tracker.follow({"method": method, "params": given}, None, CARRIER, work())
+            return await self._tracker.follow(
+                {"method": method, "params": given}, None, CARRIER, work()
+            )
 
-    # Inside --------------------------------------------------------------------------------------------------
+    # Inside
+    # ----------------------------------------------------------------------------------------------
 
     def _open_core(self) -> Core:
         if self._core is None:
-            raise McpxError("the gateway is closed" if self._closed else "the gateway is not open: use `async with`")
+            raise McpxError(
+                "the gateway is closed"
+                if self._closed
+                else "the gateway is not open: use `async with`"
+            )
         return self._core
 
     def _voice(self, on_progress: OnProgress | None) -> Voice:
@@ -389,11 +464,15 @@ class Gateway:
         core = self._open_core()
         upstream = core.generation.upstreams.get(server)
         only = self._opening.servers
-        return (upstream is None or only is None or server in only) and core.knows(self._caller, server)
+        return (upstream is None or only is None or server in only) and core.knows(
+            self._caller, server
+        )
 
     def _known(self, server: str | None) -> None:
         core = self._open_core()
-        if server is not None and (core.generation.source(server) is None or not self._knows(server)):
+        if server is not None and (
+            core.generation.source(server) is None or not self._knows(server)
+        ):
             raise NotFound("server", server)
 
     async def _is_of_menu(self, name: str) -> bool:
@@ -420,14 +499,18 @@ class Gateway:
         catalog = self._open_core().catalogs.of(self._caller)
         if catalog.find("prompts", name) is None:
             for server in self._servers_before(name):
-                if (offer := catalog.native("prompts", server, name[len(server) + 1 :])) is not None:
+                if (
+                    offer := catalog.native("prompts", server, name[len(server) + 1 :])
+                ) is not None:
                     return offer.public
         return name
 
     def _servers_before(self, name: str) -> list[str]:
         """Whose names it begins with, the longest first."""
         names = [source.name for source in self._open_core().generation.sources]
-        return sorted((each for each in names if name.startswith(f"{each}.")), key=len, reverse=True)
+        return sorted(
+            (each for each in names if name.startswith(f"{each}.")), key=len, reverse=True
+        )
 
 
 class _Opening:
@@ -459,7 +542,9 @@ class _Opening:
         """Raises `ConfigError`."""
         config = self._read()
         if self.mode is not None and self.mode not in SURFACES:
-            raise ConfigError([f"error: there is no mode {self.mode!r}; there is {', '.join(SURFACES)}"])
+            raise ConfigError(
+                [f"error: there is no mode {self.mode!r}; there is {', '.join(SURFACES)}"]
+            )
         profiles = [profile.name for profile in config.profiles]
         if self.profile is not None and self.profile not in profiles:
             there = ", ".join(map(repr, profiles)) or "none"
@@ -467,9 +552,15 @@ class _Opening:
         if self.servers is None:
             return config
         names = [server.name for server in config.mcp_servers]
-        if unknown := sorted(self.servers - {*names, *([] if not config.commands else ["commands"])}):
-            raise ConfigError([f"error: no server is named {unknown[0]!r}; there is {', '.join(names) or 'none'}"])
-        kept = [s if s.name in self.servers else replace(s, enabled=False) for s in config.mcp_servers]
+        if unknown := sorted(
+            self.servers - {*names, *([] if not config.commands else ["commands"])}
+        ):
+            raise ConfigError(
+                [f"error: no server is named {unknown[0]!r}; there is {', '.join(names) or 'none'}"]
+            )
+        kept = [
+            s if s.name in self.servers else replace(s, enabled=False) for s in config.mcp_servers
+        ]
         return replace(config, mcp_servers=tuple(kept))
 
     def _read(self) -> Config:
@@ -493,7 +584,9 @@ def _of_mapping(config: Mapping[str, Any], environ: Mapping[str, str], env: str 
     except (TypeError, ValueError) as error:
         raise ConfigError([f"error: the configuration is not what JSON can say: {error}"]) from None
     if env is not None and environ.get("MCPX_ENV") != env:
-        raise ConfigError(["error: env lays files over a file; a configuration that is given whole has none"])
+        raise ConfigError(
+            ["error: env lays files over a file; a configuration that is given whole has none"]
+        )
     path = Path.cwd() / "given.json"
     plain = {name: value for name, value in environ.items() if name != "MCPX_ENV"}
     return load(path, plain, texts={path: text})

@@ -1,7 +1,7 @@
 """What the library hands out: frozen values, each with the raw JSON it was made of.
 
-Made of messages of MCP alone, so that whoever speaks to a running gateway makes the same ones. Nothing is validated:
-what a server sent wrongly reads as absent, and stands in `raw` as it came.
+Made of messages of MCP alone, so that whoever speaks to a running gateway makes the same ones.
+Nothing is validated: what a server sent wrongly reads as absent, and stands in `raw` as it came.
 """
 
 import base64
@@ -14,7 +14,8 @@ from typing import Any, Literal
 from mcpx.model.call import Json, as_list, as_object
 
 COMMANDS = "commands"
-"""The server that local commands belong to: they carry no mark, for they come from no server (NAM-3)."""
+"""The server that local commands belong to: they carry no mark, for they come from no server
+(NAM-3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,8 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a call came to. A tool that failed has answered, too: `is_error` says so, and no exception is raised."""
+    """What a call came to. A tool that failed has answered, too: `is_error` says so, and no
+    exception is raised."""
 
     content: Sequence[Content]
     structured: Any
@@ -129,7 +131,8 @@ class Result:
 
     @property
     def value(self) -> Any:
-        """What a program wants: structured content, else the JSON that a single text holds, else the text."""
+        """What a program wants: structured content, else the JSON that a single text holds, else
+        the text."""
         if self.structured is not None:
             return self.structured
         text = self.text
@@ -195,7 +198,11 @@ class Prompt:
             prompt=own,
             description=_text(raw.get("description")),
             arguments=tuple(
-                PromptArgument(_text(each.get("name")), _text(each.get("description")), each.get("required") is True)
+                PromptArgument(
+                    _text(each.get("name")),
+                    _text(each.get("description")),
+                    each.get("required") is True,
+                )
                 for each in arguments
             ),
             raw=raw,
@@ -231,7 +238,8 @@ class Health:
 
     name: str
     status: str
-    """`connected`, `connecting`, `degraded`, `sleeping`, `disconnected`, `needs_auth` or `disabled`."""
+    """`connected`, `connecting`, `degraded`, `sleeping`, `disconnected`, `needs_auth` or
+    `disabled`."""
     since: str
     """In UTC; of one that fails: since when it does."""
     last_error: str | None

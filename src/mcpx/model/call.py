@@ -1,7 +1,7 @@
 """The one value that travels through the middle of mcpx, and who sent it.
 
-Everything that can answer a `Call` has the same shape, `async (Call) -> dict`. Params and results are raw
-JSON as it came off the wire: what only passes through is neither validated nor re-modelled.
+Everything that can answer a `Call` has the same shape, `async (Call) -> dict`. Params and results
+are raw JSON as it came off the wire: what only passes through is neither validated nor re-modelled.
 """
 
 from collections.abc import Mapping
@@ -46,8 +46,9 @@ def is_array(value: object) -> TypeGuard[list[Any]]:
 class Voice(Protocol):
     """The way back to whoever made a call, while the call is running.
 
-    `ask` puts a question (sampling, elicitation, roots) to exactly that client; `tell` sends a notification
-    that belongs to the call (progress, log messages). `tell` never blocks and never fails.
+    `ask` puts a question (sampling, elicitation, roots) to exactly that client; `tell` sends a
+    notification that belongs to the call (progress, log messages). `tell` never blocks and never
+    fails.
     """
 
     async def ask(self, server: str, method: str, params: Json | None) -> Json: ...
@@ -55,13 +56,15 @@ class Voice(Protocol):
     def tell(self, method: str, params: Json) -> None: ...
 
     def pause(self, retry_ms: int) -> None:
-        """The server wants to be polled: a client that can poll is told to come back for the rest."""
+        """The server wants to be polled: a client that can poll is told to come back for the
+        rest."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks. Built by the front edge once per session (older protocol) or per request (modern)."""
+    """Who asks. Built by the front edge once per session (older protocol) or per request
+    (modern)."""
 
     principal: str = ANONYMOUS
     profile: str | None = None
@@ -92,7 +95,9 @@ class Caller:
         """The capabilities by which this caller can be asked something back."""
         if not self.capabilities:
             return self.capabilities
-        return {key: self.capabilities[key] for key in QUESTION_CAPABILITIES if key in self.capabilities}
+        return {
+            key: self.capabilities[key] for key in QUESTION_CAPABILITIES if key in self.capabilities
+        }
 
 
 QUESTION_CAPABILITIES = ("sampling", "elicitation", "roots")

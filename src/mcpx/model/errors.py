@@ -11,8 +11,8 @@
     └── ConfigError            a user's mistake in a file or on the command line; exit code 2
         └── Refused            (config/problems) of a file: also says which files to watch for its mending
 
-`RpcError` is caught where a message is answered (front), `ConfigError` in `__main__`. Nothing else is raised
-on purpose; whatever else reaches the front is a bug and is answered as an internal error.
+`RpcError` is caught where a message is answered (front), `ConfigError` in `__main__`. Nothing else
+is raised on purpose; whatever else reaches the front is a bug and is answered as an internal error.
 """
 
 import math
@@ -47,7 +47,8 @@ NEEDS_APPROVAL = -33009
 _PASSING = (SERVER_DOWN, SERVER_TIMEOUT, SERVER_DIED, OVERLOADED)
 _NOT_NOW = (408, 425, 429)
 _NEVER = (501, 505)
-"""HTTP statuses that are about this moment though they are no 5xx; and 5xx that are not about this moment."""
+"""HTTP statuses that are about this moment though they are no 5xx; and 5xx that are not about this
+moment."""
 
 
 class McpxError(Exception):
@@ -57,7 +58,9 @@ class McpxError(Exception):
 class RpcError(McpxError):
     """A JSON-RPC error: code, message and data, kept exactly as they are."""
 
-    def __init__(self, code: int, message: str, data: Any = None, *, extra: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, code: int, message: str, data: Any = None, *, extra: dict[str, Any] | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
@@ -73,7 +76,9 @@ class RpcError(McpxError):
     def passing(self) -> bool:
         """The same request may well be taken later: "not now", as against "not at all"."""
         status = self.http_status
-        return status is not None and (status in _NOT_NOW or (status >= 500 and status not in _NEVER))
+        return status is not None and (
+            status in _NOT_NOW or (status >= 500 and status not in _NEVER)
+        )
 
     def to_json(self) -> dict[str, Any]:
         error: dict[str, Any] = {"code": self.code, "message": self.message}
@@ -88,7 +93,11 @@ class RpcError(McpxError):
         if not isinstance(error, dict):
             return cls(INTERNAL_ERROR, "the server sent an error that is not an object")
         fields: dict[str, Any] = dict(error)  # pyright: ignore[reportUnknownArgumentType]
-        code, message, data = fields.pop("code", None), fields.pop("message", None), fields.pop("data", None)
+        code, message, data = (
+            fields.pop("code", None),
+            fields.pop("message", None),
+            fields.pop("data", None),
+        )
         made = cls(
             code if isinstance(code, int) else INTERNAL_ERROR,
             message if isinstance(message, str) else str(message),
@@ -101,12 +110,17 @@ class RpcError(McpxError):
 
 def gateway_ending() -> RpcError:
     """What a call gets that did not finish within the grace of a shutdown."""
-    return RpcError(GATEWAY_ENDING, "the gateway is ending; the call was cut off and may have had an effect")
+    return RpcError(
+        GATEWAY_ENDING, "the gateway is ending; the call was cut off and may have had an effect"
+    )
 
 
 def cut_off() -> RpcError:
     """What a call gets whose replica went away while it ran."""
-    text = "the replica that ran this call is gone; the call was cut off, may have had an effect, and is not repeated"
+    text = (
+        "the replica that ran this call is gone; the call was cut off, may have had an effect, "
+        "and is not repeated"
+    )
     return RpcError(GATEWAY_ENDING, text)
 
 
@@ -127,7 +141,12 @@ class Denied(RpcError):
     """Not let through, and certainly not acted on: by a rule, a person, or a limit."""
 
     def __init__(
-        self, code: int, message: str, data: dict[str, Any] | None = None, *, retry_after: float | None = None
+        self,
+        code: int,
+        message: str,
+        data: dict[str, Any] | None = None,
+        *,
+        retry_after: float | None = None,
     ) -> None:
         if retry_after is not None:
             data = {**(data or {}), "retry_after": math.ceil(retry_after)}
@@ -136,35 +155,49 @@ class Denied(RpcError):
         """Seconds after which it may well pass; over HTTP also a `Retry-After`."""
 
 
-def overloaded(text: str, *, status: int, retry_after: float = 1.0, limit: str | None = None) -> Denied:
+def overloaded(
+    text: str, *, status: int, retry_after: float = 1.0, limit: str | None = None
+) -> Denied:
     """More is asked for than is given: of one client (429), or of what all share (503)."""
-    denied = Denied(OVERLOADED, text, None if limit is None else {"limit": limit}, retry_after=retry_after)
+    denied = Denied(
+        OVERLOADED, text, None if limit is None else {"limit": limit}, retry_after=retry_after
+    )
     denied.http_status = status
     return denied
 
 
 class Unasked(RpcError):
-    """A question of a server that was put to nobody, or to a call that was over before its client had answered."""
+    """A question of a server that was put to nobody, or to a call that was over before its client
+    had answered."""
 
     def __init__(self, method: str) -> None:
         super().__init__(METHOD_NOT_FOUND, f"nobody here can be asked {method}")
 
 
 class Unavailable(RpcError):
-    """An error mcpx makes on a server's behalf; the message starts with the server's configured name."""
+    """An error mcpx makes on a server's behalf; the message starts with the server's configured
+    name."""
 
     def __init__(
-        self, server: str, code: int, reason: str, *, http_status: int | None = None, challenge: str | None = None
+        self,
+        server: str,
+        code: int,
+        reason: str,
+        *,
+        http_status: int | None = None,
+        challenge: str | None = None,
     ) -> None:
         super().__init__(code, f"{server}: {reason}", {"server": server})
         self.server = server
         self.http_status = http_status
         self.challenge = challenge
-        """With a 401 or 403: how the server wants us to sign in (`WWW-Authenticate`), if it says so."""
+        """With a 401 or 403: how the server wants us to sign in (`WWW-Authenticate`), if it says
+        so."""
         self.unsent = False
         """The server certainly did not act on the request, so it may be sent again."""
         self.retry_after: float | None = None
-        """Seconds after which the server, which did not act on the request, wants to be asked again."""
+        """Seconds after which the server, which did not act on the request, wants to be asked
+        again."""
 
     def say(self, message: str) -> None:
         """The same in other words."""
@@ -176,8 +209,8 @@ class Unavailable(RpcError):
 
 
 class Unproved(McpxError):
-    """The gateway cannot prove itself: a token server is down or refuses, or somebody has to sign in first. The words
-    hold no secret."""
+    """The gateway cannot prove itself: a token server is down or refuses, or somebody has to sign
+    in first. The words hold no secret."""
 
     def __init__(self, reason: str, *, sign_in: bool = False) -> None:
         super().__init__(reason)

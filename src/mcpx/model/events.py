@@ -1,4 +1,5 @@
-"""Facts the middle publishes, and the bus they travel on. Listeners observe; they never change a call."""
+"""Facts the middle publishes, and the bus they travel on. Listeners observe; they never change a
+call."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -38,11 +39,13 @@ class OffersChanged:
     server: str | None = None
     """The server whose lists they are; None when there are several."""
     modes: frozenset[str | None] | None = None
-    """Only clients in these modes see a difference (None among them: the configured one); absent: everybody."""
+    """Only clients in these modes see a difference (None among them: the configured one); absent:
+    everybody."""
     viewers: frozenset[Viewer] | None = None
     """Only these see a difference; absent: all who see everything."""
     client_kind: frozenset[str] | None = None
-    """The kind of the clients that see a difference (`upstreams.traits.Kind`), or None for all clients."""
+    """The kind of the clients that see a difference (`upstreams.traits.Kind`), or None for all
+    clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +71,8 @@ class ServerSaid:
     owner: object | None
     """The one client it concerns; None concerns everybody."""
     callers: object | None = None
-    """Whose calls may have caused it: one client, SEVERAL, or None if there were no calls. Of another client's calls, a
-    client hears only if it has set a log level."""
+    """Whose calls may have caused it: one client, SEVERAL, or None if there were no calls. Of
+    another client's calls, a client hears only if it has set a log level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,8 @@ class Place(Protocol):
 
 @dataclass(slots=True)
 class Passage:
-    """One call, read, subscription or completion on its way through the middle; made only where somebody guards or
-    listens."""
+    """One call, read, subscription or completion on its way through the middle; made only where
+    somebody guards or listens."""
 
     server: str
     """Its configured name; `mcpx` for what the gateway answers itself."""
@@ -98,11 +101,13 @@ class Passage:
     params: Json
     """As they go to the server: the real target's, not those of a surface's tool that led to it."""
     rule: str | None = None
-    """What decided whether it may pass, as `mcpx explain` names it; None: nothing had to be decided."""
+    """What decided whether it may pass, as `mcpx explain` names it; None: nothing had to be
+    decided."""
     span: Span | None = None
     """Its place in a trace, where one is made."""
     places: "Sequence[Place]" = ()
-    """Those it takes up while it runs, where something limits it; whoever made it gives them back."""
+    """Those it takes up while it runs, where something limits it; whoever made it gives them
+    back."""
     audit_id: str = ""
     """Joins the two rows of the call in the audit log. Empty if only one row is written."""
     answer: Json | None = None
@@ -121,13 +126,15 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class CallBegins:
-    """One call, read, subscription or completion is about to be made; told in the context it is made in."""
+    """One call, read, subscription or completion is about to be made; told in the context it is
+    made in."""
 
     passage: Passage
 
 
 class CallFinished(NamedTuple):
-    """One call, read, subscription or completion is over, however it ended. A tuple, for it is made for every call."""
+    """One call, read, subscription or completion is over, however it ended. A tuple, for it is made
+    for every call."""
 
     passage: Passage
     seconds: float
@@ -197,12 +204,14 @@ class ConfigApplied:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What is no call and belongs into the trail: an approval, a pinned definition, a revoked token."""
+    """What is no call and belongs into the trail: an approval, a pinned definition, a revoked
+    token."""
 
     what: str
     """In one word: `approval_pending`, `approval_decided`, `pins_approved`."""
     facts: Mapping[str, str | int | float | bool | None]
-    """Short, and without secrets; under the names that rows of calls have (`principal`, `server`, `name`, `rule`)."""
+    """Short, and without secrets; under the names that rows of calls have (`principal`, `server`,
+    `name`, `rule`)."""
 
 
 Outcome = Literal["ok", "tool_error", "error", "cancelled", "denied"]

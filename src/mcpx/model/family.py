@@ -1,9 +1,10 @@
 """A family: parts of one kind, each a class in a file of its own, found by their `type`.
 
-Promised: the types of a folder are known from the names of its files, and a file is imported when its part is asked
-for, not before. Other packages bring parts by entry points, named by type: they are looked up when somebody asks for
-a type that the folder does not have, and listed from then on. A part that cannot be loaded is reported and missing; of
-two of one type the folder's, else the first, is used.
+Promised: the types of a folder are known from the names of its files, and a file is imported when
+its part is asked for, not before. Other packages bring parts by entry points, named by type: they
+are looked up when somebody asks for a type that the folder does not have, and listed from then on.
+A part that cannot be loaded is reported and missing; of two of one type the folder's, else the
+first, is used.
 """
 
 import logging
@@ -45,14 +46,21 @@ P = TypeVar("P", bound=Part)
 
 
 class Family(Mapping[str, type[P]]):
-    """The classes by their types. As a mark in `Annotated[str, family]`: a text that is one of these types."""
+    """The classes by their types. As a mark in `Annotated[str, family]`: a text that is one of
+    these types."""
 
     def __init__(
-        self, folder: str, group: str, beside: Collection[str] = (), needs: Collection[str] = (), keys: bool = False
+        self,
+        folder: str,
+        group: str,
+        beside: Collection[str] = (),
+        needs: Collection[str] = (),
+        keys: bool = False,
     ) -> None:
         """A package, the group of its entry points, and the files of the package that are no parts.
 
-        What a part must have: these attributes (`one|other`: one of them); `keys`: fields that are its config keys."""
+        What a part must have: these attributes (`one|other`: one of them); `keys`: fields that are
+        its config keys."""
         self._folder, self._group, self._beside = folder, group, {"__init__", *beside}
         self._needs, self._keys = needs, keys
         self._outside: dict[str, EntryPoint] | None = None
@@ -62,8 +70,14 @@ class Family(Mapping[str, type[P]]):
 
     @cached_property
     def _files(self) -> frozenset[str]:
-        listed = (os.path.splitext(name) for path in import_module(self._folder).__path__ for name in os.listdir(path))
-        return frozenset(name for name, ending in listed if ending == ".py" and name not in self._beside)
+        listed = (
+            os.path.splitext(name)
+            for path in import_module(self._folder).__path__
+            for name in os.listdir(path)
+        )
+        return frozenset(
+            name for name, ending in listed if ending == ".py" and name not in self._beside
+        )
 
     def __getitem__(self, name: str) -> type[P]:
         if name not in self.loaded:
@@ -87,7 +101,9 @@ class Family(Mapping[str, type[P]]):
             raise
         except BaseException as error:  # noqa: BLE001 - somebody else's package, which may end the program at import
             told = error if isinstance(error, Exception) else repr(error)
-            log.warning("%s %r, brought by %s, cannot be used: %s", self._group, name, entry.value, told)
+            log.warning(
+                "%s %r, brought by %s, cannot be used: %s", self._group, name, entry.value, told
+            )
             del outside[name]
             raise KeyError(name) from None
         return part
@@ -116,7 +132,9 @@ class Family(Mapping[str, type[P]]):
             return "it is no dataclass"
         if self._keys and (unreadable := _unreadable(part)):
             return unreadable
-        lacking = [need for need in self._needs if not any(hasattr(part, each) for each in need.split("|"))]
+        lacking = [
+            need for need in self._needs if not any(hasattr(part, each) for each in need.split("|"))
+        ]
         return f"it has no {lacking[0].replace('|', ' or ')}" if lacking else None
 
     def having(self, attribute: str) -> "Family[Any]":
@@ -146,9 +164,16 @@ def _unreadable(part: type) -> str | None:
     except Exception as error:  # noqa: BLE001 - whatever stands in somebody else's annotations
         return f"the types of its fields cannot be told: {error}"
     for field in fields(cast(Any, part)):
-        if field.init and field.metadata.get("in_file", True) and not _is_readable(hints[field.name]):
+        if (
+            field.init
+            and field.metadata.get("in_file", True)
+            and not _is_readable(hints[field.name])
+        ):
             kinds = "text, bool, int, float, Literal, tuple[…, ...], Mapping[str, …] or a dataclass"
-            return f"its field {field.name!r} is of a type that no config file can hold; it may be {kinds}"
+            return (
+                f"its field {field.name!r} is of a type that no config file can hold; it may "
+                f"be {kinds}"
+            )
     return None
 
 

@@ -1,4 +1,5 @@
-"""What a field of the configuration may hold beyond its bare type, and how a part tells what is wrong with it.
+"""What a field of the configuration may hold beyond its bare type, and how a part tells what is
+wrong with it.
 
 Promised: declarations only; `config.validate` obeys them.
 """
@@ -15,7 +16,8 @@ class Rule:
     holds: Callable[[Any], bool]
     says: str
     keywords: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
-    """The same in the words of JSON Schema, as far as they can say it; `${VAR}` must stay possible."""
+    """The same in the words of JSON Schema, as far as they can say it; `${VAR}` must stay
+    possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +29,16 @@ class Tagged:
 
 @dataclass(frozen=True, slots=True)
 class OfType:
-    """In `Annotated`: the value stands under the key that the key `type` beside it says; the classes by that."""
+    """In `Annotated`: the value stands under the key that the key `type` beside it says; the
+    classes by that."""
 
     classes: Mapping[str, type]
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """What is wrong with the fields of an entry, though each has the right type. An entry that has an `OfType` may tell
-    them by a method `mistakes`; of a disabled one nobody asks."""
+    """What is wrong with the fields of an entry, though each has the right type. An entry that has
+    an `OfType` may tell them by a method `mistakes`; of a disabled one nobody asks."""
 
     what: str
     path: tuple[str | int, ...] = ()
@@ -72,9 +75,16 @@ Pause = Annotated[float, _NOT_LESS]
 Count = Annotated[int, _NOT_LESS]
 Size = Annotated[int, _MORE_THAN_0]
 Port = Annotated[
-    int, Rule(lambda number: 0 <= number <= 65535, "must be a port, 0 to 65535", {"minimum": 0, "maximum": 65535})
+    int,
+    Rule(
+        lambda number: 0 <= number <= 65535,
+        "must be a port, 0 to 65535",
+        {"minimum": 0, "maximum": 65535},
+    ),
 ]
-Moment = Annotated[str, Rule(_is_moment, "must be a date, or a date and time: 2027-01-31, 2027-01-31T12:00:00Z")]
+Moment = Annotated[
+    str, Rule(_is_moment, "must be a date, or a date and time: 2027-01-31, 2027-01-31T12:00:00Z")
+]
 NonEmpty = Annotated[str, Rule(bool, "must not be empty", {"minLength": 1})]
 AuthRef = Annotated[str, Inside("ref")]
 

@@ -19,19 +19,22 @@ class Offer:
     public: str
     """What clients call it."""
     definition: Json
-    """As shown to clients: public name and `_meta.proxy` put in, everything else as the server sent it."""
+    """As shown to clients: public name and `_meta.proxy` put in, everything else as the server sent
+    it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How long and where clients may cache a list (`ttlMs` and `cacheScope` of revision 2026-07-28)."""
+    """How long and where clients may cache a list (`ttlMs` and `cacheScope` of revision
+    2026-07-28)."""
 
     ttl_ms: int
     public: bool
 
     @classmethod
     def of(cls, result: Json) -> "Freshness":
-        """The hints of a page of a list. Hints that are missing or malformed do not allow caching."""
+        """The hints of a page of a list. Hints that are missing or malformed do not allow
+        caching."""
         ttl: Any = result.get("ttlMs")
         if not isinstance(ttl, int) or isinstance(ttl, bool) or not 0 <= ttl <= LONGEST_TTL_MS:
             ttl = 0

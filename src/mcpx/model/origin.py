@@ -1,10 +1,13 @@
-"""A web origin: where a browser has a page from (RFC 6454). What is no origin to the letter is none."""
+"""A web origin: where a browser has a page from (RFC 6454). What is no origin to the letter is
+none."""
 
 import re
 from typing import NamedTuple
 
 PORTS = {"http": 80, "https": 443}
-_ORIGIN = re.compile(r"(https?)://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?", re.IGNORECASE | re.ASCII)
+_ORIGIN = re.compile(
+    r"(https?)://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?", re.IGNORECASE | re.ASCII
+)
 
 
 class Origin(NamedTuple):

@@ -1,10 +1,11 @@
-"""What must not be said, and texts without it: for every log line, error of ours, status, trail and label.
+"""What must not be said, and texts without it: for every log line, error of ours, status, trail and
+label.
 
-Promised: a secret that is known (from the configuration, or got at run time) is not in what `redact` gives back, nor
-percent-encoded, in base64, or with the escapes of JSON; nor is what looks like a credential, known or not. What is too
-short or too common to be blotted out everywhere is left. The work is done when a secret comes or goes and when a text
-is written, never per call.
-No promise: that a secret is found which a peer took to pieces or encoded in another way.
+Promised: a secret that is known (from the configuration, or got at run time) is not in what
+`redact` gives back, nor percent-encoded, in base64, or with the escapes of JSON; nor is what looks
+like a credential, known or not. What is too short or too common to be blotted out everywhere is
+left. The work is done when a secret comes or goes and when a text is written, never per call. No
+promise: that a secret is found which a peer took to pieces or encoded in another way.
 """
 
 import base64
@@ -19,7 +20,8 @@ MARK = "***"
 SHORTEST = 6
 """Characters; what is shorter stands in many a word by chance."""
 FORMER = 3
-"""Sets of secrets that were replaced and are still kept secret: what began before may end after several reloads."""
+"""Sets of secrets that were replaced and are still kept secret: what began before may end after
+several reloads."""
 DEEPEST = 64
 """Levels of a value that are looked into; what is below is not shown."""
 
@@ -29,29 +31,48 @@ def words(text: str) -> frozenset[str]:
 
 
 _COMMON = words(
-    "true false none null default localhost 127.0.0.1 0.0.0.0 password passwd secret secrets token bearer basic "
-    "public private production development staging testing enabled disabled string object number boolean server "
-    "client gateway changeme example example.com application/json text/plain application unknown stdio utf-8 "
-    "content version administrator anonymous username postgres postgresql mysql mariadb mongodb redis neo4j elastic "
-    "rabbitmq minioadmin oracle sqlserver github gitlab docker warning verbose readonly streamable-http"
+    "true false none null default localhost 127.0.0.1 0.0.0.0 password passwd secret secrets "
+    "token bearer basic "
+    "public private production development staging testing enabled disabled string object number "
+    "boolean server "
+    "client gateway changeme example example.com application/json text/plain application unknown "
+    "stdio utf-8 "
+    "content version administrator anonymous username postgres postgresql mysql mariadb mongodb "
+    "redis neo4j elastic "
+    "rabbitmq minioadmin oracle sqlserver github gitlab docker warning verbose readonly "
+    "streamable-http"
 )
 """Known to everybody, and part of many a sentence."""
 
 _SECRET_WORDS = words(
-    "token tokens secret secrets password passwords passwd pwd pass passphrase apikey key keys auth authorization "
-    "cookie cookies credential credentials dsn jwt pat signature sig bearer session otp pin sid sas pgpass appid"
+    "token tokens secret secrets password passwords passwd pwd pass passphrase apikey key keys "
+    "auth authorization "
+    "cookie cookies credential credentials dsn jwt pat signature sig bearer session otp pin sid "
+    "sas pgpass appid"
 )
 _SECRET_ENDS = (
-    *("token", "secret", "password", "passwd", "apikey", "accesskey", "secretkey", "privatekey", "credentials"),
+    *(
+        "token",
+        "secret",
+        "password",
+        "passwd",
+        "apikey",
+        "accesskey",
+        "secretkey",
+        "privatekey",
+        "credentials",
+    ),
     *("passphrase", "sessionid", "sessid", "cookie"),
 )
 HARMLESS_LAST = words(
-    "file path url uri dir folder id name type header endpoint host port ttl timeout expiry expires limit count "
+    "file path url uri dir folder id name type header endpoint host port ttl timeout expiry "
+    "expires limit count "
     "size method mode scheme server issuer audience scope scopes provider algorithm length version"
 )
 """Last words of names that tell where, how or how long, not what."""
 _HARMLESS_BEFORE = words(
-    "page next previous continuation sync cursor idempotency sort partition primary foreign public max min total "
+    "page next previous continuation sync cursor idempotency sort partition primary foreign "
+    "public max min total "
     "input output prompt completion used saved"
 )
 """Before `token` or `key`: nobody's secret."""
@@ -62,8 +83,8 @@ FORMS = (
     r"|A(?:KIA|SIA)[0-9A-Z]{16}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|SG\.[\w-]{16,}\.[\w-]{16,}"
     r"|eyJ(?:(?!-eyJ)[\w-]){10,}\.[\w-]{4,}\.[\w-]*|mcpxkey-[\w-]{20,}"
 )
-"""Well-known forms of keys and tokens, to be looked for at the beginnings of words: that takes linear time, whatever
-the text (where `-eyJ` stands, the next one may begin)."""
+"""Well-known forms of keys and tokens, to be looked for at the beginnings of words: that takes
+linear time, whatever the text (where `-eyJ` stands, the next one may begin)."""
 _LOOKS = (
     rf"(?P<form>\b(?:{FORMS}))"
     r"|(?P<scheme>(?i:\b(?:bearer|basic))[ \t]+)(?!\w+=)(?=[^\s\d]{0,400}\d)[\w.~+/=-]{8,}"
@@ -85,7 +106,8 @@ _MARKS = {
     "k": ("k_live_", "k_test_", "sk-", "mcpxkey-"),
     "x": ("xox",),
 }
-"""By a letter of theirs: one of them stands in everything that looks so, but for what follows `bearer` and `basic`."""
+"""By a letter of theirs: one of them stands in everything that looks so, but for what follows
+`bearer` and `basic`."""
 
 
 def name_words(name: str) -> list[str]:
@@ -101,7 +123,9 @@ def is_secret_name(name: str) -> bool:
     if not words or words[-1] in HARMLESS_LAST:
         return False
     for at, word in enumerate(words):
-        if (word in _SECRET_WORDS or word.endswith(_SECRET_ENDS)) and not (at and words[at - 1] in _HARMLESS_BEFORE):
+        if (word in _SECRET_WORDS or word.endswith(_SECRET_ENDS)) and not (
+            at and words[at - 1] in _HARMLESS_BEFORE
+        ):
             return True
     return False
 
@@ -113,11 +137,16 @@ def is_worth_hiding(text: str, shortest: int = SHORTEST) -> bool:
 
 
 def spellings(secrets: Iterable[str], shortest: int = SHORTEST) -> tuple[str, ...]:
-    """These secrets as they may be said back; of two that overlap, the one that holds the other comes first.
-    `shortest`: fewer characters will do where the text is known to be said by whom they were sent to."""
+    """These secrets as they may be said back; of two that overlap, the one that holds the other
+    comes first. `shortest`: fewer characters will do where the text is known to be said by whom
+    they were sent to."""
     bare: set[str] = set()
     for secret in secrets:
-        bare |= {secret, secret.strip(), *map(str.strip, secret.splitlines())}  # a key of several lines comes in lines
+        bare |= {
+            secret,
+            secret.strip(),
+            *map(str.strip, secret.splitlines()),
+        }  # a key of several lines comes in lines
         scheme, _, rest = secret.strip().partition(" ")
         if rest and " " not in rest and scheme.isalpha():
             bare.add(rest)  # `Bearer x` may be said back as x
@@ -140,14 +169,24 @@ def _spelled(secret: str) -> set[str]:
     percent = {quote(secret, safe="", errors="replace"), quote(secret, errors="replace")}
     percent.add(quote_plus(secret, errors="replace"))
     lower = {re.sub(r"%[0-9A-F]{2}", lambda found: found[0].lower(), each) for each in percent}
-    escaped = {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1]}
+    escaped = {
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        repr(secret)[1:-1],
+    }
     escaped |= {each.replace("/", "\\/") for each in escaped}
-    in_markup = secret.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+    in_markup = (
+        secret.replace("&", "&amp;")
+        .replace("<", "&lt;")
+        .replace(">", "&gt;")
+        .replace('"', "&quot;")
+    )
     return {secret, in_markup, *percent, *lower, *escaped, *_in_base64(secret)}
 
 
 def _in_base64(secret: str) -> Iterable[str]:
-    """What of it is the same in base64 whatever stands before and behind it, as in `Basic user:password`."""
+    """What of it is the same in base64 whatever stands before and behind it, as in `Basic
+    user:password`."""
     raw = secret.encode("utf-8", "replace")
     for before in range(3):
         coded = base64.b64encode(b"\0" * before + raw).decode().rstrip("=")
@@ -185,8 +224,9 @@ def without_forms(text: str) -> str:
 
 
 def _may_look(text: str) -> bool:
-    """Whether anything in it could: nearly never. Looking for a few fixed texts, and first for single letters that
-    few texts have, takes a tenth of the pattern's time, during which no other thread runs."""
+    """Whether anything in it could: nearly never. Looking for a few fixed texts, and first for
+    single letters that few texts have, takes a tenth of the pattern's time, during which no other
+    thread runs."""
     for letter, marks in _MARKS.items():
         if letter in text:
             for mark in marks:
@@ -194,7 +234,9 @@ def _may_look(text: str) -> bool:
                     return True
     small = text.lower()
     if not text.isascii():
-        small = small.replace("\u017f", "s").replace("\u0131", "i")  # what a pattern without case takes for s and i
+        small = small.replace("\u017f", "s").replace(
+            "\u0131", "i"
+        )  # what a pattern without case takes for s and i
     return "bearer" in small or "basic" in small
 
 
@@ -214,7 +256,8 @@ class Redactor:
 
     def __init__(self) -> None:
         self._known: dict[Hashable, tuple[frozenset[str], ...]] = {}
-        """By whose they are: those of now, then those before them, which what runs may still say."""
+        """By whose they are: those of now, then those before them, which what runs may still
+        say."""
         self._spelled: tuple[str, ...] | None = ()
         """None: to be made anew."""
         self.edition = 0
@@ -224,7 +267,8 @@ class Redactor:
         return f"Redactor({len(self._known)})"
 
     def learn(self, owner: Hashable, secrets: Iterable[str]) -> None:
-        """From now on these are the secrets of `owner`; those it had before stay secret for a few times more."""
+        """From now on these are the secrets of `owner`; those it had before stay secret for a few
+        times more."""
         fresh = frozenset(filter(is_worth_hiding, secrets))
         known = self._known.get(owner, ())
         if fresh != (known[0] if known else frozenset[str]()):
@@ -243,13 +287,15 @@ class Redactor:
         if spelled is None:
             # Anybody may ask, from any thread: at worst it is made twice.
             known = list(self._known.values())
-            self._spelled = spelled = spellings({secret for sets in known for each in sets for secret in each})
+            self._spelled = spelled = spellings(
+                {secret for sets in known for each in sets for secret in each}
+            )
         text = blotted(text, spelled)
         return without_forms(_without_beginnings(text, spelled) if "…" in text else text)
 
     def redact_json(self, value: Any, deepest: int = DEEPEST) -> Any:
-        """A JSON value without secrets: known ones, and whatever stands under a name that says so. Never the same
-        object where anything was left out; keys are kept, redacted too."""
+        """A JSON value without secrets: known ones, and whatever stands under a name that says so.
+        Never the same object where anything was left out; keys are kept, redacted too."""
         if isinstance(value, str):
             return self.redact(value)
         if deepest <= 0 and isinstance(value, dict | list | tuple):
@@ -271,7 +317,9 @@ class Redactor:
         if isinstance(value, str):
             return self.redact(value)
         if isinstance(value, dict):
-            return {key: self.redact_values(item) for key, item in cast(dict[Any, Any], value).items()}
+            return {
+                key: self.redact_values(item) for key, item in cast(dict[Any, Any], value).items()
+            }
         if isinstance(value, list | tuple):
             return [self.redact_values(item) for item in cast("list[Any]", value)]
         return value

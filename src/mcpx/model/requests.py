@@ -1,8 +1,10 @@
-"""Which request of a client something belongs to: an id for people, and the trace it is part of (W3C Trace Context).
+"""Which request of a client something belongs to: an id for people, and the trace it is part of
+(W3C Trace Context).
 
-Promise: an id is short, unique over processes, and tells nothing of other requests. A request that goes well and that
-nobody follows never has one. `REQUEST` and `SPAN` belong to the task that answers
-a request and to what it starts; they are set only while requests are followed (JSON logs, audit, traces).
+Promise: an id is short, unique over processes, and tells nothing of other requests. A request that
+goes well and that nobody follows never has one. `REQUEST` and `SPAN` belong to the task that
+answers a request and to what it starts; they are set only while requests are followed (JSON logs,
+audit, traces).
 """
 
 import random
@@ -15,7 +17,9 @@ from mcpx.model.call import Caller, Json, as_object
 
 _CLEAN: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
-_PARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})((?:-[!-~]{0,200})?)")
+_PARENT: Final = re.compile(
+    r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})((?:-[!-~]{0,200})?)"
+)
 _MEMBER: Final = re.compile(r"[a-z0-9][a-z0-9_*/@-]{0,255}=[ -+\--<>-~]{0,255}[!-+\--<>-~]")
 MOST_STATE: Final = 512
 """Characters of a `tracestate` that is handed on."""
@@ -44,7 +48,12 @@ class Trace:
         if found is None:
             return None
         version, trace_id, span_id, flags, more = found.groups()
-        if version == "ff" or (version == "00" and more) or not trace_id.strip("0") or not span_id.strip("0"):
+        if (
+            version == "ff"
+            or (version == "00" and more)
+            or not trace_id.strip("0")
+            or not span_id.strip("0")
+        ):
             return None
         return cls(trace_id, span_id, bool(int(flags, 16) & 1), _state(state))
 
@@ -52,7 +61,11 @@ class Trace:
     def of(cls, params: Json) -> "Trace | None":
         """What a message of MCP says (SEP-414)."""
         meta = as_object(params.get("_meta"))
-        return cls.read(meta.get("traceparent"), meta.get("tracestate")) if "traceparent" in meta else None
+        return (
+            cls.read(meta.get("traceparent"), meta.get("tracestate"))
+            if "traceparent" in meta
+            else None
+        )
 
     @classmethod
     def of_headers(cls, parents: Sequence[str], states: Sequence[str]) -> "Trace | None":
@@ -69,12 +82,19 @@ def _state(text: Any) -> str:
 
 
 class Span(Trace):
-    """A piece of work of our own in a trace. One that is not `sampled` is known to servers and told to nobody else."""
+    """A piece of work of our own in a trace. One that is not `sampled` is known to servers and told
+    to nobody else."""
 
     __slots__ = ("above", "attributes", "began", "kind", "name", "parent_id", "remote", "since")
 
     def __init__(
-        self, trace_id: str, span_id: str, sampled: bool, state: str = "", parent_id: str = "", remote: bool = False
+        self,
+        trace_id: str,
+        span_id: str,
+        sampled: bool,
+        state: str = "",
+        parent_id: str = "",
+        remote: bool = False,
     ) -> None:
         super().__init__(trace_id, span_id, sampled, state)
         self.parent_id = parent_id

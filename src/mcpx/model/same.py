@@ -1,6 +1,7 @@
 """Whether two values of a configuration are the same, as JSON sees it.
 
-Python says that 1, 1.0 and true are equal; whoever changed one into the other meant to change something.
+Python says that 1, 1.0 and true are equal; whoever changed one into the other meant to change
+something.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,11 @@ def same(one: Any, other: Any) -> bool:
     if type(one) is not type(other):
         return False
     if is_dataclass(one):
-        return all(same(getattr(one, each.name), getattr(other, each.name)) for each in fields(one) if each.compare)
+        return all(
+            same(getattr(one, each.name), getattr(other, each.name))
+            for each in fields(one)
+            if each.compare
+        )
     if isinstance(one, Mapping):
         mine, its = cast(Mapping[Any, Any], one), cast(Mapping[Any, Any], other)
         # Keys too: 1 and true are different fields. Their order is nobody's, as before.

@@ -1,8 +1,9 @@
 """Finds the secrets of a configuration by the place and the name of a value, and by its shape.
 
-This is the only rule for views of the admin API, dry runs, exports, diagnostics, and the redactor. A reference such as
-`${VAR}` and a placeholder such as `{city}` are not secrets. Values of `env` and `headers` are secret unless their name
-or their form is known to be harmless. A value without another sign of a secret is `presumed`.
+This is the only rule for views of the admin API, dry runs, exports, diagnostics, and the redactor.
+A reference such as `${VAR}` and a placeholder such as `{city}` are not secrets. Values of `env` and
+`headers` are secret unless their name or their form is known to be harmless. A value without
+another sign of a secret is `presumed`.
 """
 
 import json
@@ -22,15 +23,19 @@ MAX_TEXT = 100_000
 MAX_DEFAULTS = 10
 """Depth of defaults within defaults. A configuration with more levels does not load."""
 MAX_LEVELS = 64
-"""Nested arrays and objects. A text with more is not read as JSON, because each of its values has a long path."""
+"""Nested arrays and objects. A text with more is not read as JSON, because each of its values has a
+long path."""
 MIN_PRESUMED, MIN_PLAIN = 12, 20
-"""Characters from which the redactor learns a presumed secret, with and without digits. A shorter one may be part of
-ordinary text."""
+"""Characters from which the redactor learns a presumed secret, with and without digits. A shorter
+one may be part of ordinary text."""
 
 PLAIN_HEADERS = words(
-    "accept accept-charset accept-encoding accept-language accept-profile baggage cache-control connection "
-    "content-encoding content-language content-length content-profile content-type date dnt expect from host "
-    "if-match if-modified-since if-none-match if-unmodified-since mcp-protocol-version origin pragma prefer priority "
+    "accept accept-charset accept-encoding accept-language accept-profile baggage cache-control "
+    "connection "
+    "content-encoding content-language content-length content-profile content-type date dnt "
+    "expect from host "
+    "if-match if-modified-since if-none-match if-unmodified-since mcp-protocol-version origin "
+    "pragma prefer priority "
     "range referer te traceparent upgrade user-agent via x-request-id x-requested-with"
 )
 """Headers without secrets, even where all others may have some."""
@@ -38,33 +43,50 @@ PLAIN_HEADERS = words(
 VARIABLES = frozenset({"env", "environment", "envs"})
 """Keys of tables of environment variables."""
 _VARIABLE_NAME = re.compile(r"[A-Z][A-Z0-9_]{2,}")
-"""A name that only variables of an environment have. Keys of the configuration are in lower case."""
+"""A name that only variables of an environment have. Keys of the configuration are in lower
+case."""
 _HEADERS = frozenset({"headers", "http_headers", "sink_headers"})
 _TABLES = VARIABLES | _HEADERS | {"params", "body"}
 """Keys below which the user chooses the names."""
 _LINES = frozenset({"args", "command"})
 _CODE = _TABLES | _LINES | {"stdin"}
-"""Keys of texts for programs. Only these are searched for pairs of names and values, and for JSON."""
+"""Keys of texts for programs. Only these are searched for pairs of names and values, and for
+JSON."""
 _FIELDS = frozenset({"token", "password", "client_secret", "admin_token"})
 _HARMLESS_NAMES = (HARMLESS_LAST - {"header"}) | words(
-    "level log logging debug verbose quiet region zone location locale lang language tz timezone currency country user "
-    "username login email mail sender recipient db database schema table keyspace collection bucket namespace cluster "
-    "project workspace org organization organisation team tenant group account role profile env environment stage "
-    "branch repo repository owner author site domain subdomain transport protocol format encoding charset color theme "
-    "model engine provider backend driver dialect adapter browser device platform os arch toolset tool feature flag "
-    "permission readonly read write only cache root home directory cwd workdir workdirs base prefix suffix title label "
-    "tag description comment agent retry retries attempt delay interval concurrency worker thread pool batch page "
-    "memory ip address interface bind listen threshold temperature unit style sort order filter proxy allowed disabled "
-    "enabled enable disable headless insecure ssl tls verify telemetry analytics tracking editor shell term display "
-    "pager options opts spec index channel date time duration ref sheet drive calendar instance deployment resource "
-    "pghost pguser pgport pgdatabase output input screenshots snapshot network chain edition product "
+    "level log logging debug verbose quiet region zone location locale lang language tz timezone "
+    "currency country user "
+    "username login email mail sender recipient db database schema table keyspace collection "
+    "bucket namespace cluster "
+    "project workspace org organization organisation team tenant group account role profile env "
+    "environment stage "
+    "branch repo repository owner author site domain subdomain transport protocol format encoding "
+    "charset color theme "
+    "model engine provider backend driver dialect adapter browser device platform os arch toolset "
+    "tool feature flag "
+    "permission readonly read write only cache root home directory cwd workdir workdirs base "
+    "prefix suffix title label "
+    "tag description comment agent retry retries attempt delay interval concurrency worker thread "
+    "pool batch page "
+    "memory ip address interface bind listen threshold temperature unit style sort order filter "
+    "proxy allowed disabled "
+    "enabled enable disable headless insecure ssl tls verify telemetry analytics tracking editor "
+    "shell term display "
+    "pager options opts spec index channel date time duration ref sheet drive calendar instance "
+    "deployment resource "
+    "pghost pguser pgport pgdatabase output input screenshots snapshot network chain edition "
+    "product "
     "department board space list"
 )
-"""Last words of names of variables and headers. Values under them are secret by their shape only."""
+"""Last words of names of variables and headers. Values under them are secret by their shape
+only."""
 _HARMLESS_VALUES = words(
-    "true false yes no on off none null auto default debug info notice warn warning error trace verbose silent quiet "
-    "production development staging test testing local dev prod enabled disabled all always never only stdio http "
-    "https sse streamable-http json text yaml csv utf-8 utf8 utc localhost docker linux darwin win32 chromium firefox "
+    "true false yes no on off none null auto default debug info notice warn warning error trace "
+    "verbose silent quiet "
+    "production development staging test testing local dev prod enabled disabled all always never "
+    "only stdio http "
+    "https sse streamable-http json text yaml csv utf-8 utf8 utc localhost docker linux darwin "
+    "win32 chromium firefox "
     "webkit chrome readonly read-only strict"
 )
 _HARMLESS_FORM = re.compile(
@@ -78,7 +100,9 @@ _PLACEHOLDER = re.compile(r"\{[\w*.?-]{1,64}\}")
 _UNBRACED = re.compile(r"\$[A-Za-z_]\w*")
 _AUTHORIZATION = re.compile(r"(?i)(?:bearer|basic|token)[ \t]+")
 _OPTION = re.compile(r"--?[A-Za-z][\w-]*")
-_HEADER_OPTIONS = words("-H --header --headers --http-header --http-headers --custom-header --add-header")
+_HEADER_OPTIONS = words(
+    "-H --header --headers --http-header --http-headers --custom-header --add-header"
+)
 _VARIABLE_OPTIONS = words("-e --env --build-arg")
 _USER_OPTIONS = words("-u --user")
 _ATTACHED = re.compile(r"(-H(?=[\w-]+:)|-e(?=[A-Z][A-Z0-9_]*=)|-u(?=[^\s:/=]+:))([\s\S]+)")
@@ -105,11 +129,13 @@ class Secret:
         return self.start, self.end
 
 
-def find_secrets(text: str, path: Path, line: list[Any] | None = None, depth: int = 0) -> list[Secret]:
+def find_secrets(
+    text: str, path: Path, line: list[Any] | None = None, depth: int = 0
+) -> list[Secret]:
     """The secrets of a text in order, without overlaps.
 
-    `path`: the keys and indexes that lead to the text. `line`: the list that the text is an item of. `depth`: how many
-    defaults of references the text is in.
+    `path`: the keys and indexes that lead to the text. `line`: the list that the text is an item
+    of. `depth`: how many defaults of references the text is in.
     """
     if len(text) > MAX_TEXT or _ENCRYPTED.match(text):
         return []
@@ -119,21 +145,35 @@ def find_secrets(text: str, path: Path, line: list[Any] | None = None, depth: in
         if default_start is not None and depth < MAX_DEFAULTS:
             default = text[default_start : end - 1]
             inner = find_secrets(default, path, line, depth + 1)
-            found += [_moved(each, default_start) for each in inner if is_worth_hiding(default[slice(*each.span)])]
+            found += [
+                _moved(each, default_start)
+                for each in inner
+                if is_worth_hiding(default[slice(*each.span)])
+            ]
     return _merged(found)
 
 
 def is_secret_number(number: object, path: Path) -> bool:
-    return isinstance(number, int | float) and not isinstance(number, bool) and len(str(number)) > 3 and _is_named(path)
+    return (
+        isinstance(number, int | float)
+        and not isinstance(number, bool)
+        and len(str(number)) > 3
+        and _is_named(path)
+    )
 
 
-def replace_secrets(value: Any, path: Path, by: Callable[[str, Path, bool], str], line: list[Any] | None = None) -> Any:
+def replace_secrets(
+    value: Any, path: Path, by: Callable[[str, Path, bool], str], line: list[Any] | None = None
+) -> Any:
     """A copy of a tree in which `by(secret, path, presumed)` replaces each secret."""
     if isinstance(value, str):
         parts: list[str] = []
         at = 0
         for secret in find_secrets(value, path, line):
-            parts += [value[at : secret.start], by(value[slice(*secret.span)], path, secret.presumed)]
+            parts += [
+                value[at : secret.start],
+                by(value[slice(*secret.span)], path, secret.presumed),
+            ]
             at = secret.end
         return "".join([*parts, value[at:]]) if parts else value
     if isinstance(value, Mapping):
@@ -141,7 +181,9 @@ def replace_secrets(value: Any, path: Path, by: Callable[[str, Path, bool], str]
         return {key: replace_secrets(item, (*path, key), by) for key, item in table.items()}
     if isinstance(value, list | tuple):
         items = list(cast("Iterable[Any]", value))
-        return [replace_secrets(item, (*path, index), by, items) for index, item in enumerate(items)]
+        return [
+            replace_secrets(item, (*path, index), by, items) for index, item in enumerate(items)
+        ]
     return by(str(value), path, False) if is_secret_number(value, path) else value
 
 
@@ -162,7 +204,8 @@ def map_texts(value: Any, by: Callable[[str], str]) -> Any:
 
 
 def learnable_secrets(value: Any, path: Path = ()) -> set[str]:
-    """The secrets of a tree for a redactor, with the parts of each that a program may print alone."""
+    """The secrets of a tree for a redactor, with the parts of each that a program may print
+    alone."""
     found: set[str] = set()
 
     def note(secret: str, path: Path, presumed: bool) -> str:
@@ -175,11 +218,16 @@ def learnable_secrets(value: Any, path: Path = ()) -> set[str]:
 
 
 def secrets_of_environment(environ: Mapping[str, str]) -> set[str]:
-    """The secrets of mcpx in the environment of its process: its key, and credentials for proxies."""
+    """The secrets of mcpx in the environment of its process: its key, and credentials for
+    proxies."""
     found = {environ["MCPX_KEY"]} if "MCPX_KEY" in environ else set[str]()
     for name, value in environ.items():
         if name.lower().endswith("_proxy"):
-            found |= {part for span in find_shapes(value[:MAX_TEXT]) for part in _variants(value[slice(*span)])}
+            found |= {
+                part
+                for span in find_shapes(value[:MAX_TEXT])
+                for part in _variants(value[slice(*span)])
+            }
     return found
 
 
@@ -254,7 +302,8 @@ def _is_named(path: Path) -> bool:
 
 
 def _find_in_variable(name: str, text: str) -> list[Secret]:
-    """Find secrets in the value of an environment variable, or in a field of a variable with JSON."""
+    """Find secrets in the value of an environment variable, or in a field of a variable with
+    JSON."""
     bare = _without_references(text).strip()
     if _is_empty_value(bare):
         return []
@@ -321,9 +370,16 @@ def _find_in_option(option: str, value: str) -> list[Secret] | None:
     if option in _VARIABLE_OPTIONS:
         assignment = _ASSIGNMENT.fullmatch(value)
         if assignment is not None:
-            return [_moved(each, assignment.start(2)) for each in _find_in_variable(assignment[1], assignment[2])]
+            return [
+                _moved(each, assignment.start(2))
+                for each in _find_in_variable(assignment[1], assignment[2])
+            ]
         return None
-    if option in _USER_OPTIONS and re.fullmatch(r"[^\s:/]+:\S+", value) and not value.replace(":", "").isdigit():
+    if (
+        option in _USER_OPTIONS
+        and re.fullmatch(r"[^\s:/]+:\S+", value)
+        and not value.replace(":", "").isdigit()
+    ):
         return [Secret(value.index(":") + 1, len(value))]
     if is_secret_name(option) and not option.startswith("--no-") and not _is_empty_value(value):
         return [_value_of(value)]
@@ -341,7 +397,10 @@ def _find_in_line(text: str) -> list[Secret]:
         if option and not _OPTION.fullmatch(name):
             found += [_moved(each, start) for each in _find_in_option(option, bare) or ()]
         elif equals and _OPTION.fullmatch(name):
-            found += [_moved(each, start + len(name) + 1) for each in _find_in_option(name, value.strip("\"'")) or ()]
+            found += [
+                _moved(each, start + len(name) + 1)
+                for each in _find_in_option(name, value.strip("\"'")) or ()
+            ]
         option = bare if _OPTION.fullmatch(bare) else ""
     return found
 
@@ -358,14 +417,19 @@ def _find_in_code(text: str) -> list[Secret]:
 Leaf = tuple[Path, int, int, bool]
 
 
-def _find_in_leaves(text: str, leaves: list[Leaf], rule: Callable[[str, str], list[Secret]] | None) -> list[Secret]:
-    """`rule` gets the name and the value of each leaf; by default a name must say that its value is secret."""
+def _find_in_leaves(
+    text: str, leaves: list[Leaf], rule: Callable[[str, str], list[Secret]] | None
+) -> list[Secret]:
+    """`rule` gets the name and the value of each leaf; by default a name must say that its value is
+    secret."""
     found: list[Secret] = []
     for path, start, end, is_text in leaves:
         value = text[start:end]
         name = next((step for step in reversed(path) if isinstance(step, str)), "")
         if not is_text:
-            found += [Secret(start, end)] if is_secret_number(_number(value), ("body", *path)) else []
+            found += (
+                [Secret(start, end)] if is_secret_number(_number(value), ("body", *path)) else []
+            )
         elif _is_named(("body", *path)) and not _is_empty_value(value):
             found.append(_moved(_value_of(value), start))
         elif rule is not None and name:
@@ -385,7 +449,8 @@ def _number(text: str) -> int | float | None:
 
 
 def _json_leaves(text: str) -> list[Leaf] | None:
-    """Return the scalar values of a JSON object or array with their places, or None for another text."""
+    """Return the scalar values of a JSON object or array with their places, or None for another
+    text."""
     if text.lstrip()[:1] not in ("{", "[") or _PLACEHOLDER.match(text.strip()):
         return None
     leaves: list[Leaf] = []
@@ -442,7 +507,16 @@ def _is_harmless_name(name: str) -> bool:
 
 def _is_empty_value(bare: str) -> bool:
     """Return True for values that are never secret, under any name."""
-    return len(bare) < 2 or bare.lower() in ("true", "false", "yes", "no", "on", "off", "none", "null")
+    return len(bare) < 2 or bare.lower() in (
+        "true",
+        "false",
+        "yes",
+        "no",
+        "on",
+        "off",
+        "none",
+        "null",
+    )
 
 
 def _is_harmless_value(bare: str) -> bool:
@@ -497,7 +571,9 @@ def _without_references(text: str) -> str:
     return text
 
 
-def _without(secret: Secret, text: str, references: list[tuple[int, int, int | None]]) -> Iterator[Secret]:
+def _without(
+    secret: Secret, text: str, references: list[tuple[int, int, int | None]]
+) -> Iterator[Secret]:
     """The parts of a secret between references."""
     begin, parts = secret.start, list[Secret]()
     touched = False
@@ -524,7 +600,9 @@ def _merged(found: list[Secret]) -> list[Secret]:
             continue
         if merged and each.start < merged[-1].end:
             last = merged[-1]
-            merged[-1] = Secret(last.start, max(last.end, each.end), last.presumed and each.presumed)
+            merged[-1] = Secret(
+                last.start, max(last.end, each.end), last.presumed and each.presumed
+            )
         else:
             merged.append(each)
     return merged

@@ -1,8 +1,9 @@
 """Finds the parts of a text that have the shape of a secret, whatever the text is for.
 
-The shapes are PEM blocks, well-known forms of keys, credentials of an authorization scheme, and in URLs the user
-information, secret query values, webhook paths, and random path segments. `find_pairs` adds `name=value` text such as
-connection strings and cookies. All searches take linear time for texts of the permitted size.
+The shapes are PEM blocks, well-known forms of keys, credentials of an authorization scheme, and in
+URLs the user information, secret query values, webhook paths, and random path segments.
+`find_pairs` adds `name=value` text such as connection strings and cookies. All searches take linear
+time for texts of the permitted size.
 """
 
 import re
@@ -25,11 +26,13 @@ KEY_FORMS = (
     r"|1//0[\w-]{20,}|ctx7sk-[\w-]{16,}|ph[xc]_\w{20,}|EAA[A-Za-z0-9]{30,}|key-[0-9a-f]{20,}|rnd_\w{20,}|rpa_\w{20,}"
     r"|dapi[0-9a-f]{20,}|xapp-[\w-]{16,}|sl\.[\w-]{30,}|glsa_\w{20,}|r[kw]_(?:live|test)_\w{16,}|nfp_\w{20,}"
 )
-"""Forms of keys and tokens in configurations. The redactor looks for fewer (`FORMS`) in each line that it writes."""
+"""Forms of keys and tokens in configurations. The redactor looks for fewer (`FORMS`) in each line
+that it writes."""
 
 _FORM = re.compile(rf"(?<![A-Za-z0-9])(?:{KEY_FORMS})")
 _PEM = re.compile(
-    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----(?:(?!-----END)[\s\S])*+(?:-----END[A-Z0-9 ]{0,60}-----)?"
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z "
+    r"]{0,10}-----(?:(?!-----END)[\s\S])*+(?:-----END[A-Z0-9 ]{0,60}-----)?"
 )
 _SCHEME = re.compile(r"(?i)\b(?:bearer|basic)[ \t]+(?!\w+=)([\w.~+/=-]{8,})")
 _URL = re.compile(r"""([A-Za-z][\w+.-]{0,30})?://([^\s"'<>\\`]*)""")
@@ -46,7 +49,8 @@ _PAIR = re.compile(
 _AUTHORIZATION = re.compile(r"(?i)(?:bearer|basic|token)[ \t]+")
 _FIELD = re.compile(r"""(?:^|;)\s*+([A-Za-z_][\w .-]*+)=([^;"'{]*|"[^"]*"|'[^']*'|\{[^}]*\})""")
 _USER_SCHEMES = words(
-    "amqp amqps clickhouse ftp git+ssh imap imaps mariadb mongodb mongodb+srv mysql postgres postgresql sftp smtp ssh"
+    "amqp amqps clickhouse ftp git+ssh imap imaps mariadb mongodb mongodb+srv mysql postgres "
+    "postgresql sftp smtp ssh"
 )
 """Schemes with the name of a user before the host. In other URLs a single word there is a token."""
 _HTTP = frozenset({"http", "https", "ws", "wss", ""})
@@ -81,9 +85,11 @@ def find_pairs(text: str) -> Iterator[Span]:
 
 
 def is_random(text: str) -> bool:
-    """Return True for a UUID, and for a text that is too irregular for a word, a path, or a version.
+    """Return True for a UUID, and for a text that is too irregular for a word, a path, or a
+    version.
 
-    Counts changes between lower case, upper case, and digits. Words that begin with a capital letter count as regular.
+    Counts changes between lower case, upper case, and digits. Words that begin with a capital
+    letter count as regular.
     """
     if _UUID.search(text):
         return True
@@ -115,7 +121,9 @@ def _in_url(scheme: str, rest: str, offset: int) -> Iterator[Span]:
     end = _end_of(rest, "/?#")
     at = rest.rfind("@", 0, end)
     if at < 0 and scheme not in _HTTP and ":" in rest[:512].rpartition("@")[0]:
-        at = rest.rfind("@", 0, 512)  # A password with "/", "?", or "#" that should have been encoded.
+        at = rest.rfind(
+            "@", 0, 512
+        )  # A password with "/", "?", or "#" that should have been encoded.
         end = at + 1 + _end_of(rest[at + 1 :], "/?#")
     if at >= 0:
         yield from _in_user_information(scheme, rest[:at], offset)

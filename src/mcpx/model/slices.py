@@ -1,7 +1,8 @@
 """Long work on the loop, done in slices: whoever else has something to do comes in between.
 
-The work is a generator that yields every now and then, wherever it may be interrupted; what it returns is the outcome.
-Not in a thread: work in pure Python holds the interpreter there as well, five milliseconds at a time.
+The work is a generator that yields every now and then, wherever it may be interrupted; what it
+returns is the outcome. Not in a thread: work in pure Python holds the interpreter there as well,
+five milliseconds at a time.
 """
 
 import asyncio

@@ -9,7 +9,8 @@ STORE = "store:"
 
 
 def laid_down(name: str, environ: Mapping[str, str]) -> str:
-    """The folder of the configuration that is kept in the store, as it was fetched last; another name is what it is."""
+    """The folder of the configuration that is kept in the store, as it was fetched last; another
+    name is what it is."""
     return str(state_folder(environ) / "shared") if name == STORE else name
 
 

@@ -1,12 +1,13 @@
 """Calls that wait for somebody to approve them, and what was decided.
 
-An approval is for one call: this caller, this profile, this tool, exactly these arguments. It is used by the next such
-call, once, and within `GRANTED` seconds. Whoever calls the same again while nobody has decided waits under the same id.
-A refusal is told to whoever calls the same again, until it is forgotten.
+An approval is for one call: this caller, this profile, this tool, exactly these arguments. It is
+used by the next such call, once, and within `GRANTED` seconds. Whoever calls the same again while
+nobody has decided waits under the same id. A refusal is told to whoever calls the same again, until
+it is forgotten.
 
-Kept in memory only: what nobody decided before the gateway ended is asked again. Bounded in number, for each caller
-too, and in bytes, since only what people are shown of the arguments is kept. With replicas this is what one of them
-knows of all that wait anywhere, and `shared_book` decides.
+Kept in memory only: what nobody decided before the gateway ended is asked again. Bounded in number,
+for each caller too, and in bytes, since only what people are shown of the arguments is kept. With
+replicas this is what one of them knows of all that wait anywhere, and `shared_book` decides.
 """
 
 import hashlib
@@ -38,20 +39,30 @@ LONGEST_NAME = 300
 """Characters of a name that are kept."""
 
 _BESIDE = ("_meta", "requestState", "inputResponses")
-"""Params of a modern client that are no part of what is called; who goes by them must look at them himself."""
+"""Params of a modern client that are no part of what is called; who goes by them must look at them
+himself."""
 
 Binding = bytes
 """Stands for one call: who, through which profile, what, with exactly which arguments."""
 
 
 def binding_of(passage: Passage, arguments: object) -> Binding:
-    """`arguments`: as they will be acted on. Raises `ValueError` or `RecursionError` for what is no JSON."""
+    """`arguments`: as they will be acted on. Raises `ValueError` or `RecursionError` for what is no
+    JSON."""
     caller = passage.caller
     beside = _BESIDE if caller.modern else ("_meta",)
     said = {key: value for key, value in passage.params.items() if key not in beside}
     if "arguments" in said and said["arguments"] is arguments:
         said["arguments"] = "as they are"  # written once: they may be megabytes
-    whole = (caller.principal, caller.profile, passage.method, passage.server, passage.name, said, arguments)
+    whole = (
+        caller.principal,
+        caller.profile,
+        passage.method,
+        passage.server,
+        passage.name,
+        said,
+        arguments,
+    )
     return hashlib.sha256(_written(whole)).digest()
 
 
@@ -106,7 +117,11 @@ class Approval:
 
 
 class Approvals:
-    def __init__(self, publish: Callable[[ApprovalChanged], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        publish: Callable[[ApprovalChanged], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._publish = publish
         self.clock = clock
         self._by_binding: dict[Binding, Approval] = {}
@@ -126,7 +141,9 @@ class Approvals:
         if approval.binding not in self._by_binding and self.clock() < approval.ends:
             self._put(approval)
 
-    def wait_for(self, passage: Passage, binding: Binding, arguments: object, rule: str, reason: str) -> Approval:
+    def wait_for(
+        self, passage: Passage, binding: Binding, arguments: object, rule: str, reason: str
+    ) -> Approval:
         """A call that somebody has to approve; the same one for the same call."""
         known = self.of(binding)
         if known is not None:
@@ -139,7 +156,9 @@ class Approvals:
         self.add(approval)
         return approval
 
-    def made(self, passage: Passage, binding: Binding, arguments: object, rule: str, reason: str) -> Approval:
+    def made(
+        self, passage: Passage, binding: Binding, arguments: object, rule: str, reason: str
+    ) -> Approval:
         """One that waits, under a new id; nobody knows of it yet."""
         now = time.time()
         return Approval(
@@ -170,7 +189,13 @@ class Approvals:
         if approval is None or approval.state != "pending":
             return None
         lasts = GRANTED if allow else REFUSED
-        self.settle(approval, "approved" if allow else "denied", by, time.time() + lasts, self.clock() + lasts)
+        self.settle(
+            approval,
+            "approved" if allow else "denied",
+            by,
+            time.time() + lasts,
+            self.clock() + lasts,
+        )
         return approval
 
     def settle(
@@ -185,8 +210,15 @@ class Approvals:
     ) -> None:
         """How it stands from now on."""
         changed = approval.state != state
-        approval.state, approval.by, approval.expires_at, approval.ends = state, by, expires_at, ends
-        self._by_binding[approval.binding] = approval  # with replicas another one may have waited for a moment
+        approval.state, approval.by, approval.expires_at, approval.ends = (
+            state,
+            by,
+            expires_at,
+            ends,
+        )
+        self._by_binding[approval.binding] = (
+            approval  # with replicas another one may have waited for a moment
+        )
         if changed:
             self._tell(approval, state, elsewhere=elsewhere)
 
@@ -208,7 +240,9 @@ class Approvals:
         for approval in [each for each in self._by_id.values() if each.ends <= now]:
             self.drop(approval, "expired", elsewhere=approval.elsewhere)
 
-    def drop(self, approval: Approval, state: Literal["used", "expired"], *, elsewhere: bool = False) -> None:
+    def drop(
+        self, approval: Approval, state: Literal["used", "expired"], *, elsewhere: bool = False
+    ) -> None:
         """It is not there any more. Of a refusal that is forgotten nobody is told."""
         self._by_id.pop(approval.id, None)
         if self._by_binding.get(approval.binding) is approval:
@@ -241,4 +275,6 @@ class Approvals:
 
 
 def too_many() -> Denied:
-    return Denied(OVERLOADED, "too many calls wait for approval; have some decided first", retry_after=60)
+    return Denied(
+        OVERLOADED, "too many calls wait for approval; have some decided first", retry_after=60
+    )

@@ -1,13 +1,15 @@
 """What a rule says of the arguments of a call.
 
-A name leads to values: `path`, or with dots to what is inside (`repo.owner`; through arrays to every element), or `*`
-to every text, number and boolean anywhere in the arguments. A pattern is held against each of them, an expression
-(`{jmespath: …}`) against the value of the name, under `*` against the arguments as a whole.
+A name leads to values: `path`, or with dots to what is inside (`repo.owner`; through arrays to
+every element), or `*` to every text, number and boolean anywhere in the arguments. A pattern is
+held against each of them, an expression (`{jmespath: …}`) against the value of the name, under `*`
+against the arguments as a whole.
 
-Promised: what cannot be judged (an object where a pattern wants a text, a type an expression has no sense for, more
-than there is time for) counts as matching for a rule that forbids or asks, and as not matching for one that allows. In
-the same spirit one matching element of an array is enough to forbid, and all must match to allow. What is absent
-matches neither. No rule holds up anybody else: work is counted, and given up as not to be judged.
+Promised: what cannot be judged (an object where a pattern wants a text, a type an expression has no
+sense for, more than there is time for) counts as matching for a rule that forbids or asks, and as
+not matching for one that allows. In the same spirit one matching element of an array is enough to
+forbid, and all must match to allow. What is absent matches neither. No rule holds up anybody else:
+work is counted, and given up as not to be judged.
 """
 
 import json
@@ -69,14 +71,17 @@ def _condition(name: str, its: Any) -> Condition:
 
 
 def readings(arguments: Value, tool: Json) -> tuple[Value, ...]:
-    """The arguments as they are; and, where a text has an array or object in it as JSON, as a server may read them that
-    takes it for that, as those of the official Python SDK do unless the parameter is a text. `tool`: its definition."""
+    """The arguments as they are; and, where a text has an array or object in it as JSON, as a
+    server may read them that takes it for that, as those of the official Python SDK do unless the
+    parameter is a text. `tool`: its definition."""
     if not isinstance(arguments, dict):
         return ({} if arguments is None else arguments,)
     read: Json = {}
     for name, value in arguments.items():
         if isinstance(value, str) and value.lstrip()[:1] in _OPENING:
-            declared = as_object(as_object(as_object(tool.get("inputSchema")).get("properties")).get(name)).get("type")
+            declared = as_object(
+                as_object(as_object(tool.get("inputSchema")).get("properties")).get(name)
+            ).get("type")
             if declared != "string" and (inner := _inside(value)) is not None:
                 read[name] = inner
     return (arguments, {**arguments, **read}) if read else (arguments,)
@@ -135,7 +140,9 @@ class Glob:
         found = False
         unjudged = False
         room = STEPS
-        for value in _leaves(arguments) if self._name == ANYTHING else _leading_to(self._name, arguments):
+        for value in (
+            _leaves(arguments) if self._name == ANYTHING else _leading_to(self._name, arguments)
+        ):
             room -= 1 + (len(value) // LETTERS if isinstance(value, str) else 0)
             if room < 0:
                 raise Unjudged
@@ -174,7 +181,8 @@ def text_of(value: object) -> tuple[str, ...]:
 
 
 def _leading_to(name: str, value: object) -> Iterator[Any]:
-    """Every scalar or object that a name leads to, from the arguments or from what is inside of them."""
+    """Every scalar or object that a name leads to, from the arguments or from what is inside of
+    them."""
     if is_array(value):
         for element in _elements(value):
             found = element is CONTAINER

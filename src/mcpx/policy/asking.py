@@ -1,12 +1,14 @@
-"""Has a person decide about a call: who sits at the client where they can be asked, else who looks after the gateway.
+"""Has a person decide about a call: who sits at the client where they can be asked, else who looks
+after the gateway.
 
-An older client that can be asked (`elicitation`) is asked while the call waits. A modern one is given the question as a
-result, and calls again with the answer. Of everybody else the call is refused and kept as a pending approval; once that
-is approved, the same call passes, once.
+An older client that can be asked (`elicitation`) is asked while the call waits. A modern one is
+given the question as a result, and calls again with the answer. Of everybody else the call is
+refused and kept as a pending approval; once that is approved, the same call passes, once.
 
-Promised: nothing is forwarded before somebody said yes to exactly this call; no answer, an answer that is not a clear
-yes, and an answer that comes too late are a no. A call that is given up takes its question back. An approval is
-used up by a call that is made: one that a limit refuses, or that is given up while it waits for its turn, leaves it.
+Promised: nothing is forwarded before somebody said yes to exactly this call; no answer, an answer
+that is not a clear yes, and an answer that comes too late are a no. A call that is given up takes
+its question back. An approval is used up by a call that is made: one that a limit refuses, or that
+is given up while it waits for its turn, leaves it.
 """
 
 import asyncio
@@ -37,7 +39,9 @@ LONGEST_NAME = 300
 
 SCHEMA: Json = {
     "type": "object",
-    "properties": {"approve": {"type": "boolean", "title": "Allow this call, once", "default": False}},
+    "properties": {
+        "approve": {"type": "boolean", "title": "Allow this call, once", "default": False}
+    },
     "required": ["approve"],
 }
 
@@ -67,7 +71,9 @@ class Asking:
         try:
             binding = binding_of(passage, arguments)
         except (ValueError, RecursionError):
-            raise Denied(DENIED, f"{what} needs approval, and these arguments cannot be shown to anybody") from None
+            raise Denied(
+                DENIED, f"{what} needs approval, and these arguments cannot be shown to anybody"
+            ) from None
         state = passage.params.get("requestState")
         came_back = await self._came_back(passage, binding, what)
         approval = None if came_back else await self._granted(passage, binding, what)
@@ -78,7 +84,11 @@ class Asking:
             if passage.caller.modern:
                 asked = {KEY: {"method": "elicitation/create", "params": question}}
                 sealed = await self._book.seal(passage.caller.principal, binding)
-                return {"resultType": "input_required", "inputRequests": asked, "requestState": sealed}
+                return {
+                    "resultType": "input_required",
+                    "inputRequests": asked,
+                    "requestState": sealed,
+                }
             if not await self._says_yes(passage, question, what):
                 raise await self._has_to_wait(passage, binding, what, arguments, rule)
         made = False
@@ -91,7 +101,9 @@ class Asking:
         try:
             result = await through(make)
         except (Exception, asyncio.CancelledError) as error:
-            if not made or isinstance(error, Denied):  # a limit was in the way, or it was given up: no server heard it
+            if not made or isinstance(
+                error, Denied
+            ):  # a limit was in the way, or it was given up: no server heard it
                 if approval is not None:
                     await self._book.give_back(approval)
                 elif came_back and not Seals.ours(state):
@@ -102,7 +114,9 @@ class Asking:
         return result
 
     async def _granted(self, passage: Passage, binding: Binding, what: str) -> Approval | None:
-        usable = not _brings_answers(passage)  # else to a question not known here: not the call that was approved
+        usable = not _brings_answers(
+            passage
+        )  # else to a question not known here: not the call that was approved
         try:
             approval = await self._book.claim(binding, usable=usable)
         except Away:
@@ -116,7 +130,8 @@ class Asking:
         return approval if usable else None
 
     async def _came_back(self, passage: Passage, binding: Binding, what: str) -> bool:
-        """Whether a modern client brings a yes, or what the server asked of a call that was let through."""
+        """Whether a modern client brings a yes, or what the server asked of a call that was let
+        through."""
         if not _brings_answers(passage):
             return False
         state: object = passage.params.get("requestState")
@@ -138,7 +153,9 @@ class Asking:
             async with asyncio.timeout(PATIENCE):
                 answer = await _put(voice, question)
         except TimeoutError:
-            raise Denied(DENIED, f"{what} needs approval, and nobody answered in {PATIENCE:.0f} seconds") from None
+            raise Denied(
+                DENIED, f"{what} needs approval, and nobody answered in {PATIENCE:.0f} seconds"
+            ) from None
         except RpcError:
             return False
         if not _is_yes(answer):
@@ -152,14 +169,17 @@ class Asking:
         if approval.state == "denied":  # just now
             return _decided_against(approval, what)
         because = f" ({rule.reason})" if rule.reason else ""
-        told = f"{what} needs approval{because}: ask for `mcpx approve {approval.id}` where the gateway runs"
+        told = (
+            f"{what} needs approval{because}: ask for `mcpx approve {approval.id}` where the "
+            "gateway runs"
+        )
         data: Json = {"approval": approval.id, "expires": round(approval.expires_at)}
         return Denied(NEEDS_APPROVAL, f"{told}, then call again with the same arguments", data)
 
 
 def strip(passage: Passage) -> None:
-    """Take out what a modern client brings back to us: the server must not see it. In place, since what forwards the
-    call has these very objects."""
+    """Take out what a modern client brings back to us: the server must not see it. In place, since
+    what forwards the call has these very objects."""
     for params in (passage.params, passage.call.params):
         if Seals.ours(params.get("requestState")):
             del params["requestState"]
@@ -171,13 +191,18 @@ async def _put(voice: Voice, question: Json) -> Json:
 
 
 def _brings_answers(passage: Passage) -> bool:
-    return passage.caller.modern and not passage.params.keys().isdisjoint(("requestState", "inputResponses"))
+    return passage.caller.modern and not passage.params.keys().isdisjoint(
+        ("requestState", "inputResponses")
+    )
 
 
 def _question(passage: Passage, what: str, arguments: object, rule: Rule) -> Json:
     because = f"\nReason: {line(rule.reason, 1_000)}" if rule.reason else ""
     given = "" if arguments is None else f"\nArguments: {shown(arguments)}"
-    return {"message": f"Allow {passage.method} of {what}?{given}{because}", "requestedSchema": SCHEMA}
+    return {
+        "message": f"Allow {passage.method} of {what}?{given}{because}",
+        "requestedSchema": SCHEMA,
+    }
 
 
 def _can_be_asked(passage: Passage) -> bool:
@@ -203,4 +228,6 @@ def _refused(what: str) -> Denied:
 
 
 def _decided_against(approval: Approval, what: str) -> Denied:
-    return Denied(DENIED, f"{what} was refused by whoever looks after the gateway", {"approval": approval.id})
+    return Denied(
+        DENIED, f"{what} was refused by whoever looks after the gateway", {"approval": approval.id}
+    )

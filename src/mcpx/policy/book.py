@@ -1,6 +1,8 @@
-"""What is kept about calls that people decide about, as whoever asks them and whoever decides see it.
+"""What is kept about calls that people decide about, as whoever asks them and whoever decides see
+it.
 
-Here it is all in this process. With replicas it is in their store (`shared_book`), behind the same words.
+Here it is all in this process. With replicas it is in their store (`shared_book`), behind the same
+words.
 """
 
 from typing import Final
@@ -18,7 +20,11 @@ class Away(Denied):
     """It is kept in a store that is away: nothing is let through by it, and nothing decided."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(OVERLOADED, f"{what} while the store of the replicas is away; try again", retry_after=SOON)
+        super().__init__(
+            OVERLOADED,
+            f"{what} while the store of the replicas is away; try again",
+            retry_after=SOON,
+        )
 
 
 class Book:
@@ -27,11 +33,12 @@ class Book:
         self._seals = seals
         self._goings = goings
 
-    # Approvals: calls that somebody else than their caller decides about ---------------------------------------
+    # Approvals: calls that somebody else than their caller decides about
+    # ---------------------------------------
 
     async def claim(self, binding: Binding, *, usable: bool) -> Approval | None:
-        """What there is about such a call. One that is approved and `usable` is used by this very call, and by no
-        other. Raises `Away`."""
+        """What there is about such a call. One that is approved and `usable` is used by this very
+        call, and by no other. Raises `Away`."""
         approval = self._approvals.of(binding)
         if approval is not None and approval.state == "approved" and usable:
             self._approvals.use(approval)
@@ -41,7 +48,9 @@ class Book:
         """The call it was claimed for was certainly not made."""
         self._approvals.give_back(approval)
 
-    async def wait_for(self, passage: Passage, binding: Binding, arguments: object, rule: str, reason: str) -> Approval:
+    async def wait_for(
+        self, passage: Passage, binding: Binding, arguments: object, rule: str, reason: str
+    ) -> Approval:
         """A call that somebody has to approve; the same one for the same call."""
         return self._approvals.wait_for(passage, binding, arguments, rule, reason)
 
@@ -53,7 +62,8 @@ class Book:
         """Those that nobody has decided, the oldest first."""
         return self._approvals.pending()
 
-    # What a modern client comes back with -----------------------------------------------------------------------
+    # What a modern client comes back with
+    # -----------------------------------------------------------------------
 
     async def seal(self, whose: str, binding: Binding) -> str:
         """A state for the question about a call. Raises `Away`."""

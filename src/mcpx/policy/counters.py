@@ -1,12 +1,13 @@
 """What of limits is counted: how many calls run, wait, and were made lately. It outlives a reload.
 
-Promise: exact, however many calls come at once, for nothing here waits between looking and counting. Places are given
-in turn: to each client in the order in which its calls came, and to one client after the other, so that who sends most
-does not wait least. Where the queue is full, one who has fewer calls in it takes the last place of who has most. The
-number of counters is bounded: those of clients that do nothing go.
+Promise: exact, however many calls come at once, for nothing here waits between looking and
+counting. Places are given in turn: to each client in the order in which its calls came, and to one
+client after the other, so that who sends most does not wait least. Where the queue is full, one who
+has fewer calls in it takes the last place of who has most. The number of counters is bounded: those
+of clients that do nothing go.
 
-Calls a minute: what was made leaks away evenly, so that after a pause as many as a minute allows may come at once, and
-from then on one each `60 / per_minute` seconds.
+Calls a minute: what was made leaks away evenly, so that after a pause as many as a minute allows
+may come at once, and from then on one each `60 / per_minute` seconds.
 
 No promise: deciding which limits a call meets, and in which words it is refused (`limits`).
 """
@@ -24,7 +25,8 @@ MOST_CLIENTS: Final = 4096
 LOOKS: Final = 16
 """Counters looked at for one that may go, at each newcomer."""
 LEAST_QUEUE: Final = 20
-"""Calls that may wait if nothing is said: as many as run at a time, and those of one turn at least."""
+"""Calls that may wait if nothing is said: as many as run at a time, and those of one turn at
+least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +99,13 @@ class Counter:
         return True
 
     def take_back(self) -> None:
-        """What has just entered does not pass, for another one does not let it: nothing of it is counted."""
+        """What has just entered does not pass, for another one does not let it: nothing of it is
+        counted."""
         self.running -= 1
         self.spend(-1)
 
-    # Calls a minute ------------------------------------------------------------------------------------------
+    # Calls a minute
+    # ------------------------------------------------------------------------------------------
 
     def wait_for_rate(self, now: float) -> float:
         """Seconds until one more call is within the rate; 0: now."""
@@ -117,7 +121,8 @@ class Counter:
         if self.bound.per_minute is not None:
             self.spent = max(0.0, self.spent + calls)
 
-    # Calls at a time -----------------------------------------------------------------------------------------
+    # Calls at a time
+    # -----------------------------------------------------------------------------------------
 
     def has_room(self, who: Hashable) -> bool:
         """Whether one more call of that client may run or wait."""
@@ -149,7 +154,8 @@ class Counter:
         return turn
 
     async def wait(self, who: Hashable) -> None:
-        """For a place: there must be room. Raises `Displaced`. Whoever leaves meanwhile has no place."""
+        """For a place: there must be room. Raises `Displaced`. Whoever leaves meanwhile has no
+        place."""
         crowded = self.waiting >= self.bound.room
         turn = self.line_up(who, displacing=crowded and self._longest(who) is not None)
         assert turn is not None
@@ -173,12 +179,15 @@ class Counter:
         most = self.bound.in_flight
         while self._lines and (most is None or self.running < most):
             turn = self._next()
-            if not turn.done():  # else it was cancelled in this very turn of the loop, and is on its way out
+            if (
+                not turn.done()
+            ):  # else it was cancelled in this very turn of the loop, and is on its way out
                 turn.set_result(None)
                 self.running += 1
 
     def _next(self) -> "asyncio.Future[None]":
-        """Whose turn it is, and stands in line no more; after it one of another client's, if any wait."""
+        """Whose turn it is, and stands in line no more; after it one of another client's, if any
+        wait."""
         who, line = next(iter(self._lines.items()))
         turn = line[0]
         self._remove(who, turn)
@@ -219,7 +228,11 @@ class Counters:
         """Calls that were refused, by limit: `server.in_flight`."""
 
     def all(self) -> Iterator[tuple[str, Counter]]:
-        for kind, group in (("client", self.clients), ("profile", self.profiles), ("server", self.servers)):
+        for kind, group in (
+            ("client", self.clients),
+            ("profile", self.profiles),
+            ("server", self.servers),
+        ):
             for counter in group.values():
                 yield kind, counter
 
@@ -243,7 +256,8 @@ class Counters:
         return Counter(bound)
 
     def _make_room(self) -> bool:
-        """One that does nothing goes, with what it has made of its minute if need be; never one that has calls."""
+        """One that does nothing goes, with what it has made of its minute if need be; never one
+        that has calls."""
         now = self.clock()
         for spare in (False, True):
             for _ in range(min(LOOKS, len(self.clients))):
@@ -256,12 +270,15 @@ class Counters:
         return False
 
     def take_up(self, client: Bound, profiles: dict[str, Bound], servers: dict[str, Bound]) -> None:
-        """The limits of another configuration, at once: what is counted stays, who may come in now comes in."""
+        """The limits of another configuration, at once: what is counted stays, who may come in now
+        comes in."""
         self.edition += 1
         groups = (("profile", self.profiles, profiles), ("server", self.servers, servers))
         for kind, group, bounds in groups:
             now = self.clock()
-            for name in [name for name, each in group.items() if name not in bounds and each.idle(now)]:
+            for name in [
+                name for name, each in group.items() if name not in bounds and each.idle(now)
+            ]:
                 del group[name]
             for name in bounds.keys() - group.keys():
                 group[name] = self._made(kind, name, bounds[name])

@@ -1,7 +1,8 @@
 """JMESPath with a bound on its work.
 
-An expression of a few characters can make lists that double with every step. Here each step, and whatever a step makes,
-is counted as if it were written out, and what takes more than it may raises `Unjudged`.
+An expression of a few characters can make lists that double with every step. Here each step, and
+whatever a step makes, is counted as if it were written out, and what takes more than it may raises
+`Unjudged`.
 """
 
 from typing import Any
@@ -12,7 +13,9 @@ from jmespath.visitor import TreeInterpreter
 from mcpx.model.call import is_array, is_object
 from mcpx.policy.arguments import Unjudged
 
-_MAKING = frozenset(("flatten", "multi_select_list", "multi_select_dict", "slice", "function_expression"))
+_MAKING = frozenset(
+    ("flatten", "multi_select_list", "multi_select_dict", "slice", "function_expression")
+)
 
 
 def truth(parsed: Any, value: object, steps: int, letters: int) -> bool:
@@ -24,7 +27,15 @@ def truth(parsed: Any, value: object, steps: int, letters: int) -> bool:
         return not (found is None or found is False or found in ("", [], {}))
     except Unjudged:
         raise
-    except (JMESPathError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError):
+    except (
+        JMESPathError,
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        LookupError,
+        AttributeError,
+        RecursionError,
+    ):
         raise Unjudged from None
 
 
@@ -43,7 +54,12 @@ class _Counting(TreeInterpreter):
 
     def visit_function_expression(self, node: Any, value: Any) -> Any:
         given = [self.visit(child, value) for child in node["children"]]
-        if node["value"] == "join" and len(given) == 2 and isinstance(given[0], str) and is_array(given[1]):
+        if (
+            node["value"] == "join"
+            and len(given) == 2
+            and isinstance(given[0], str)
+            and is_array(given[1])
+        ):
             self._take(len(given[0]) * len(given[1]) // self._letters)
         elif node["value"] == "to_string":
             for each in given:
@@ -53,7 +69,8 @@ class _Counting(TreeInterpreter):
 
     def visit_comparator(self, node: Any, value: Any) -> Any:
         made: Any = super().visit_comparator(node, value)
-        # What has no order is null to the library, so "more than ten" would not hold for a list of eleven.
+        # What has no order is null to the library, so "more than ten" would not hold for a list of
+        # eleven.
         if made is None and all(self.visit(child, value) is not None for child in node["children"]):
             raise Unjudged
         return made

@@ -1,6 +1,8 @@
-"""What would become of a call, for whoever asks beforehand: with its arguments, where they are known.
+"""What would become of a call, for whoever asks beforehand: with its arguments, where they are
+known.
 
-Promised: the rules themselves decide, as they would of the call; nobody is asked, nothing is counted or limited.
+Promised: the rules themselves decide, as they would of the call; nobody is asked, nothing is
+counted or limited.
 """
 
 from dataclasses import dataclass
@@ -45,10 +47,19 @@ async def judge(
 
 def _number(findings: list[Finding], effect: Effect) -> int | None:
     """Of the last one that has that effect: the one that counts, or the way through before it."""
-    return next((each.number or None for each in reversed(findings) if each.matches and each.effect == effect), None)
+    return next(
+        (
+            each.number or None
+            for each in reversed(findings)
+            if each.matches and each.effect == effect
+        ),
+        None,
+    )
 
 
-async def _with_arguments(rules: Rules, caller: Caller, offer: Offer, arguments: Json, because: list[str]) -> Judgement:
+async def _with_arguments(
+    rules: Rules, caller: Caller, offer: Offer, arguments: Json, because: list[str]
+) -> Judgement:
     params: Json = {"name": offer.name, "arguments": arguments}
     passage = Passage(offer.server, offer.name, offer, Call("tools/call", params, caller), params)
     left, pace = rules.left(passage), Pace()
@@ -56,12 +67,16 @@ async def _with_arguments(rules: Rules, caller: Caller, offer: Offer, arguments:
     for rule in left.rules:
         names = ", ".join(rule.argument_names)
         if rule.holds(ways, declared):
-            because.append(_line(rule.label, rule.effect, f"the arguments match: {names}", rule.reason))
+            because.append(
+                _line(rule.label, rule.effect, f"the arguments match: {names}", rule.reason)
+            )
             return Judgement(not left.hidden, rule.effect, because, rule.number)
         because.append(f"{rule.label}: passed over, the arguments do not match: {names}")
         await pace.step()
     last = left.last
-    because.append(_line(last.label, last.effect, "" if last.number else "no rule matches", last.reason))
+    because.append(
+        _line(last.label, last.effect, "" if last.number else "no rule matches", last.reason)
+    )
     return Judgement(not left.hidden, last.effect, because, last.number or None)
 
 

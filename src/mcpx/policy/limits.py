@@ -1,11 +1,13 @@
 """How much may be used at a time, and how often: of a client, a profile, a server (SEC-6).
 
-Promise: a call passes when every limit that concerns it lets it: that of its client (a principal at an address), of its
-profile, of its server, always in this order, so that no two calls wait for each other. Nothing is counted of a call
-that one of them refuses at once. A place is given back on every way out; waiting for one ends with the call, and when
-the call's own time would be over. Who is refused is told which limit it was, and when to come again.
+Promise: a call passes when every limit that concerns it lets it: that of its client (a principal at
+an address), of its profile, of its server, always in this order, so that no two calls wait for each
+other. Nothing is counted of a call that one of them refuses at once. A place is given back on every
+way out; waiting for one ends with the call, and when the call's own time would be over. Who is
+refused is told which limit it was, and when to come again.
 
-No promise: limits of what passes outside of calls (lists, greetings, connections): those are the front's.
+No promise: limits of what passes outside of calls (lists, greetings, connections): those are the
+front's.
 """
 
 import asyncio
@@ -25,23 +27,33 @@ SOON: Final = 1.0
 """Seconds after which a place may well be free; how long calls take is not known."""
 REMEMBERED: Final = 4_096
 LONGEST: Final = 1_024
-"""Pairs of caller and server of which it is remembered what they meet, and characters of a principal of whom it is."""
+"""Pairs of caller and server of which it is remembered what they meet, and characters of a
+principal of whom it is."""
 FREE: Final = frozenset({"resources/unsubscribe"})
 """What gives something back is never refused."""
 
 
 def limiter(config: Config, state: PolicyState) -> "Limiter | None":
-    """The limits of a configuration from this moment on; None when it has none, and then nothing is counted."""
+    """The limits of a configuration from this moment on; None when it has none, and then nothing is
+    counted."""
     client = _bound(config.server.limits, "client", "server.limits", "this client", 429)
     profiles = {
         each.name: bound
         for each in config.profiles
-        if (bound := _bound(each.limits, "profile", f"profiles.{each.name}.limits", f"profile {each.name}", 429))
+        if (
+            bound := _bound(
+                each.limits, "profile", f"profiles.{each.name}.limits", f"profile {each.name}", 429
+            )
+        )
     }
     servers = {
         each.name: bound
         for each in config.mcp_servers
-        if (bound := _bound(each.limits, "server", f"mcp_servers.{each.name}.limits", f"server {each.name}", 503))
+        if (
+            bound := _bound(
+                each.limits, "server", f"mcp_servers.{each.name}.limits", f"server {each.name}", 503
+            )
+        )
     }
     limited = client is not None or bool(profiles or servers)
     if limited or "counters" in vars(state):
@@ -65,10 +77,13 @@ def _bound(limits: Limits | None, kind: str, path: str, whose: str, status: int)
 class Limiter:
     """The limits of one configuration, on the counters of all of them."""
 
-    def __init__(self, counters: Counters, of_clients: bool, patience: dict[str, float], otherwise: float) -> None:
+    def __init__(
+        self, counters: Counters, of_clients: bool, patience: dict[str, float], otherwise: float
+    ) -> None:
         self._counters = counters
         self._of_clients = of_clients
-        """Each client has a limit; which one, the counters know: a call may have begun before a reload."""
+        """Each client has a limit; which one, the counters know: a call may have begun before a
+        reload."""
         self._patience = patience
         self._otherwise = otherwise
         self._known: dict[tuple[str, str, str | None, str], tuple[Hashable, list[Counter]]] = {}
@@ -77,10 +92,13 @@ class Limiter:
         """Of the counters, when that was so."""
 
     def passing(
-        self, passage: Passage, forward: Callable[[], Awaitable[Json]], again: Callable[[Passage], None]
+        self,
+        passage: Passage,
+        forward: Callable[[], Awaitable[Json]],
+        again: Callable[[Passage], None],
     ) -> Awaitable[Json]:
-        """Forward when the limits allow it. Raises `Denied`; nothing was forwarded then. `again`: looks at a call that
-        has waited. One that need not wait has its `places` from now on."""
+        """Forward when the limits allow it. Raises `Denied`; nothing was forwarded then. `again`:
+        looks at a call that has waited. One that need not wait has its `places` from now on."""
         if passage.call.method in FREE:
             return forward()
         who, met = self._meets(passage)
@@ -103,7 +121,9 @@ class Limiter:
         known = self._known.get(key)
         return self._looked_up(passage, key) if known is None else known
 
-    def _looked_up(self, passage: Passage, key: tuple[str, str, str | None, str]) -> tuple[Hashable, list[Counter]]:
+    def _looked_up(
+        self, passage: Passage, key: tuple[str, str, str | None, str]
+    ) -> tuple[Hashable, list[Counter]]:
         who = (key[0], place_of(key[1]))
         met = who, self._met(passage, who)
         if len(self._known) >= REMEMBERED:
@@ -127,7 +147,9 @@ class Limiter:
             counter.spend(1)
         for counter in met:
             counter.coming += 1
-        until = asyncio.get_running_loop().time() + self._patience.get(passage.server, self._otherwise)
+        until = asyncio.get_running_loop().time() + self._patience.get(
+            passage.server, self._otherwise
+        )
         held = 0
         try:
             for counter in met:
@@ -150,7 +172,12 @@ class Limiter:
             counter = counters.client(who)
             if counter is None:
                 counters.refused["gateway.clients"] += 1
-                raise refusal("too many clients make calls at the moment; try again later", "server.limits", 503, SOON)
+                raise refusal(
+                    "too many clients make calls at the moment; try again later",
+                    "server.limits",
+                    503,
+                    SOON,
+                )
             met.append(counter)
         profile = passage.caller.profile
         if profile is not None and (counter := counters.profiles.get(profile)) is not None:
@@ -169,7 +196,9 @@ class Limiter:
             if not counter.has_room(who):
                 raise self._full(counter)
 
-    async def _wait(self, counter: Counter, until: float, who: Hashable, spent: list[Counter]) -> None:
+    async def _wait(
+        self, counter: Counter, until: float, who: Hashable, spent: list[Counter]
+    ) -> None:
         """`spent`: where the call was counted as one of a minute's."""
         try:
             if not counter.has_room(who):  # others came while it waited for the place before
@@ -187,10 +216,15 @@ class Limiter:
             raise
 
     def _full(self, counter: Counter) -> Denied:
-        return self._refused(counter, "in_flight", full(counter.bound, counter.running, counter.waiting), SOON)
+        return self._refused(
+            counter, "in_flight", full(counter.bound, counter.running, counter.waiting), SOON
+        )
 
     def _too_late(self, counter: Counter) -> Denied:
-        text = f"no place was free for a call of {counter.bound.whose} in the time a call may take; try again later"
+        text = (
+            f"no place was free for a call of {counter.bound.whose} in the time a call may "
+            "take; try again later"
+        )
         return self._refused(counter, "in_flight", text, SOON)
 
     def _refused(self, counter: Counter, what: str, text: str, retry_after: float) -> Denied:
@@ -204,7 +238,9 @@ def refusal(text: str, limit: str, status: int, retry_after: float) -> Denied:
 
 
 def too_often(bound: Bound, seconds: float) -> str:
-    return f"{bound.whose} may make {bound.per_minute:,} calls a minute; try again in {_told(seconds)}"
+    return (
+        f"{bound.whose} may make {bound.per_minute:,} calls a minute; try again in {_told(seconds)}"
+    )
 
 
 def full(bound: Bound, running: int, waiting: int) -> str:

@@ -1,7 +1,8 @@
 """Lists of patterns: which names a profile or a rule means.
 
-A pattern is a glob (`*`, `?`, `[...]`), letter by letter; a leading `!` leaves out. The last pattern of a list that
-matches decides; a list of `!` patterns only means all but those. What was asked before is remembered, within bounds.
+A pattern is a glob (`*`, `?`, `[...]`), letter by letter; a leading `!` leaves out. The last
+pattern of a list that matches decides; a list of `!` patterns only means all but those. What was
+asked before is remembered, within bounds.
 """
 
 import re
@@ -25,11 +26,14 @@ class Patterns:
         self._plain = {text: index for index, text in enumerate(bare) if not _SPECIAL.search(text)}
         """Patterns without a star are names: looked up, however many there are."""
         self._globs = [
-            (index, _matcher(text)) for index, text in reversed(tuple(enumerate(bare))) if _SPECIAL.search(text)
+            (index, _matcher(text))
+            for index, text in reversed(tuple(enumerate(bare)))
+            if _SPECIAL.search(text)
         ]
         single = len(self.texts) == len(self._globs) == 1 and not self.texts[0].startswith("!")
         self.only = self._globs[0][1] if single else None
-        """Says all by itself whether a text is meant, where there is but one pattern that says what is."""
+        """Says all by itself whether a text is meant, where there is but one pattern that says what
+        is."""
         self._last_resort = bool(self.texts) and all(text.startswith("!") for text in self.texts)
         self._answers: dict[tuple[str, ...], bool] = {}
 
@@ -50,7 +54,8 @@ class Patterns:
         return answer
 
     def decides(self, *names: str) -> tuple[bool, int | None]:
-        """Whether they are meant, and by which pattern; None: by none of them. Nothing is remembered."""
+        """Whether they are meant, and by which pattern; None: by none of them. Nothing is
+        remembered."""
         last = max([self._plain.get(name, -1) for name in names], default=-1) if self._plain else -1
         for index, match in self._globs:
             if index < last:
@@ -58,14 +63,19 @@ class Patterns:
             if any(map(match, names)):
                 last = index
                 break
-        return (self._last_resort, None) if last < 0 else (not self.texts[last].startswith("!"), last)
+        return (
+            (self._last_resort, None) if last < 0 else (not self.texts[last].startswith("!"), last)
+        )
 
 
 def _matcher(glob: str) -> Callable[[str], object]:
-    """A part of a name is looked for as such: the pattern would take many times as long with a long text."""
+    """A part of a name is looked for as such: the pattern would take many times as long with a long
+    text."""
     part = glob.strip("*")
     if part and not _SPECIAL.search(part):
         if glob[0] != "*":
             return lambda text: text.startswith(part)
-        return (lambda text: part in text) if glob[-1] == "*" else (lambda text: text.endswith(part))
+        return (
+            (lambda text: part in text) if glob[-1] == "*" else (lambda text: text.endswith(part))
+        )
     return re.compile(translate(glob)).match

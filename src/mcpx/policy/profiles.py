@@ -1,7 +1,8 @@
 """A profile of the configuration at work: what is seen through it, and by which of its patterns.
 
-A tool or prompt is known by its public name, its own name and `server.name`; a resource or template by the server's
-own URI. What is absent from a profile shows all. Nothing is remembered here: whoever asks often keeps the answers.
+A tool or prompt is known by its public name, its own name and `server.name`; a resource or template
+by the server's own URI. What is absent from a profile shows all. Nothing is remembered here:
+whoever asks often keeps the answers.
 """
 
 from mcpx.config import Profile
@@ -9,7 +10,12 @@ from mcpx.model.call import as_object
 from mcpx.model.offer import Kind, Offer
 from mcpx.policy.patterns import Patterns
 
-_LISTS: dict[Kind, str] = {"tools": "tools", "prompts": "prompts", "resources": "resources", "templates": "resources"}
+_LISTS: dict[Kind, str] = {
+    "tools": "tools",
+    "prompts": "prompts",
+    "resources": "resources",
+    "templates": "resources",
+}
 
 
 class SeenThrough:
@@ -74,5 +80,6 @@ def names_of(offer: Offer) -> tuple[str, ...]:
 
 
 def reads_only(offer: Offer) -> bool:
-    """Whether it says that it changes nothing. What is listed of a server that is not trusted was approved as it is."""
+    """Whether it says that it changes nothing. What is listed of a server that is not trusted was
+    approved as it is."""
     return as_object(offer.definition.get("annotations")).get("readOnlyHint") is True

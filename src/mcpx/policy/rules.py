@@ -1,15 +1,18 @@
-"""The rules of a configuration: what is done with a call, and what is not even shown. The first that matches counts.
+"""The rules of a configuration: what is done with a call, and what is not even shown. The first
+that matches counts.
 
-A rule with `tools`, `read_only`, `destructive` or `arguments` concerns tools only; one without any of these concerns
-all that its servers offer. What the gateway answers itself (server `mcpx`) is concerned only where a rule names it.
+A rule with `tools`, `read_only`, `destructive` or `arguments` concerns tools only; one without any
+of these concerns all that its servers offer. What the gateway answers itself (server `mcpx`) is
+concerned only where a rule names it.
 
-A `deny` without a reason that holds whatever the arguments are *hides*: what it concerns reads as unknown. So does
-`default: deny`. With a reason it is shown, and refused with that reason. Where a tool may be called with some arguments
-it is never hidden.
+A `deny` without a reason that holds whatever the arguments are *hides*: what it concerns reads as
+unknown. So does `default: deny`. With a reason it is shown, and refused with that reason. Where a
+tool may be called with some arguments it is never hidden.
 
-Most of a rule is known before a call comes. For each kind of caller and each tool the rules that may still match are
-worked out once: those that depend on arguments, up to the first that does not. That is a pure function of what it is
-remembered by, so it is never wrong, only forgotten: all at once, when there are too many, or with the configuration.
+Most of a rule is known before a call comes. For each kind of caller and each tool the rules that
+may still match are worked out once: those that depend on arguments, up to the first that does not.
+That is a pure function of what it is remembered by, so it is never wrong, only forgotten: all at
+once, when there are too many, or with the configuration.
 """
 
 from collections.abc import Callable, Collection, Hashable
@@ -64,7 +67,8 @@ class Left(NamedTuple):
     """It should read as unknown."""
 
     def takes_long(self, passage: Passage) -> bool:
-        """Whether so many rules have so much to look at that others should have their turns meanwhile."""
+        """Whether so many rules have so much to look at that others should have their turns
+        meanwhile."""
         return len(self.rules) > 1 and is_much(passage.params.get("arguments"))
 
     def decide(self, passage: Passage) -> "Rule":
@@ -93,7 +97,8 @@ class Finding(NamedTuple):
     effect: Effect
     matches: bool
     why: str
-    """Where it does not match: what is in the way. Where it does: what it says of arguments, if anything."""
+    """Where it does not match: what is in the way. Where it does: what it says of arguments, if
+    anything."""
     depends: bool
     """Whether it matches depends on the arguments of the call."""
     reason: str = ""
@@ -127,10 +132,13 @@ class Rule:
         self._read_only = rule.read_only
         self._destructive = rule.destructive
         self.looks_at_hints = rule.read_only is not None or rule.destructive is not None
-        self.tools_only = rule.tools is not None or self.looks_at_hints or rule.arguments is not None
+        self.tools_only = (
+            rule.tools is not None or self.looks_at_hints or rule.arguments is not None
+        )
 
     def concerns(self, profile: str | None, server: str) -> bool:
-        """Whether anything of that server, reached that way, may be meant; who calls is not looked at."""
+        """Whether anything of that server, reached that way, may be meant; who calls is not looked
+        at."""
         if server == OURS and not self._names_us:
             return False
         return (self._profiles is None or profile in self._profiles) and (
@@ -145,16 +153,25 @@ class Rule:
         if self._tools is not None and not self._tools.matches(*names_of(thing)):
             return "tools does not match"
         if self._read_only is not None and self._read_only != thing.read_only:
-            return "the tool is not known to be read-only" if self._read_only else "the tool is read-only"
+            return (
+                "the tool is not known to be read-only"
+                if self._read_only
+                else "the tool is read-only"
+            )
         if self._destructive is not None and self._destructive != thing.destructive:
-            return "the tool does not destroy anything" if self._destructive else "the tool may destroy something"
+            return (
+                "the tool does not destroy anything"
+                if self._destructive
+                else "the tool may destroy something"
+            )
         return None
 
     def holds(self, readings: tuple[Value, ...], declared: Collection[str] = ()) -> bool:
         """Whether the conditions hold for the arguments.
 
-        The arguments may be read in several ways. One reading is enough to forbid; to allow, all readings must match.
-        Arguments that cannot be judged count against the call. `declared`: the names in the schema of the tool.
+        The arguments may be read in several ways. One reading is enough to forbid; to allow, all
+        readings must match. Arguments that cannot be judged count against the call. `declared`: the
+        names in the schema of the tool.
         """
         allows = self._allows
         for arguments in readings:
@@ -205,13 +222,17 @@ class Rules:
         self._ours = _otherwise("allow")
         self._believes = believes
         self._looks_at_hints = any(rule.looks_at_hints for rule in self._rules)
-        self._about_principals = [(1 << at, r.principals) for at, r in enumerate(self._rules) if r.principals]
+        self._about_principals = [
+            (1 << at, r.principals) for at, r in enumerate(self._rules) if r.principals
+        ]
         self._classes: dict[str, int] = {}
         self._left: dict[tuple[str | None, int, Thing], Left] = {}
         self._met: dict[tuple[str | None, str, str, str, str, str], Left] = {}
-        """The same by all that a caller and an offer bring with them, where hints are not looked at."""
+        """The same by all that a caller and an offer bring with them, where hints are not looked
+        at."""
 
-    # Calls -------------------------------------------------------------------------------------------------------
+    # Calls
+    # ----------------------------------------------------------------------------------------------
 
     def left(self, passage: Passage) -> Left:
         """What may still be decided about a call."""
@@ -228,14 +249,16 @@ class Rules:
                 self._met[key] = left
         return left
 
-    # What is not shown ---------------------------------------------------------------------------------------------
+    # What is not shown
+    # ---------------------------------------------------------------------------------------------
 
     def hidden(self, profile: str | None, principal: str, offer: Offer) -> bool:
         """Whether a tool, prompt, resource or template reads as unknown."""
         return self._of(profile, principal, self._thing(offer.server, offer.name, offer)).hidden
 
     def hidden_resource(self, profile: str | None, principal: str, server: str, uri: str) -> bool:
-        """The same of a resource by its URI, listed or not: no rule looks at that, only at whose it is."""
+        """The same of a resource by its URI, listed or not: no rule looks at that, only at whose it
+        is."""
         return self._of(profile, principal, Thing(server)).hidden
 
     def hidden_server(self, profile: str | None, principal: str, server: str) -> bool:
@@ -254,19 +277,27 @@ class Rules:
         """Callers of the same class are the same to all rules."""
         return self._class(principal)
 
-    # Explaining ----------------------------------------------------------------------------------------------------
+    # Explaining
+    # ----------------------------------------------------------------------------------------------
 
-    def explain(self, profile: str | None, principal: str, offer: Offer) -> tuple[Effect, list[str]]:
-        """What is done with a call of it, and a line for each rule that has a say. What some arguments may let through
-        is not said to be denied."""
-        counting = [finding for finding in self.findings(profile, principal, offer) if finding.matches]
-        may_pass: list[Effect] = [finding.effect for finding in reversed(counting) if finding.effect != "deny"]
+    def explain(
+        self, profile: str | None, principal: str, offer: Offer
+    ) -> tuple[Effect, list[str]]:
+        """What is done with a call of it, and a line for each rule that has a say. What some
+        arguments may let through is not said to be denied."""
+        counting = [
+            finding for finding in self.findings(profile, principal, offer) if finding.matches
+        ]
+        may_pass: list[Effect] = [
+            finding.effect for finding in reversed(counting) if finding.effect != "deny"
+        ]
         last = counting[-1].effect
         effect: Effect = may_pass[0] if last == "deny" and may_pass else last
         return effect, [finding.line for finding in counting]
 
     def findings(self, profile: str | None, principal: str, offer: Offer) -> list[Finding]:
-        """Every rule up to the one that counts whatever the arguments are, which may be the default."""
+        """Every rule up to the one that counts whatever the arguments are, which may be the
+        default."""
         thing = self._thing(offer.server, offer.name, offer)
         findings: list[Finding] = []
         for rule in self._rules:
@@ -275,13 +306,18 @@ class Rules:
             if depends:
                 why = f"if the arguments match: {', '.join(rule.argument_names)}"
             matches = why is None or depends
-            findings.append(Finding(rule.label, rule.effect, matches, why or "", depends, rule.reason, rule.number))
+            findings.append(
+                Finding(
+                    rule.label, rule.effect, matches, why or "", depends, rule.reason, rule.number
+                )
+            )
             if why is None:
                 return findings
         last = self._ours if thing.server == OURS else self._default
         return [*findings, Finding(last.label, last.effect, True, "no rule matches", False)]
 
-    # Inside --------------------------------------------------------------------------------------------------------
+    # Inside
+    # ----------------------------------------------------------------------------------------------
 
     def _thing(self, server: str, name: str, offer: Offer | None) -> Thing:
         if offer is None:
@@ -290,12 +326,18 @@ class Rules:
             return Thing(server)
         if not self._looks_at_hints:
             return Thing(server, offer.name, offer.public)
-        read_only, destructive = hints_of(offer.definition) if self._believes(server) else (False, True)
+        read_only, destructive = (
+            hints_of(offer.definition) if self._believes(server) else (False, True)
+        )
         return Thing(server, offer.name, offer.public, read_only, destructive)
 
     def _for(self, passage: Passage) -> Left:
         caller = passage.caller
-        return self._of(caller.profile, caller.principal, self._thing(passage.server, passage.name, passage.offer))
+        return self._of(
+            caller.profile,
+            caller.principal,
+            self._thing(passage.server, passage.name, passage.offer),
+        )
 
     def _of(self, profile: str | None, principal: str, thing: Thing) -> Left:
         mask = self._class(principal)
@@ -321,7 +363,9 @@ class Rules:
         hidden = not last.reason and all(rule.effect == "deny" for rule in (*depending, last))
         return Left(tuple(depending), last, hidden)
 
-    def _may_concern(self, at: int, rule: Rule, profile: str | None, mask: int, server: str) -> bool:
+    def _may_concern(
+        self, at: int, rule: Rule, profile: str | None, mask: int, server: str
+    ) -> bool:
         return (rule.principals is None or bool(mask >> at & 1)) and rule.concerns(profile, server)
 
     def _class(self, principal: str) -> int:
@@ -330,7 +374,9 @@ class Rules:
             return 0
         mask = self._classes.get(principal)
         if mask is None:
-            mask = sum(bit for bit, patterns in self._about_principals if patterns.matches(principal))
+            mask = sum(
+                bit for bit, patterns in self._about_principals if patterns.matches(principal)
+            )
             if len(principal) <= LONGEST:
                 if len(self._classes) >= PRINCIPALS:
                     self._classes.clear()
@@ -339,7 +385,8 @@ class Rules:
 
 
 def arguments_of(passage: Passage) -> Value:
-    """The arguments as they will be acted on: a local command fills in its defaults after it was let through."""
+    """The arguments as they will be acted on: a local command fills in its defaults after it was
+    let through."""
     given = passage.params.get("arguments")
     if passage.server != COMMANDS or passage.offer is None:
         return given
@@ -365,7 +412,8 @@ def declared_names(passage: Passage) -> Collection[str]:
 
 
 def hints_of(definition: Json) -> tuple[bool, bool]:
-    """Whether a tool says that it changes nothing, and whether it may destroy something: it may unless it says no."""
+    """Whether a tool says that it changes nothing, and whether it may destroy something: it may
+    unless it says no."""
     annotations = as_object(definition.get("annotations"))
     read_only = annotations.get("readOnlyHint") is True
     return read_only, not read_only and annotations.get("destructiveHint") is not False

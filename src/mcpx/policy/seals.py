@@ -1,11 +1,13 @@
 """What lets a modern client come back to a call that somebody was asked about.
 
-A client of that era is asked by a result and calls again, with the answer and with a state it was given. Ours is sealed
-by a key of this process (of all replicas, where there are some: `shared_book`), holds for one call only (caller,
-profile, target, exact arguments), for a while, and once.
+A client of that era is asked by a result and calls again, with the answer and with a state it was
+given. Ours is sealed by a key of this process (of all replicas, where there are some:
+`shared_book`), holds for one call only (caller, profile, target, exact arguments), for a while, and
+once.
 
-A server that was reached then may ask something itself. Its state comes back with the next call, which is the same call
-going on, not another: `Goings` know it by that state, for the same call only, and once.
+A server that was reached then may ask something itself. Its state comes back with the next call,
+which is the same call going on, not another: `Goings` know it by that state, for the same call
+only, and once.
 """
 
 import base64

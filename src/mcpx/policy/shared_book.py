@@ -1,19 +1,24 @@
-"""What is kept about calls that people decide about, over all replicas: in their store, where each step is one script.
+"""What is kept about calls that people decide about, over all replicas: in their store, where each
+step is one script.
 
-Promised: a call that waits is told of and decided at every replica, and its approval lets through one call, wherever it
-is made: whoever claims it in the store has it, and nobody else. The bounds count over all. What each replica knows of
-it (`approvals`) follows the store, so that its pages, figures and events do.
+Promised: a call that waits is told of and decided at every replica, and its approval lets through
+one call, wherever it is made: whoever claims it in the store has it, and nobody else. The bounds
+count over all. What each replica knows of it (`approvals`) follows the store, so that its pages,
+figures and events do.
 
-While the store is away nothing is let through by what is kept there, and nothing is decided; what is known is told on,
-and a call that begins to wait is written when the store is back. A store that has lost everything is given what waits
-and what was refused anew. An approval that was not used by then waits to be decided again, since nobody can tell
-whether another replica has used it; and what is known to have been used is never written.
+While the store is away nothing is let through by what is kept there, and nothing is decided; what
+is known is told on, and a call that begins to wait is written when the store is back. A store that
+has lost everything is given what waits and what was refused anew. An approval that was not used by
+then waits to be decided again, since nobody can tell whether another replica has used it; and what
+is known to have been used is never written.
 
-A call whose claim was not answered is not made; the claim is taken back when the store is there again, so that no
-approval is lost because the store fell silent, unless its claimant dies before that.
+A call whose claim was not answered is not made; the claim is taken back when the store is there
+again, so that no approval is lost because the store fell silent, unless its claimant dies before
+that.
 
-No promise: of a store that fails over to a copy that has not heard the last writes. What it forgot of those is told to
-it by whoever did it as soon as that one is back there, and until then it can be done again.
+No promise: of a store that fails over to a copy that has not heard the last writes. What it forgot
+of those is told to it by whoever did it as soon as that one is back there, and until then it can be
+done again.
 """
 
 import asyncio
@@ -28,7 +33,17 @@ from functools import partial
 from typing import Any, Final, cast
 
 from mcpx.model.events import Passage
-from mcpx.policy.approvals import GRANTED, MOST, MOST_EACH, REFUSED, WAITS, Approval, Approvals, Binding, too_many
+from mcpx.policy.approvals import (
+    GRANTED,
+    MOST,
+    MOST_EACH,
+    REFUSED,
+    WAITS,
+    Approval,
+    Approvals,
+    Binding,
+    too_many,
+)
 from mcpx.policy.book import Away
 from mcpx.policy.seals import PREFIX, digest
 from mcpx.policy.shared_open import SharedOpen
@@ -58,12 +73,14 @@ from mcpx.wire.tasks import Tasks
 log = logging.getLogger(__name__)
 
 LOOKS: Final = 20
-"""Looks at the store after which it is not tried again to know all: each brings some, and others write meanwhile."""
+"""Looks at the store after which it is not tried again to know all: each brings some, and others
+write meanwhile."""
 SETTLING: Final = 0.05
 """Seconds between looks whether this replica has the key of all, after the store was away."""
 LONGEST_ID: Final = 64
 MOST_IN_DOUBT: Final = 4_096
-"""Claims whose answer was not heard: more than can be on their way to a store that falls silent (`replicas.store`)."""
+"""Claims whose answer was not heard: more than can be on their way to a store that falls silent
+(`replicas.store`)."""
 _ASK: Final = b"ask"
 _NONCE: Final = 16
 
@@ -93,7 +110,8 @@ class SharedBook:
         self._lock = asyncio.Lock()
         """Held by whoever makes what is known here the same as what is there."""
         self._number = 0
-        """That of the latest change that is known here: whoever tells of an earlier one tells nothing new."""
+        """That of the latest change that is known here: whoever tells of an earlier one tells
+        nothing new."""
         self._epoch: bytes | None = None
         """Tells a store from one that has lost everything; None: nothing was found there yet."""
         self._unwritten: set[str] = set()
@@ -105,12 +123,13 @@ class SharedBook:
         self._owed: dict[str, tuple[Approval, str]] = {}
         """What is to be given back, with the claim that used it."""
         self._in_doubt: dict[str, None] = {}
-        """Claims that may have used something, or may yet; their calls were certainly not made. The oldest first."""
+        """Claims that may have used something, or may yet; their calls were certainly not made. The
+        oldest first."""
         self._unreadable: set[str] = set()
         """Ids of what was written by another key."""
         self._at_work: Counter[str] = Counter()
-        """Ids about which this replica is asking the store for something: what becomes of them its answer tells, so
-        that it is told on as done here. A look may overtake it."""
+        """Ids about which this replica is asking the store for something: what becomes of them its
+        answer tells, so that it is told on as done here. A look may overtake it."""
         self._passed_over: set[str] = set()
         """Of those, which a look told of."""
         self._looking = False
@@ -120,7 +139,8 @@ class SharedBook:
     async def close(self) -> None:
         await self._tasks.close()
 
-    # Deciding ----------------------------------------------------------------------------------------------------
+    # Deciding
+    # ----------------------------------------------------------------------------------------------
 
     async def claim(self, binding: Binding, *, usable: bool) -> Approval | None:
         """As of a `Book`."""
@@ -155,7 +175,9 @@ class SharedBook:
         if self._store.up:  # it was away, and is back already
             self._look_soon()
 
-    def _claimed(self, answer: list[Any], claim: str, binding: Binding | None = None) -> Approval | None:
+    def _claimed(
+        self, answer: list[Any], claim: str, binding: Binding | None = None
+    ) -> Approval | None:
         now = self._heard(answer)
         if len(answer) == 2:
             if binding is not None and self._approvals.of(binding) is not None:
@@ -204,19 +226,28 @@ class SharedBook:
             del self._owed[approval.id]
         self._heard(answer)
         if answer[2]:
-            if (other := self._approvals.of(approval.binding)) is not None and other.id != approval.id:
+            if (
+                other := self._approvals.of(approval.binding)
+            ) is not None and other.id != approval.id:
                 self._approvals.drop(other, "expired", elsewhere=other.elsewhere)
             self._approvals.give_back(approval)
             self._store.tell("numbers")
 
-    async def wait_for(self, passage: Passage, binding: Binding, arguments: object, rule: str, reason: str) -> Approval:
+    async def wait_for(
+        self, passage: Passage, binding: Binding, arguments: object, rule: str, reason: str
+    ) -> Approval:
         """As of a `Book`."""
         known = self._approvals.of(binding)
         if known is None or known.state != "pending":
             known = None
         made = known or self._approvals.made(passage, binding, arguments, rule, reason)
         while True:
-            words = [made.id, self._sealing.facts(made), self._sealing.text(made), int(WAITS * 1000)]
+            words = [
+                made.id,
+                self._sealing.facts(made),
+                self._sealing.text(made),
+                int(WAITS * 1000),
+            ]
             with self._working_on(made.id):
                 try:
                     answer = await self._run(WAIT, *words, MOST, MOST_EACH)
@@ -240,14 +271,18 @@ class SharedBook:
     def _waits_unwritten(self, approval: Approval) -> Approval:
         if self._approvals.find(approval.id) is None:
             all = self._approvals.all()
-            if len(all) >= MOST or sum(each.principal == approval.principal for each in all) >= MOST_EACH:
+            if (
+                len(all) >= MOST
+                or sum(each.principal == approval.principal for each in all) >= MOST_EACH
+            ):
                 raise too_many()
             self._approvals.add(approval)
             self._unwritten.add(approval.id)
         return approval
 
     async def decide(self, id: str, *, allow: bool, by: str) -> Approval | None:
-        """As of a `Book`. Raises `Away`, and whether it was decided is not known then: whoever looks again sees it."""
+        """As of a `Book`. Raises `Away`, and whether it was decided is not known then: whoever
+        looks again sees it."""
         if not 0 < len(id) <= LONGEST_ID:
             return None
         state: State = "approved" if allow else "denied"
@@ -256,7 +291,9 @@ class SharedBook:
             if self._unwritten:
                 await self._follow()
             with self._working_on(id):
-                answer = await self._run(DECIDE, id.encode(errors="replace"), letter(state), by_line(by), lasts)
+                answer = await self._run(
+                    DECIDE, id.encode(errors="replace"), letter(state), by_line(by), lasts
+                )
                 now = self._heard(answer)
                 if len(answer) == 2:
                     self._look_soon()
@@ -274,7 +311,8 @@ class SharedBook:
             pass
         return sorted(self._approvals.pending(), key=lambda approval: approval.asked_at)
 
-    # What a modern client comes back with ------------------------------------------------------------------------
+    # What a modern client comes back with
+    # ------------------------------------------------------------------------
 
     async def seal(self, whose: str, binding: Binding) -> str:
         """As of a `Book`."""
@@ -313,7 +351,8 @@ class SharedBook:
         except StoreDown:
             raise Away("whether this call goes on cannot be told") from None
 
-    # Following the store -----------------------------------------------------------------------------------------
+    # Following the store
+    # -----------------------------------------------------------------------------------------
 
     @contextmanager
     def _working_on(self, id: str) -> Generator[None]:
@@ -349,7 +388,9 @@ class SharedBook:
     async def _returned(self, fresh: bool) -> None:
         await self._replicas.joined.wait()
         key = self._store.key("fingerprint")
-        for _ in range(LOOKS):  # what is written by a key that others do not have yet cannot be read by them
+        for _ in range(
+            LOOKS
+        ):  # what is written by a key that others do not have yet cannot be read by them
             if await self._store.ask("GET", key) == self._replicas.seals.fingerprint.encode():
                 break
             await asyncio.sleep(SETTLING)
@@ -370,11 +411,14 @@ class SharedBook:
             answer = await self._run(LOOK, *known)
             if self._is_lost(answer, number):
                 continue
-            if answer[1] >= self._number and self._take_up(answer, known):  # else it was overtaken, or is not all
+            if answer[1] >= self._number and self._take_up(
+                answer, known
+            ):  # else it was overtaken, or is not all
                 return
 
     def _is_lost(self, answer: list[Any], number: int) -> bool:
-        """Whether the store has forgotten what was in it since it was last asked; then it is written anew."""
+        """Whether the store has forgotten what was in it since it was last asked; then it is
+        written anew."""
         epoch = bytes(answer[2])
         lost = answer[1] < number or (self._epoch is not None and epoch != self._epoch)
         self._epoch = epoch
@@ -390,7 +434,11 @@ class SharedBook:
         for id in [id for id, use in self._used.items() if use.until <= now]:
             del self._used[id]
         if self._tell_used and self._used:
-            self._heard(await self._run(USED, *(word for id, use in self._used.items() for word in (id, use.number))))
+            self._heard(
+                await self._run(
+                    USED, *(word for id, use in self._used.items() for word in (id, use.number))
+                )
+            )
         self._tell_used = False
         for approval, claim in list(self._owed.values()):
             await self._pay(approval, claim)
@@ -423,7 +471,10 @@ class SharedBook:
             records.append(record)
             if (use := self._used.get(record.id)) is not None and use.number < raw[4]:
                 del self._used[record.id]  # it was given back
-        used = {bytes(id).decode(errors="replace"): int(number) for id, number in cast(list[list[Any]], answer[4])}
+        used = {
+            bytes(id).decode(errors="replace"): int(number)
+            for id, number in cast(list[list[Any]], answer[4])
+        }
         there = {record.id for record in records}
         whole = True
         for record in records:
@@ -437,10 +488,17 @@ class SharedBook:
             self._remember(id, number)
         for approval in self._approvals.all():
             id = approval.id
-            if id in known and id not in there and id not in self._unwritten and not self._is_passed_over(id):
+            if (
+                id in known
+                and id not in there
+                and id not in self._unwritten
+                and not self._is_passed_over(id)
+            ):
                 is_used = id in used
                 self._approvals.drop(
-                    approval, "used" if is_used else "expired", elsewhere=is_used or approval.elsewhere
+                    approval,
+                    "used" if is_used else "expired",
+                    elsewhere=is_used or approval.elsewhere,
                 )
         self._unreadable &= there
         return whole
@@ -450,12 +508,17 @@ class SharedBook:
         ends = self._approvals.clock() + record.left
         known = self._approvals.find(record.id)
         if known is not None:
-            self._approvals.settle(known, record.state, record.by, record.expires_at, ends, elsewhere=elsewhere)
+            self._approvals.settle(
+                known, record.state, record.by, record.expires_at, ends, elsewhere=elsewhere
+            )
             return known
         approval = self._sealing.approval(record, ends)
         if approval is None:
             if record.id not in self._unreadable:
-                log.warning("a call that waits for approval (%s) was written by a replica with another key", record.id)
+                log.warning(
+                    "a call that waits for approval (%s) was written by a replica with another key",
+                    record.id,
+                )
             self._unreadable.add(record.id)
             return None
         approval.elsewhere = True

@@ -1,7 +1,8 @@
 """One counter of a limit that replicas share, as this one has it; and one call on its way in.
 
-Promised: whoever stands in line is let in by the store's word while it is there, in turn between clients as ever, and
-by this replica's own count while it is not. A place, or a place in line, is given back however a call ends.
+Promised: whoever stands in line is let in by the store's word while it is there, in turn between
+clients as ever, and by this replica's own count while it is not. A place, or a place in line, is
+given back however a call ends.
 """
 
 import asyncio

@@ -1,15 +1,19 @@
-"""Counters of limits that several replicas share: counted in the store, kept here only as far as they are this one's.
+"""Counters of limits that several replicas share: counted in the store, kept here only as far as
+they are this one's.
 
-Promised: exact over all replicas while the store is there. What this replica has to say goes to the store in rounds,
-one after the other: places that are given back, calls that want in, lines that are looked at. A call that is limited
-costs one request, shared with all that come while the round before is under way; giving back is waited for by nobody.
-Whoever stands in line here is in turn as ever (`counters`); between replicas the store gives places in turn.
+Promised: exact over all replicas while the store is there. What this replica has to say goes to the
+store in rounds, one after the other: places that are given back, calls that want in, lines that are
+looked at. A call that is limited costs one request, shared with all that come while the round
+before is under way; giving back is waited for by nobody. Whoever stands in line here is in turn as
+ever (`counters`); between replicas the store gives places in turn.
 
-A replica that does not know what the store has of it begins a new term (`tallies`) with what it has itself: after the
-store was away, flushed or restarted, after it counted as gone, and after a reload. While the store is away each
-replica counts for itself, going on from what it last heard, or lets nobody in (`closed`).
+A replica that does not know what the store has of it begins a new term (`tallies`) with what it has
+itself: after the store was away, flushed or restarted, after it counted as gone, and after a
+reload. While the store is away each replica counts for itself, going on from what it last heard, or
+lets nobody in (`closed`).
 
-Not promised: exactness over such a moment. What passed at several replicas without the store is added up afterwards.
+Not promised: exactness over such a moment. What passed at several replicas without the store is
+added up afterwards.
 """
 
 import asyncio
@@ -44,8 +48,8 @@ log = logging.getLogger(__name__)
 LOOK: Final = 0.25
 """Seconds between looks at the lines in which calls of this replica wait, should news be missed."""
 CHECKED: Final = 1.0
-"""Seconds after which the store hears of this replica, and this one whether its term still counts, while it has
-something there; far less than `GONE`."""
+"""Seconds after which the store hears of this replica, and this one whether its term still counts,
+while it has something there; far less than `GONE`."""
 TOUCHED: Final = 60.0
 """Seconds between touches of what this replica has; less than `KEPT`."""
 CALLS: Final = 256
@@ -127,25 +131,33 @@ class SharedCounters(Counters):
         return not self.closed and not self.counting
 
     def _made(self, kind: str, whose: Hashable, bound: Bound) -> SharedCounter:
-        name = whose if isinstance(whose, str) else hashlib.sha256(repr(whose).encode()).hexdigest()[:32]
+        name = (
+            whose
+            if isinstance(whose, str)
+            else hashlib.sha256(repr(whose).encode()).hexdigest()[:32]
+        )
         return SharedCounter(bound, self._store.key("limits", kind, name), self)
 
     def take_up(self, client: Bound, profiles: dict[str, Bound], servers: dict[str, Bound]) -> None:
         super().take_up(client, profiles, servers)
         self._tell_anew()  # whether places are counted may have become another matter
 
-    # What others want ----------------------------------------------------------------------------------------
+    # What others want
+    # ----------------------------------------------------------------------------------------
 
     def enter(self, ask: Ask) -> Awaitable[list[int]]:
-        """What becomes of a call, as `tallies` says it; its places are taken then. Raises `StoreDown`."""
+        """What becomes of a call, as `tallies` says it; its places are taken then. Raises
+        `StoreDown`."""
         ask.answer = self._loop.create_future()
         self._asks.append(ask)
         self._soon()
         return ask.answer
 
-    def owe(self, counter: SharedCounter, *, places: int = 0, left: int = 0, unmade: int = 0) -> None:
-        """Told to the store in the next round. What it does not know of a replica that begins a new term is no
-        matter."""
+    def owe(
+        self, counter: SharedCounter, *, places: int = 0, left: int = 0, unmade: int = 0
+    ) -> None:
+        """Told to the store in the next round. What it does not know of a replica that begins a new
+        term is no matter."""
         if self.counting:
             owed = self._owed.get(counter.key)
             if owed is None:
@@ -182,7 +194,8 @@ class SharedCounters(Counters):
         if self._due:
             self._soon()
 
-    # Rounds --------------------------------------------------------------------------------------------------
+    # Rounds
+    # ----------------------------------------------------------------------------------------------
 
     def _soon(self) -> None:
         if not self._working and self.counting:
@@ -197,7 +210,9 @@ class SharedCounters(Counters):
                     await (self._round() if self._told else self._begin_term())
                 except StoreDown:
                     self._told = False
-                    if failures == self._store.failures:  # it is there, and does not do what it is asked
+                    if (
+                        failures == self._store.failures
+                    ):  # it is there, and does not do what it is asked
                         self._trouble_until = self._loop.time() + TROUBLE
         except Exception:
             self._trouble_until = self._loop.time() + TROUBLE
@@ -220,7 +235,9 @@ class SharedCounters(Counters):
         for part in parts:
             told = codec.dump([row for _, row in part])
             arguments = [self._replicas.id, self._term, TERMS_KEPT, KEPT, told]
-            asked.append(self._store.run(TELL_ANEW, self._keys([counter for counter, _ in part]), arguments))
+            asked.append(
+                self._store.run(TELL_ANEW, self._keys([counter for counter, _ in part]), arguments)
+            )
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for part, answer in zip(parts, answers, strict=True):
             if isinstance(answer, BaseException):
@@ -233,8 +250,8 @@ class SharedCounters(Counters):
         self._heard_at = self._touched_at = now
 
     def _all_there_is(self, now: float) -> list[tuple[SharedCounter, list[float]]]:
-        """What the store is told when a term begins. First what a term is about: before all of that has arrived others
-        may think that there are places."""
+        """What the store is told when a term begins. First what a term is about: before all of that
+        has arrived others may think that there are places."""
         places: list[tuple[SharedCounter, list[float]]] = []
         rates: list[tuple[SharedCounter, list[float]]] = []
         for _, each in self.all():
@@ -296,13 +313,17 @@ class SharedCounters(Counters):
         for counter, (given, spent) in zip(counters, answer[1], strict=True):
             counter.hear(float(spent), now)
             if given and (over := counter.admit(given)):
-                # Of those who left meanwhile: the store has let them out of its line when it gave them the places.
+                # Of those who left meanwhile: the store has let them out of its line when it gave
+                # them the places.
                 self.owe(counter, places=over, left=-over)
         if answer[2]:
             self._tell_others(counters, answer[2])
 
-    def _taken_asks(self) -> "tuple[list[Ask], dict[str, tuple[int, SharedCounter]], list[list[int]]]":
-        """The calls of a round, the counters that they meet, by their number, and how it is put to the store."""
+    def _taken_asks(
+        self,
+    ) -> "tuple[list[Ask], dict[str, tuple[int, SharedCounter]], list[list[int]]]":
+        """The calls of a round, the counters that they meet, by their number, and how it is put to
+        the store."""
         asks: list[Ask] = []
         calls: list[list[int]] = []
         rows: dict[str, tuple[int, SharedCounter]] = {}
@@ -359,7 +380,8 @@ class SharedCounters(Counters):
             lines.append(f"{id} {counters[int(number) - 1].key}")
         self._store.tell(NEWS, "\n".join(dict.fromkeys(lines)).encode())
 
-    # The store is away ---------------------------------------------------------------------------------------
+    # The store is away
+    # ---------------------------------------------------------------------------------------
 
     def _count_alone(self) -> None:
         """Until the store is back and a new term has begun."""
@@ -396,14 +418,16 @@ class SharedCounters(Counters):
             self._look_later()
 
     def _neglected(self) -> dict[str, SharedCounter]:
-        """What this replica has in the store and has not touched for long; one of them, to see whether the store still
-        knows of any."""
+        """What this replica has in the store and has not touched for long; one of them, to see
+        whether the store still knows of any."""
         now = self.clock()
         touch = now - self._touched_at > TOUCHED
         if not touch and now - self._heard_at < CHECKED:
             return {}
         every = (cast(SharedCounter, each) for _, each in self.all())
-        held = {each.key: each for each in every if each.running and each.bound.in_flight is not None}
+        held = {
+            each.key: each for each in every if each.running and each.bound.in_flight is not None
+        }
         if touch:
             self._touched_at = now
             return held

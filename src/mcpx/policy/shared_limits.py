@@ -1,12 +1,12 @@
 """The limits of one configuration where replicas count together (SEC-6, SCA-1).
 
-Promise: as `limits`, over all replicas: a call passes when every limit that concerns it lets it, and nothing is counted
-of one that is refused. Nothing is asked of the store for a call that no limit concerns. While the store is away each
-replica counts for itself, or refuses what is limited (`server.limits.without_store`); counting over all goes on when it
-is back.
+Promise: as `limits`, over all replicas: a call passes when every limit that concerns it lets it,
+and nothing is counted of one that is refused. Nothing is asked of the store for a call that no
+limit concerns. While the store is away each replica counts for itself, or refuses what is limited
+(`server.limits.without_store`); counting over all goes on when it is back.
 
-The queue of a limit is as long as the configuration says over all replicas. Who is in a full one with most calls makes
-way for who has fewer, among those who wait at the same replica.
+The queue of a limit is as long as the configuration says over all replicas. Who is in a full one
+with most calls makes way for who has fewer, among those who wait at the same replica.
 """
 
 import asyncio
@@ -27,7 +27,9 @@ from mcpx.replicas.store import StoreDown
 WITHOUT = "server.limits.without_store"
 
 
-def shared_limiter(config: Config, counters: Counters, of_clients: bool, patience: dict[str, float]) -> Limiter:
+def shared_limiter(
+    config: Config, counters: Counters, of_clients: bool, patience: dict[str, float]
+) -> Limiter:
     assert isinstance(counters, SharedCounters)
     limits = config.server.limits
     counters.closed = limits is not None and limits.without_store == "closed"
@@ -36,13 +38,20 @@ def shared_limiter(config: Config, counters: Counters, of_clients: bool, patienc
 
 class SharedLimiter(Limiter):
     def __init__(
-        self, counters: SharedCounters, of_clients: bool, patience: dict[str, float], otherwise: float
+        self,
+        counters: SharedCounters,
+        of_clients: bool,
+        patience: dict[str, float],
+        otherwise: float,
     ) -> None:
         super().__init__(counters, of_clients, patience, otherwise)
         self._shared = counters
 
     def passing(
-        self, passage: Passage, forward: Callable[[], Awaitable[Json]], again: Callable[[Passage], None]
+        self,
+        passage: Passage,
+        forward: Callable[[], Awaitable[Json]],
+        again: Callable[[Passage], None],
     ) -> Awaitable[Json]:
         if self._shared.alone or passage.call.method in FREE:
             return super().passing(passage, forward, again)
@@ -58,7 +67,9 @@ class SharedLimiter(Limiter):
         met: list[Counter],
     ) -> Json:
         shared = self._shared
-        until = asyncio.get_running_loop().time() + self._patience.get(passage.server, self._otherwise)
+        until = asyncio.get_running_loop().time() + self._patience.get(
+            passage.server, self._otherwise
+        )
         ask = Ask(who, cast(list[SharedCounter], met), until)
         edition, waited = shared.edition, False
         for counter in met:
@@ -80,15 +91,18 @@ class SharedLimiter(Limiter):
             ask.end()
 
     async def _go_on(self, ask: Ask) -> bool:
-        """Take the places that are left, or those before one that has to be waited for, and that one after a while.
-        Whether it has waited; while it did, the store may have gone or come."""
+        """Take the places that are left, or those before one that has to be waited for, and that
+        one after a while. Whether it has waited; while it did, the store may have gone or come."""
         shared = self._shared
         try:
             if shared.counting:
                 self._judge(ask, await shared.enter(ask))
             elif shared.closed:
                 shared.refused["gateway.store"] += 1
-                text = "calls are limited, and what counts them for all replicas is away; try again later"
+                text = (
+                    "calls are limited, and what counts them for all replicas is away; try "
+                    "again later"
+                )
                 raise refusal(text, WITHOUT, 503, SOON)
             else:
                 self._enter_alone(ask)
@@ -127,9 +141,13 @@ class SharedLimiter(Limiter):
         while ask.held < len(ask.met):
             counter = ask.met[ask.held]
             if not counter.take():
-                if not counter.has_room(ask.who):  # others came while it waited for the place before
+                if not counter.has_room(
+                    ask.who
+                ):  # others came while it waited for the place before
                     raise self._full(counter)
                 crowded = counter.waiting >= counter.bound.room
-                ask.turn = counter.line_up(ask.who, displacing=crowded and counter.may_displace(ask.who))
+                ask.turn = counter.line_up(
+                    ask.who, displacing=crowded and counter.may_displace(ask.who)
+                )
                 return
             ask.held += 1

@@ -1,8 +1,10 @@
-"""Questions that are open over all replicas: what may come back, once and for a while, by who is to bring it.
+"""Questions that are open over all replicas: what may come back, once and for a while, by who is to
+bring it.
 
-The same as `seals` keeps in one process, in the store: whatever replica a client comes back to, it is taken once, by
-one script. The bounds are the same, and count over all replicas. A store that was emptied has no open questions, and
-nobody writes them anew, since nobody knows which of them have come back: those people are asked again.
+The same as `seals` keeps in one process, in the store: whatever replica a client comes back to, it
+is taken once, by one script. The bounds are the same, and count over all replicas. A store that was
+emptied has no open questions, and nobody writes them anew, since nobody knows which of them have
+come back: those people are asked again.
 """
 
 from typing import Final
@@ -66,8 +68,8 @@ class SharedOpen:
         await self._run(_ADD, whose, what, int(OPEN_FOR * 1000), MOST, MOST_EACH)
 
     async def take(self, whose: str, what: str) -> bool:
-        """Whether it was there, and not too old; it is there no more. Raises `StoreDown`, and whether it is still
-        there is not known then."""
+        """Whether it was there, and not too old; it is there no more. Raises `StoreDown`, and
+        whether it is still there is not known then."""
         return bool(await self._run(_TAKE, whose, what))
 
     async def _run(self, script: Script, whose: str, *words: str | int) -> int:

@@ -1,13 +1,14 @@
 """Approvals as they lie in the store of replicas, and the scripts that work on them there.
 
-Of each approval there is a line of facts in a hash (a signature that stands for its call, one that stands for its
-caller, a letter for its state, who decided) and a text that only replicas can read: what people are shown. One sorted
-set says when each ends, by the store's clock; what has ended is swept out by whichever script comes next, and
-everything together ends by itself should none come. An id that was used is remembered for longer than anybody could
-bring it back to life. Uses are numbered, for one that was given back counts no more, though replicas may have heard of
-it. Of the latest uses the record stays, for whoever claimed one and was not answered: such a claim can be taken back
-though nobody knows what it has got, and is void, should it arrive after all. Every change makes the number `approvals`
-grow in the same script, so that no replica misses it.
+Of each approval there is a line of facts in a hash (a signature that stands for its call, one that
+stands for its caller, a letter for its state, who decided) and a text that only replicas can read:
+what people are shown. One sorted set says when each ends, by the store's clock; what has ended is
+swept out by whichever script comes next, and everything together ends by itself should none come.
+An id that was used is remembered for longer than anybody could bring it back to life. Uses are
+numbered, for one that was given back counts no more, though replicas may have heard of it. Of the
+latest uses the record stays, for whoever claimed one and was not answered: such a claim can be
+taken back though nobody knows what it has got, and is void, should it arrive after all. Every
+change makes the number `approvals` grow in the same script, so that no replica misses it.
 """
 
 from dataclasses import dataclass
@@ -45,8 +46,8 @@ _TEXT: Final = (
     "asked_at",
 )
 
-# Every script answers with the store's time in milliseconds and the number `approvals`, then what it is about. Of one
-# approval that is its id, its facts, when it ends, its text.
+# Every script answers with the store's time in milliseconds and the number `approvals`, then what
+# it is about. Of one approval that is its id, its facts, when it ends, its text.
 _COMMON: Final = f"""
 local ends, facts, calls, texts, used, claims, spent, backs, void, numbers, epoch = unpack(KEYS)
 local time = redis.call('TIME')
@@ -147,7 +148,8 @@ end
 return {now, number(), id, fact, until_then, text, 0}
 """
 )
-"""What there is about a call; and if it was approved, the number of its use, which is whoever asked from now on."""
+"""What there is about a call; and if it was approved, the number of its use, which is whoever asked
+from now on."""
 
 DECIDE: Final = Script(
     _COMMON
@@ -172,8 +174,8 @@ end
 return {now, changed(), 1}
 """
 )
-"""What was used is there again, if that very claim had used it, in place of what waits for the same call by now: what
-was decided about that meanwhile counts."""
+"""What was used is there again, if that very claim had used it, in place of what waits for the same
+call by now: what was decided about that meanwhile counts."""
 
 UNCLAIM: Final = Script(
     _COMMON
@@ -194,8 +196,9 @@ end
 return {now, news and changed() or number()}
 """
 )
-"""The same of claims whose answers nobody has heard, whatever they have got. None of them is good for anything from now
-on: what was sent before a connection broke may arrive later than what is sent over the next one."""
+"""The same of claims whose answers nobody has heard, whatever they have got. None of them is good
+for anything from now on: what was sent before a connection broke may arrive later than what is sent
+over the next one."""
 
 ANEW: Final = Script(
     _COMMON
@@ -246,8 +249,8 @@ end
 return {{now, number(), redis.call('GET', epoch) or '', records, gone}}
 """
 )
-"""All there are, with the texts of some that whoever looks does not know, and the number of the use that would be next;
-and which of those it knows were used, with the number of that use."""
+"""All there are, with the texts of some that whoever looks does not know, and the number of the use
+that would be next; and which of those it knows were used, with the number of that use."""
 
 
 def keys_in(store: Store) -> list[str]:
@@ -275,7 +278,14 @@ class Record:
         rest = bytes(fact)[2 * _SIGNATURE :].decode(errors="replace")
         at = float(ends)
         state = _STATES.get(rest[:1], "denied")
-        return cls(bytes(id).decode(errors="replace"), state, rest[1:], at / 1000, (at - now) / 1000, bytes(text))
+        return cls(
+            bytes(id).decode(errors="replace"),
+            state,
+            rest[1:],
+            at / 1000,
+            (at - now) / 1000,
+            bytes(text),
+        )
 
 
 class Sealing:
@@ -294,7 +304,9 @@ class Sealing:
         return line.encode() + (b"" if state == "pending" else by_line(approval.by))
 
     def text(self, approval: Approval) -> bytes:
-        about = {name: getattr(approval, name) for name in _TEXT} | {"binding": approval.binding.hex()}
+        about = {name: getattr(approval, name) for name in _TEXT} | {
+            "binding": approval.binding.hex()
+        }
         return self._seals.encrypt(codec.dump(about), _WHERE + approval.id.encode())
 
     def approval(self, record: Record, ends: float) -> Approval | None:
@@ -308,7 +320,12 @@ class Sealing:
             given: dict[str, Any] = {name: about[name] for name in _TEXT}
         except (codec.BadJson, KeyError, ValueError, TypeError):
             return None
-        given |= {"state": record.state, "by": record.by, "expires_at": record.expires_at, "ends": ends}
+        given |= {
+            "state": record.state,
+            "by": record.by,
+            "expires_at": record.expires_at,
+            "ends": ends,
+        }
         return Approval(id=record.id, binding=binding, **given)
 
 

@@ -1,7 +1,9 @@
-"""Arguments of a call as people are shown them who have to decide about it: one line, shortened, nothing secret.
+"""Arguments of a call as people are shown them who have to decide about it: one line, shortened,
+nothing secret.
 
-Promised: nothing in it steers a terminal, turns the direction of writing or looks like a line of ours. What is left out
-is said, and of a long text the end is shown too, so that nothing can be hidden behind padding.
+Promised: nothing in it steers a terminal, turns the direction of writing or looks like a line of
+ours. What is left out is said, and of a long text the end is shown too, so that nothing can be
+hidden behind padding.
 """
 
 import json
@@ -20,7 +22,8 @@ ENTRIES = 50
 DEEPEST = 8
 """Levels of nesting."""
 VALUES = 4_000
-"""Values of it all; each entry of an object or array has the same share of those that are left for it."""
+"""Values of it all; each entry of an object or array has the same share of those that are left for
+it."""
 
 
 def shown(value: object) -> str:
@@ -31,7 +34,9 @@ def shown(value: object) -> str:
 def line(text: str, most: int) -> str:
     """On one line; what cannot be seen is written out."""
     text = _middle_out(text, most)
-    return text if text.isprintable() else "".join(c if c.isprintable() else _written(c) for c in text)
+    return (
+        text if text.isprintable() else "".join(c if c.isprintable() else _written(c) for c in text)
+    )
 
 
 def _written(character: str) -> str:
@@ -59,7 +64,9 @@ def _short(value: object, depth: int, room: int) -> Any:
             while name in entries:  # two long ones that differ in what is left out
                 name += "′"
             hidden = is_secret_name(key) and not isinstance(its, bool)
-            entries[name] = "***" if hidden else _short(its, depth + 1, room // min(len(value), most))
+            entries[name] = (
+                "***" if hidden else _short(its, depth + 1, room // min(len(value), most))
+            )
         if len(value) > most:
             rest = "…"
             while rest in entries:

@@ -6,8 +6,8 @@ from mcpx.model.offer import Offer
 
 
 class Sight(Protocol):
-    """Whatever it says no to reads as if it did not exist. Callers who see the same have the same object, so that what
-    is made for one (a narrowed catalog, a menu) is there for all of them."""
+    """Whatever it says no to reads as if it did not exist. Callers who see the same have the same
+    object, so that what is made for one (a narrowed catalog, a menu) is there for all of them."""
 
     @property
     def weight(self) -> int:
@@ -16,7 +16,8 @@ class Sight(Protocol):
 
     @property
     def picks(self) -> bool:
-        """Whether it may tell one resource of a server from another; else all of a server's are seen, or none."""
+        """Whether it may tell one resource of a server from another; else all of a server's are
+        seen, or none."""
         ...
 
     def server(self, name: str) -> bool:

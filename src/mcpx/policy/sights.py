@@ -28,10 +28,15 @@ class Hiding(Protocol):
         """Everything of that server."""
         ...
 
-    def hidden_resource(self, profile: str | None, principal: str, server: str, uri: str) -> bool: ...
+    def hidden_resource(
+        self, profile: str | None, principal: str, server: str, uri: str
+    ) -> bool: ...
 
-    def explain(self, profile: str | None, principal: str, offer: Offer) -> tuple[Effect, list[str]]:
-        """What is done with a call of it, and which rules decide that: a line each, with index and reason."""
+    def explain(
+        self, profile: str | None, principal: str, offer: Offer
+    ) -> tuple[Effect, list[str]]:
+        """What is done with a call of it, and which rules decide that: a line each, with index and
+        reason."""
         ...
 
 
@@ -70,9 +75,12 @@ class Sights:
 
 
 class _Ruled:
-    """What a profile shows and no rule hides. `principal` stands for all whom the rules treat like this one."""
+    """What a profile shows and no rule hides. `principal` stands for all whom the rules treat like
+    this one."""
 
-    def __init__(self, through: SeenThrough | None, rules: Hiding, profile: str | None, principal: str) -> None:
+    def __init__(
+        self, through: SeenThrough | None, rules: Hiding, profile: str | None, principal: str
+    ) -> None:
         self._through = through
         self._rules = rules
         self._profile = profile

@@ -1,8 +1,8 @@
 """Names of arguments in other spellings: case and outer blanks.
 
-Servers written in Go ignore the case of names. A rule on `text` must therefore also match `Text` and `text `. A reading
-is a copy of the arguments in which the name of the rule replaces one of the other spellings. Two spellings that the
-tool's schema declares are two arguments.
+Servers written in Go ignore the case of names. A rule on `text` must therefore also match `Text`
+and `text `. A reading is a copy of the arguments in which the name of the rule replaces one of the
+other spellings. Two spellings that the tool's schema declares are two arguments.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -37,7 +37,8 @@ class SpelledNames:
                     table.setdefault(fold(step), step)
 
     def readings(self, arguments: Json, declared: Collection[str]) -> Iterator[Json]:
-        """The arguments with other spellings replaced, if they have any. Raises `TooManySpellings`."""
+        """The arguments with other spellings replaced, if they have any. Raises
+        `TooManySpellings`."""
         for turn in range(MAX_SPELLINGS + 1):
             attempt = _Attempt(self._nested, turn)
             reading = attempt.top(arguments, self._top, declared)
@@ -61,7 +62,9 @@ class _Attempt:
         both = {key for key in arguments if key in declared and names.get(fold(key)) in declared}
         return self._respelled(arguments, names, both, 0)
 
-    def _respelled(self, value: Json, names: Mapping[str, str], separate: Collection[str], depth: int) -> Json:
+    def _respelled(
+        self, value: Json, names: Mapping[str, str], separate: Collection[str], depth: int
+    ) -> Json:
         self._count(len(value))
         reading = value
         for name, keys in self._other_spellings(value, names, separate).items():
@@ -93,7 +96,9 @@ class _Attempt:
             return value
         self._count(len(value))
         items = [self._inside(item, depth + 1) for item in value]
-        return items if any(item is not old for item, old in zip(items, value, strict=True)) else value
+        return (
+            items if any(item is not old for item, old in zip(items, value, strict=True)) else value
+        )
 
     def _count(self, values: int) -> None:
         self._room -= values

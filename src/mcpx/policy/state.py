@@ -1,4 +1,5 @@
-"""What of policy outlives a reload: pins, approvals, counters of limits. Each is made when it is first needed."""
+"""What of policy outlives a reload: pins, approvals, counters of limits. Each is made when it is
+first needed."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -24,8 +25,8 @@ class PolicyState:
         publish: "Callable[[Event], None]" = lambda event: None,
         replicas: "Replicas | None" = None,
     ) -> None:
-        """`folder`: where what must outlive the process is kept; None keeps nothing. `publish`: where it is told.
-        `replicas`: with whom it is shared."""
+        """`folder`: where what must outlive the process is kept; None keeps nothing. `publish`:
+        where it is told. `replicas`: with whom it is shared."""
         self.folder = folder
         self.replicas = replicas
         self._publish = publish

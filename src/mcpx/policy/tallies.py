@@ -1,21 +1,25 @@
-"""What replicas count together, as the store has it: one hash a counter, and the two scripts that work on them.
+"""What replicas count together, as the store has it: one hash a counter, and the two scripts that
+work on them.
 
     spent, at          calls of the last minute as far as they have not leaked away, and when that was so: they leak
-                       in steps of some seconds, so that of calls that come at once over all replicas, and take a
-                       moment to arrive, exactly so many pass as the minute allows
+                       in steps of some seconds, so that of calls that come at once over all
+                       replicas, and take a moment to arrive, exactly so many pass as the minute
+                       allows
     r:WHO  w:WHO       places that WHO has, and calls that wait there for one
     g:WHO              of its places, those that it was given while it waited and has not heard of yet
     last               whose turn it was
 
-WHO is a replica and its term. A replica begins a new term whenever it cannot know what the store has of it: it tells
-all it has anew, under that term, and nothing it said before counts any more, not even what arrives late. Two more keys
-have the term of each replica, and when it was last heard of, which is often while it has a place or waits for one.
-Whoever comes across what belongs to one that was not heard of for a while drops it, and with it ends that term: should
-the replica be there after all, it has to tell all it has anew.
+WHO is a replica and its term. A replica begins a new term whenever it cannot know what the store
+has of it: it tells all it has anew, under that term, and nothing it said before counts any more,
+not even what arrives late. Two more keys have the term of each replica, and when it was last heard
+of, which is often while it has a place or waits for one. Whoever comes across what belongs to one
+that was not heard of for a while drops it, and with it ends that term: should the replica be there
+after all, it has to tell all it has anew.
 
-Promised: a script does all it is asked or nothing, by the store's own clock; should that be set back, what it has
-written before counts as of now. A place that is free goes to whoever waits, one replica after the other, in the same
-moment. Every key ends by itself (`KEPT`), that of a client who has only made calls once they have leaked away.
+Promised: a script does all it is asked or nothing, by the store's own clock; should that be set
+back, what it has written before counts as of now. A place that is free goes to whoever waits, one
+replica after the other, in the same moment. Every key ends by itself (`KEPT`), that of a client who
+has only made calls once they have leaked away.
 """
 
 from typing import Final
@@ -23,10 +27,11 @@ from typing import Final
 from mcpx.replicas.store import Script
 
 KEPT: Final = 180_000
-"""Milliseconds a counter is kept that nobody touches: what leaks away does so in a minute, and who has a place or
-waits for one touches it more often (`shared_counters.TOUCHED`)."""
+"""Milliseconds a counter is kept that nobody touches: what leaks away does so in a minute, and who
+has a place or waits for one touches it more often (`shared_counters.TOUCHED`)."""
 TERMS_KEPT: Final = 24 * 3_600_000
-"""The same of terms, and of one that is not heard of: longer than one waits between calls, mostly."""
+"""The same of terms, and of one that is not heard of: longer than one waits between calls,
+mostly."""
 
 # What becomes of a call.
 PASSES: Final = 0
@@ -221,7 +226,8 @@ end
 return {answers, states, to_tell}
 """
 )
-"""Give places back, let calls in, and see what was given to this replica. None: the store knows nothing of its term."""
+"""Give places back, let calls in, and see what was given to this replica. None: the store knows
+nothing of its term."""
 
 TELL_ANEW: Final = Script(
     """
@@ -257,7 +263,8 @@ end
 return spent
 """
 )
-"""Begin a term with what this replica has: the calls of each counter's last minute, for all of them."""
+"""Begin a term with what this replica has: the calls of each counter's last minute, for all of
+them."""
 
 END_TERM: Final = Script(
     """

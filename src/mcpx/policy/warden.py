@@ -39,7 +39,9 @@ class Warden:
     def __init__(self, config: Config, state: PolicyState) -> None:
         self._state = state
         state.limits = limiter(config, state)
-        self._open = frozenset(server.name for server in config.mcp_servers if server.trust == "open")
+        self._open = frozenset(
+            server.name for server in config.mcp_servers if server.trust == "open"
+        )
         self.rules = None if config.policy == Policy() else Rules(config.policy, self.believes)
         """None where the configuration has none."""
         self.sights = Sights(config.profiles, self.rules)
@@ -71,12 +73,13 @@ class Warden:
         return Verdict(not hidden, effect, [*because, *lines])
 
     def believes(self, server: str) -> bool:
-        """Whether what tools of a server say of themselves is taken at its word; local commands are the user's own."""
+        """Whether what tools of a server say of themselves is taken at its word; local commands are
+        the user's own."""
         return server in self._open or server == COMMANDS or self._state.pins.believes(server)
 
     def guard(self, passage: Passage, forward: Forward, again: Again) -> Awaitable[Json]:
-        """Decide, limit, forward. Raises `Denied`; nothing was forwarded then. What had to wait is looked at `again`
-        before it is."""
+        """Decide, limit, forward. Raises `Denied`; nothing was forwarded then. What had to wait is
+        looked at `again` before it is."""
         rules, limits = self.rules, self._state.limits
         if rules is not None:
             left = rules.left(passage)
@@ -88,12 +91,16 @@ class Warden:
             passage.rule = rule.label
         return forward() if limits is None else limits.passing(passage, forward, again)
 
-    async def _guard_in_turns(self, left: Left, passage: Passage, forward: Forward, again: Again) -> Json:
+    async def _guard_in_turns(
+        self, left: Left, passage: Passage, forward: Forward, again: Again
+    ) -> Json:
         rule = await left.decide_in_turns(passage)
         again(passage)
         return await self._judged(passage, forward, again, rule, left.hidden)
 
-    def _judged(self, passage: Passage, forward: Forward, again: Again, rule: Rule, hidden: bool) -> Awaitable[Json]:
+    def _judged(
+        self, passage: Passage, forward: Forward, again: Again, rule: Rule, hidden: bool
+    ) -> Awaitable[Json]:
         passage.rule = rule.label
         if rule.effect == "deny":
             raise _refusal(passage, rule, hidden=hidden)
@@ -109,12 +116,14 @@ class Warden:
         return self._limited(passage, forward, again)
 
     def look_again(self, passage: Passage) -> None:
-        """Of a call that another configuration let through and that was not forwarded yet: raises if it must not be
-        now. Nobody is asked about it again."""
+        """Of a call that another configuration let through and that was not forwarded yet: raises
+        if it must not be now. Nobody is asked about it again."""
         sight, offer = self.sight(passage.caller), passage.offer
         if sight is not None and passage.server != OURS:
             seen = sight.server(passage.server) if offer is None else sight.offer(offer)
-            if not seen or (offer is None and passage.name and not sight.resource(passage.server, passage.name)):
+            if not seen or (
+                offer is None and passage.name and not sight.resource(passage.server, passage.name)
+            ):
                 raise unknown(passage)
         if self.rules is not None:
             left = self.rules.left(passage)
@@ -124,23 +133,34 @@ class Warden:
                 raise _refusal(passage, rule, hidden=left.hidden)
 
     def _limited(self, passage: Passage, forward: Forward, again: Again) -> Awaitable[Json]:
-        limits = self._state.limits  # those of now: somebody may have been asked while another configuration came
+        limits = (
+            self._state.limits
+        )  # those of now: somebody may have been asked while another configuration came
         return forward() if limits is None else limits.passing(passage, forward, again)
 
 
 def _refusal(passage: Passage, rule: Rule, *, hidden: bool) -> Denied | NotFound:
-    """In words that tell nothing of what is hidden: such a call only comes where a reload was quicker."""
+    """In words that tell nothing of what is hidden: such a call only comes where a reload was
+    quicker."""
     if hidden:
         return unknown(passage)
     what = f"{passage.server}.{line(passage.name, 300)}"
     if rule.reason:
         return Denied(DENIED, f"{what} is not allowed: {rule.reason}")
-    return Denied(DENIED, f"{what} is not allowed{' with these arguments' if rule.conditions else ''}")
+    return Denied(
+        DENIED, f"{what} is not allowed{' with these arguments' if rule.conditions else ''}"
+    )
 
 
 def unknown(passage: Passage) -> NotFound:
     """As of what is not there, by the name that the client knows."""
-    kind, name = ("resources", passage.name) if passage.offer is None else (passage.offer.kind, passage.offer.public)
+    kind, name = (
+        ("resources", passage.name)
+        if passage.offer is None
+        else (passage.offer.kind, passage.offer.public)
+    )
     if kind == "resources":
-        return NotFound("resource", name, INVALID_PARAMS if passage.caller.modern else RESOURCE_NOT_FOUND)
+        return NotFound(
+            "resource", name, INVALID_PARAMS if passage.caller.modern else RESOURCE_NOT_FOUND
+        )
     return NotFound(kind.removesuffix("s"), name)

@@ -1,7 +1,9 @@
-"""One child process: its pipes, its exit, its ending. Made by `process.spawn`, see there for the promise.
+"""One child process: its pipes, its exit, its ending. Made by `process.spawn`, see there for the
+promise.
 
-Where the system lets us, it is reaped last of all: until then its pid, and with it the number of its session, cannot be
-given to anyone else, so whatever bears that number is certainly ours. How it is watched, found and ended: `systems`.
+Where the system lets us, it is reaped last of all: until then its pid, and with it the number of
+its session, cannot be given to anyone else, so whatever bears that number is certainly ours. How it
+is watched, found and ended: `systems`.
 """
 
 import asyncio
@@ -23,13 +25,14 @@ TERM_GRACE = 0.7
 END_BOUND = 2.7
 """Seconds for all of an ending."""
 INTERRUPT_GRACE = 3.0
-"""Seconds for a program that is still downloading to end after SIGINT. npm rolls back, and exits at once at the next
-signal without doing so."""
+"""Seconds for a program that is still downloading to end after SIGINT. npm rolls back, and exits at
+once at the next signal without doing so."""
 DOWNLOADER_GRACE = 10.0
 """Seconds from the first request to end until a program that downloads itself gets SIGKILL."""
 LATE_OUTPUT = 0.2
-"""Seconds a descendant may hold the output pipes open after the child's exit and say nothing. Looked at twice, with a
-turn of the loop between: on a busy machine what was printed may be read later than that."""
+"""Seconds a descendant may hold the output pipes open after the child's exit and say nothing.
+Looked at twice, with a turn of the loop between: on a busy machine what was printed may be read
+later than that."""
 HIGH_WATER = 256 * 1024
 
 _Sink = Callable[[bytes], None]
@@ -48,14 +51,15 @@ class Child:
         look: Callable[[], Awaitable[None]],
         forget: Callable[["Child"], None],
     ) -> None:
-        """`grace`: seconds for a clean exit after the end of input, None for `EOF_GRACE`; `downloads`: see `Spawn`;
-        `look` brings `tree.alive` up to date; `forget` is
-        called when nothing of this child is left."""
+        """`grace`: seconds for a clean exit after the end of input, None for `EOF_GRACE`;
+        `downloads`: see `Spawn`; `look` brings `tree.alive` up to date; `forget` is called when
+        nothing of this child is left."""
         self.pid = popen.pid
         self.returncode: int | None = None
         self._loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[int] = self._loop.create_future()
-        """Resolved when the child itself is gone; its descendants may need a moment more, see `end`."""
+        """Resolved when the child itself is gone; its descendants may need a moment more, see
+        `end`."""
         self.tree = system.tree(popen, token, brand)
         self.busy = True
         """Something was written since the owner last set this to False."""
@@ -63,7 +67,8 @@ class Child:
         self._grace = EOF_GRACE if grace is None else grace
         self.downloads = downloads
         self.is_downloading = downloads
-        """The owner sets this to False at the first byte of output, which comes after any download."""
+        """The owner sets this to False at the first byte of output, which comes after any
+        download."""
         self._on_exit: Callable[[int], None] | None = on_exit
         self._look, self._forget = look, forget
         self._connecting: asyncio.Task[None] | None = None
@@ -82,8 +87,9 @@ class Child:
     # --- the conversation
 
     def write(self, data: bytes, *, more_to_come: bool = False) -> None:
-        """To standard input. Never blocks, never fails: when the pipe is broken, the exit will tell. `more_to_come`:
-        it is sent together with what else is written in this turn of the loop."""
+        """To standard input. Never blocks, never fails: when the pipe is broken, the exit will
+        tell. `more_to_come`: it is sent together with what else is written in this turn of the
+        loop."""
         self.busy = True
         if self._input is not None:
             self._input.write(data, more_to_come=more_to_come)
@@ -111,10 +117,11 @@ class Child:
     # --- the end
 
     async def end(self) -> None:
-        """End the child and all its descendants: close its input, then SIGTERM, then SIGKILL; within 3 s.
+        """End the child and all its descendants: close its input, then SIGTERM, then SIGKILL;
+        within 3 s.
 
-        A program that is downloading gets SIGINT first. A program that downloads itself is killed after
-        `DOWNLOADER_GRACE` at the earliest, and has ended within a second more.
+        A program that is downloading gets SIGINT first. A program that downloads itself is killed
+        after `DOWNLOADER_GRACE` at the earliest, and has ended within a second more.
 
         Once begun it is finished whether or not anyone waits."""
         self._asked = True
@@ -154,7 +161,9 @@ class Child:
             tree.alive = {}  # nothing to look for: spares a look at every process of the machine
             return
         if self.returncode is None:
-            await self._look()  # who is there: once the child is gone its descendants may be nameless
+            await (
+                self._look()
+            )  # who is there: once the child is gone its descendants may be nameless
             if self.is_downloading:
                 system.interrupt(tree)
                 await asyncio.wait([self.exited], timeout=INTERRUPT_GRACE)
@@ -167,7 +176,8 @@ class Child:
             system.ask(tree)
             await self._until_gone(max(loop.time() + TERM_GRACE, killing_from))
             await self._look()
-        late = False  # killed is once in any case: on a busy machine the looks before may have taken all the time
+        # killed is once in any case: on a busy machine the looks before may have taken all the time
+        late = False
         while (tree.alive or system.runaway(tree)) and not late:
             system.kill(tree)
             await self._until_gone(loop.time() + 0.2)
@@ -176,7 +186,9 @@ class Child:
                 await loop.run_in_executor(None, system.chase, tree, 0.2)
             await self._look()  # whoever was forked meanwhile
         if tree.alive:
-            _log.error("cannot end %s: not ours to signal, or stuck in the kernel", sorted(tree.alive))
+            _log.error(
+                "cannot end %s: not ours to signal, or stuck in the kernel", sorted(tree.alive)
+            )
 
     async def _until_gone(self, deadline: float) -> None:
         # A grandchild's end is nobody's event: look again.
@@ -203,7 +215,8 @@ class Child:
     # --- what happens to it
 
     def connect(self, on_stdout: _Sink, on_stderr: _Sink) -> "asyncio.Task[None]":
-        """A task of its own, not to be cancelled: half a connected pipe is a descriptor closed twice."""
+        """A task of its own, not to be cancelled: half a connected pipe is a descriptor closed
+        twice."""
         self._connecting = self._loop.create_task(self._connect(on_stdout, on_stderr))
         return self._connecting
 
@@ -211,15 +224,21 @@ class Child:
         loop, popen = self._loop, self._popen
         if popen.stdin is not None:
             pipe, popen.stdin = handed_over(popen.stdin, loop), None
-            self._stdin, _ = await loop.connect_write_pipe(lambda: _Input(self._room, self._input_ended), pipe)
+            self._stdin, _ = await loop.connect_write_pipe(
+                lambda: _Input(self._room, self._input_ended), pipe
+            )
             self._stdin.set_write_buffer_limits(HIGH_WATER)
             self._input = Gathered(self._stdin)
         pipe, popen.stdout = handed_over(popen.stdout, loop), None
-        output, reader = await loop.connect_read_pipe(lambda: _Output(on_stdout, self._output_ended), pipe)
+        output, reader = await loop.connect_read_pipe(
+            lambda: _Output(on_stdout, self._output_ended), pipe
+        )
         self._outputs.append(output)
         self._readers.append(reader)
         pipe, popen.stderr = handed_over(popen.stderr, loop), None
-        output, reader = await loop.connect_read_pipe(lambda: _Output(on_stderr, self._output_ended), pipe)
+        output, reader = await loop.connect_read_pipe(
+            lambda: _Output(on_stderr, self._output_ended), pipe
+        )
         self._outputs.append(output)
         self._readers.append(reader)
 
@@ -252,7 +271,8 @@ class Child:
             self._await_output()
 
     def _await_output(self) -> None:
-        """Output first, then the exit; a pipe that a descendant holds is waited for only shortly."""
+        """Output first, then the exit; a pipe that a descendant holds is waited for only
+        shortly."""
         if self._open_outputs == 0:
             self._report()
         elif self._late is None:
@@ -262,9 +282,12 @@ class Child:
         self._late = self._loop.call_later(LATE_OUTPUT / 2, self._await_quiet, quiet, left)
 
     def _await_quiet(self, quiet: int, left: int) -> None:
-        """`quiet`: how often nothing had come since the last look. `left`: so many more looks at one that is never
-        quiet; the clock would go on while this very process is held up and reads nothing."""
-        looks = [reader.is_quiet() for reader in self._readers]  # each is asked: the question resets it
+        """`quiet`: how often nothing had come since the last look. `left`: so many more looks at
+        one that is never quiet; the clock would go on while this very process is held up and reads
+        nothing."""
+        looks = [
+            reader.is_quiet() for reader in self._readers
+        ]  # each is asked: the question resets it
         quiet = quiet + 1 if all(looks) else 0
         if quiet > 1 or not left:
             self._report()

@@ -1,7 +1,9 @@
-"""Recognizes commands that download the program they run: `npx`, `uvx`, `docker run` and similar launchers.
+"""Recognizes commands that download the program they run: `npx`, `uvx`, `docker run` and similar
+launchers.
 
-Such a command may take minutes until its program runs, and an abrupt end leaves a half-written package (LIF-10).
-The decision needs the words of the command line only: whether the package is already cached is not known.
+Such a command may take minutes until its program runs, and an abrupt end leaves a half-written
+package (LIF-10). The decision needs the words of the command line only: whether the package is
+already cached is not known.
 """
 
 import re
@@ -36,7 +38,8 @@ def downloads_itself(command: str, args: Sequence[str]) -> bool:
 
 
 def program_name(command: str) -> str:
-    """The name of a program without its folder and the endings of Windows: `npx` for `C:\\nodejs\\npx.cmd`."""
+    """The name of a program without its folder and the endings of Windows: `npx` for
+    `C:\\nodejs\\npx.cmd`."""
     file_name = re.split(r"[/\\]", command)[-1].lower()
     return _WINDOWS_ENDING.sub("", file_name)
 
@@ -53,8 +56,8 @@ def _of_cmd(args: Sequence[str]) -> bool:
 def _has_subcommand(args: Sequence[str], subcommand: Sequence[str]) -> bool:
     """Whether the first words that are neither an option nor the value of one are this subcommand.
 
-    `uv --directory DIR run` has it, `docker exec NAME run` does not. A word behind an option may be its value or the
-    subcommand, so both are tried.
+    `uv --directory DIR run` has it, `docker exec NAME run` does not. A word behind an option may be
+    its value or the subcommand, so both are tried.
     """
     follows_option = False
     for index, word in enumerate(args):

@@ -1,13 +1,13 @@
 """The keeper: one tiny `sh` that outlives mcpx and ends what it left behind.
 
-Promise: when mcpx is gone without having said goodbye (`kill -9`, a crash, the OOM killer), everything that
-carries this run's mark or brand, or that mcpx had named to the keeper, is ended within about two seconds, and the
-keeper with it. A shell, because it costs about a megabyte where a second Python costs ten; it waits in
-`read` and uses no CPU.
-No promise: where there is no `/bin/sh` (a distroless image), or where mcpx and its keeper are killed
-together (a container or a control group is stopped: then the kernel ends the children as well). Without
-/proc (macOS) it ends what it was told of, the process groups of the children, and what carries the mark as far as `ps`
-tells. On Windows there is none, and need be none: see `systems.windows`.
+Promise: when mcpx is gone without having said goodbye (`kill -9`, a crash, the OOM killer),
+everything that carries this run's mark or brand, or that mcpx had named to the keeper, is ended
+within about two seconds, and the keeper with it. A shell, because it costs about a megabyte where a
+second Python costs ten; it waits in `read` and uses no CPU. No promise: where there is no `/bin/sh`
+(a distroless image), or where mcpx and its keeper are killed together (a container or a control
+group is stopped: then the kernel ends the children as well). Without /proc (macOS) it ends what it
+was told of, the process groups of the children, and what carries the mark as far as `ps` tells. On
+Windows there is none, and need be none: see `systems.windows`.
 """
 
 import asyncio
@@ -22,10 +22,11 @@ from mcpx.processes.systems.tree import brand_of
 
 _log = logging.getLogger("mcpx.process")
 
-# POSIX, run by dash, busybox ash and bash. Arguments: $1 the run, $2 the number its brands begin with, $3 what makes
-# `ps` tell of everybody's environment, where /proc is not to be looked into. Each line of input is all that is alive,
-# as `pid:start`, 0 for a start that is not known; `clean` says that mcpx has ended everything itself. Only `grep` and
-# `sleep` are programs, and `ps` and `tr` where there is no /proc.
+# POSIX, run by dash, busybox ash and bash. Arguments: $1 the run, $2 the number its brands begin
+# with, $3 what makes `ps` tell of everybody's environment, where /proc is not to be looked into.
+# Each line of input is all that is alive, as `pid:start`, 0 for a start that is not known; `clean`
+# says that mcpx has ended everything itself. Only `grep` and `sleep` are programs, and `ps` and
+# `tr` where there is no /proc.
 SCRIPT = r"""# mcpx keeper: ends what mcpx started, should mcpx die without doing so
 trap '' HUP INT QUIT TERM PIPE TSTP
 run=$1 brand="^Max realtime timeout  *$2[0-9][0-9][0-9][0-9][0-9] " known=' ' clean='' first=1 self=''
@@ -138,13 +139,24 @@ class Keeper:
             self._forget()
         try:
             self._shell = subprocess.Popen(
-                ["/bin/sh", "-c", SCRIPT, "mcpx-keeper", self.run, str(brand_of(self.run)), system.LOOK],
+                [
+                    "/bin/sh",
+                    "-c",
+                    SCRIPT,
+                    "mcpx-keeper",
+                    self.run,
+                    str(brand_of(self.run)),
+                    system.LOOK,
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 bufsize=0,
                 cwd="/",  # holds no directory busy
-                env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},  # no mark, no secret
+                env={
+                    "PATH": os.environ.get("PATH", os.defpath),
+                    "LC_ALL": "C",
+                },  # no mark, no secret
                 start_new_session=True,  # not reached by Ctrl-C or a closing terminal
             )
         except OSError as error:
@@ -156,7 +168,8 @@ class Keeper:
 
     def tell(self, alive: Iterable[tuple[int, int]]) -> None:
         """Name what is alive. Said again only when it changed."""
-        # "none" and not silence: old names must not linger, their session numbers may be given out again.
+        # "none" and not silence: old names must not linger, their session numbers may be given out
+        # again.
         names = " ".join(f"{pid}:{start}" for pid, start in sorted(alive)) or "none"
         if names != self._told:
             self._told = names
@@ -187,7 +200,10 @@ class Keeper:
         if self._shell is None or self._shell.stdin is None:
             return
         try:
-            # A newline on both sides: a line that was cut short by a full pipe cannot run into the next.
+            # A newline on both sides: a line that was cut short by a full pipe cannot run into the
+            # next.
             os.write(self._shell.stdin.fileno(), f"\n{line}\n".encode())
         except OSError:
-            pass  # it is gone (the next spawn starts another) or it is behind: the marks are enough for it
+            # it is gone (the next spawn starts another) or it is behind: the marks are enough for
+            # it
+            pass

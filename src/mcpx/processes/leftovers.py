@@ -1,8 +1,8 @@
 """Ends what an earlier run left behind, should both it and its keeper have been killed (LIF-7).
 
-Each run notes its mark and itself (pid and start time) in a file. A note whose run is gone leads, by the mark in their
-environment or the brand that goes with it, to processes that are certainly ours. Linux only; elsewhere nothing is
-noted.
+Each run notes its mark and itself (pid and start time) in a file. A note whose run is gone leads,
+by the mark in their environment or the brand that goes with it, to processes that are certainly
+ours. Linux only; elsewhere nothing is noted.
 """
 
 import logging
@@ -36,7 +36,8 @@ def note(folder: Path, run: str) -> Path | None:
 
 
 def end(folder: Path) -> int:
-    """End what runs that are gone left alive, and forget those runs; how many processes that were."""
+    """End what runs that are gone left alive, and forget those runs; how many processes that
+    were."""
     gone: dict[bytes, Path] = {}
     for file in _notes(folder):
         try:
@@ -58,7 +59,8 @@ def end(folder: Path) -> int:
 
 
 def _notes(folder: Path) -> list[Path]:
-    """None from a folder that is not ours alone: a note of somebody else could lead to what is alive and well."""
+    """None from a folder that is not ours alone: a note of somebody else could lead to what is
+    alive and well."""
     if system is not linux or not os.path.lexists(folder):
         return []
     try:

@@ -1,10 +1,10 @@
 """Resource limits of a child, imposed by its parent right after it was started.
 
-Promise: what a child may use at most is lowered, soft and hard, so that it cannot raise it again; its descendants
-inherit it. No `preexec_fn`, which would cost a fork of all our memory and is unsafe beside threads.
-No promise: between the start of the program and this there are some ten microseconds, in which an interpreter is still
-being loaded, or as long as a busy machine lets us wait; and no limit outside Linux, or for a program that runs as
-another user.
+Promise: what a child may use at most is lowered, soft and hard, so that it cannot raise it again;
+its descendants inherit it. No `preexec_fn`, which would cost a fork of all our memory and is unsafe
+beside threads. No promise: between the start of the program and this there are some ten
+microseconds, in which an interpreter is still being loaded, or as long as a busy machine lets us
+wait; and no limit outside Linux, or for a program that runs as another user.
 """
 
 import logging
@@ -14,7 +14,8 @@ _log = logging.getLogger("mcpx.process")
 
 
 def impose(pid: int, limits: Mapping[int, int]) -> None:
-    """Lower these limits (`resource.RLIMIT_…`) of a child that was just started; what is lower already stays."""
+    """Lower these limits (`resource.RLIMIT_…`) of a child that was just started; what is lower
+    already stays."""
     if not limits:
         return
     import resource

@@ -1,12 +1,13 @@
 """Removes half-written packages that an interrupted `npx` leaves in npm's cache (LIF-10).
 
-npx installs a package into `<cache>/_npx/<hash>` and writes `node_modules/.package-lock.json` last. If it is stopped
-before that, later runs use the half-written packages, and the server fails until a user deletes the
-folder. npm rolls back after SIGINT, but only when all packages are unpacked, and not after SIGTERM or SIGKILL.
+npx installs a package into `<cache>/_npx/<hash>` and writes `node_modules/.package-lock.json` last.
+If it is stopped before that, later runs use the half-written packages, and the server fails until a
+user deletes the folder. npm rolls back after SIGINT, but only when all packages are unpacked, and
+not after SIGTERM or SIGKILL.
 
-Guarantees: a complete installation and one that another npm works on are not touched. An installation without a
-`concurrency.lock` (npm before 11) counts as abandoned after `QUIET` seconds, or at once if its npx was a child of this
-process and has ended.
+Guarantees: a complete installation and one that another npm works on are not touched. An
+installation without a `concurrency.lock` (npm before 11) counts as abandoned after `QUIET` seconds,
+or at once if its npx was a child of this process and has ended.
 """
 
 import asyncio
@@ -27,11 +28,14 @@ LOCK_IS_TOUCHED_WITHIN = 3.0
 """Seconds. npm touches the lock that it holds every second."""
 QUIET = 60.0
 """Seconds without a new package after which an installation without a lock counts as abandoned."""
-_FLAGS = frozenset({"-y", "--yes", "-q", "--quiet", "--prefer-online", "--prefer-offline", "--offline", "--silent"})
+_FLAGS = frozenset(
+    {"-y", "--yes", "-q", "--quiet", "--prefer-online", "--prefer-offline", "--offline", "--silent"}
+)
 
 
 def install_folder(command: str, args: Sequence[str], env: Mapping[str, str]) -> Path | None:
-    """The folder in which npx installs the packages of this command line. None if the folder is not known."""
+    """The folder in which npx installs the packages of this command line. None if the folder is not
+    known."""
     packages = _packages(command, args)
     cache = _cache_folder(env)
     if not packages or cache is None:
@@ -41,7 +45,8 @@ def install_folder(command: str, args: Sequence[str], env: Mapping[str, str]) ->
 
 
 async def remove_half_written(folder: Path, *, ours: bool) -> bool:
-    """Remove packages in `folder` that no npm will complete. `ours`: the npx that wrote them was a child and has ended.
+    """Remove packages in `folder` that no npm will complete. `ours`: the npx that wrote them was a
+    child and has ended.
 
     Returns whether packages were removed."""
     modules, lock = folder / "node_modules", folder / "concurrency.lock"
@@ -87,7 +92,8 @@ def _changed_at(path: Path) -> float | None:
 
 
 def _packages(command: str, args: Sequence[str]) -> list[str]:
-    """The package specifications, as npx reads them; empty if the command line has options that are not known here."""
+    """The package specifications, as npx reads them; empty if the command line has options that are
+    not known here."""
     words = list(args)
     program = program_name(command)
     if program == "cmd":
@@ -122,7 +128,9 @@ def _cache_folder(env: Mapping[str, str]) -> Path | None:
     home = variables.get("home") or variables.get("userprofile")
     if configured := variables.get("npm_config_cache"):
         return Path(configured)
-    npmrc = variables.get("npm_config_userconfig") or (os.path.join(home, ".npmrc") if home else None)
+    npmrc = variables.get("npm_config_userconfig") or (
+        os.path.join(home, ".npmrc") if home else None
+    )
     configured = None if npmrc is None else _cache_setting(Path(npmrc))
     if configured is not None:
         return None if "$" in configured else Path(configured)

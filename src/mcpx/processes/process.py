@@ -1,16 +1,17 @@
 """Child processes: started with pipes, owned as a whole tree, ended as a whole tree (LIF-7).
 
-Promise: a child runs in a session of its own. It and every descendant that the system's file (`systems`) can name are
-ended when `Child.end` is called, when the child exits by itself, and (by the `keeper`) when mcpx dies in whatever
-way; within three seconds, also those that left the session, became daemons or ignore SIGTERM. A program that downloads
-itself (`Spawn.downloads`) has eleven seconds. Nothing else is ever signalled.
-No promise: that outside Linux one is found which left its session, lost its parents and gave up its environment between
-two looks.
+Promise: a child runs in a session of its own. It and every descendant that the system's file
+(`systems`) can name are ended when `Child.end` is called, when the child exits by itself, and (by
+the `keeper`) when mcpx dies in whatever way; within three seconds, also those that left the
+session, became daemons or ignore SIGTERM. A program that downloads itself (`Spawn.downloads`) has
+eleven seconds. Nothing else is ever signalled. No promise: that outside Linux one is found which
+left its session, lost its parents and gave up its environment between two looks.
 
-Why not `loop.subprocess_exec`: uvloop gives children sockets for pipes (`echo >/dev/stderr` fails in their
-scripts) and leaks descriptors into them; asyncio on 3.11 keeps a thread per child; and both reap a child at
-once, while we need it unreaped (see `child`). PR_SET_CHILD_SUBREAPER is the last resort only: adoption tells
-nothing about whose child it was, so what is found by nothing else is ended when all is (`end_all`).
+Why not `loop.subprocess_exec`: uvloop gives children sockets for pipes (`echo >/dev/stderr` fails
+in their scripts) and leaks descriptors into them; asyncio on 3.11 keeps a thread per child; and
+both reap a child at once, while we need it unreaped (see `child`). PR_SET_CHILD_SUBREAPER is the
+last resort only: adoption tells nothing about whose child it was, so what is found by nothing else
+is ended when all is (`end_all`).
 """
 
 import asyncio
@@ -38,8 +39,9 @@ _log = logging.getLogger("mcpx.process")
 __all__ = ["Child", "Spawn", "adopt_orphans", "child_environment", "end_all", "let_go", "spawn"]
 
 CENSUS = 2.0
-"""Seconds between looks at who descends from whom, while there is traffic. What was named in time stays
-ours when its parent crashes, though it left the session and overwrote its environment: browsers do both."""
+"""Seconds between looks at who descends from whom, while there is traffic. What was named in time
+stays ours when its parent crashes, though it left the session and overwrote its environment:
+browsers do both."""
 
 ORPHANS = 0.5
 """Seconds for orphans to go when asked, and when killed."""
@@ -55,15 +57,16 @@ class Spawn:
     input: bool = True
     """Whether it has a standard input to write to; else it finds an empty one."""
     grace: float | None = None
-    """Seconds for a clean exit after the end of its input, when it is to end; None: what servers get."""
+    """Seconds for a clean exit after the end of its input, when it is to end; None: what servers
+    get."""
     downloads: bool = False
-    """Whether the program may have to download itself: it gets SIGINT first while `Child.is_downloading`, and more time
-    before SIGKILL."""
+    """Whether the program may have to download itself: it gets SIGINT first while
+    `Child.is_downloading`, and more time before SIGKILL."""
     limits: Mapping[int, int] = field(default_factory=dict[int, int])
     """Resource limits by number (`resource.RLIMIT_…`); see `limits`."""
     confine: Callable[[], None] | None = None
-    """Called in a thread that does nothing but start the child: what the thread gives up, the child does not have. What
-    it raises, `spawn` raises."""
+    """Called in a thread that does nothing but start the child: what the thread gives up, the child
+    does not have. What it raises, `spawn` raises."""
 
 
 async def spawn(
@@ -76,21 +79,23 @@ async def spawn(
 ) -> Child:
     """Start a child. Raises an OSError for a command or directory that is not there or not usable.
 
-    `on_exit` is called once, never before `spawn` has returned, and after all output; output may come
-    earlier. `on_gone` is called once, when nothing of it and its descendants is left, also of one that was not waited
-    for (a cancel)."""
+    `on_exit` is called once, never before `spawn` has returned, and after all output; output may
+    come earlier. `on_gone` is called once, when nothing of it and its descendants is left, also of
+    one that was not waited for (a cancel)."""
     return await _brood().start(spec, on_stdout, on_stderr, on_exit, on_gone)
 
 
 def adopt_orphans() -> None:
-    """From now on, what our children leave behind becomes a child of ours, where the system can do so."""
+    """From now on, what our children leave behind becomes a child of ours, where the system can do
+    so."""
     system.adopt_orphans()
 
 
 async def end_all() -> None:
     """End the children of this event loop concurrently.
 
-    The keeper process ends too, unless another loop has children. A later `spawn` starts another keeper.
+    The keeper process ends too, unless another loop has children. A later `spawn` starts another
+    keeper.
     """
     brood = _brood()
     while brood.children:
@@ -102,7 +107,8 @@ async def end_all() -> None:
 
 
 async def let_go() -> None:
-    """End the keeper if no child of this event loop is left: other gateways in the process may have theirs."""
+    """End the keeper if no child of this event loop is left: other gateways in the process may have
+    theirs."""
     brood = _brood()
     if brood.children:
         return
@@ -141,7 +147,9 @@ class _Brood:
         if any("\0" in text for text in (*spec.args, *env, *env.values())) or any(
             "=" in name or not name for name in env
         ):
-            raise OSError(errno.EINVAL, "NUL in an argument or variable, or a bad variable name", spec.command)
+            raise OSError(
+                errno.EINVAL, "NUL in an argument or variable, or a bad variable name", spec.command
+            )
         _KEEPER.start()  # before the child: from its first moment on it is looked after
         with _start_lock, system.branding(_BRAND * BRANDS + number % BRANDS) as brand:
             popen = _popen([program, *spec.args], env, spec)
@@ -179,8 +187,9 @@ class _Brood:
             self._tick = self.loop.call_later(CENSUS, self._census)
 
     async def look(self) -> None:
-        """Bring every tree up to date, by a survey that begins after this call. Who asks at the same time
-        shares it; it runs in a thread, for on a large machine it takes some milliseconds."""
+        """Bring every tree up to date, by a survey that begins after this call. Who asks at the
+        same time shares it; it runs in a thread, for on a large machine it takes some
+        milliseconds."""
         if self._next is None:
             self._next = self.loop.create_task(self._look(self._current))
         await asyncio.shield(self._next)
@@ -298,7 +307,9 @@ def _popen(argv: list[str], env: Mapping[str, str], spec: Spawn) -> "subprocess.
 
     def start() -> "subprocess.Popen[bytes]":
         given = pipe if spec.input else subprocess.DEVNULL
-        return system.popen(argv, stdin=given, stdout=pipe, stderr=pipe, env=env, cwd=spec.cwd, bufsize=0)
+        return system.popen(
+            argv, stdin=given, stdout=pipe, stderr=pipe, env=env, cwd=spec.cwd, bufsize=0
+        )
 
     with descriptors.as_found():
         child = start() if spec.confine is None else _aside(spec.confine, start)
@@ -320,7 +331,9 @@ def _undo(popen: "subprocess.Popen[bytes]") -> None:
             pipe.close()
 
 
-def _aside(confine: Callable[[], None], start: "Callable[[], subprocess.Popen[bytes]]") -> "subprocess.Popen[bytes]":
+def _aside(
+    confine: Callable[[], None], start: "Callable[[], subprocess.Popen[bytes]]"
+) -> "subprocess.Popen[bytes]":
     """Start in a thread that has confined itself, and ends with that."""
     outcome: list[subprocess.Popen[bytes] | BaseException] = []
 

@@ -1,8 +1,9 @@
-"""How this process hears that it is to end, or to read its file again: one function for each kind of system.
+"""How this process hears that it is to end, or to read its file again: one function for each kind
+of system.
 
-`end` is called for Ctrl-C, SIGTERM and, on Windows, Ctrl-Break and a console window that is closed; `hang_up` for
-SIGHUP, which Windows has not. Both are called in the loop. Windows' loop takes no signal handlers, so Python's own are
-used, which only tell the loop.
+`end` is called for Ctrl-C, SIGTERM and, on Windows, Ctrl-Break and a console window that is closed;
+`hang_up` for SIGHUP, which Windows has not. Both are called in the loop. Windows' loop takes no
+signal handlers, so Python's own are used, which only tell the loop.
 """
 
 import asyncio

@@ -1,11 +1,11 @@
-"""What one life of a server says on its standard error: the last of it kept, what is reasonable of it logged (LIF-7).
+"""What one life of a server says on its standard error: the last of it kept, what is reasonable of
+it logged (LIF-7).
 
-Promise: bounded in memory (lines, bytes per line, bytes in all) and in time: a flood costs about as much as
-reading it. The log gets the first lines, then counts; at DEBUG it gets all but floods. Lines come out as plain text:
-no control characters, no terminal sequences, no line breaks, invalid UTF-8 replaced; so a server cannot forge or paint
-over other lines of the log.
-No promise: that no secret is in it. `redact` is applied to every line that leaves; what to redact is the
-owner's.
+Promise: bounded in memory (lines, bytes per line, bytes in all) and in time: a flood costs about as
+much as reading it. The log gets the first lines, then counts; at DEBUG it gets all but floods.
+Lines come out as plain text: no control characters, no terminal sequences, no line breaks, invalid
+UTF-8 replaced; so a server cannot forge or paint over other lines of the log. No promise: that no
+secret is in it. `redact` is applied to every line that leaves; what to redact is the owner's.
 """
 
 import logging
@@ -25,22 +25,27 @@ KEPT_LINES = 200
 KEPT_BYTES = 64 * 1024
 LINE_BYTES = 2048
 BURST, RATE = 8, 0.1
-"""Lines that are logged at once, and lines a second after that; fewer than of what mcpx itself says (`wire.logs`)."""
+"""Lines that are logged at once, and lines a second after that; fewer than of what mcpx itself says
+(`wire.logs`)."""
 PARTING = 5
 """Lines before its death that are logged in any case."""
 REASON = 300
 """Characters of a line that is told as the reason of a death."""
 
-# Terminal sequences whole (colours, titles, links), then every control and formatting character that is left:
-# C0, C1, line separators, and the invisible ones that reorder text. All classes are disjoint: linear.
+# Terminal sequences whole (colours, titles, links), then every control and formatting character
+# that is left: C0, C1, line separators, and the invisible ones that reorder text. All classes are
+# disjoint: linear.
 _SEQUENCE = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"
     "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\\\|\x9c)?"
     "|\x1b[ -/]*[0-~]"
 )
 _CONTROL = re.compile(f"[{logs.STEERING}]+")
-# What stands after the line that says what happened: stack frames and dumped fields are indented, and npm and Node add:
-_AFTERWORD = re.compile(r"\s|[\^~=\-\s{}\[\]()]*$|Node\.js v\d|npm (?:error|ERR!) A complete log|npm notice")
+# What stands after the line that says what happened: stack frames and dumped fields are indented,
+# and npm and Node add:
+_AFTERWORD = re.compile(
+    r"\s|[\^~=\-\s{}\[\]()]*$|Node\.js v\d|npm (?:error|ERR!) A complete log|npm notice"
+)
 # npm says it first, then explains at length.
 _NPM = re.compile(r"npm (?:error|ERR!) (?!code |errno |syscall |path |dest )\S")
 
@@ -57,7 +62,8 @@ Later = Callable[[float, Callable[[], None]], Timer]
 
 
 class Allowance(logs.Allowance):
-    """How much of a server the log gets. Shared by its lives: one that dies at every start is no flood either."""
+    """How much of a server the log gets. Shared by its lives: one that dies at every start is no
+    flood either."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +102,9 @@ class StderrLog:
 
     def feed(self, data: bytes) -> None:
         head, newline, rest = data.partition(b"\n")
-        if len(self._partial) <= LINE_BYTES:  # beyond that the line is cut, its rest is of no interest
+        if (
+            len(self._partial) <= LINE_BYTES
+        ):  # beyond that the line is cut, its rest is of no interest
             self._partial += head[: LINE_BYTES + 1]
         if not newline:
             return
@@ -109,7 +117,9 @@ class StderrLog:
         if _log.isEnabledFor(logging.INFO):
             logged = self._allowance.take(total)
             if logged:
-                self._emit([first, *(body.split(b"\n", logged - 1)[: logged - 1] if newline else ())])
+                self._emit(
+                    [first, *(body.split(b"\n", logged - 1)[: logged - 1] if newline else ())]
+                )
             self._left_out += total - logged
             if logged < total and self._timer is None and self._later is not None:
                 self._timer = self._later(logs.COUNTING, self._say_left_out)
@@ -124,7 +134,8 @@ class StderrLog:
         return [line for line in lines if line][-count:] if count > 0 else []
 
     def last_words(self, since: int = 0) -> str:
-        """Of what came after that many lines, the last line that says something: not the stack below it."""
+        """Of what came after that many lines, the last line that says something: not the stack
+        below it."""
         fresh = min(self.total - since, len(self._lines))
         raw = (*islice(self._lines, len(self._lines) - fresh, None), self._partial)
         lines = [line for line in map(self._readable, raw) if line]
@@ -134,7 +145,8 @@ class StderrLog:
         return shortened(words)
 
     def close(self, *, died: bool = False) -> None:
-        """The server is gone: log its unfinished line and how much was left out; if it died, how it ended too."""
+        """The server is gone: log its unfinished line and how much was left out; if it died, how it
+        ended too."""
         if self._partial:
             self.feed(b"\n")
         if self._left_out:
@@ -167,7 +179,9 @@ class StderrLog:
             self._timer.cancel()
             self._timer = None
         if self._left_out:
-            _log.info("[%s] … and %d more line%s", self.name, self._left_out, "s" * (self._left_out != 1))
+            _log.info(
+                "[%s] … and %d more line%s", self.name, self._left_out, "s" * (self._left_out != 1)
+            )
             self._left_out = 0
 
     def _readable(self, raw: bytes) -> str:

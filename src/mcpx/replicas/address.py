@@ -1,11 +1,13 @@
-"""The address of a store, as `server.store` or `MCPX_STORE` says it: one server, a Sentinel's service, or a cluster.
+"""The address of a store, as `server.store` or `MCPX_STORE` says it: one server, a Sentinel's
+service, or a cluster.
 
     redis://[user:password@]host[:port][/db]               rediss:// with TLS; unix:///path for a socket
     redis+sentinel://[user:password@]host[:port],…/service[/db]
     redis+cluster://[user:password@]host[:port],…
 
-`valkey` may stand for `redis` everywhere. Behind a `?`: `prefix` (what the keys begin with; `mcpx`), `ca`, `cert` and
-`key` (files for TLS). Errors hold nothing of an address: it may have a password in it.
+`valkey` may stand for `redis` everywhere. Behind a `?`: `prefix` (what the keys begin with;
+`mcpx`), `ca`, `cert` and `key` (files for TLS). Errors hold nothing of an address: it may have a
+password in it.
 """
 
 from dataclasses import dataclass, field
@@ -28,7 +30,9 @@ _SCHEMES: Final[dict[str, tuple[Kind, bool]]] = {
 }
 _PORTS: Final[dict[Kind, int]] = {"one": 6379, "sentinel": 26379, "cluster": 6379, "socket": 0}
 _OPTIONS: Final = ("prefix", "ca", "cert", "key")
-_FORMS: Final = "redis://host:6379/0, rediss://…, redis+sentinel://host,host/service, redis+cluster://host,host"
+_FORMS: Final = (
+    "redis://host:6379/0, rediss://…, redis+sentinel://host,host/service, redis+cluster://host,host"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,9 @@ class StoreAddress:
         """Where it is, without what is secret."""
         if self.kind == "socket":
             return self.path
-        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
+        return ",".join(
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts
+        )
 
 
 def parse(text: str) -> StoreAddress:
@@ -74,19 +80,32 @@ def parse(text: str) -> StoreAddress:
     user, _, password = who.partition(":")
     words = [unquote(word) for word in parts.path.split("/") if word]
     if kind == "socket":
-        return StoreAddress(kind, (), False, 0, "", unquote(parts.path), unquote(user), unquote(password), **options)
+        return StoreAddress(
+            kind, (), False, 0, "", unquote(parts.path), unquote(user), unquote(password), **options
+        )
     service = ""
     if kind == "sentinel":
         if not words:
-            raise BadAddress("the service is missing", "redis+sentinel://host,host/SERVICE: as the Sentinels call it")
+            raise BadAddress(
+                "the service is missing",
+                "redis+sentinel://host,host/SERVICE: as the Sentinels call it",
+            )
         service = words.pop(0)
-    db = whole_number(words[0]) if len(words) == 1 and kind != "cluster" else 0 if not words else None
+    db = (
+        whole_number(words[0])
+        if len(words) == 1 and kind != "cluster"
+        else 0
+        if not words
+        else None
+    )
     if db is None:
         raise BadAddress("what stands behind the host is no number of a database", _FORMS)
     hosts = tuple(_host(each, _PORTS[kind]) for each in where.split(","))
     if kind == "one" and len(hosts) != 1:
         raise BadAddress("several hosts are those of a Sentinel or a cluster", _FORMS)
-    return StoreAddress(kind, hosts, tls, db, service, "", unquote(user), unquote(password), **options)
+    return StoreAddress(
+        kind, hosts, tls, db, service, "", unquote(user), unquote(password), **options
+    )
 
 
 def _host(text: str, default: int) -> tuple[str, int]:

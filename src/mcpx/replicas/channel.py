@@ -1,4 +1,5 @@
-"""Encrypted connections between replicas, which prove to each other that they hold the key of their store.
+"""Encrypted connections between replicas, which prove to each other that they hold the key of their
+store.
 
 A connection begins with a handshake:
 
@@ -6,13 +7,15 @@ A connection begins with a handshake:
     server to client   MAGIC, nonce, id of the key that both use, proof
     client to server   proof
 
-A proof is an HMAC over the whole handshake and the id of the replica that the client wants to reach, so that it is
-worth nothing on another connection or at another replica. Both sides then derive one AES-GCM key for each direction. A
-record is its length, the time of its making, and the ciphertext. Its number is the nonce, so that a record is accepted
-once and in order. A record that a client made more than `MAX_AGE_SECONDS` ago ends the connection.
+A proof is an HMAC over the whole handshake and the id of the replica that the client wants to
+reach, so that it is worth nothing on another connection or at another replica. Both sides then
+derive one AES-GCM key for each direction. A record is its length, the time of its making, and the
+ciphertext. Its number is the nonce, so that a record is accepted once and in order. A record that a
+client made more than `MAX_AGE_SECONDS` ago ends the connection.
 
-Guarantee: a party without the key that relays a connection cannot read, change, repeat, or reorder what the replicas
-send. It can delay a record, cut the connection, and see the number and size of records. No guarantee: forward secrecy.
+Guarantee: a party without the key that relays a connection cannot read, change, repeat, or reorder
+what the replicas send. It can delay a record, cut the connection, and see the number and size of
+records. No guarantee: forward secrecy.
 """
 
 import asyncio
@@ -54,10 +57,22 @@ class Unproved(ConnectionError):
 
 
 class Channel(asyncio.Transport, asyncio.Protocol):
-    """One connection: a protocol for the socket below, and the transport of the protocol above (`inner`)."""
+    """One connection: a protocol for the socket below, and the transport of the protocol above
+    (`inner`)."""
 
     __slots__ = (
-        *("_base", "_buffer", "_inner", "_is_open", "_open_key", "_raw", "_read", "_seal_key", "_seals", "_synced"),
+        *(
+            "_base",
+            "_buffer",
+            "_inner",
+            "_is_open",
+            "_open_key",
+            "_raw",
+            "_read",
+            "_seal_key",
+            "_seals",
+            "_synced",
+        ),
         *("_target", "_written"),
     )
 
@@ -73,12 +88,14 @@ class Channel(asyncio.Transport, asyncio.Protocol):
         self._open_key = cast("AESGCM", None)
         self._written = 0
         self._read = 0
-        # The time since the handshake is the server's: a client adds the time since the last record that it received.
-        # So clocks that run at different speeds do not drift apart on a connection that is used for days.
+        # The time since the handshake is the server's: a client adds the time since the last record
+        # that it received. So clocks that run at different speeds do not drift apart on a
+        # connection that is used for days.
         self._base = 0
         self._synced = monotonic()
 
-    # The handshake ---------------------------------------------------------------------------------------------
+    # The handshake
+    # ---------------------------------------------------------------------------------------------
 
     def _shake_hands(self) -> None:
         """Read as much of the handshake as has arrived. Raises `Unproved`."""
@@ -97,7 +114,8 @@ class Channel(asyncio.Transport, asyncio.Protocol):
         del self._buffer[:size]
         return taken
 
-    # The protocol of the socket --------------------------------------------------------------------------------
+    # The protocol of the socket
+    # --------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = cast(asyncio.Transport, transport)
@@ -164,7 +182,8 @@ class Channel(asyncio.Transport, asyncio.Protocol):
     def resume_writing(self) -> None:
         self._inner.resume_writing()
 
-    # The transport of the inner protocol -----------------------------------------------------------------------
+    # The transport of the inner protocol
+    # -----------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if not self._is_open:
@@ -221,8 +240,9 @@ class Channel(asyncio.Transport, asyncio.Protocol):
 
 
 class ServerChannel(Channel):
-    """The side that accepts a connection. Its inner protocol is connected at once, so that it counts and bounds
-    connections whose handshake does not end, and receives data after the handshake only."""
+    """The side that accepts a connection. Its inner protocol is connected at once, so that it
+    counts and bounds connections whose handshake does not end, and receives data after the
+    handshake only."""
 
     __slots__ = ("_expected", "_secret")
 
@@ -260,7 +280,9 @@ class ServerChannel(Channel):
         self._raw.write(start + hmac.digest(self._secret, b"server proof", "sha256"))
 
     def _fail(self, error: Unproved) -> None:
-        _warn("a connection to the port for replicas from %s was refused: %s", _peer(self._raw), error)
+        _warn(
+            "a connection to the port for replicas from %s was refused: %s", _peer(self._raw), error
+        )
         super()._fail(error)
 
     def _note_time(self, made_at: int) -> None:
@@ -295,7 +317,9 @@ class ClientChannel(Channel, Secured):
         start, proof = answer[:-_PROOF], answer[-_PROOF:]
         key = _keys(self._seals).get(start[-_KEY_ID:])
         secret = b"" if key is None else _secret(key, self._hello, start, self._target)
-        if not secret or not hmac.compare_digest(hmac.digest(secret, b"server proof", "sha256"), proof):
+        if not secret or not hmac.compare_digest(
+            hmac.digest(secret, b"server proof", "sha256"), proof
+        ):
             raise Unproved("it did not prove that it holds the key")
         self._raw.write(hmac.digest(secret, b"client proof", "sha256"))
         self._synced = monotonic()
@@ -308,7 +332,11 @@ class ClientChannel(Channel, Secured):
         if self._is_open:
             _warn("a connection to the replica at %s was ended: %s", _peer(self._raw), error)
         else:
-            _warn("%s is not the replica that the store names; no request was sent: %s", _peer(self._raw), error)
+            _warn(
+                "%s is not the replica that the store names; no request was sent: %s",
+                _peer(self._raw),
+                error,
+            )
             self._settle(error)
         super()._fail(error)
 

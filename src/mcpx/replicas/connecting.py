@@ -65,16 +65,18 @@ async def end(client: "Client") -> None:
 
 
 def ear_of(client: "Client") -> Any:
-    """To hear news by. It ends with the client, which itself would forget it with the last who refers to it."""
+    """To hear news by. It ends with the client, which itself would forget it with the last who
+    refers to it."""
     ear = client.pubsub()
     client.beside = (*getattr(client, "beside", ()), ear)
     return ear
 
 
 def made(address: StoreAddress, patience: float) -> "Client":
-    """Nothing is connected yet. A command is sent once and no more: whether it is worth another try is for whoever sent
-    it, who knows what it does, and gives up after `patience`. What is said here of time is for what he does not see: a
-    node or Sentinel that is silent, where there are others, and a client that goes on though it was given up."""
+    """Nothing is connected yet. A command is sent once and no more: whether it is worth another try
+    is for whoever sent it, who knows what it does, and gives up after `patience`. What is said here
+    of time is for what he does not see: a node or Sentinel that is silent, where there are others,
+    and a client that goes on though it was given up."""
     several = address.kind in ("sentinel", "cluster")
     common: dict[str, Any] = {
         "username": address.user or None,
@@ -86,7 +88,11 @@ def made(address: StoreAddress, patience: float) -> "Client":
         "protocol": 2,
     }
     if address.tls:
-        files = {"ssl_ca_certs": address.ca, "ssl_certfile": address.cert, "ssl_keyfile": address.key}
+        files = {
+            "ssl_ca_certs": address.ca,
+            "ssl_certfile": address.cert,
+            "ssl_keyfile": address.key,
+        }
         common |= {"ssl": True, **{name: file for name, file in files.items() if file}}
     if address.kind == "socket":
         return Redis(unix_socket_path=address.path, **common)
@@ -95,11 +101,19 @@ def made(address: StoreAddress, patience: float) -> "Client":
         return Redis(host=host, port=port, db=address.db, **common)
     if address.kind == "sentinel":
         beside = ("socket_timeout", "socket_connect_timeout", "retry")
-        asked = {name: value for name, value in common.items() if name in beside or name.startswith("ssl")}
+        asked = {
+            name: value
+            for name, value in common.items()
+            if name in beside or name.startswith("ssl")
+        }
         sentinel: Any = Sentinel(list(address.hosts), sentinel_kwargs=asked)
-        client = sentinel.master_for(address.service, db=address.db, **{**common, "socket_timeout": BEYOND * patience})
+        client = sentinel.master_for(
+            address.service, db=address.db, **{**common, "socket_timeout": BEYOND * patience}
+        )
         client.beside = sentinel.sentinels  # it leaves them open
         return client
     nodes = [ClusterNode(host, port) for host, port in address.hosts]
-    common["retry"] = Retry(NoBackoff(), 1)  # for a node that says that another has the key: it did nothing itself
+    common["retry"] = Retry(
+        NoBackoff(), 1
+    )  # for a node that says that another has the key: it did nothing itself
     return RedisCluster(startup_nodes=nodes, **common)

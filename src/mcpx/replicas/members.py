@@ -1,13 +1,14 @@
 """Which replicas there are, and where: told to the store with each beat, and found there.
 
-Promised: a replica that joined, left or changed its state is known to the others at once while news get through, and
-within `BEAT` in any case. One that has not beaten for `GONE` counts as gone, whatever became of it; whoever finds its
-door closed may say so before (`lost`). While the store is away the others count as they were last seen.
+Promised: a replica that joined, left or changed its state is known to the others at once while news
+get through, and within `BEAT` in any case. One that has not beaten for `GONE` counts as gone,
+whatever became of it; whoever finds its door closed may say so before (`lost`). While the store is
+away the others count as they were last seen.
 
 Each replica signs its record. A replica whose record has no valid signature counts as absent.
 
-The numbers (`changed`, `numbers`) are for what must not be missed though news may be: each topic has one in the store,
-and whoever watches it is told when it has grown.
+The numbers (`changed`, `numbers`) are for what must not be missed though news may be: each topic
+has one in the store, and whoever watches it is told when it has grown.
 """
 
 import asyncio
@@ -96,7 +97,8 @@ for _, id in ipairs(there) do told[#told + 1] = redis.call('HGET', KEYS[2], id) 
 return {told, redis.call('HGETALL', KEYS[3]), last and now - last or -1, redis.call('GET', KEYS[4])}
 """
 )
-"""Who has beaten at a time that is yet to come has beaten before the clock was set back: from now on it counts."""
+"""Who has beaten at a time that is yet to come has beaten before the clock was set back: from now
+on it counts."""
 _LOOK = Script(
     """
 local time = redis.call('TIME')
@@ -145,7 +147,8 @@ class Members:
     def new_id() -> str:
         return secrets.token_hex(5)
 
-    # Who is there ----------------------------------------------------------------------------------------------
+    # Who is there
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def others(self) -> Mapping[str, Member]:
@@ -171,7 +174,8 @@ class Members:
         self._on_left.append(left)
 
     def on_absence(self, absent: Callable[[], None]) -> None:
-        """Called when this very replica may have counted as gone: what is its own may be somebody else's by now."""
+        """Called when this very replica may have counted as gone: what is its own may be somebody
+        else's by now."""
         self._on_absence.append(absent)
 
     def _left(self, id: str) -> None:
@@ -189,7 +193,8 @@ class Members:
         for gone in self._on_gone:
             gone(member)
 
-    # Beating ---------------------------------------------------------------------------------------------------
+    # Beating
+    # ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         self._store.on_return(self._returned)
@@ -209,7 +214,8 @@ class Members:
 
     async def _returned(self, fresh: bool) -> None:
         self._told = True
-        # They may begin anew, or have lost the last steps: the same number does not say that nothing has changed.
+        # They may begin anew, or have lost the last steps: the same number does not say that
+        # nothing has changed.
         self._numbers.clear()
         await self.beat()
 
@@ -226,11 +232,14 @@ class Members:
                     await self.beat()
                 except StoreDown:
                     pass
-                except Exception:  # who does not beat counts as gone, whatever the store has answered
+                except (
+                    Exception
+                ):  # who does not beat counts as gone, whatever the store has answered
                     log.exception("a beat failed")
 
     async def look(self) -> None:
-        """See who is there, at this very moment, without a beat: also for who only visits. Raises `StoreDown`."""
+        """See who is there, at this very moment, without a beat: also for who only visits. Raises
+        `StoreDown`."""
         keys = [self._store.key(name) for name in ("alive", "members", "epoch")]
         async with self._beating:
             there, epoch = await self._store.run(_LOOK, keys, [int(GONE * 1000)])
@@ -267,8 +276,10 @@ class Members:
         if None in members and monotonic() - self._warned >= WARN_SECONDS:
             self._warned = monotonic()
             log.warning(
-                "%d of %d records of replicas in the store are ignored: they are not signed with the key of this "
-                "replica. Either they are those of an earlier version of mcpx, which this version does not exchange "
+                "%d of %d records of replicas in the store are ignored: they are not signed with "
+                "the key of this "
+                "replica. Either they are those of an earlier version of mcpx, which this version "
+                "does not exchange "
                 "requests with, or a third party has written to the store",
                 members.count(None),
                 len(members),
@@ -293,28 +304,35 @@ class Members:
             there = {**self._others, **there}
         before, self._others = self._others, there
         for id, member in before.items():
-            if id not in there and member.state == "leaving":  # a beat may be answered before a goodbye is heard
+            if (
+                id not in there and member.state == "leaving"
+            ):  # a beat may be answered before a goodbye is heard
                 self._parted(member)
             elif id not in there:
                 self._gone(member)
         for id, member in there.items():
             if id not in before:
-                log.info("replica %s (%s) is there, at %s:%d", member.name, id, member.host, member.port)
+                log.info(
+                    "replica %s (%s) is there, at %s:%d", member.name, id, member.host, member.port
+                )
 
     async def leave(self) -> None:
         """This one is not there any more."""
         await self._tasks.close()
         try:
-            await self._store.run(_LEAVE, [self._store.key("alive"), self._store.key("members")], [self.me.id])
+            await self._store.run(
+                _LEAVE, [self._store.key("alive"), self._store.key("members")], [self.me.id]
+            )
             self._store.tell("left", self.me.id.encode())
         except StoreDown:
             pass
 
-    # Numbers ---------------------------------------------------------------------------------------------------
+    # Numbers
+    # ----------------------------------------------------------------------------------------------
 
     def watch(self, topic: str, changed: Callable[[int], None]) -> None:
-        """`changed` is told the number of a topic when it is first seen and when it has become another; also after this
-        very replica has made it grow."""
+        """`changed` is told the number of a topic when it is first seen and when it has become
+        another; also after this very replica has made it grow."""
         self._watched.setdefault(topic, []).append(changed)
         if topic in self._numbers:
             changed(self._numbers[topic])

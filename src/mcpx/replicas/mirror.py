@@ -1,14 +1,17 @@
-"""Files under the state folder that all replicas have: each has its own, and they are kept in step through the store.
+"""Files under the state folder that all replicas have: each has its own, and they are kept in step
+through the store.
 
-Promised: a file that is changed here (by this process or by a command) is the same everywhere within a second, and
-changes made at once are merged by the rule of its folder (`rules`). What was removed is brought back by nobody's old
-copy. A replica that comes has everything before `ready`. While the store is away each works on its files, and all is
-merged when it is back; one that was emptied gets everything anew from whoever is there. In the store values are
-encrypted, and end some time after the last replica has gone.
-Not promised: that what is larger or more than its bounds is shared; it is said once.
+Promised: a file that is changed here (by this process or by a command) is the same everywhere
+within a second, and changes made at once are merged by the rule of its folder (`rules`). What was
+removed is brought back by nobody's old copy. A replica that comes has everything before `ready`.
+While the store is away each works on its files, and all is merged when it is back; one that was
+emptied gets everything anew from whoever is there. In the store values are encrypted, and end some
+time after the last replica has gone. Not promised: that what is larger or more than its bounds is
+shared; it is said once.
 
-Rooms need not know of this: they look at their files as they do where several gateways share a folder. Who wants to
-know at once is told (`hear`), and who must not wait for the next look settles a file himself (`settle`).
+Rooms need not know of this: they look at their files as they do where several gateways share a
+folder. Who wants to know at once is told (`hear`), and who must not wait for the next look settles
+a file himself (`settle`).
 """
 
 import asyncio
@@ -70,7 +73,8 @@ for _, key in ipairs({KEYS[1], KEYS[3], KEYS[4]}) do redis.call('EXPIRE', key, A
 return {number, 0, false}
 """
 )
-"""Only where nobody else has put something there since; who did not see it merges, and tries again."""
+"""Only where nobody else has put something there since; who did not see it merges, and tries
+again."""
 
 Heard = Callable[[], None]
 
@@ -105,7 +109,8 @@ class Mirror:
         self._news = True
         self._now.set()
 
-    # Life ------------------------------------------------------------------------------------------------------
+    # Life
+    # ----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         await asyncio.to_thread(self._shelf.read_known)
@@ -117,7 +122,9 @@ class Mirror:
             async with asyncio.timeout(within):
                 await self.ready.wait()
         except TimeoutError:
-            log.warning("what other replicas have is not here yet: this one goes on with what it has")
+            log.warning(
+                "what other replicas have is not here yet: this one goes on with what it has"
+            )
 
     async def _run(self) -> None:
         await self._replicas.joined.wait()
@@ -162,7 +169,8 @@ class Mirror:
         except TimeoutError:
             pass
 
-    # What was changed ------------------------------------------------------------------------------------------
+    # What was changed
+    # ------------------------------------------------------------------------------------------
 
     async def _look(self) -> None:
         for rule in self._shelf.stirred():
@@ -174,15 +182,20 @@ class Mirror:
         keys = [self._key("epoch"), self._key("log")]
         while True:
             words = [Members.new_id(), self._seen, TOGETHER, KEPT]
-            epoch, listed = cast("tuple[bytes, list[bytes]]", await self._store.run(_NEWS, keys, words))
+            epoch, listed = cast(
+                "tuple[bytes, list[bytes]]", await self._store.run(_NEWS, keys, words)
+            )
             if (epoch, self._store.failures) != self._epoch:
-                # The first time, or it was away or emptied, and may have lost what it had: everything is told anew.
+                # The first time, or it was away or emptied, and may have lost what it had:
+                # everything is told anew.
                 self._epoch, self._seen = (epoch, self._store.failures), 0
                 self._numbers.clear()
                 self._due |= self._shelf.forget_looks()
                 await self._look()
                 continue
-            for name, number in zip((one.decode() for one in listed[::2]), map(int, listed[1::2]), strict=True):
+            for name, number in zip(
+                (one.decode() for one in listed[::2]), map(int, listed[1::2]), strict=True
+            ):
                 if self._numbers.get(name) != number:
                     await self._settle(name)
                     self._due.discard(name)
@@ -196,11 +209,12 @@ class Mirror:
             for key in ("epoch", "log", "count", *(f"file:{name}" for name in self._shelf.lasting)):
                 self._store.later("EXPIRE", self._key(key), KEPT)
 
-    # One file --------------------------------------------------------------------------------------------------
+    # One file
+    # ----------------------------------------------------------------------------------------------
 
     async def settle(self, name: str) -> None:
-        """This file, by its name under the state folder, is from now on what the store has of it, and the other way
-        round. While the store is away: once it is back."""
+        """This file, by its name under the state folder, is from now on what the store has of it,
+        and the other way round. While the store is away: once it is back."""
         if self._in_reach:
             try:
                 await self._settle(name, tell=False)
@@ -232,13 +246,17 @@ class Mirror:
                     self._numbers[name] = number
                     break
                 keys = [log_, file, self._key("count"), self._key("epoch")]
-                put, found, theirs = await self._store.run(_PUT, keys, [name, number, mine, KEPT, MOST])
+                put, found, theirs = await self._store.run(
+                    _PUT, keys, [name, number, mine, KEPT, MOST]
+                )
                 if int(put) > 0:
                     self._numbers[name] = int(put)
                     self._store.tell("mirror")
                     break
                 if int(put) < 0:
-                    self._shelf.say(f"{name} is not shared with other replicas: the store has {MOST} files")
+                    self._shelf.say(
+                        f"{name} is not shared with other replicas: the store has {MOST} files"
+                    )
                     break
                 number = int(found)
             else:

@@ -1,8 +1,10 @@
-"""Work that is done by one replica for all: a lock that ends by itself, and news when it is given back.
+"""Work that is done by one replica for all: a lock that ends by itself, and news when it is given
+back.
 
-Promised: two replicas never hold it at a time while the store lives and the work takes less than `seconds`. Whoever
-cannot have it waits until it is given back or has ended. Without the store everybody works for itself. Whoever gave up
-before it was his does not keep it from others, nor does a store that took what it was sent and did not say so.
+Promised: two replicas never hold it at a time while the store lives and the work takes less than
+`seconds`. Whoever cannot have it waits until it is given back or has ended. Without the store
+everybody works for itself. Whoever gave up before it was his does not keep it from others, nor does
+a store that took what it was sent and did not say so.
 """
 
 import asyncio
@@ -17,10 +19,13 @@ from mcpx.wire.tasks import Tasks
 LOOK: Final = 0.2
 """Seconds between looks, should the news be missed."""
 
-_GIVE_BACK = Script("if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0")
+_GIVE_BACK = Script(
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+)
 
 _EXTEND = Script(
-    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0"
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) "
+    "end return 0"
 )
 
 
@@ -31,7 +36,8 @@ class Turns:
         self._store = store
         self._waiting: dict[str, set[asyncio.Event]] = {}
         self._unsure: list[tuple[str, str]] = []
-        """Keys, and what may stand there of us: the store went away before it said so, or before it was taken out."""
+        """Keys, and what may stand there of us: the store went away before it said so, or before it
+        was taken out."""
         self._tasks = Tasks("turns")
         store.hear("turn", self._given_back)
         store.on_return(self._returned)
@@ -74,9 +80,12 @@ class Turns:
             self._store.run_later(_EXTEND, [key], [mine, int(seconds * 1000)])
 
     @asynccontextmanager
-    async def turn(self, name: str, seconds: float, *, extended: bool = False) -> AsyncGenerator[bool]:
-        """Hold it. True: somebody else held it meanwhile, and may have done the work. `extended`: for as long as the
-        work takes; `seconds` are for the others then, should this replica die of it."""
+    async def turn(
+        self, name: str, seconds: float, *, extended: bool = False
+    ) -> AsyncGenerator[bool]:
+        """Hold it. True: somebody else held it meanwhile, and may have done the work. `extended`:
+        for as long as the work takes; `seconds` are for the others then, should this replica die of
+        it."""
         key, mine = self._store.key("turn", name), secrets.token_hex(8)
         waited = False
         held = False
@@ -101,7 +110,11 @@ class Turns:
             waiting.discard(event)
             if not waiting:
                 del self._waiting[name]
-        extending = self._tasks.start(self._extend(key, mine, seconds), apart=True) if held and extended else None
+        extending = (
+            self._tasks.start(self._extend(key, mine, seconds), apart=True)
+            if held and extended
+            else None
+        )
         try:
             yield waited
         finally:

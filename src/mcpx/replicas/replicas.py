@@ -1,10 +1,10 @@
 """All of it for one process: its store, its fellow replicas, what they seal by, and their locks.
 
-Promised: `joined` is set once the store was reached and the key is known; nothing here is to be used before. A replica
-whose key is not that of the others (another `MCPX_KEY`) does not join, and says so until it has the same. The store
-says whose key that is; one that was emptied is told so by those who were there, whoever else was quicker. Whoever finds
-that it has become another parts from the others again (`parted`): two keys in one store would write over each other
-without end.
+Promised: `joined` is set once the store was reached and the key is known; nothing here is to be
+used before. A replica whose key is not that of the others (another `MCPX_KEY`) does not join, and
+says so until it has the same. The store says whose key that is; one that was emptied is told so by
+those who were there, whoever else was quicker. Whoever finds that it has become another parts from
+the others again (`parted`): two keys in one store would write over each other without end.
 """
 
 import asyncio
@@ -32,11 +32,11 @@ LOOPBACK: Final = "127.0.0.1"
 LOOK: Final = 1.0
 """Seconds between looks at whose the store is, of one that may not join."""
 UNCLAIMED: Final = 4.0
-"""Seconds for which a store was nobody's that was somebody else's before: if it was just emptied, they write their
-fingerprint anew before that."""
+"""Seconds for which a store was nobody's that was somebody else's before: if it was just emptied,
+they write their fingerprint anew before that."""
 SETTLED: Final = 3.0
-"""Seconds after which a replica that has joined is one of those who were there; and for which a fingerprint is that of
-somebody who may merely have been quicker."""
+"""Seconds after which a replica that has joined is one of those who were there; and for which a
+fingerprint is that of somebody who may merely have been quicker."""
 TOPIC: Final = "key"
 
 _CLAIM = Script(
@@ -51,8 +51,8 @@ redis.call('HINCRBY', KEYS[3], ARGV[4], 1)
 return {ARGV[1], 1}
 """
 )
-"""Whose the store is, and whether that has changed. `claim`: ours if it is nobody's; `reclaim`: also if somebody has
-claimed it just now."""
+"""Whose the store is, and whether that has changed. `claim`: ours if it is nobody's; `reclaim`:
+also if somebody has claimed it just now."""
 
 
 class Replicas:
@@ -60,7 +60,9 @@ class Replicas:
         self.store = Store(address)
         self._given = key_from(environ)
         self.seals = Seals(self._given)
-        name = environ.get("MCPX_REPLICA") or f"{socket.gethostname()}-{os.getpid()}"  # several on one machine
+        name = (
+            environ.get("MCPX_REPLICA") or f"{socket.gethostname()}-{os.getpid()}"
+        )  # several on one machine
         me = Member(Members.new_id(), name, version=version, started_at=started_now())
         self.members = Members(self.store, self.seals, me)
         self.forwarded: Counter[str] = Counter()
@@ -123,14 +125,17 @@ class Replicas:
         self.seals.take_up(bytes.fromhex(found.decode()))
         if fresh and self._since is None:
             log.warning(
-                "MCPX_KEY is not set: a party that can read the store can read shared sign-ins and sessions, and act "
-                "as a replica and as any client. Set MCPX_KEY to the same value on all replicas (`mcpx secret key` "
+                "MCPX_KEY is not set: a party that can read the store can read shared sign-ins "
+                "and sessions, and act "
+                "as a replica and as any client. Set MCPX_KEY to the same value on all replicas "
+                "(`mcpx secret key` "
                 "makes one)"
             )
         return True
 
     async def _whose(self, fresh: bool) -> str | None:
-        """The fingerprint that is in the store; None: there is none, and it is not for us to change that yet."""
+        """The fingerprint that is in the store; None: there is none, and it is not for us to change
+        that yet."""
         how: Literal["look", "claim", "reclaim"] = "claim"
         if self.joined.is_set():
             how = "reclaim" if fresh and self._was_there else "claim"
@@ -138,7 +143,9 @@ class Replicas:
             how = "look"
         store = self.store
         keys = [store.key("fingerprint"), store.key("fingerprint", "since"), store.key("numbers")]
-        found, is_news = await store.run(_CLAIM, keys, [self.seals.fingerprint, how, SETTLED, TOPIC])
+        found, is_news = await store.run(
+            _CLAIM, keys, [self.seals.fingerprint, how, SETTLED, TOPIC]
+        )
         if is_news:
             store.tell("numbers")
         if found is None:
@@ -161,7 +168,8 @@ class Replicas:
         if there != self._odd:
             self._odd = there
             log.error(
-                "the replicas of this store have another MCPX_KEY than this one: it does not join them. Set the "
+                "the replicas of this store have another MCPX_KEY than this one: it does not join "
+                "them. Set the "
                 "same on all; if that of all others was changed, delete the key %s in the store",
                 self.store.key("fingerprint"),
             )
@@ -189,7 +197,8 @@ class Replicas:
             pass
 
     async def address(self) -> str:
-        """By which machines that reach the store reach this one, most likely: where we reach it from."""
+        """By which machines that reach the store reach this one, most likely: where we reach it
+        from."""
         where = self.store.address
         if where.kind == "socket":
             return LOOPBACK

@@ -1,9 +1,10 @@
-"""How the files of one folder are shared: what in them is told to others, and what becomes of two that differ.
+"""How the files of one folder are shared: what in them is told to others, and what becomes of two
+that differ.
 
-A *state* is what replicas tell each other of one file, as a JSON object. States are merged so that it does not matter
-who merges first, nor how often; what was removed is told too, so that somebody's old copy does not bring it back. What
-has to be known for that is kept beside the files (`remembered`): with it a change of the file since is a change, and
-everything else an old copy.
+A *state* is what replicas tell each other of one file, as a JSON object. States are merged so that
+it does not matter who merges first, nor how often; what was removed is told too, so that somebody's
+old copy does not bring it back. What has to be known for that is kept beside the files
+(`remembered`): with it a change of the file since is a change, and everything else an old copy.
 """
 
 import hashlib
@@ -43,8 +44,8 @@ class Rule(Protocol):
 
     @property
     def lasting(self) -> bool:
-        """Whether it stays while there are replicas; else it is for comfort, ends by itself, and whoever removes a file
-        does so for himself."""
+        """Whether it stays while there are replicas; else it is for comfort, ends by itself, and
+        whoever removes a file does so for himself."""
         ...
 
     def owns(self, name: str) -> bool:
@@ -52,8 +53,9 @@ class Rule(Protocol):
         ...
 
     def taken(self, raw: bytes | None, at: float, known: Json) -> Json | None:
-        """What the file says now. `raw`: what is in it, None where there is none in a folder that is there; `at`: when
-        it was written; `known`: what is remembered, nothing of a file that is new. None: it says nothing."""
+        """What the file says now. `raw`: what is in it, None where there is none in a folder that
+        is there; `at`: when it was written; `known`: what is remembered, nothing of a file that is
+        new. None: it says nothing."""
         ...
 
     def merged(self, mine: Json, theirs: Json) -> Json:
@@ -61,7 +63,8 @@ class Rule(Protocol):
         ...
 
     def rendered(self, state: Json, raw: bytes | None) -> bytes | None:
-        """What is to be in the file, where `raw` is now; the same where that will do, None: no file."""
+        """What is to be in the file, where `raw` is now; the same where that will do, None: no
+        file."""
         ...
 
     def remembered(self, state: Json) -> Json:
@@ -75,8 +78,8 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class Whole:
-    """Files that count as they are: the last one written. What was removed stays so (if they are `lasting`), also
-    against whoever goes on changing what he had before."""
+    """Files that count as they are: the last one written. What was removed stays so (if they are
+    `lasting`), also against whoever goes on changing what he had before."""
 
     folder: str
     files: Pattern[str]
@@ -99,12 +102,25 @@ class Whole:
             if is_gone:
                 return {**known, "content": None}
             now = time()
-            return {**known, "version": version + 1, "at": now, "dead": {**dead, known["born"]: now}, "content": None}
+            return {
+                **known,
+                "version": version + 1,
+                "at": now,
+                "dead": {**dead, known["born"]: now},
+                "content": None,
+            }
         digest = hashlib.sha256(raw).hexdigest()
         content = raw.decode()
         if known and digest == known["digest"]:
-            return {**known, "content": None if is_gone else content}  # gone: an old copy of what was removed
-        born = known["born"] if known and not is_gone else hashlib.sha256(f"{digest} {at}".encode()).hexdigest()[:16]
+            return {
+                **known,
+                "content": None if is_gone else content,
+            }  # gone: an old copy of what was removed
+        born = (
+            known["born"]
+            if known and not is_gone
+            else hashlib.sha256(f"{digest} {at}".encode()).hexdigest()[:16]
+        )
         about = {"born": born, "version": version + 1, "at": at, "digest": digest, "dead": dead}
         return {**about, "content": content}
 
@@ -113,7 +129,9 @@ class Whole:
         if len(dead) > _DEAD:
             dead = dict(sorted(dead.items(), key=lambda one: (one[1], one[0]))[-_DEAD:])
         alive = [one for one in (theirs, mine) if one["born"] not in dead]
-        latest = max(alive or (theirs, mine), key=lambda one: (one["version"], one["at"], one["digest"]))
+        latest = max(
+            alive or (theirs, mine), key=lambda one: (one["version"], one["at"], one["digest"])
+        )
         return {**latest, "dead": dead, "content": latest["content"] if alive else None}
 
     def rendered(self, state: Json, raw: bytes | None) -> bytes | None:

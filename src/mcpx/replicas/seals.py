@@ -1,8 +1,10 @@
-"""What only the replicas of one store can make and read: sealed ids, signatures, and texts that are encrypted.
+"""What only the replicas of one store can make and read: sealed ids, signatures, and texts that are
+encrypted.
 
-The key comes from `MCPX_KEY` where that is set; else it is made by the first replica and kept in the store, and whoever
-can read the store can read what is sealed. A store that was emptied may come back with another key, made by a replica
-that started just then: those that were good stay good for what was made with them.
+The key comes from `MCPX_KEY` where that is set; else it is made by the first replica and kept in
+the store, and whoever can read the store can read what is sealed. A store that was emptied may come
+back with another key, made by a replica that started just then: those that were good stay good for
+what was made with them.
 """
 
 import base64
@@ -26,7 +28,9 @@ def key_from(environ: Mapping[str, str]) -> bytes | None:
     if not text:
         return None
     given = text.encode(errors="surrogateescape")
-    return hashlib.scrypt(given, salt=b"mcpx replicas", dklen=32, maxmem=64 * 2**20, n=2**14, r=8, p=1)
+    return hashlib.scrypt(
+        given, salt=b"mcpx replicas", dklen=32, maxmem=64 * 2**20, n=2**14, r=8, p=1
+    )
 
 
 class Seals:
@@ -53,7 +57,8 @@ class Seals:
         if key != self.key:
             self._keys = [key, *(known for known in self._keys if known != key)][:KEYS]
 
-    # Ids -------------------------------------------------------------------------------------------------------
+    # Ids
+    # ----------------------------------------------------------------------------------------------
 
     def mint(self, owner: str) -> str:
         """A new id that tells whose it is; `owner` has no dot."""
@@ -71,7 +76,8 @@ class Seals:
                 return owner
         return None
 
-    # Signatures ------------------------------------------------------------------------------------------------
+    # Signatures
+    # ----------------------------------------------------------------------------------------------
 
     def sign(self, purpose: bytes, data: bytes) -> str:
         return _shown(self._mac(self.key, purpose, data))
@@ -79,7 +85,10 @@ class Seals:
     def signed(self, purpose: bytes, data: bytes, signature: str) -> bool:
         if not signature.isascii():
             return False
-        return any(hmac.compare_digest(_shown(self._mac(key, purpose, data)), signature) for key in self._keys)
+        return any(
+            hmac.compare_digest(_shown(self._mac(key, purpose, data)), signature)
+            for key in self._keys
+        )
 
     @staticmethod
     def _mac(key: bytes, purpose: bytes, data: bytes) -> bytes:
@@ -89,7 +98,8 @@ class Seals:
         """A name for a key of the store that does not reveal `data`."""
         return self._mac(self.key, purpose, data).hex()[:40]
 
-    # Secrets ---------------------------------------------------------------------------------------------------
+    # Secrets
+    # ----------------------------------------------------------------------------------------------
 
     def encrypt(self, plain: bytes, where: bytes) -> bytes:
         """`where`: what it is, so that it is taken for nothing else."""
@@ -105,7 +115,9 @@ class Seals:
 
         for key in self._keys:
             try:
-                return AESGCM(self._cipher_key(key)).decrypt(sealed[:_NONCE], sealed[_NONCE:], where)
+                return AESGCM(self._cipher_key(key)).decrypt(
+                    sealed[:_NONCE], sealed[_NONCE:], where
+                )
             except (InvalidTag, ValueError):
                 continue
         return None

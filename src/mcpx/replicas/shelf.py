@@ -1,8 +1,10 @@
-"""The files of this replica that are shared: which were changed here, and one of them merged with what the store has.
+"""The files of this replica that are shared: which were changed here, and one of them merged with
+what the store has.
 
-Promised: a file is replaced as its room replaces it, 0600 and at once, and never while it is not what was merged. One
-that others could have written is left alone, and its folder with it. What the rules remember is kept beside the
-folders, so that a replica that was away tells what was changed meanwhile from what is merely old.
+Promised: a file is replaced as its room replaces it, 0600 and at once, and never while it is not
+what was merged. One that others could have written is left alone, and its folder with it. What the
+rules remember is kept beside the folders, so that a replica that was away tells what was changed
+meanwhile from what is merely old.
 """
 
 import logging
@@ -26,8 +28,8 @@ log = logging.getLogger(__name__)
 YOUNG: Final = 1.0
 """Seconds in which a folder that was changed may be changed again without a trace in its time."""
 LARGEST_SEALED: Final = 4 << 20
-"""Bytes of a value in the store, compressed: what takes longer to travel than the store may take to answer would make
-it count as away."""
+"""Bytes of a value in the store, compressed: what takes longer to travel than the store may take to
+answer would make it count as away."""
 TRIES: Final = 8
 KNOWN: Final = "replicas.json"
 _LARGEST_KNOWN: Final = 16 << 20
@@ -47,7 +49,8 @@ class Shelf:
         """Of each file, what its rule remembers."""
         self._unwritten = False
         self._marks: dict[str, object] = {}
-        """Of files as they were when they were last read. Threads put into it what others go through: copied first."""
+        """Of files as they were when they were last read. Threads put into it what others go
+        through: copied first."""
         self._folders: dict[str, int] = {}
         """When they were last changed, as far as is known."""
         self._said: set[str] = set()
@@ -61,24 +64,35 @@ class Shelf:
     @property
     def lasting(self) -> list[str]:
         """The files that are there and stay."""
-        return [name for name in list(self._marks) if (rule := self.rule(name)) is not None and rule.lasting]
+        return [
+            name
+            for name in list(self._marks)
+            if (rule := self.rule(name)) is not None and rule.lasting
+        ]
 
     def say(self, problem: str) -> None:
         if problem not in self._said and len(self._said) < _MOST_SAID:
             self._said.add(problem)
             log.warning("%s", problem)
 
-    # What was changed here -------------------------------------------------------------------------------------
+    # What was changed here
+    # -------------------------------------------------------------------------------------
 
     def forget_looks(self) -> set[str]:
-        """All there is counts as changed with the next look; those of which something is known, at once."""
+        """All there is counts as changed with the next look; those of which something is known, at
+        once."""
         self._folders.clear()
         self._marks.clear()
         return set(self._known)
 
     def stirred(self) -> list[Rule]:
-        """Whose folders were changed: files are replaced and removed, never written into, and that shows there."""
-        return [rule for folder, rule in self.rules.items() if self._changed_at(folder) != self._folders.get(folder)]
+        """Whose folders were changed: files are replaced and removed, never written into, and that
+        shows there."""
+        return [
+            rule
+            for folder, rule in self.rules.items()
+            if self._changed_at(folder) != self._folders.get(folder)
+        ]
 
     def _changed_at(self, folder: str) -> int:
         """0: it is not there."""
@@ -93,7 +107,11 @@ class Shelf:
         at = self._changed_at(rule.folder)
         try:
             with os.scandir(folder) as entries:
-                files = [(entry.stat(follow_symlinks=False), entry.name) for entry in entries if rule.owns(entry.name)]
+                files = [
+                    (entry.stat(follow_symlinks=False), entry.name)
+                    for entry in entries
+                    if rule.owns(entry.name)
+                ]
         except OSError:  # what is there no more with its folder was lost: it is written anew
             self._folders[rule.folder] = 0
             return {name for name in self.lasting if name.startswith(f"{rule.folder}/")}
@@ -101,20 +119,27 @@ class Shelf:
             self._folders[rule.folder] = at
         files.sort(key=lambda file: file[0].st_mtime_ns, reverse=True)
         if len(files) > rule.most:
-            self.say(f"of {folder} only the latest {rule.most} files are shared with other replicas")
+            self.say(
+                f"of {folder} only the latest {rule.most} files are shared with other replicas"
+            )
         found = {f"{rule.folder}/{name}": _mark(about) for about, name in files[: rule.most]}
-        gone = {name for name in list(self._marks) if name.startswith(f"{rule.folder}/") and name not in found}
+        gone = {
+            name
+            for name in list(self._marks)
+            if name.startswith(f"{rule.folder}/") and name not in found
+        }
         if not rule.lasting:
             for name in gone:
                 del self._marks[name]
             gone = set[str]()
         return gone | {name for name, mark in found.items() if self._marks.get(name) != mark}
 
-    # One file --------------------------------------------------------------------------------------------------
+    # One file
+    # ----------------------------------------------------------------------------------------------
 
     def meet(self, rule: Rule, name: str, sealed: bytes | None) -> tuple[bool, bytes | None]:
-        """Merge what is here and what the store has; for a thread. Whether the file was changed for it, and what is to
-        be put into the store, if anything. Raises `Odd`; OSError."""
+        """Merge what is here and what the store has; for a thread. Whether the file was changed for
+        it, and what is to be put into the store, if anything. Raises `Odd`; OSError."""
         file, known = self._state / name, self._known.get(name, {})
         try:
             theirs = None if not sealed else self._opened(sealed, name)
@@ -123,7 +148,13 @@ class Shelf:
                 self._marks[name] = mark
                 is_lost = raw is None and not file.parent.is_dir()  # nobody meant this one
                 mine = None if is_lost else rule.taken(raw, at, known)
-                both = theirs if mine is None else mine if theirs is None else rule.merged(mine, theirs)
+                both = (
+                    theirs
+                    if mine is None
+                    else mine
+                    if theirs is None
+                    else rule.merged(mine, theirs)
+                )
                 if both is None:
                     self._marks.pop(name, None)
                     return False, None
@@ -165,14 +196,20 @@ class Shelf:
     def _opened(self, sealed: bytes, name: str) -> Json | None:
         plain = self._seals.decrypt(sealed, name.encode())
         if plain is None:
-            self.say(f"what the store has of {name} was encrypted with another key: it is written anew")
+            self.say(
+                f"what the store has of {name} was encrypted with another key: it is written anew"
+            )
             return None
         try:
-            return as_object(codec.load(zlib.decompressobj().decompress(plain, _LARGEST_STATE))) or None
+            return (
+                as_object(codec.load(zlib.decompressobj().decompress(plain, _LARGEST_STATE)))
+                or None
+            )
         except zlib.error:
             raise Odd("what the store has of it cannot be read") from None
 
-    # What is remembered ----------------------------------------------------------------------------------------
+    # What is remembered
+    # ----------------------------------------------------------------------------------------
 
     def _remember(self, name: str, known: Json) -> None:
         if known != self._known.get(name, {}):
@@ -188,10 +225,15 @@ class Shelf:
             found = {} if raw is None else as_object(codec.load(raw))
         except (OSError, Odd, codec.BadJson) as error:
             log.warning(
-                "%s cannot be read (%s): what was removed here while this replica was away comes back", file, error
+                "%s cannot be read (%s): what was removed here while this replica was away comes "
+                "back",
+                file,
+                error,
             )
             found = {}
-        self._known = {name: as_object(known) for name, known in found.items() if self.rule(name) is not None}
+        self._known = {
+            name: as_object(known) for name, known in found.items() if self.rule(name) is not None
+        }
 
     @property
     def unwritten(self) -> bool:
@@ -211,13 +253,16 @@ def _mark(about: os.stat_result) -> object:
 
 
 def _read(file: Path, largest: int) -> tuple[bytes | None, object, float]:
-    """What is in it, its mark, and when it was written. One that others could have written is `Odd`."""
+    """What is in it, its mark, and when it was written. One that others could have written is
+    `Odd`."""
     try:
         require_private(file.parent)
         about = os.lstat(file)
     except FileNotFoundError:
         return None, None, 0.0
-    if not stat.S_ISREG(about.st_mode) or not (WINDOWS or (about.st_uid == os.geteuid() and not about.st_mode & 0o022)):
+    if not stat.S_ISREG(about.st_mode) or not (
+        WINDOWS or (about.st_uid == os.geteuid() and not about.st_mode & 0o022)
+    ):
         raise Odd("it is not a file of this user alone")
     if about.st_size > largest:
         raise Odd("it is too large")

@@ -1,14 +1,17 @@
-"""The store that replicas share, as everybody here sees it: commands, scripts, what is written behind, and news.
+"""The store that replicas share, as everybody here sees it: commands, scripts, what is written
+behind, and news.
 
-Promised: what is sent in one turn of the loop travels together; a command is sent once and no more, and is answered or
-fails within `PATIENCE`. A store that does not answer is away: from then on everything fails at once with `StoreDown`
-until it is back, which is tried several times a second. What is written behind (`later`) costs its caller nothing and
-arrives in order; while the store is away it is dropped, and whoever keeps something there is told when it is back
-(`on_return`) and writes it anew: it may have been restarted empty, which is told until all have written. News may be
-missed for the same reason, so they are for speed only: what must not be missed has a number that is looked at with each
-beat (`members`). Time in which this very process is held up is not the store's.
+Promised: what is sent in one turn of the loop travels together; a command is sent once and no more,
+and is answered or fails within `PATIENCE`. A store that does not answer is away: from then on
+everything fails at once with `StoreDown` until it is back, which is tried several times a second.
+What is written behind (`later`) costs its caller nothing and arrives in order; while the store is
+away it is dropped, and whoever keeps something there is told when it is back (`on_return`) and
+writes it anew: it may have been restarted empty, which is told until all have written. News may be
+missed for the same reason, so they are for speed only: what must not be missed has a number that is
+looked at with each beat (`members`). Time in which this very process is held up is not the store's.
 
-Keys stand under one prefix in braces, so that a cluster keeps them together and scripts can use several.
+Keys stand under one prefix in braces, so that a cluster keeps them together and scripts can use
+several.
 """
 
 import asyncio
@@ -49,7 +52,8 @@ AT_A_TIME: Final = 4
 """Goes under way at a time, of commands that are waited for."""
 MOST_BEHIND: Final = 100_000
 BEHIND_BYTES: Final = 64 << 20
-"""What may wait to be written; of more the oldest is dropped, and told anew like what was lost by a store."""
+"""What may wait to be written; of more the oldest is dropped, and told anew like what was lost by a
+store."""
 SAID_EVERY: Final = 30.0
 """Seconds between two lines that say that it is still away, or still refuses the same."""
 MOST_REFUSALS: Final = 64
@@ -60,12 +64,24 @@ Heard = Callable[[bytes], None]
 Returned = Callable[[bool], Awaitable[None]]
 """Told that the store is there; True: what was in it may be gone."""
 
-_AWAY = ("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "NOAUTH", "NOPERM", "OOM", "MISCONF", "BUSY", "WRONGPASS")
+_AWAY = (
+    "READONLY",
+    "LOADING",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "NOAUTH",
+    "NOPERM",
+    "OOM",
+    "MISCONF",
+    "BUSY",
+    "WRONGPASS",
+)
 """What a store says that cannot be used at the moment."""
 
 
 class StoreDown(McpxError):
-    """The store did not do what it was asked, or may not have; caught by whoever asked, who knows what follows."""
+    """The store did not do what it was asked, or may not have; caught by whoever asked, who knows
+    what follows."""
 
 
 class Script:
@@ -88,7 +104,10 @@ class _Sent:
     __slots__ = ("answer", "script", "words")
 
     def __init__(
-        self, words: Sequence[Word], script: Script | None = None, answer: "asyncio.Future[Any] | None" = None
+        self,
+        words: Sequence[Word],
+        script: Script | None = None,
+        answer: "asyncio.Future[Any] | None" = None,
     ) -> None:
         self.words = words
         self.script = script
@@ -130,15 +149,16 @@ class Store:
         self._tasks = Tasks("store")
         self._client: Client = None
         self._ending: set[Client] = set()
-        """Clients that are being closed: whoever does it may be cancelled over it, and it is done at the end."""
+        """Clients that are being closed: whoever does it may be cancelled over it, and it is done
+        at the end."""
         self._epoch = b""
         self._is_lost = True
         """Whether what was kept there may be gone, and was not written anew since."""
         self._dropped = False
         """Whether more waited to be written than may."""
         self._known: set[str] = set()
-        """Digests of scripts that the store has. The others are sent in full: what it refuses for not knowing it would
-        be written behind what was sent later."""
+        """Digests of scripts that the store has. The others are sent in full: what it refuses for
+        not knowing it would be written behind what was sent later."""
         self._fallen = asyncio.Event()
         self._asked: deque[_Sent] = deque()
         self._under_way = 0
@@ -156,7 +176,8 @@ class Store:
     def key(self, *parts: str) -> str:
         return self._prefix + ":".join(parts)
 
-    # Life ------------------------------------------------------------------------------------------------------
+    # Life
+    # ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Reach it, now and whenever it has gone away. `there` tells."""
@@ -200,7 +221,11 @@ class Store:
                 self.problem = self._words(error)
                 if self.problem != said or monotonic() - said_at > SAID_EVERY:
                     said, said_at = self.problem, monotonic()
-                    log.error("the store %s cannot be used: %s; it is tried again", self.address.shown, self.problem)
+                    log.error(
+                        "the store %s cannot be used: %s; it is tried again",
+                        self.address.shown,
+                        self.problem,
+                    )
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
                 continue
@@ -211,7 +236,11 @@ class Store:
                 await self._fallen_within(BRIEF)
             if self.up:
                 if said or fresh:
-                    log.info("the store %s is there%s", self.address.shown, ", and empty or new to us" if fresh else "")
+                    log.info(
+                        "the store %s is there%s",
+                        self.address.shown,
+                        ", and empty or new to us" if fresh else "",
+                    )
                 said, flighty = "", False
             await self._fallen.wait()
             now = monotonic()
@@ -242,7 +271,8 @@ class Store:
         await self._drop_client()
         self._client = client = made(self.address, self._patience)
         async with asyncio.timeout(3 * self._patience):
-            # As a script: a store that allows none cannot be used, and here that is told once and not each time.
+            # As a script: a store that allows none cannot be used, and here that is told once and
+            # not each time.
             asked = ("EVAL", _EPOCH.text, 1, self.key("epoch"), secrets.token_hex(8))
             found: bytes = await client.execute_command(*asked) or b""
             ear = ear_of(client)
@@ -261,16 +291,21 @@ class Store:
         return fresh
 
     async def look(self, epoch: bytes | None) -> None:
-        """`epoch`: as it was found there just now. If it is another, the store was emptied without going away."""
+        """`epoch`: as it was found there just now. If it is another, the store was emptied without
+        going away."""
         if not self.up:
             return
         if epoch != self._epoch:
             await self.ask("SET", self.key("epoch"), secrets.token_hex(8), "NX")
             # Nothing: emptied again, which the next beat sees.
             self._epoch = await self.ask("GET", self.key("epoch")) or b""
-            log.warning("the store %s was emptied: what is shared is written anew", self.address.shown)
+            log.warning(
+                "the store %s was emptied: what is shared is written anew", self.address.shown
+            )
         elif self._dropped and not self._behind:
-            log.warning("the store %s was too slow: what is shared is written anew", self.address.shown)
+            log.warning(
+                "the store %s was too slow: what is shared is written anew", self.address.shown
+            )
         else:
             return
         self._dropped, self._is_lost = False, True
@@ -285,7 +320,9 @@ class Store:
         if fresh:
             self._tasks.start(self._see_it_written(told, life))
 
-    async def _see_it_written(self, told: list["asyncio.Task[None]"], life: tuple[int, bytes]) -> None:
+    async def _see_it_written(
+        self, told: list["asyncio.Task[None]"], life: tuple[int, bytes]
+    ) -> None:
         """A store that goes away again meanwhile has lost it still."""
         if told:
             await asyncio.wait(told)
@@ -303,8 +340,8 @@ class Store:
             pass  # it will be told again
 
     def on_return(self, returned: Returned) -> None:
-        """Called whenever the store is there again, and the first time; at once if it is there. The first that asks
-        for it is called before the others."""
+        """Called whenever the store is there again, and the first time; at once if it is there. The
+        first that asks for it is called before the others."""
         self._returned.append(returned)
         if self.up:
             self._tasks.start(self._tell_returned(returned, True))
@@ -325,15 +362,20 @@ class Store:
             self._behind_size = 0
         return error
 
-    # Commands --------------------------------------------------------------------------------------------------
+    # Commands
+    # ----------------------------------------------------------------------------------------------
 
     def ask(self, *words: Word) -> "asyncio.Future[Any]":
         """The answer to a command. Raises `StoreDown`; it may have been carried out then."""
         return self._put(_Sent(words, None, self._loop.create_future()))
 
-    def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Word] = ()) -> "asyncio.Future[Any]":
+    def run(
+        self, script: Script, keys: Sequence[str], arguments: Sequence[Word] = ()
+    ) -> "asyncio.Future[Any]":
         """The same of a script."""
-        return self._put(_Sent(_called(script, keys, arguments), script, self._loop.create_future()))
+        return self._put(
+            _Sent(_called(script, keys, arguments), script, self._loop.create_future())
+        )
 
     def _put(self, sent: _Sent) -> "asyncio.Future[Any]":
         assert sent.answer is not None
@@ -348,7 +390,9 @@ class Store:
         """Written behind."""
         self._put_behind(_Sent(words))
 
-    def run_later(self, script: Script, keys: Sequence[str], arguments: Sequence[Word] = ()) -> None:
+    def run_later(
+        self, script: Script, keys: Sequence[str], arguments: Sequence[Word] = ()
+    ) -> None:
         self._put_behind(_Sent(_called(script, keys, arguments), script))
 
     async def settled(self) -> None:
@@ -368,7 +412,9 @@ class Store:
             return
         self._behind.append(sent)
         self._behind_size += sent.size
-        while len(self._behind) > MOST_BEHIND or (self._behind_size > BEHIND_BYTES and len(self._behind) > 1):
+        while len(self._behind) > MOST_BEHIND or (
+            self._behind_size > BEHIND_BYTES and len(self._behind) > 1
+        ):
             dropped = self._behind.popleft()
             self._behind_size -= dropped.size
             dropped.fail(StoreDown("too much waits to be written"))
@@ -393,7 +439,10 @@ class Store:
             self._start(self._send_behind, batch, size)
 
     def _start(
-        self, send: Callable[[list[_Sent], int], Coroutine[Any, Any, None]], batch: list[_Sent], size: int
+        self,
+        send: Callable[[list[_Sent], int], Coroutine[Any, Any, None]],
+        batch: list[_Sent],
+        size: int,
     ) -> None:
         task = self._tasks.start(send(batch, size), apart=True)
         task.add_done_callback(partial(_give_up, batch))
@@ -415,9 +464,13 @@ class Store:
     async def _send(self, batch: list[_Sent], size: int) -> None:
         client = self._client
         try:
-            await self._send_by(client, batch, 2 * self._patience if size > LARGE else self._patience)
+            await self._send_by(
+                client, batch, 2 * self._patience if size > LARGE else self._patience
+            )
         finally:
-            if client is not self._client:  # it was closed meanwhile, and what it has opened since was not
+            if (
+                client is not self._client
+            ):  # it was closed meanwhile, and what it has opened since was not
                 await self._end(client)
 
     async def _send_by(self, client: "Client", batch: list[_Sent], patience: float) -> None:
@@ -467,7 +520,8 @@ class Store:
 
     def _refused(self, error: Exception) -> StoreDown:
         text = str(error)
-        # The client takes the word off and keeps it apart; before Redis 7 it stands within what a script died of.
+        # The client takes the word off and keeps it apart; before Redis 7 it stands within what a
+        # script died of.
         word = getattr(error, "status_code", None) or text.partition(" ")[0]
         if word in _AWAY or any(f": -{away} " in text for away in _AWAY):
             return self._fall(self._words(error))
@@ -491,7 +545,8 @@ class Store:
             self._refusals[text] = now
             log.error("the store refuses what it was asked: %s", text)
 
-    # News ------------------------------------------------------------------------------------------------------
+    # News
+    # ----------------------------------------------------------------------------------------------
 
     def hear(self, topic: str, heard: Heard) -> None:
         """What other replicas tell under it; never what this one does."""
@@ -505,7 +560,11 @@ class Store:
         try:
             async for message in ear.listen():
                 data = message.get("data")
-                if message.get("type") == "message" and isinstance(data, bytes) and not data.startswith(self._me):
+                if (
+                    message.get("type") == "message"
+                    and isinstance(data, bytes)
+                    and not data.startswith(self._me)
+                ):
                     topic, _, news = data[len(self._me) :].partition(b"\0")
                     for heard in self._listeners.get(topic, ()):
                         self._told(heard, news)
@@ -538,8 +597,8 @@ def _give_up(batch: list[_Sent], _: "asyncio.Task[None]") -> None:
 
 @asynccontextmanager
 async def _within(seconds: float) -> AsyncGenerator[None]:
-    """As `asyncio.timeout`, by a clock that stands still while this process does: what the store said meanwhile is read
-    before its time is up."""
+    """As `asyncio.timeout`, by a clock that stands still while this process does: what the store
+    said meanwhile is read before its time is up."""
     loop, left = asyncio.get_running_loop(), LOOKS
 
     def look() -> None:
@@ -562,7 +621,11 @@ def _some(waiting: deque[_Sent]) -> tuple[list[_Sent], int]:
     """What goes out together, taken from the front; and its bytes."""
     batch: list[_Sent] = []
     size = 0
-    while waiting and len(batch) < TOGETHER and (not batch or size + waiting[0].size <= BYTES_TOGETHER):
+    while (
+        waiting
+        and len(batch) < TOGETHER
+        and (not batch or size + waiting[0].size <= BYTES_TOGETHER)
+    ):
         sent = waiting.popleft()
         batch.append(sent)
         size += sent.size
@@ -576,5 +639,7 @@ def _called(script: Script, keys: Sequence[str], arguments: Sequence[Word]) -> S
 def _words(error: BaseException) -> str:
     if isinstance(error, TimeoutError) or type(error).__name__ == "TimeoutError":
         return "it did not answer in time"
-    text = str(error).partition(" : <")[0].rstrip(".")  # behind it the client describes the objects it is made of
+    text = (
+        str(error).partition(" : <")[0].rstrip(".")
+    )  # behind it the client describes the objects it is made of
     return (text or type(error).__name__)[:300]

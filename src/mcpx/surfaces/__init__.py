@@ -7,7 +7,9 @@ from mcpx.model.family import Family
 if TYPE_CHECKING:
     from mcpx.surfaces.surface import Surface
 
-SURFACES: "Family[Surface]" = Family("mcpx.surfaces.modes", "mcpx.surfaces", needs=("list_tools", "call_tool"))
+SURFACES: "Family[Surface]" = Family(
+    "mcpx.surfaces.modes", "mcpx.surfaces", needs=("list_tools", "call_tool")
+)
 """By the name of their mode."""
 
 Mode = Annotated[str, SURFACES]

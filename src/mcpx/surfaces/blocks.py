@@ -1,7 +1,8 @@
 """The blocks of one result among those of others (SUR-12).
 
-Promise: one tool's blocks harm no other's result. What no client would take for a block is left out and said; what is
-never cut is left out where there is no room for it; a line that begins as only ours do is moved by a blank.
+Promise: one tool's blocks harm no other's result. What no client would take for a block is left out
+and said; what is never cut is left out where there is no room for it; a line that begins as only
+ours do is moved by a blank.
 """
 
 from typing import Any, Final
@@ -41,7 +42,9 @@ def joined(blocks: list[Any], room: int) -> list[Any]:
     if odd:
         kept.append(said(own(f"left out: {odd:,} that are no content")))
     if large:
-        kept.append(said(own(f"left out: {large:,} that are too large among others; call this tool alone")))
+        kept.append(
+            said(own(f"left out: {large:,} that are too large among others; call this tool alone"))
+        )
     return kept
 
 
@@ -51,7 +54,11 @@ def _is_sound(block: Any) -> bool:
     kind = block.get("type")
     if kind == "resource":
         inner = block.get("resource")
-        return is_object(inner) and isinstance(inner.get("uri"), str) and ("text" in inner or "blob" in inner)
+        return (
+            is_object(inner)
+            and isinstance(inner.get("uri"), str)
+            and ("text" in inner or "blob" in inner)
+        )
     needed = _NEEDED.get(kind) if isinstance(kind, str) else None
     return needed is not None and all(isinstance(block.get(key), str) for key in needed)
 

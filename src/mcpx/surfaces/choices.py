@@ -37,7 +37,8 @@ class Choices:
         return self.of(key)
 
     def keep(self, key: str, choice: Choice, *, everywhere: bool = False) -> None:
-        """`everywhere`: for a list to somebody without a session, whose calls may come to any replica."""
+        """`everywhere`: for a list to somebody without a session, whose calls may come to any
+        replica."""
         while len(self._made) >= REMEMBERED:
             self._drop(next(iter(self._made)))
         self._made[key] = choice

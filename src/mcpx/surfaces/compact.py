@@ -1,7 +1,9 @@
-"""What the compact surfaces share: find the tool that is meant, check its arguments, call it, make its result short.
+"""What the compact surfaces share: find the tool that is meant, check its arguments, call it, make
+its result short.
 
-Policy, limits and metrics below see the real tool, never the meta-tool. A model's mistake comes back as a tool error
-that lets it correct itself (SUR-9); an error the server itself sent stays as it is (PRO-6).
+Policy, limits and metrics below see the real tool, never the meta-tool. A model's mistake comes
+back as a tool error that lets it correct itself (SUR-9); an error the server itself sent stays as
+it is (PRO-6).
 """
 
 import asyncio
@@ -42,7 +44,8 @@ from mcpx.wire import codec
 __all__ = ["BUILT_IN", "READER", "Compact", "Mistake", "Unknown"]
 
 SIGNED = 0.75
-"""Of what is shown at once: so much goes to the signatures of one server's tools, the rest to names."""
+"""Of what is shown at once: so much goes to the signatures of one server's tools, the rest to
+names."""
 REMEMBERED = 1_000_000
 """Characters of signatures that are kept."""
 MOST_DESCRIBED = 500
@@ -50,11 +53,13 @@ MOST_DESCRIBED = 500
 LONGEST_NAME = 256
 """Characters in which a dot may end the name of a server."""
 NAMING = ("server_name", "service_name", "server", "method", "tool_name", "tool", "name")
-"""Arguments by which the call tools of one surface or another name a tool, the server before its tool."""
+"""Arguments by which the call tools of one surface or another name a tool, the server before its
+tool."""
 
 
 class Compact(Surface):
-    """Base of the compact surfaces. Each brings its tools, and the words in which they are called."""
+    """Base of the compact surfaces. Each brings its tools, and the words in which they are
+    called."""
 
     naming: ClassVar[tuple[str, ...]] = ()
     """The arguments of its call tool that name the tool to call."""
@@ -81,7 +86,8 @@ class Compact(Surface):
     def ending(self) -> bool:
         return self._lasting.ending
 
-    # For the subclass to say -----------------------------------------------------------------------------------
+    # For the subclass to say
+    # -----------------------------------------------------------------------------------
 
     @abstractmethod
     def definitions(self, menu: Menu) -> list[Json]:
@@ -106,7 +112,8 @@ class Compact(Surface):
     def by_name(self, caller: Caller) -> bool:
         return False
 
-    # The surface -------------------------------------------------------------------------------------------------
+    # The surface
+    # ----------------------------------------------------------------------------------------------
 
     async def list_tools(self, view: View, call: Call) -> Json:
         view = ModelView(view)
@@ -115,7 +122,10 @@ class Compact(Surface):
         if tools is None:
             tools = self._menus.keep(catalog, self.definitions(menu), (menu,))
         if (note := starting(view)) and tools:
-            tools = [{**tools[0], "description": f"{tools[0].get('description', '')}\n{note}"}, *tools[1:]]
+            tools = [
+                {**tools[0], "description": f"{tools[0].get('description', '')}\n{note}"},
+                *tools[1:],
+            ]
         return {"tools": tools}
 
     async def contents(self, view: View) -> tuple[Catalog, Menu]:
@@ -126,7 +136,11 @@ class Compact(Surface):
         menu = self._contents.of(catalog, edition)
         if menu is None:
             tools = tools_by_server(services, catalog.offers["tools"])
-            words = await in_slices(purposes(services, tools)) if len(services) <= MOST_DESCRIBED else {}
+            words = (
+                await in_slices(purposes(services, tools))
+                if len(services) <= MOST_DESCRIBED
+                else {}
+            )
             told = await in_slices(abouts(catalog.offers["tools"], self.settings.menu_budget))
             menu = self._contents.keep(catalog, Menu(services, tools, words, told), edition)
         return catalog, menu
@@ -139,14 +153,17 @@ class Compact(Surface):
         try:
             answer = await self.answer(view, call, name, _object(call.params.get("arguments")))
             if answer is None:
-                raise await self.guide.no_tool(await view.prepare(), name)  # a server that starts may have it (LIF-1)
+                raise await self.guide.no_tool(
+                    await view.prepare(), name
+                )  # a server that starts may have it (LIF-1)
         except Mistake as mistake:
             return self.failure(await self.guide.explained(view, mistake))
         except (Unavailable, Denied) as error:
             return self.failure(error.message)
         return answer
 
-    # Answers -----------------------------------------------------------------------------------------------------
+    # Answers
+    # ----------------------------------------------------------------------------------------------
 
     def reply(self, text: str, structured: Json) -> Json:
         """An answer of our own, in both forms (SUR-7)."""
@@ -159,18 +176,28 @@ class Compact(Surface):
         return {**self.reply(text, {"error": text}), "isError": True}
 
     async def bounded(
-        self, call: Call, result: Json, how: Rendering | None = None, is_data: Callable[[], bool] | None = None
+        self,
+        call: Call,
+        result: Json,
+        how: Rendering | None = None,
+        is_data: Callable[[], bool] | None = None,
     ) -> Json:
-        """An answer that may be large. `is_data` says whether it is no file: asked only where that matters."""
+        """An answer that may be large. `is_data` says whether it is no file: asked only where that
+        matters."""
         how = how or self.settings.common
         if is_plain(result, how.result_limit):
             return result
         if how.compact_json and has_lines(result) and not (is_data and is_data()):
             how = replace(how, compact_json=False)
-        return await Shaper(how, self._kept, self._worker, owner_of(call.caller), self._go_on).shaped(result)
+        return await Shaper(
+            how, self._kept, self._worker, owner_of(call.caller), self._go_on
+        ).shaped(result)
 
-    async def told(self, view: View, service: Service, offers: list[Offer], room: int | None = None) -> Json:
-        """What a server is and offers, within what is shown at once; of one with many tools the rest by name."""
+    async def told(
+        self, view: View, service: Service, offers: list[Offer], room: int | None = None
+    ) -> Json:
+        """What a server is and offers, within what is shown at once; of one with many tools the
+        rest by name."""
         room = int(SIGNED * self.settings.common.result_limit) if room is None else room
         async with self._listing:
             return await describe_server(self, service, offers, room, view.starting())
@@ -187,7 +214,8 @@ class Compact(Surface):
         """All of them."""
         return {"results": entries}
 
-    # Tools of servers ----------------------------------------------------------------------------------------------
+    # Tools of servers
+    # ----------------------------------------------------------------------------------------------
 
     async def execute(self, view: View, call: Call, arguments: Json) -> Json:
         """The call tool: one call, or several."""
@@ -211,7 +239,9 @@ class Compact(Surface):
         """Check the arguments, and make the call."""
         checked = self._checker.check(offer.definition.get("inputSchema"), arguments)
         if checked.problems:
-            raise Mistake(f"{'; '.join(checked.problems)}\n{cut(self.signature(offer), LONGEST_SIGNATURE)}")
+            raise Mistake(
+                f"{'; '.join(checked.problems)}\n{cut(self.signature(offer), LONGEST_SIGNATURE)}"
+            )
         if offer is READER:
             result = await view.own(READER.name, call, lambda: self._read(call, checked.arguments))
         else:
@@ -223,7 +253,9 @@ class Compact(Surface):
         """A tool's result as this surface shows it. What was read from a kept one fits already."""
         if offer is READER and how.result_limit >= self.settings.common.result_limit:
             return made.result
-        shown = await self.bounded(call, made.result, how, lambda: not reads_files(offer, made.arguments))
+        shown = await self.bounded(
+            call, made.result, how, lambda: not reads_files(offer, made.arguments)
+        )
         if (heard := self._lasting.on_shaped) is not None:
             heard(made.result, shown)
         return shown
@@ -233,19 +265,25 @@ class Compact(Surface):
         owner = owner_of(call.caller)
         kept = await self._kept.find(owner, str(arguments.get("handle")))
         if kept is None:
-            raise Mistake("This handle is not known: results are kept for 15 minutes. Call the tool again.")
+            raise Mistake(
+                "This handle is not known: results are kept for 15 minutes. Call the tool again."
+            )
         try:
             page = await self._worker.read(owner, kept, arguments, how)
         except reading.BadReading as error:
             raise Mistake(str(error)) from None
         result: Json = {"content": [said(page.text)]}
         if how.structured and page.value is not NOT_JSON and codec.is_writable(page.value):
-            result["structuredContent"] = page.value if is_object(page.value) else {"result": page.value}
+            result["structuredContent"] = (
+                page.value if is_object(page.value) else {"result": page.value}
+            )
         return result
 
     def _go_on(self, handle: str, begins: Preview) -> str:
         by_offset = self.settings.common.result_limit >= reading.ROOMY
-        return closing(handle, begins, lambda given: self.how_to_call(READER, given), by_offset=by_offset)
+        return closing(
+            handle, begins, lambda given: self.how_to_call(READER, given), by_offset=by_offset
+        )
 
     def signature(self, offer: Offer) -> str:
         known = self._signatures.get(id(offer))
@@ -262,7 +300,8 @@ class Compact(Surface):
         self._signatures[id(offer)] = (offer, text)
         return text
 
-    # Finding what is meant -----------------------------------------------------------------------------------------
+    # Finding what is meant
+    # -----------------------------------------------------------------------------------------
 
     def service(self, view: View, name: str, tool: str = "") -> Service:
         """`tool`: what is wanted of it."""
@@ -293,7 +332,8 @@ class Compact(Surface):
         return offer
 
     async def dotted(self, view: View, method: str) -> Offer | None:
-        """The tool meant by `server.tool`, split after the longest known server name: both may hold dots."""
+        """The tool meant by `server.tool`, split after the longest known server name: both may hold
+        dots."""
         at = method.rfind(".", 0, LONGEST_NAME)
         while at > 0:
             server = method[:at]
@@ -311,7 +351,9 @@ class Compact(Surface):
             return ""
         if value == "":
             raise Mistake(f"{name} must not be empty")
-        raise Mistake(f"{name} must be a string{'' if value is None else f', not {cut(_json(value), 60)}'}")
+        raise Mistake(
+            f"{name} must be a string{'' if value is None else f', not {cut(_json(value), 60)}'}"
+        )
 
     def only(self, arguments: Json, *names: str) -> None:
         """A misspelt argument of a meta-tool is not passed over in silence."""
@@ -319,7 +361,11 @@ class Compact(Surface):
             if name not in names:
                 said = f"Unknown argument {quoted(name)}."
                 if "arguments" in names and name in NAMING:
-                    meant = [value for key in NAMING if isinstance(value := arguments.get(key), str) and value]
+                    meant = [
+                        value
+                        for key in NAMING
+                        if isinstance(value := arguments.get(key), str) and value
+                    ]
                     raise Unknown(said, ".".join(meant), *meant[::-1]) if meant else Mistake(said)
                 hint = nearest(name, names, "arguments")
                 if "arguments" in names and "arguments" not in arguments:

@@ -1,7 +1,7 @@
 """What a server, or one of its tools, is: as text for a model, as raw definitions for a program.
 
-What the tools of a server have in common is told once: a sentence that most of them end with, that they only read.
-Nothing is said of a tool that its own description does not say.
+What the tools of a server have in common is told once: a sentence that most of them end with, that
+they only read. Nothing is said of a tool that its own description does not say.
 """
 
 import re
@@ -39,11 +39,14 @@ SHORTEST_SHARED = 12
 """Characters of a sentence that is worth it."""
 MOST_SHARED = 8
 MOST_EXCEPTIONS = 4
-"""Tools that are named because a sentence is not theirs; if there are more, those that have it bear its number."""
+"""Tools that are named because a sentence is not theirs; if there are more, those that have it bear
+its number."""
 NEARLY_ALL = 0.8
 """Of the tools: what is told once, the others are marked."""
 MAY_WRITE = "may write"
-_FORGED = re.compile(rf"\[((?:{READ_ONLY}|{DESTRUCTIVE}|{DEPRECATED}|{MAY_WRITE}|\d)[^\[\]]{{0,40}})\]")
+_FORGED = re.compile(
+    rf"\[((?:{READ_ONLY}|{DESTRUCTIVE}|{DEPRECATED}|{MAY_WRITE}|\d)[^\[\]]{{0,40}})\]"
+)
 """What stands in a description as only we say it."""
 
 
@@ -63,21 +66,29 @@ def describe_tool(surface: Describer, offer: Offer) -> Json:
     head, _, types = surface.signature(offer).partition("\n")
     lines = [head + _marked(marks(offer)), types, shown.text]
     # The signature has only their beginnings.
-    lines += [f"{name}: {note}" for name, note in shown.notes.items() if longest and len(note) > longest]
+    lines += [
+        f"{name}: {note}" for name, note in shown.notes.items() if longest and len(note) > longest
+    ]
     titled = (("Returns", shown.returns), ("Raises", shown.raises), ("Example", shown.examples))
     lines += [f"{title}: {said}" for title, said in titled if said]
     return surface.reply("\n".join(line for line in lines if line), raw(offer))
 
 
 def how_many(tools: int, server: str, starting: Sequence[str]) -> str:
-    """The number of a server's tools. None is not said of one that is starting and has not told yet (LIF-1)."""
+    """The number of a server's tools. None is not said of one that is starting and has not told yet
+    (LIF-1)."""
     return "tools not known yet" if not tools and server in starting else counted(tools, "tool")
 
 
 async def describe_server(
-    surface: Describer, service: Service, offers: list[Offer], room: int, starting: Sequence[str] = ()
+    surface: Describer,
+    service: Service,
+    offers: list[Offer],
+    room: int,
+    starting: Sequence[str] = (),
 ) -> Json:
-    """A server and all its tools: signatures for `room` bytes, then names. Deprecated ones are the last."""
+    """A server and all its tools: signatures for `room` bytes, then names. Deprecated ones are the
+    last."""
     about = cut(one_line(service.instructions or service.description), INSTRUCTIONS)
     count = how_many(len(offers), service.name, starting)
     lines = [f"{service.name} ({service.status}, {count}){f': {about}' if about else ''}"]
@@ -102,7 +113,11 @@ async def describe_server(
     lines += [f"Unless marked, tools are {usual}."] if usual else []
     texts = [" ".join(sentence for sentence in each.said if sentence not in once) for each in told]
     sizes = list(map(len, texts))
-    longest = LISTED if sum(sizes) <= ALL_LISTED else min(max(fair_share(sizes, ALL_LISTED), LEAST_LISTED), LISTED)
+    longest = (
+        LISTED
+        if sum(sizes) <= ALL_LISTED
+        else min(max(fair_share(sizes, ALL_LISTED), LEAST_LISTED), LISTED)
+    )
     cuts = named = False
     for each, said in zip(told, texts, strict=True):
         await pace.step()
@@ -113,10 +128,14 @@ async def describe_server(
             continue
         if len(said) > longest and len(told) > 1:
             said, cuts = short(said, longest), True
-        numbers = "".join(line.sign for line in shared if line.sign and line.sentences[0] in each.said)
+        numbers = "".join(
+            line.sign for line in shared if line.sign and line.sentences[0] in each.said
+        )
         head, _, types = surface.signature(offer).partition("\n")
         said = _FORGED.sub(r"(\1)", said)
-        line = f"- {head}{f': {said}' if said else ''}{numbers}{_marked(_unusual(each.marks, usual))}"
+        line = (
+            f"- {head}{f': {said}' if said else ''}{numbers}{_marked(_unusual(each.marks, usual))}"
+        )
         lines += [line, types] if types else [line]
         room -= size_of(line) + size_of(types)
     if named:
@@ -134,9 +153,14 @@ async def describe_server(
 
 
 def raw(offer: Offer, key: str = "name") -> Json:
-    """The definition as the server gave it, under the server's own name for it; `key` is where that stands."""
+    """The definition as the server gave it, under the server's own name for it; `key` is where that
+    stands."""
     definition = {**offer.definition, key: offer.name, "server": offer.server}
-    meta = {key: value for key, value in as_object(definition.pop("_meta", None)).items() if key != "proxy"}
+    meta = {
+        key: value
+        for key, value in as_object(definition.pop("_meta", None)).items()
+        if key != "proxy"
+    }
     return {**definition, "_meta": meta} if meta else definition
 
 
@@ -161,7 +185,8 @@ class _Shared:
 
 
 def _shown(surface: Describer, offer: Offer) -> Docstring:
-    """The description without what the signature tells. A schema that stays JSON tells only what is in it."""
+    """The description without what the signature tells. A schema that stays JSON tells only what is
+    in it."""
     if schema_writer(surface.settings.of(offer.server).schema_format).takes_notes:
         return docstring_of(offer)
     about = offer.definition.get("description")
@@ -186,10 +211,13 @@ def _says_more(text: str, than: str) -> bool:
 
 
 def _shared(told: Sequence[_Listed]) -> list[_Shared]:
-    """What at least half of the tools say in the same words, in the order in which it is first said."""
+    """What at least half of the tools say in the same words, in the order in which it is first
+    said."""
     least = max(LEAST_SHARED, -(-len(told) // 2))
     counts = Counter(sentence for each in told for sentence in dict.fromkeys(each.said))
-    often = [s for s, count in counts.items() if count >= least and len(s.encode()) >= SHORTEST_SHARED]
+    often = [
+        s for s, count in counts.items() if count >= least and len(s.encode()) >= SHORTEST_SHARED
+    ]
     whose: dict[tuple[str, ...], list[str]] = {}
     for sentence in often[:MOST_SHARED]:
         others = tuple(each.offer.name for each in told if sentence not in each.said)

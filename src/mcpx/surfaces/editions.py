@@ -1,4 +1,5 @@
-"""What is made of a catalog and kept until it is another: one for each who see the same, all of one whole catalog."""
+"""What is made of a catalog and kept until it is another: one for each who see the same, all of one
+whole catalog."""
 
 from typing import Generic, TypeVar
 

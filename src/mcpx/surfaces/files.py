@@ -1,9 +1,10 @@
 """Whether what a tool says may be a file, which has to arrive letter by letter (SUR-7).
 
-A tool reads files if it takes a path: an argument whose name has a word for one in it (`path`, `file_path`, `fileName`,
-`uris`, `路径`), in its schema or in the call itself, or a `file:` address as a value; or if its own name says so
-(`read_file`, `读取文件`). Except for one whose name says that it looks at folders (`directory_tree`, `list_files`,
-`search_files`) and not also that it reads (`read_files_in_tree`).
+A tool reads files if it takes a path: an argument whose name has a word for one in it (`path`,
+`file_path`, `fileName`, `uris`, `路径`), in its schema or in the call itself, or a `file:` address as
+a value; or if its own name says so (`read_file`, `读取文件`). Except for one whose name says that it
+looks at folders (`directory_tree`, `list_files`, `search_files`) and not also that it reads
+(`read_files_in_tree`).
 """
 
 import re
@@ -18,7 +19,17 @@ CHINESE = ("路径", "文件", "目录", "读取")
 """Path, file, folder, read: words that are not set apart from others."""
 PATHS = frozenset(
     plural
-    for word in ("path", "filepath", "pathname", "file", "filename", "directory", "dir", "folder", "uri")
+    for word in (
+        "path",
+        "filepath",
+        "pathname",
+        "file",
+        "filename",
+        "directory",
+        "dir",
+        "folder",
+        "uri",
+    )
     for plural in (word, f"{word}s", "directories")
 ).union(CHINESE[:3])
 LISTS = frozenset(("list", "ls", "tree", "search", "find", "glob", "stat", "info", "metadata"))

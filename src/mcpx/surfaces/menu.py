@@ -1,8 +1,10 @@
-"""The menu in the description of a compact surface's first tool: what there is, within a budget of tokens (SUR-10).
+"""The menu in the description of a compact surface's first tool: what there is, within a budget of
+tokens (SUR-10).
 
-As the catalog grows: every tool with a short description, then names only, then a line for each server with what it is
-for, then servers by name, then totals. What is left of the budget goes to more words for all servers alike, then to
-names of tools. The same catalog gives the same bytes, whoever connected first.
+As the catalog grows: every tool with a short description, then names only, then a line for each
+server with what it is for, then servers by name, then totals. What is left of the budget goes to
+more words for all servers alike, then to names of tools. The same catalog gives the same bytes,
+whoever connected first.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +26,8 @@ from mcpx.wire import codec
 INSTRUCTIONS = 300
 """Characters of a server's instructions that are shown (S0)."""
 NAMES_SHARE = 0.6
-"""Of the budget, when nothing but names of servers is left to fill it with: tokenizers cut names into small pieces."""
+"""Of the budget, when nothing but names of servers is left to fill it with: tokenizers cut names
+into small pieces."""
 LONGEST_NAME = 100
 """Characters of a tool's name that are shown: one server must not use up the menu of all."""
 WORDS = (24, 20, 16, 14, 12, 10, 8, 7, 6, 5, 4)
@@ -52,7 +55,8 @@ class Menu:
     words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By server: what it is for, in more words than there may be room for."""
     abouts: Mapping[int, str] | None = None
-    """By the identity of the offer: its short description. None: there are more tools than a menu can describe."""
+    """By the identity of the offer: its short description. None: there are more tools than a menu
+    can describe."""
 
 
 def abouts(offers: Sequence[Offer], budget: int) -> Work[dict[int, str] | None]:
@@ -73,8 +77,11 @@ def tools_by_server(services: Sequence[Service], offers: Sequence[Offer]) -> Too
     return found
 
 
-def definitions_within(budget: int, menu: Menu, define: Callable[[str], list[Json]], more: str) -> list[Json]:
-    """The definitions `define` makes around the fullest menu with which all of them stay within the budget.
+def definitions_within(
+    budget: int, menu: Menu, define: Callable[[str], list[Json]], more: str
+) -> list[Json]:
+    """The definitions `define` makes around the fullest menu with which all of them stay within the
+    budget.
 
     `more` says how to read on where not all is shown.
     """
@@ -88,7 +95,8 @@ def definitions_within(budget: int, menu: Menu, define: Callable[[str], list[Jso
 
 
 def services_within(room: int, menu: Menu, more: str) -> str:
-    """The services with a few words each, by name only, or how many there are; `more` says how to read on."""
+    """The services with a few words each, by name only, or how many there are; `more` says how to
+    read on."""
     if not menu.services:
         return ""
     for tokens in (*WORDS, 3):
@@ -112,13 +120,16 @@ def _steps(menu: Menu, more: str) -> Iterator[Iterable[str | None]]:
     heading = f"{HEADING}. {more}"
     if menu.words:
         for some in SOME_TOOLS:
-            yield chain((f"{HEADING} [some of its tools]. {more}",), _summaries(menu, MANY_WORDS, some))
+            yield chain(
+                (f"{HEADING} [some of its tools]. {more}",), _summaries(menu, MANY_WORDS, some)
+            )
         for tokens in WORDS:
             yield chain((heading,), _summaries(menu, tokens))
 
 
 def _joined(parts: Iterable[str | None], most: int, separator: str = "\n") -> str | None:
-    """None as soon as they are longer than that: of ten thousand tools the first hundreds are looked at."""
+    """None as soon as they are longer than that: of ten thousand tools the first hundreds are
+    looked at."""
     taken: list[str] = []
     for part in parts:
         if part is None or (most := most - len(part) - len(separator)) < -len(separator):
@@ -145,7 +156,9 @@ def _names(menu: Menu, tokens: int = 0) -> Iterator[str]:
         offers = menu.tools[service.name]
         # Piece by piece: whoever joins them stops when it is too much.
         for at in range(0, len(offers), 100):
-            names = ", ".join(cut(one_line(offer.name), LONGEST_NAME) for offer in offers[at : at + 100])
+            names = ", ".join(
+                cut(one_line(offer.name), LONGEST_NAME) for offer in offers[at : at + 100]
+            )
             yield f"    {names}{',' if at + 100 < len(offers) else ''}"
 
 
@@ -173,7 +186,10 @@ def _counted(service: Service, offers: Sequence[Offer]) -> str:
 
 def _totals(menu: Menu, room: int, more: str) -> str:
     """How much there is, and as many servers by name as there is room for."""
-    totals = f"{counted(len(menu.services), 'server')}, {counted(sum(map(len, menu.tools.values())), 'tool')}"
+    totals = (
+        f"{counted(len(menu.services), 'server')}, "
+        f"{counted(sum(map(len, menu.tools.values())), 'tool')}"
+    )
     names: list[str] = []
     room -= estimate(totals) + estimate(more) + 2
     if room < 0:
@@ -189,4 +205,8 @@ def _totals(menu: Menu, room: int, more: str) -> str:
 
 def _server(service: Service, words: str = "") -> str:
     about = cut(one_line(service.instructions or service.description), INSTRUCTIONS) or words
-    return f"  Server: {one_line(service.name)} - {about}" if about else f"  Server: {one_line(service.name)}"
+    return (
+        f"  Server: {one_line(service.name)} - {about}"
+        if about
+        else f"  Server: {one_line(service.name)}"
+    )

@@ -1,6 +1,7 @@
 """The view of a caller without tools that are for apps only (MCP Apps), for compact surfaces.
 
-Hosts hide such tools from models. In a compact mode the gateway does this, because the host sees no tools of servers.
+Hosts hide such tools from models. In a compact mode the gateway does this, because the host sees no
+tools of servers.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

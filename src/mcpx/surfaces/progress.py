@@ -1,4 +1,5 @@
-"""The progress of several calls as that of one: each is worth one, and what is told only grows (PRO-2)."""
+"""The progress of several calls as that of one: each is worth one, and what is told only grows
+(PRO-2)."""
 
 import math
 from typing import Any
@@ -28,11 +29,22 @@ class Progress:
         done, total = _number(params.get("progress")), _number(params.get("total"))
         part = done / total if total > 0 else done / (done + 1)
         if self._advance(at, min(part, NEARLY)) and self._inner is not None:
-            self._inner.tell(PROGRESS, {**params, "progress": self._told, "total": len(self._parts)})
+            self._inner.tell(
+                PROGRESS, {**params, "progress": self._told, "total": len(self._parts)}
+            )
 
     def finished(self, at: int, message: str) -> None:
-        if self._advance(at, 1.0) and self._token is not None and self._inner is not None and len(self._parts) > 1:
-            told: Json = {"progressToken": self._token, "progress": self._told, "total": len(self._parts)}
+        if (
+            self._advance(at, 1.0)
+            and self._token is not None
+            and self._inner is not None
+            and len(self._parts) > 1
+        ):
+            told: Json = {
+                "progressToken": self._token,
+                "progress": self._told,
+                "total": len(self._parts),
+            }
             self._inner.tell(PROGRESS, {**told, "message": message})
 
     def _advance(self, at: int, part: float) -> bool:

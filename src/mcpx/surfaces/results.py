@@ -1,12 +1,15 @@
-"""A server's result as a compact surface passes it on: text made short, large text kept back (SUR-7, SUR-8, SUR-11).
+"""A server's result as a compact surface passes it on: text made short, large text kept back
+(SUR-7, SUR-8, SUR-11).
 
-Promised: blocks stay in their order, everything but text is untouched, `isError`, `_meta` and unknown fields stay.
-Text is rendered anew only where it is data: JSON on one line, JSON that says the same as the server's own
-`structuredContent`, and JSON of several lines where `Rendering.compact_json` says so. Else a text of several lines may
-be a file that somebody wants to edit; it stays as it is.
+Promised: blocks stay in their order, everything but text is untouched, `isError`, `_meta` and
+unknown fields stay. Text is rendered anew only where it is data: JSON on one line, JSON that says
+the same as the server's own `structuredContent`, and JSON of several lines where
+`Rendering.compact_json` says so. Else a text of several lines may be a file that somebody wants to
+edit; it stays as it is.
 
-What is small is shaped at once. What is large is shaped in another process (`large.worker`), and what is done with it
-here is done a slice at a time; should the process be busy or fail, the beginning is shown, and why.
+What is small is shaped at once. What is large is shaped in another process (`large.worker`), and
+what is done with it here is done a slice at a time; should the process be busy or fail, the
+beginning is shown, and why.
 """
 
 import asyncio
@@ -34,7 +37,8 @@ SLICE = 500
 
 
 def owner_of(caller: Caller) -> str:
-    """To whom a kept result belongs. Modern clients have no session: who they say they are is all there is."""
+    """To whom a kept result belongs. Modern clients have no session: who they say they are is all
+    there is."""
     if caller.session is not None:
         return caller.session
     claims = (str(caller.client.get(key, ""))[:CLAIMED] for key in ("name", "version"))
@@ -51,7 +55,12 @@ class Shaper:
     __slots__ = ("go_on", "how", "kept", "owner", "worker")
 
     def __init__(
-        self, how: Rendering, kept: KeptResults, worker: Worker, owner: str, go_on: Callable[[str, Preview], str]
+        self,
+        how: Rendering,
+        kept: KeptResults,
+        worker: Worker,
+        owner: str,
+        go_on: Callable[[str, Preview], str],
     ) -> None:
         """`go_on` says how a handle is read through this surface, in a line."""
         self.how = how
@@ -68,7 +77,9 @@ class Shaper:
         decision = Decision(())
         if isinstance(content, list):
             blocks = cast(list[Any], content)
-            parted = _parted(blocks) if len(blocks) <= MOST_BLOCKS else await _parted_in_turns(blocks)
+            parted = (
+                _parted(blocks) if len(blocks) <= MOST_BLOCKS else await _parted_in_turns(blocks)
+            )
             try:
                 decision = await self._decide(parted, own)
                 shown["content"], structured = self._shown(parted, decision)
@@ -79,12 +90,17 @@ class Shaper:
         if not self.how.structured:
             return shown
         if structured is None:
-            structured = self._derived(decision, content) if own is None else await self._bounded(own, decision)
+            structured = (
+                self._derived(decision, content)
+                if own is None
+                else await self._bounded(own, decision)
+            )
         if structured is not None:
             shown["structuredContent"] = structured
         return shown
 
-    # Texts -------------------------------------------------------------------------------------------------------
+    # Texts
+    # ----------------------------------------------------------------------------------------------
 
     async def _decide(self, parted: "_Parted", own: Any) -> Decision:
         texts, alone, size = parted.texts, len(parted.blocks) == 1, sum(map(len, parted.texts))
@@ -118,7 +134,12 @@ class Shaper:
     def _keep(self, piece: Piece) -> tuple[str, Json]:
         """What is said in place of a text that is kept back, to models and to programs."""
         handle, begins = self.kept.keep(self.owner, piece.kept), piece.begins
-        about = {"handle": handle, "total_bytes": piece.size, "shape": begins.shape, "preview": begins.text}
+        about = {
+            "handle": handle,
+            "total_bytes": piece.size,
+            "shape": begins.shape,
+            "preview": begins.text,
+        }
         return f"{opening(piece.size, begins)}\n{begins.text}\n{self.go_on(handle, begins)}", about
 
     def _cut(self, parted: "_Parted", error: Exception) -> tuple[list[Any], Json]:
@@ -128,7 +149,8 @@ class Shaper:
         note = _lost(error)
         return parted.as_one(f"{begins}\n{own(note)}"), {"error": note}
 
-    # For programs ------------------------------------------------------------------------------------------------
+    # For programs
+    # ----------------------------------------------------------------------------------------------
 
     def _derived(self, decision: Decision, content: Any) -> Json | None:
         """What a result of one JSON text says."""
@@ -231,7 +253,11 @@ def text_of(block: Any) -> str | None:
 def is_plain(result: Json, limit: int) -> bool:
     """One short text that is no data: what most tools say, and nothing is to be done with it."""
     content: Any = result.get("content")
-    if "structuredContent" in result or not isinstance(content, list) or len(cast(list[Any], content)) != 1:
+    if (
+        "structuredContent" in result
+        or not isinstance(content, list)
+        or len(cast(list[Any], content)) != 1
+    ):
         return False
     text = text_of(content[0])
     return text is not None and 4 * len(text) <= limit and not may_be_json(text.strip(SPACE))
@@ -251,7 +277,8 @@ def has_lines(result: Json) -> bool:
 
 
 def _large_lists(value: object, levels: int = 3) -> Iterator[list[Any]]:
-    """The long lists on the first levels of a value: where it is large, that is nearly always where."""
+    """The long lists on the first levels of a value: where it is large, that is nearly always
+    where."""
     if isinstance(value, list):
         if len(cast(list[Any], value)) > SLICE:
             yield cast(list[Any], value)
@@ -276,8 +303,13 @@ def _slices(value: object, levels: int = 3) -> Iterator[bytes]:
 
 
 def _let_go(lists: Iterable[list[Any]]) -> None:
-    """See that what long lists hold is freed over several turns, not all at once with whoever holds them."""
-    slices = [rows[begin : begin + SLICE * 4] for rows in lists for begin in range(0, len(rows), SLICE * 4)]
+    """See that what long lists hold is freed over several turns, not all at once with whoever holds
+    them."""
+    slices = [
+        rows[begin : begin + SLICE * 4]
+        for rows in lists
+        for begin in range(0, len(rows), SLICE * 4)
+    ]
     if not slices:
         return
     loop = asyncio.get_running_loop()

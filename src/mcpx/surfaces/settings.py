@@ -1,4 +1,5 @@
-"""What a user may set about surfaces, as they need it: the rest of the configuration is not their business."""
+"""What a user may set about surfaces, as they need it: the rest of the configuration is not their
+business."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,8 @@ class Rendering:
     value_format: str = "toon"
     toon_min_size: int = 3
     compact_json: bool = True
-    """Whether JSON of several lines is data too; for the tools that read files it is switched off."""
+    """Whether JSON of several lines is data too; for the tools that read files it is switched
+    off."""
     structured: bool = True
     """Whether results carry `structuredContent` beside the text."""
     result_limit: int = 16_000
@@ -29,7 +31,8 @@ class AutoRule:
     """What `auto` shows to clients of a name."""
 
     client: str
-    """Name of the client program (`clientInfo.name`); `*` stands for anything, case does not matter."""
+    """Name of the client program (`clientInfo.name`); `*` stands for anything, case does not
+    matter."""
     mode: Mode
     """What it is shown; any mode but `auto`."""
     reason: str = "a rule in the config"

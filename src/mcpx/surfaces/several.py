@@ -1,12 +1,15 @@
-"""Several calls in one turn (SUR-12): each made, checked and told like a call of its own, in the order of the list.
+"""Several calls in one turn (SUR-12): each made, checked and told like a call of its own, in the
+order of the list.
 
-Promised: read-only tools next to each other run at the same time, `AT_ONCE` at most; any other tool begins when all
-before it are over, and all after it wait for it. After a failure nothing more begins unless that was asked for; what
-runs already is waited for. When the client gives up, all that runs is cancelled and nothing more begins. Every call is
-told with its outcome, `not run` if that is what it is; no result is lost: what is too long is kept back and named.
+Promised: read-only tools next to each other run at the same time, `AT_ONCE` at most; any other tool
+begins when all before it are over, and all after it wait for it. After a failure nothing more
+begins unless that was asked for; what runs already is waited for. When the client gives up, all
+that runs is cancelled and nothing more begins. Every call is told with its outcome, `not run` if
+that is what it is; no result is lost: what is too long is kept back and named.
 
-A client that is asked by results (`input_required`) cannot be asked in the middle of several calls: servers are told
-that it cannot be asked at all, and refuse or do without. One call in a list is made as if it stood alone.
+A client that is asked by results (`input_required`) cannot be asked in the middle of several calls:
+servers are told that it cannot be asked at all, and refuse or do without. One call in a list is
+made as if it stood alone.
 """
 
 import asyncio
@@ -39,7 +42,8 @@ MOST = 20
 AT_ONCE = 8
 """Read-only calls that run at the same time."""
 ROOM = 2
-"""Times the limit of one result: what the texts of all may take. Beyond it the longest are kept back."""
+"""Times the limit of one result: what the texts of all may take. Beyond it the longest are kept
+back."""
 MARK = 300
 """Characters, about, that say how a text that was kept back is read."""
 SHORTEST = 200
@@ -55,7 +59,8 @@ ASKS = "The tool asks the user something, which it can only do in a call of its 
 
 
 def call_schema(**naming: Json) -> Json:
-    """The arguments of a call tool; `naming` are those that name a tool. None is required: `calls` does without."""
+    """The arguments of a call tool; `naming` are those that name a tool. None is required: `calls`
+    does without."""
     fields = ", ".join((*naming, "arguments"))
     several = f"Or up to {MOST} at once: {{{fields}}}"
     properties: Json = {
@@ -154,7 +159,8 @@ class Several:
         await self._shorten()
         return self._whole()
 
-    # Making them ---------------------------------------------------------------------------------------------------
+    # Making them
+    # ----------------------------------------------------------------------------------------------
 
     async def _all(self) -> None:
         for one in self._ones:
@@ -186,7 +192,9 @@ class Several:
 
     async def _until_running(self, count: int) -> None:
         while len(self._running) > count:
-            done, self._running = await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+            done, self._running = await asyncio.wait(
+                self._running, return_when=asyncio.FIRST_COMPLETED
+            )
             for task in done:
                 task.result()  # a bug is not passed over
 
@@ -216,7 +224,11 @@ class Several:
             await self._done(one, made)
 
     async def _fail(self, one: _One, error: Mistake | RpcError) -> None:
-        text = await self._surface.guide.explained(self._view, error) if isinstance(error, Mistake) else _told(error)
+        text = (
+            await self._surface.guide.explained(self._view, error)
+            if isinstance(error, Mistake)
+            else _told(error)
+        )
         await self._done(one, Made({"content": [said(text)], "isError": True}, {}))
         await asyncio.sleep(0)  # to find what was meant takes a while, and there may be twenty
 
@@ -232,15 +244,19 @@ class Several:
             whole = size <= self._surface.settings.of(self._server(one)).result_limit
             await self._show(one, made, tight=not whole or self._taken + size > self._room)
             self._taken += _size(one.shown)
-            self._weight += sum(map(weight_of, as_list(one.shown.get("content"))[: MOST_BLOCKS + 1]))
+            self._weight += sum(
+                map(weight_of, as_list(one.shown.get("content"))[: MOST_BLOCKS + 1])
+            )
             if self._weight > WHOLE or len(as_list(one.shown.get("content"))) > MOST_BLOCKS:
                 self._why = self._why or "the results before it take too much room"
         self._progress.finished(one.at, f"{one.label}: {one.outcome}")
 
-    # Telling of them -----------------------------------------------------------------------------------------------
+    # Telling of them
+    # ----------------------------------------------------------------------------------------------
 
     async def _shorten(self) -> None:
-        """Those that waited: whole while there is room for all, else the longest of them are kept back."""
+        """Those that waited: whole while there is room for all, else the longest of them are kept
+        back."""
         sizes = {one.at: _size(one.made.result) for one in self._ones if one.made is not None}
         total = self._taken + sum(sizes.values())
         tight: set[int] = set()
@@ -283,7 +299,9 @@ class Several:
         if failed:
             blocks.insert(0, said(own(f"{len(self._ones) - failed} of {len(self._ones)} calls ok")))
         if self._muted and any(one.outcome == "failed" for one in self._ones):
-            blocks.append(said("Note: a tool that asks the user something must be called alone, not in calls"))
+            blocks.append(
+                said("Note: a tool that asks the user something must be called alone, not in calls")
+            )
         result: Json = {"content": blocks}
         if self._surface.settings.common.structured:
             result["structuredContent"] = self._surface.entries(entries, failed)
@@ -302,21 +320,33 @@ class Several:
 
     def _name(self, offer: Offer) -> str:
         spelled = self._surface.spelled(offer)
-        return cut(one_line(f"{offer.server}.{offer.name}" if spelled == offer.name else spelled), 100)
+        return cut(
+            one_line(f"{offer.server}.{offer.name}" if spelled == offer.name else spelled), 100
+        )
 
     def _label(self, given: Any) -> str:
         """What a call names, before that is known to be a tool."""
         words = [given.get(key) for key in self._surface.naming] if is_object(given) else ()
-        return cut(".".join(one_line(word[:200]) for word in words if isinstance(word, str)), 100) or "?"
+        return (
+            cut(".".join(one_line(word[:200]) for word in words if isinstance(word, str)), 100)
+            or "?"
+        )
 
 
 def _unasked(call: Call) -> Call:
     """The call as one of several: it resumes nothing, and who is asked by results is not asked."""
     caller = call.caller
     if caller.modern and not call.params.keys().isdisjoint(RESUMING):
-        raise RpcError(INVALID_PARAMS, "requestState and inputResponses belong to a single call, not to several")
+        raise RpcError(
+            INVALID_PARAMS,
+            "requestState and inputResponses belong to a single call, not to several",
+        )
     if caller.modern and caller.answers:
-        able = {key: value for key, value in caller.capabilities.items() if key not in QUESTION_CAPABILITIES}
+        able = {
+            key: value
+            for key, value in caller.capabilities.items()
+            if key not in QUESTION_CAPABILITIES
+        }
         caller = replace(caller, capabilities=able)
     params = {key: value for key, value in call.params.items() if key not in RESUMING}
     return replace(call, params=params, caller=caller)

@@ -1,12 +1,13 @@
 """What `auto` chose for clients without a session, the same at every replica (SUR-5, SCA-1).
 
-Promised: a call at a replica that has not listed for this client goes by the last list that another gave it, once that
-is written, which is behind. A later list with another outcome is heard of by all: they forget what they had, and look
-again at the next call. On the store's return everybody looks again, too, for news may have been missed; what was chosen
-while it was away is written then. Without the store each replica chooses for itself, as alone.
+Promised: a call at a replica that has not listed for this client goes by the last list that another
+gave it, once that is written, which is behind. A later list with another outcome is heard of by
+all: they forget what they had, and look again at the next call. On the store's return everybody
+looks again, too, for news may have been missed; what was chosen while it was away is written then.
+Without the store each replica chooses for itself, as alone.
 
-What stands in the store is encrypted, lives for `LIFE`, and is at most `REMEMBERED` choices of each replica. Sessions
-have their choice with them, wherever they go; they are none of this module's.
+What stands in the store is encrypted, lives for `LIFE`, and is at most `REMEMBERED` choices of each
+replica. Sessions have their choice with them, wherever they go; they are none of this module's.
 """
 
 import asyncio
@@ -37,7 +38,8 @@ class SharedChoices(Choices):
         self._owners: dict[str, str] = {}
         """Who has no session, by what it is called in the store."""
         self._missed: set[str] = set()
-        """Names of those who were shown something elsewhere while it was being looked for here, or chosen."""
+        """Names of those who were shown something elsewhere while it was being looked for here, or
+        chosen."""
         self._mine: dict[str, bool] = {}
         """Who was listed for here, and whether the store was told."""
         self._joined = asyncio.Event()
@@ -46,7 +48,9 @@ class SharedChoices(Choices):
 
     async def _join(self, joined: asyncio.Event) -> None:
         await joined.wait()
-        await asyncio.to_thread(import_module, "cryptography.hazmat.primitives.ciphers.aead")  # 50 ms
+        await asyncio.to_thread(
+            import_module, "cryptography.hazmat.primitives.ciphers.aead"
+        )  # 50 ms
         self._store.hear(_TOPIC, self._heard)
         self._store.on_return(self._returned)
         self._joined.set()
@@ -88,7 +92,9 @@ class SharedChoices(Choices):
             name = _name(key)
             where = self._store.key("choice", name)
             sealed = self._seals.encrypt(codec.dump(asdict(choice)), where.encode())
-            self._store.later("SET", where, sealed, "PX", int(LIFE * 1000), *(("NX",) if first else ()))
+            self._store.later(
+                "SET", where, sealed, "PX", int(LIFE * 1000), *(("NX",) if first else ())
+            )
             self._store.tell(_TOPIC, f"{name}:{_told(choice)}".encode())
 
     def _drop(self, key: str) -> None:
@@ -109,7 +115,9 @@ class SharedChoices(Choices):
         name = _name(key)
         where = self._store.key("choice", name)
         if len(self._owners) < 2 * REMEMBERED:
-            self._owners[name] = key  # whatever is chosen at this call, a list at another replica counts more
+            self._owners[name] = (
+                key  # whatever is chosen at this call, a list at another replica counts more
+            )
         try:
             async with asyncio.timeout(PATIENCE):
                 await self._joined.wait()

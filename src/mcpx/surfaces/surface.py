@@ -25,7 +25,8 @@ class Surface(Part, ABC):
     """What a client is shown of the catalog. Prompts and resources pass through beside it."""
 
     lists_servers: ClassVar[bool] = False
-    """Whether its menu tells of servers, and so changes with them though their tools are the same."""
+    """Whether its menu tells of servers, and so changes with them though their tools are the
+    same."""
     menu_settings: ClassVar[tuple[str, ...]] = ()
     """The fields of `Settings` that its menu depends on."""
 
@@ -48,8 +49,8 @@ class Surface(Part, ABC):
         return self.type, ""
 
     def shows_all(self, caller: Caller, catalog: Catalog) -> bool:
-        """Whether this caller is shown every tool, and so no menu that tells of servers; a guess before its first
-        list."""
+        """Whether this caller is shown every tool, and so no menu that tells of servers; a guess
+        before its first list."""
         return self.by_name(caller)
 
 
@@ -59,7 +60,8 @@ class Lasting:
     ending = False
     """The gateway is about to end: what runs may finish, nothing else is begun."""
     on_shaped: "Callable[[Json, Json], None] | None" = None
-    """Hears of results, as a server gave them and as a compact surface shows them; None: nobody wants to know."""
+    """Hears of results, as a server gave them and as a compact surface shows them; None: nobody
+    wants to know."""
 
     def __init__(self, replicas: "Replicas | None" = None) -> None:
         """`replicas`: with whom it is shared."""
@@ -75,7 +77,11 @@ class Lasting:
     def choice_of(self, session: str) -> Json | None:
         """What `auto` chose for it, to be taken up where it goes on."""
         choice = self.choices.of(session) if "choices" in vars(self) else None
-        return None if choice is None else {"client": choice.client, "mode": choice.mode, "reason": choice.reason}
+        return (
+            None
+            if choice is None
+            else {"client": choice.client, "mode": choice.mode, "reason": choice.reason}
+        )
 
     def take_choice(self, session: str, choice: Json) -> None:
         """What another replica chose for it."""
@@ -144,7 +150,8 @@ class Lasting:
 
 
 class Surfaces:
-    """The surfaces of one configuration, made when they are first asked for: most runs need one of them."""
+    """The surfaces of one configuration, made when they are first asked for: most runs need one of
+    them."""
 
     def __init__(self, default: str, settings: Settings, lasting: Lasting) -> None:
         """`default` is the mode of clients that name none."""

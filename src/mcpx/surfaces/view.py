@@ -30,8 +30,8 @@ class Service:
 
     @property
     def trouble(self) -> str | None:
-        """Why it is of no use now, in a few words; `reason` has more. One that failed and is being tried again is down
-        until that has gone well."""
+        """Why it is of no use now, in a few words; `reason` has more. One that failed and is being
+        tried again is down until that has gone well."""
         if self.status == "connecting" and self.last_error is not None:
             return "is down"
         return {"disconnected": "is down", "needs_auth": "needs a sign-in"}.get(self.status)
@@ -39,7 +39,8 @@ class Service:
 
 class View(Protocol):
     async def prepare(self) -> Catalog:
-        """The catalog to show, after a moment for servers that are starting; its names stay from here on."""
+        """The catalog to show, after a moment for servers that are starting; its names stay from
+        here on."""
         ...
 
     @property
@@ -60,16 +61,18 @@ class View(Protocol):
         ...
 
     async def page(self, kind: Kind, call: Call) -> Json:
-        """The result of a list method: a page of definitions, the cursor of the next, and hints for caches."""
+        """The result of a list method: a page of definitions, the cursor of the next, and hints for
+        caches."""
         ...
 
     async def find(self, kind: Kind, name: object) -> Offer:
-        """The offer of that public name. Raises `NotFound`, also for one this caller may not see."""
+        """The offer of that public name. Raises `NotFound`, also for one this caller may not
+        see."""
         ...
 
     async def pick(self, server: str, tool: str) -> Offer | None:
-        """The tool of one server, by the server's own name for it; waits while that server is starting, and tries
-        one that never came up."""
+        """The tool of one server, by the server's own name for it; waits while that server is
+        starting, and tries one that never came up."""
         ...
 
     def call(self, offer: Offer, call: Call, params: Json) -> Awaitable[Json]:

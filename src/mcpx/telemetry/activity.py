@@ -1,11 +1,13 @@
-"""The latest calls, for people who look: a ring in memory, bounded in number and, by short texts, in bytes.
+"""The latest calls, for people who look: a ring in memory, bounded in number and, by short texts,
+in bytes.
 
-Nothing is kept before somebody looks, unless a trail of calls is kept anyway; and no longer than `UNWATCHED` seconds
-after the last look. It holds no arguments, no results and no error texts: where those are wanted, `recording` keeps
-them beside it, by the same numbers. `statistics` counts in the same pass.
+Nothing is kept before somebody looks, unless a trail of calls is kept anyway; and no longer than
+`UNWATCHED` seconds after the last look. It holds no arguments, no results and no error texts: where
+those are wanted, `recording` keeps them beside it, by the same numbers. `statistics` counts in the
+same pass.
 
-Every call comes through here, so what calls have in common (`Line`) is found by one lookup and put into words once; a
-call itself leaves a tuple behind, which becomes a row when it is read.
+Every call comes through here, so what calls have in common (`Line`) is found by one lookup and put
+into words once; a call itself leaves a tuple behind, which becomes a row when it is read.
 """
 
 import time
@@ -27,8 +29,8 @@ MOST_LINES = 2_000
 
 
 class Line:
-    """What calls by the same client of the same target have in common, and those of this second that nobody counted
-    yet."""
+    """What calls by the same client of the same target have in common, and those of this second
+    that nobody counted yet."""
 
     __slots__ = (
         "client",
@@ -70,7 +72,8 @@ class Line:
 
 
 _Call = tuple[float, Line, str | None, Outcome, int | None, float]
-"""When it was over, what it was, the rule, how it ended, with which code, and how many seconds it took."""
+"""When it was over, what it was, the rule, how it ended, with which code, and how many seconds it
+took."""
 
 
 class Activity:
@@ -98,15 +101,15 @@ class Activity:
             self._bus.subscribe(self._finished, CallFinished)
 
     def record(self, record: Callable[[int, CallFinished], None]) -> None:
-        """From now on calls are kept whether or not somebody looks; `record` hears of each that did not go well, and
-        while `records_all` of each, with its number."""
+        """From now on calls are kept whether or not somebody looks; `record` hears of each that did
+        not go well, and while `records_all` of each, with its number."""
         self._record = record
         self._kept_on = True
         self.begin()
 
     def count(self, count: Callable[[int, list[Line]], None]) -> None:
-        """From now on calls are kept whether or not somebody looks; `count` is told of the lines that were called in a
-        second, at the latest when the next call comes."""
+        """From now on calls are kept whether or not somebody looks; `count` is told of the lines
+        that were called in a second, at the latest when the next call comes."""
         self._count = count
         self._kept_on = True
         self.begin()
@@ -119,7 +122,8 @@ class Activity:
         self._lines.clear()
         self._uncounted.clear()
 
-    # What happens ------------------------------------------------------------------------------------------------
+    # What happens
+    # ----------------------------------------------------------------------------------------------
 
     def _finished(self, event: CallFinished) -> None:
         passage, seconds, outcome, code = event
@@ -175,10 +179,12 @@ class Activity:
         self.count_up()
         self._lines.clear()
 
-    # What is asked -----------------------------------------------------------------------------------------------
+    # What is asked
+    # ----------------------------------------------------------------------------------------------
 
     def look(self, after: int = 0, limit: int = MOST) -> Json:
-        """The calls behind a number, the latest last; from now on they are kept, if they were not."""
+        """The calls behind a number, the latest last; from now on they are kept, if they were
+        not."""
         self._looked = self._clock()
         was_on = self._on
         self.begin()

@@ -1,9 +1,11 @@
-"""The audit trail: who called what, when, and what came of it (OBS-1, OBS-2). One JSON object a line.
+"""The audit trail: who called what, when, and what came of it (OBS-1, OBS-2). One JSON object a
+line.
 
-Promised: every call that came through the middle has a row, whatever became of it (what is in it: `rows`); so has what
-was refused at the door, gathered, what was approved and by whom, and every configuration that somebody proposed. What
-somebody else chose to say is bounded in each row. A call of a tool that is not read-only has a row before it is sent,
-too, so that a crash leaves a trace of the calls that it cut off. The rows are chained (`chain`).
+Promised: every call that came through the middle has a row, whatever became of it (what is in it:
+`rows`); so has what was refused at the door, gathered, what was approved and by whom, and every
+configuration that somebody proposed. What somebody else chose to say is bounded in each row. A call
+of a tool that is not read-only has a row before it is sent, too, so that a crash leaves a trace of
+the calls that it cut off. The rows are chained (`chain`).
 """
 
 import asyncio
@@ -17,7 +19,15 @@ from pathlib import Path
 
 from mcpx.config import Audit, Config
 from mcpx.model.call import Json, as_object
-from mcpx.model.events import ApprovalChanged, Bus, CallFinished, ConfigApplied, DoorRefused, Noted, Passage
+from mcpx.model.events import (
+    ApprovalChanged,
+    Bus,
+    CallFinished,
+    ConfigApplied,
+    DoorRefused,
+    Noted,
+    Passage,
+)
 from mcpx.telemetry.chain import Chain, key_from
 from mcpx.telemetry.rows import LONGEST_VALUE, Rows
 from mcpx.telemetry.targets import LONGEST
@@ -25,8 +35,8 @@ from mcpx.telemetry.trail import Redacts, Trail
 
 TELL_REFUSED = 1.0
 LONGEST_GATHERING = 60.0
-"""Seconds for which refused requests are gathered, at first and where they go on and on: strangers must not fill the
-trail, nor push out of it what others did."""
+"""Seconds for which refused requests are gathered, at first and where they go on and on: strangers
+must not fill the trail, nor push out of it what others did."""
 BEGIN_SECONDS = 0.1
 """Time for which a call waits until its first row is written."""
 PLACES = 50
@@ -34,7 +44,8 @@ PLACES = 50
 
 
 def trail_file(config: Config, state: Path | None, env: str | None) -> Path | None:
-    """Where the trail of a configuration is; None when none is kept, or there is no place for it."""
+    """Where the trail of a configuration is; None when none is kept, or there is no place for
+    it."""
     audit = config.global_.audit
     if audit is None:
         return None
@@ -64,7 +75,8 @@ class AuditLog:
         environ: Mapping[str, str] | None = None,
         sink: Callable[[bytes], object] | None = None,
     ) -> None:
-        """`environ` has `MCPX_KEY` and the replica's name. `sink` receives each row that was written."""
+        """`environ` has `MCPX_KEY` and the replica's name. `sink` receives each row that was
+        written."""
         self.file = file
         self.how = how
         self._bus = bus
@@ -100,7 +112,13 @@ class AuditLog:
 
     def close(self) -> Trail:
         """Hear nothing more. What was heard is being written: the trail says when it is done."""
-        for listener in (self._finished, self._turned_away, self._reloaded, self._noted, self._approval):
+        for listener in (
+            self._finished,
+            self._turned_away,
+            self._reloaded,
+            self._noted,
+            self._approval,
+        ):
             self._bus.unsubscribe(listener)
         if self._telling is not None:
             self._telling.cancel()
@@ -108,10 +126,12 @@ class AuditLog:
         self._trail.finish()
         return self._trail
 
-    # Calls that begin --------------------------------------------------------------------------------------------
+    # Calls that begin
+    # --------------------------------------------------------------------------------------------
 
     async def begin(self, passage: Passage) -> None:
-        """Write a row before a call with an effect is sent. Waits for the disk for at most `BEGIN_SECONDS`."""
+        """Write a row before a call with an effect is sent. Waits for the disk for at most
+        `BEGIN_SECONDS`."""
         if not has_effect(passage):
             return
         self._calls_begun += 1
@@ -124,7 +144,8 @@ class AuditLog:
         await asyncio.wait((written,), timeout=BEGIN_SECONDS)
         self._late = None if written.done() else written
 
-    # What happens ------------------------------------------------------------------------------------------------
+    # What happens
+    # ----------------------------------------------------------------------------------------------
 
     def _finished(self, event: CallFinished) -> None:
         line, clean = self._rows.of(event)
@@ -137,8 +158,12 @@ class AuditLog:
         self._refused[key] = self._refused.get(key, 0) + 1
         if self._telling is None:
             goes_on = time.monotonic() - self._told_at < self._gathering
-            self._gathering = min(2 * self._gathering, LONGEST_GATHERING) if goes_on else TELL_REFUSED
-            self._telling = asyncio.get_running_loop().call_later(self._gathering, self._tell_refused)
+            self._gathering = (
+                min(2 * self._gathering, LONGEST_GATHERING) if goes_on else TELL_REFUSED
+            )
+            self._telling = asyncio.get_running_loop().call_later(
+                self._gathering, self._tell_refused
+            )
 
     def _tell_refused(self) -> None:
         self._telling = None
@@ -161,7 +186,10 @@ class AuditLog:
     def _approval(self, event: ApprovalChanged) -> None:
         if event.elsewhere:
             return
-        facts = {key: getattr(event, key) for key in ("id", "state", "principal", "profile", "server", "name", "rule")}
+        facts = {
+            key: getattr(event, key)
+            for key in ("id", "state", "principal", "profile", "server", "name", "rule")
+        }
         self._noted(Noted("approval", {**facts, "by": event.by or None}))
 
     def _noted(self, event: Noted) -> None:

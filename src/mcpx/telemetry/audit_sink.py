@@ -1,4 +1,5 @@
-"""Sends the rows of the audit log to a log collector as well: OTLP logs over HTTP, or syslog (RFC 5424)."""
+"""Sends the rows of the audit log to a log collector as well: OTLP logs over HTTP, or syslog (RFC
+5424)."""
 
 import asyncio
 import os
@@ -28,7 +29,9 @@ _TIME: Final = slice(9, 33)
 """Position of the time in a row."""
 
 
-def make_exporter(url: str, headers: Mapping[str, str], fetcher: "Callable[[], Fetcher]") -> Exporter:
+def make_exporter(
+    url: str, headers: Mapping[str, str], fetcher: "Callable[[], Fetcher]"
+) -> Exporter:
     scheme = urlsplit(url).scheme
     if scheme in ("http", "https"):
         return Exporter("audit rows", "audit rows", _Otlp(url, headers, fetcher).send)
@@ -36,7 +39,9 @@ def make_exporter(url: str, headers: Mapping[str, str], fetcher: "Callable[[], F
 
 
 class _Otlp:
-    def __init__(self, url: str, headers: Mapping[str, str], fetcher: "Callable[[], Fetcher]") -> None:
+    def __init__(
+        self, url: str, headers: Mapping[str, str], fetcher: "Callable[[], Fetcher]"
+    ) -> None:
         self._url = otlp_url(url, PATH)
         self._headers = (("content-type", "application/json"), *headers.items())
         self._fetcher = fetcher
@@ -62,7 +67,9 @@ def otlp_logs(rows: Sequence[bytes]) -> bytes:
         {"key": "host.name", "value": {"stringValue": socket.gethostname()}},
     ]
     scope = {"scope": {"name": "mcpx.audit"}, "logRecords": records}
-    return codec.dump({"resourceLogs": [{"resource": {"attributes": resource}, "scopeLogs": [scope]}]})
+    return codec.dump(
+        {"resourceLogs": [{"resource": {"attributes": resource}, "scopeLogs": [scope]}]}
+    )
 
 
 def _nanoseconds(row: bytes) -> int:
@@ -74,7 +81,10 @@ class _Syslog:
         parts = urlsplit(url)
         self._scheme = parts.scheme
         self._path = parts.path
-        self._address: tuple[str, int] = (parts.hostname or "", parts.port or SYSLOG_PORTS.get(parts.scheme, 0))
+        self._address: tuple[str, int] = (
+            parts.hostname or "",
+            parts.port or SYSLOG_PORTS.get(parts.scheme, 0),
+        )
         self._head = f"{socket.gethostname()} mcpx {os.getpid()} audit - "
 
     async def send(self, rows: Sequence[bytes], timeout: float) -> None:
@@ -98,7 +108,9 @@ class _Syslog:
         found = await asyncio.get_running_loop().getaddrinfo(*self._address, type=socket.SOCK_DGRAM)
         return found[0][0]
 
-    async def _send_datagrams(self, messages: Sequence[bytes], family: int, address: str | tuple[str, int]) -> None:
+    async def _send_datagrams(
+        self, messages: Sequence[bytes], family: int, address: str | tuple[str, int]
+    ) -> None:
         loop = asyncio.get_running_loop()
         with closing(socket.socket(family, socket.SOCK_DGRAM)) as sender:
             sender.setblocking(False)
@@ -114,4 +126,5 @@ class _Syslog:
             writer.close()
             await writer.wait_closed()
         finally:
-            writer.transport.abort()  # Without it, closing would wait for a collector that does not read.
+            # Without it, closing would wait for a collector that does not read.
+            writer.transport.abort()

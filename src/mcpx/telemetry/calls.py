@@ -1,8 +1,9 @@
 """Counting calls, for metrics: a lookup and a few additions each.
 
-Promised: however servers name their tools, there are never more than `MOST` series of calls with a tool, nor more than
-`MOST_OF_ONE` of one server: what comes beyond is counted under the tool `other`. Nothing of what a caller says
-becomes a label. What is known of servers that left the configuration is forgotten (`keep`).
+Promised: however servers name their tools, there are never more than `MOST` series of calls with a
+tool, nor more than `MOST_OF_ONE` of one server: what comes beyond is counted under the tool
+`other`. Nothing of what a caller says becomes a label. What is known of servers that left the
+configuration is forgotten (`keep`).
 """
 
 from bisect import bisect_left
@@ -16,19 +17,24 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 """Seconds."""
 MOST = 2_000
 MOST_OF_ONE = 1_000
-"""Series of calls in all, and of one server: a server that renames its tools for ever takes no room of the others."""
+"""Series of calls in all, and of one server: a server that renames its tools for ever takes no room
+of the others."""
 MOST_RULES = 200
 MAX_TIMED_TOOLS = 100
-"""Tools with a histogram. Each histogram is 18 lines of a scrape, so only the tools with the most calls have one."""
+"""Tools with a histogram. Each histogram is 18 lines of a scrape, so only the tools with the most
+calls have one."""
 MAX_PROFILES = 200
 PROMOTION_INTERVAL = 32
-"""Calls of a tool without a histogram between two checks whether it is used more than a tool with one."""
+"""Calls of a tool without a histogram between two checks whether it is used more than a tool with
+one."""
 OTHER = "other"
 
 _NAMED = frozenset(("tools/call", "prompts/get"))
 """Methods whose target is named in a label; a URI would be another one for each call."""
 _CODES = frozenset(
-    value for name, value in vars(errors).items() if name.isupper() and isinstance(value, int) and value < 0
+    value
+    for name, value in vars(errors).items()
+    if name.isupper() and isinstance(value, int) and value < 0
 )
 
 _Key = tuple[str, str, str, Outcome]
@@ -50,8 +56,8 @@ class _TimedTool:
 class _ToolTimes:
     """Histograms of the most used tools. All other tools of a server share the histogram `other`.
 
-    A tool that overtakes the least used one takes its place and begins with an empty histogram. Counts are never moved
-    from one histogram to another, so that each histogram only grows.
+    A tool that overtakes the least used one takes its place and begins with an empty histogram.
+    Counts are never moved from one histogram to another, so that each histogram only grows.
     """
 
     def __init__(self) -> None:
@@ -64,7 +70,9 @@ class _ToolTimes:
         if found is None:
             has_histogram = tool != OTHER and len(self._timed) < MAX_TIMED_TOOLS
             times = Histogram(BUCKETS) if has_histogram else self._other(server)
-            found = self._tools[server, tool] = _TimedTool(server, tool, times, has_histogram=has_histogram)
+            found = self._tools[server, tool] = _TimedTool(
+                server, tool, times, has_histogram=has_histogram
+            )
             if has_histogram:
                 self._timed.add(found)
         return found
@@ -92,10 +100,14 @@ class _ToolTimes:
 
     def keep(self, servers: Collection[str]) -> None:
         self._tools = {key: tool for key, tool in self._tools.items() if key[0] in servers}
-        self._others = {server: times for server, times in self._others.items() if server in servers}
+        self._others = {
+            server: times for server, times in self._others.items() if server in servers
+        }
         self._timed = {tool for tool in self._timed if tool.server in servers}
 
-    def histograms(self, server: Callable[[str], bool], tool: Callable[[str, str], bool]) -> Mapping[str, Histogram]:
+    def histograms(
+        self, server: Callable[[str], bool], tool: Callable[[str, str], bool]
+    ) -> Mapping[str, Histogram]:
         timed = sorted(self._timed, key=lambda each: (each.server, each.tool))
         shown = {
             labelled(server=each.server, tool=each.tool): each.times
@@ -111,7 +123,9 @@ class _ToolTimes:
 class _Series:
     __slots__ = ("count", "labels", "timed_tool", "times", "tool")
 
-    def __init__(self, labels: str, tool: str, times: Histogram, timed_tool: _TimedTool | None) -> None:
+    def __init__(
+        self, labels: str, tool: str, times: Histogram, timed_tool: _TimedTool | None
+    ) -> None:
         self.count = 0
         self.labels = labels
         self.tool = tool
@@ -124,7 +138,8 @@ class _Series:
 class Calls:
     def __init__(self) -> None:
         self._known: dict[_Key, _Series] = {}
-        """By what comes. Several may lead to one series: names are cut, and those beyond the bounds are one."""
+        """By what comes. Several may lead to one series: names are cut, and those beyond the bounds
+        are one."""
         self._series: dict[_Key, _Series] = {}
         self._of: dict[str, int] = {}
         """Series of each server."""
@@ -136,7 +151,12 @@ class Calls:
 
     def finished(self, event: CallFinished) -> None:
         passage, outcome = event.passage, event.outcome
-        key = (passage.server, "" if passage.offer is None else passage.name, passage.call.method, outcome)
+        key = (
+            passage.server,
+            "" if passage.offer is None else passage.name,
+            passage.call.method,
+            outcome,
+        )
         series = self._known.get(key)
         if series is None:
             series = self._new(key, passage)
@@ -165,7 +185,11 @@ class Calls:
         if series is None:
             times = self._times.setdefault(wanted[0], Histogram(BUCKETS))
             labels = labelled(server=wanted[0], tool=wanted[1], method=method, outcome=outcome)
-            timed_tool = self._tool_times.find(wanted[0], wanted[1]) if method == "tools/call" and tool else None
+            timed_tool = (
+                self._tool_times.find(wanted[0], wanted[1])
+                if method == "tools/call" and tool
+                else None
+            )
             series = self._series[wanted] = _Series(labels, wanted[1], times, timed_tool)
             self._of[wanted[0]] = self._of.get(wanted[0], 0) + 1
         if len(name) <= LONGEST and len(self._known) < MOST:
@@ -198,18 +222,27 @@ class Calls:
         self._times = {server: times for server, times in self._times.items() if server in present}
         self._tool_times.keep(present)
         kept = {"", *map(label, profiles)}
-        self._profile_times = {name: times for name, times in self._profile_times.items() if name in kept}
+        self._profile_times = {
+            name: times for name, times in self._profile_times.items() if name in kept
+        }
         self._errors = {key: count for key, count in self._errors.items() if key[0] in present}
         self._of = {server: sum(key[0] == server for key in self._series) for server in self._times}
 
     def write(
-        self, text: Text, server: Callable[[str], bool], tool: Callable[[str, str], bool], *, profiles: bool = True
+        self,
+        text: Text,
+        server: Callable[[str], bool],
+        tool: Callable[[str, str], bool],
+        *,
+        profiles: bool = True,
     ) -> None:
-        """`server`, `tool`, `profiles`: whether the reader of the metrics may see a server, a tool, and profiles."""
+        """`server`, `tool`, `profiles`: whether the reader of the metrics may see a server, a tool,
+        and profiles."""
         shown: Collection[tuple[_Key, _Series]] = [
             (key, series)
             for key, series in self._series.items()
-            if server(key[0]) and (not series.tool or series.tool == OTHER or tool(key[0], series.tool))
+            if server(key[0])
+            and (not series.tool or series.tool == OTHER or tool(key[0], series.tool))
         ]
         text.family(
             "mcpx_calls_total",
@@ -220,7 +253,8 @@ class Calls:
         text.family(
             "mcpx_errors_total",
             "counter",
-            "JSON-RPC errors that calls ended with, by code; those of no standard and not ours are 'other'.",
+            "JSON-RPC errors that calls ended with, by code; those of no standard and not ours "
+            "are 'other'.",
             [
                 (labelled(server=name, code=str(code)), count)
                 for (name, code), count in self._errors.items()
@@ -230,8 +264,12 @@ class Calls:
         text.family(
             "mcpx_denied_total",
             "counter",
-            "Calls that were refused before any server heard of them, by the rule or limit that did it.",
-            [(labelled(rule=rule, code=str(code)), count) for (rule, code), count in self._denied.items()],
+            "Calls that were refused before any server heard of them, by the rule or limit that "
+            "did it.",
+            [
+                (labelled(rule=rule, code=str(code)), count)
+                for (rule, code), count in self._denied.items()
+            ],
         )
         text.histogram(
             "mcpx_call_duration_seconds",
@@ -240,7 +278,8 @@ class Calls:
         )
         text.histogram(
             "mcpx_tool_duration_seconds",
-            "Call duration by tool, for the tools with the most calls; 'other' has the other tools of a server.",
+            "Call duration by tool, for the tools with the most calls; 'other' has the other "
+            "tools of a server.",
             self._tool_times.histograms(server, tool),
         )
         if profiles:

@@ -1,15 +1,15 @@
 """Hash chain over the rows of the audit log, which shows deleted and changed rows.
 
-Each process has a chain. A row ends with the name of its chain, its number in the chain, and a MAC over the row and the
-MAC of the row before it. In each file, a chain begins with an `opened` row, which has the MAC of the last row that was
-there before, so that the end of an earlier chain or file cannot be removed either. A row that follows rows of another
-process has the MAC of the last one of them (`after`), so that rows of a process that has ended cannot be removed while
-others continue.
+Each process has a chain. A row ends with the name of its chain, its number in the chain, and a MAC
+over the row and the MAC of the row before it. In each file, a chain begins with an `opened` row,
+which has the MAC of the last row that was there before, so that the end of an earlier chain or file
+cannot be removed either. A row that follows rows of another process has the MAC of the last one of
+them (`after`), so that rows of a process that has ended cannot be removed while others continue.
 
-With a key (`MCPX_KEY`), only a holder of the key can make a valid chain. Without a key, a chain shows accidents and
-edits by hand, but a program can recompute it. The newest rows of a file can be removed without a trace until another
-row follows. The oldest rows can be removed up to the first row of a chain, which looks like retention (`has_earlier`).
-The whole log can be removed.
+With a key (`MCPX_KEY`), only a holder of the key can make a valid chain. Without a key, a chain
+shows accidents and edits by hand, but a program can recompute it. The newest rows of a file can be
+removed without a trace until another row follows. The oldest rows can be removed up to the first
+row of a chain, which looks like retention (`has_earlier`). The whole log can be removed.
 """
 
 import hashlib
@@ -36,7 +36,9 @@ def key_from(environ: Mapping[str, str]) -> bytes | None:
     if not text:
         return None
     given = text.encode(errors="surrogateescape")
-    return hashlib.scrypt(given, salt=b"mcpx audit log", dklen=32, maxmem=64 * 2**20, n=2**14, r=8, p=1)
+    return hashlib.scrypt(
+        given, salt=b"mcpx audit log", dklen=32, maxmem=64 * 2**20, n=2**14, r=8, p=1
+    )
 
 
 def fingerprint(key: bytes | None) -> str:
@@ -60,8 +62,9 @@ class Chain:
         self._mac = ""
 
     def open(self, time: str, previous: str, continued: str = "") -> bytes:
-        """The row with which the chain begins in a file. `previous` is the MAC of the last row before it, if any.
-        `continued` is the time of the chain's last row in an earlier file, if any."""
+        """The row with which the chain begins in a file. `previous` is the MAC of the last row
+        before it, if any. `continued` is the time of the chain's last row in an earlier file, if
+        any."""
         row = {"time": time, "event": OPENED, "previous": previous, "key": fingerprint(self._key)}
         if self._number and continued:
             row["continued"] = continued
@@ -70,8 +73,8 @@ class Chain:
     def add(self, line: bytes, after: str = "") -> bytes:
         """The row with its place in the chain.
 
-        `line` is a JSON object and a newline. `after` is the MAC of the last row of the file, if another process wrote
-        that row."""
+        `line` is a JSON object and a newline. `after` is the MAC of the last row of the file, if
+        another process wrote that row."""
         self._number += 1
         place: Json = {"chain": self._name, "number": self._number}
         if after:
@@ -98,7 +101,8 @@ def _mac(key: bytes | None, previous: str, body: bytes) -> str:
     return digest[:MAC_BYTES].hex()
 
 
-# Check -----------------------------------------------------------------------------------------------------------
+# Check
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,8 @@ class Report:
     unprotected: int
     """Rows that a version without chains wrote before the first chained row."""
     has_earlier: bool
-    """Whether rows before the oldest one are missing. Either retention or a program has deleted them."""
+    """Whether rows before the oldest one are missing. Either retention or a program has deleted
+    them."""
     problems: tuple[str, ...]
     more_problems: int
     """Problems that are not in `problems`."""
@@ -173,7 +178,9 @@ class _Check:
         elif "after" in row and str(row["after"]) not in self._macs:
             self.report(line, "rows of another process before it are missing")
         if opens and known is None and str(row.get("continued") or "") > self.began:
-            self.report(line, f"earlier rows of chain {chain} are missing: a file was removed or renamed")
+            self.report(
+                line, f"earlier rows of chain {chain} are missing: a file was removed or renamed"
+            )
         self.last[chain] = (number, mac)
         self._macs.add(mac)
 
@@ -182,15 +189,24 @@ class _Check:
             self._unreadable.discard(chain)
             return
         self._unreadable.add(chain)
-        self.report(line, "the rows were written with another MCPX_KEY, or with none; set that key to check them")
+        self.report(
+            line,
+            "the rows were written with another MCPX_KEY, or with none; set that key to check them",
+        )
 
     def _link(self, line: Line, chain: str, number: int, mac: str, *, opens: bool) -> None:
         known = self.last.get(chain)
         if known is None and not opens:
-            self.report(line, f"chain {chain} does not begin with its first row: earlier rows of the file are missing")
+            self.report(
+                line,
+                f"chain {chain} does not begin with its first row: earlier rows of the file are "
+                "missing",
+            )
             return
         if known is None:
-            previous = "" if number == 1 else None  # An older file with the row before it is not kept.
+            previous = (
+                "" if number == 1 else None
+            )  # An older file with the row before it is not kept.
         else:
             before, previous = known
             if number != before + 1:
@@ -221,7 +237,14 @@ def check(lines: Iterable[Line], key: bytes | None) -> Report:
         checking.row(line)
     problems = tuple(checking.problems)
     more = checking.problem_count - len(problems)
-    return Report(checking.rows, len(checking.last), checking.unprotected, checking.has_earlier, problems, more)
+    return Report(
+        checking.rows,
+        len(checking.last),
+        checking.unprotected,
+        checking.has_earlier,
+        problems,
+        more,
+    )
 
 
 def numbered(file: str, lines: Iterable[bytes]) -> Iterator[Line]:

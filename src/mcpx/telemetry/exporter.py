@@ -1,7 +1,7 @@
 """Sends records to a collector in batches, without making anything else wait.
 
-Records that the collector does not take are kept within a bound and sent again. Records beyond the bound are dropped
-and counted. An outage is logged once, and its end too.
+Records that the collector does not take are kept within a bound and sent again. Records beyond the
+bound are dropped and counted. An outage is logged once, and its end too.
 """
 
 import asyncio
@@ -53,7 +53,11 @@ class Exporter:
         self._records: deque[bytes] = deque()
         self._size = 0
         self._dropped = 0
-        self._has_records, self._has_batch, self._closing = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._has_records, self._has_batch, self._closing = (
+            asyncio.Event(),
+            asyncio.Event(),
+            asyncio.Event(),
+        )
         self._tasks = Tasks(subject)
         self._task: asyncio.Task[None] | None = None
         self._is_down = False
@@ -99,7 +103,8 @@ class Exporter:
                 await _wait(pause, self._closing)
 
     async def _send_batch(self) -> bool:
-        """Send the oldest records once. False: the collector took none, and they stay in the queue."""
+        """Send the oldest records once. False: the collector took none, and they stay in the
+        queue."""
         batch = [self._records[n] for n in range(min(BATCH_SIZE, len(self._records)))]
         try:
             await self._send(batch, TIMEOUT_SECONDS)
@@ -123,13 +128,21 @@ class Exporter:
     def _report_delivery(self) -> None:
         if self._is_down or self._dropped:
             dropped, self._dropped = self._dropped, 0
-            log.warning("%s reach the collector again; %d %s were dropped", self._subject, dropped, self._unit)
+            log.warning(
+                "%s reach the collector again; %d %s were dropped",
+                self._subject,
+                dropped,
+                self._unit,
+            )
         self._is_down = False
 
     def _report_outage(self, why: str) -> None:
         if not self._is_down:
             self._is_down = True
-            text = "%s do not reach the collector: %s. They are kept for a while, and it is tried again"
+            text = (
+                "%s do not reach the collector: %s. They are kept for a while, and it is tried "
+                "again"
+            )
             log.warning(text, self._subject, why)
 
 
@@ -141,7 +154,9 @@ async def _wait(seconds: float, event: asyncio.Event) -> None:
         pass
 
 
-async def post(fetcher: "Fetcher", url: str, headers: Sequence[tuple[str, str]], body: bytes, timeout: float) -> None:
+async def post(
+    fetcher: "Fetcher", url: str, headers: Sequence[tuple[str, str]], body: bytes, timeout: float
+) -> None:
     """POST a batch. Raises `Undelivered`."""
     from mcpx.wire.fetch import Fetch, FetchFailed
 
@@ -160,11 +175,14 @@ async def post(fetcher: "Fetcher", url: str, headers: Sequence[tuple[str, str]],
     except (FetchFailed, ValueError) as error:
         raise Undelivered(str(error)) from None
     if not 200 <= answer.status < 300:
-        raise Undelivered(f"it answers {answer.status}", is_final=answer.status not in RETRY_STATUSES)
+        raise Undelivered(
+            f"it answers {answer.status}", is_final=answer.status not in RETRY_STATUSES
+        )
 
 
 def otlp_url(base: str, path: str) -> str:
-    """The address for OTLP over HTTP: `path` below the collector's address, unless the address has it already."""
+    """The address for OTLP over HTTP: `path` below the collector's address, unless the address has
+    it already."""
     address, mark, query = base.partition("?")
     address = address.rstrip("/")
     return (address if address.endswith(path) else address + path) + mark + query

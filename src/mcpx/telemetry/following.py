@@ -1,4 +1,5 @@
-"""Whether and how requests are followed, by the configuration of now: nobody does where nobody wants to know."""
+"""Whether and how requests are followed, by the configuration of now: nobody does where nobody
+wants to know."""
 
 from collections.abc import Callable
 
@@ -10,7 +11,9 @@ from mcpx.telemetry.tracking import Tracker
 
 def is_wanted(config: Config) -> bool:
     settings = config.global_
-    return settings.log_format == "json" or settings.audit is not None or settings.traces is not None
+    return (
+        settings.log_format == "json" or settings.audit is not None or settings.traces is not None
+    )
 
 
 class Following:

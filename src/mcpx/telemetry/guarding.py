@@ -29,7 +29,9 @@ class _Pins(Protocol):
 
 def write(text: Text, gateway: Gateway) -> None:
     """Of what was never needed there is nothing to tell, and nothing is made for this."""
-    made = vars(gateway.provisions.policy_state) if "policy_state" in vars(gateway.provisions) else {}
+    made = (
+        vars(gateway.provisions.policy_state) if "policy_state" in vars(gateway.provisions) else {}
+    )
     counters = cast("_Counters | None", made.get("counters"))
     queued = {"client": 0, "profile": 0, "server": 0} if counters is None else counters.depth()
     text.family(
@@ -42,11 +44,20 @@ def write(text: Text, gateway: Gateway) -> None:
         "mcpx_limited_total",
         "counter",
         "Calls that a limit refused, by limit.",
-        [] if counters is None else [(labelled(limit=label(limit)), n) for limit, n in counters.refused.items()],
+        []
+        if counters is None
+        else [(labelled(limit=label(limit)), n) for limit, n in counters.refused.items()],
     )
     approvals = cast("_Approvals | None", made.get("approvals"))
     pending = 0 if approvals is None else len(approvals.pending())
-    text.one("mcpx_approvals_pending", "gauge", "Calls that wait for a person to approve them.", pending)
+    text.one(
+        "mcpx_approvals_pending", "gauge", "Calls that wait for a person to approve them.", pending
+    )
     pins = cast("_Pins | None", made.get("pins"))
     held = 0 if pins is None else sum(pinned.held for pinned in pins.servers.values())
-    text.one("mcpx_held_definitions", "gauge", "Definitions of servers held back until they are approved.", held)
+    text.one(
+        "mcpx_held_definitions",
+        "gauge",
+        "Definitions of servers held back until they are approved.",
+        held,
+    )

@@ -1,10 +1,12 @@
 """Figures for whoever watches the gateway: `/metrics`, in the form of Prometheus (OBS-1).
 
-Counters are counted where things happen (`calls` for calls; lists, reloads and refused requests here); everything that
-is a state is looked at when somebody asks. Whoever does not see everything is shown the figures of what they see.
+Counters are counted where things happen (`calls` for calls; lists, reloads and refused requests
+here); everything that is a state is looked at when somebody asks. Whoever does not see everything
+is shown the figures of what they see.
 
-Tokens saved are counted at each `tools/list` of a compact mode: the estimated tokens of all tools that this client may
-see, each definition as `direct` lists it, less those of what it was shown instead. Nothing else is counted as saved.
+Tokens saved are counted at each `tools/list` of a compact mode: the estimated tokens of all tools
+that this client may see, each definition as `direct` lists it, less those of what it was shown
+instead. Nothing else is counted as saved.
 """
 
 import asyncio
@@ -34,9 +36,13 @@ UP = ("connected", "degraded")
 
 class Metrics:
     def __init__(
-        self, gateway: Gateway, counts: Callable[[], ClientCounts | None], rows_lost: Callable[[], int | None]
+        self,
+        gateway: Gateway,
+        counts: Callable[[], ClientCounts | None],
+        rows_lost: Callable[[], int | None],
     ) -> None:
-        """`counts`: None until the gateway serves; `rows_lost`: of the audit trail, if there is one."""
+        """`counts`: None until the gateway serves; `rows_lost`: of the audit trail, if there is
+        one."""
         self._rows_lost = rows_lost
         self._gateway = gateway
         self._counts = counts
@@ -80,7 +86,8 @@ class Metrics:
             self._lag.sum += late
             self._lag.counts[bisect_left(LAGS, late)] += 1
 
-    # What happens ------------------------------------------------------------------------------------------------
+    # What happens
+    # ----------------------------------------------------------------------------------------------
 
     def _reloaded(self, event: ConfigApplied) -> None:
         self._reloads[event.ok] += 1
@@ -98,14 +105,17 @@ class Metrics:
         if event.whole:
             return
         mode, shown = event.mode, sum(map(tokens_of, event.tools))
-        self._weighing.weigh(event.catalog, event.offers, lambda direct: self._save(mode, shown, direct))
+        self._weighing.weigh(
+            event.catalog, event.offers, lambda direct: self._save(mode, shown, direct)
+        )
 
     def _save(self, mode: str, shown: int, direct: int) -> None:
         self._shown[mode] = self._shown.get(mode, 0) + shown
         self._direct[mode] = self._direct.get(mode, 0) + direct
         self._saved[mode] = self._saved.get(mode, 0) + max(0, direct - shown)
 
-    # What is asked -----------------------------------------------------------------------------------------------
+    # What is asked
+    # ----------------------------------------------------------------------------------------------
 
     def page(self, sight: Sight | None) -> tuple[bytes, str]:
         """All figures of now, as somebody with this sight may know them."""
@@ -120,7 +130,10 @@ class Metrics:
         def may_see(server: str, tool: str) -> bool:
             if sight is None or server == OURS:
                 return True
-            offers = (catalog.native("tools", server, tool), catalog.native("prompts", server, tool))
+            offers = (
+                catalog.native("tools", server, tool),
+                catalog.native("prompts", server, tool),
+            )
             return any(offer is not None and sight.offer(offer) for offer in offers)
 
         self._calls.write(text, may_know, may_see, profiles=sight is None)
@@ -132,10 +145,15 @@ class Metrics:
         self._write_lists(text)
         self._write_reloads(text)
         text.one(
-            "mcpx_audit_lost_total", "counter", "Rows of the audit trail that were not written.", self._rows_lost()
+            "mcpx_audit_lost_total",
+            "counter",
+            "Rows of the audit trail that were not written.",
+            self._rows_lost(),
         )
         text.histogram(
-            "mcpx_loop_lag_seconds", "How late a timer of the event loop was, looked at each second.", {"": self._lag}
+            "mcpx_loop_lag_seconds",
+            "How late a timer of the event loop was, looked at each second.",
+            {"": self._lag},
         )
         process.write(text)
         return text.encoded(), CONTENT_TYPE
@@ -166,7 +184,10 @@ class Metrics:
             [(labels, u.restarts) for labels, _, u in known],
         )
         text.family(
-            "mcpx_upstream_links", "gauge", "Connections to the server.", [(at, u.link_count) for at, _, u in known]
+            "mcpx_upstream_links",
+            "gauge",
+            "Connections to the server.",
+            [(at, u.link_count) for at, _, u in known],
         )
         text.family(
             "mcpx_upstream_processes",
@@ -189,7 +210,12 @@ class Metrics:
         running: list[tuple[str, float]] = [(labels, u.running) for labels, _, u in known]
         if (local := generation.local) is not None and may_know(local.name):
             running.append((labelled(server=local.name), sum(tool.running for tool in local.tools)))
-        text.family("mcpx_calls_in_flight", "gauge", "Calls that a server or command has not answered yet.", running)
+        text.family(
+            "mcpx_calls_in_flight",
+            "gauge",
+            "Calls that a server or command has not answered yet.",
+            running,
+        )
 
     def _write_clients(self, text: Text) -> None:
         counts = self._counts()
@@ -198,37 +224,73 @@ class Metrics:
                 "mcpx_sessions",
                 "gauge",
                 "Sessions of clients, by transport; modern clients have none.",
-                [(labelled(transport=transport), count) for transport, count in counts.sessions.items()],
+                [
+                    (labelled(transport=transport), count)
+                    for transport, count in counts.sessions.items()
+                ],
             )
-            text.one("mcpx_sessions_room", "gauge", "Sessions that can begin without an eviction.", counts.session_room)
+            text.one(
+                "mcpx_sessions_room",
+                "gauge",
+                "Sessions that can begin without an eviction.",
+                counts.session_room,
+            )
             text.one(
                 "mcpx_sessions_evicted_total",
                 "counter",
                 "Sessions that ended because another one needed their place.",
                 counts.sessions_evicted,
             )
-            text.one("mcpx_client_connections", "gauge", "Open connections of clients.", counts.connections)
+            text.one(
+                "mcpx_client_connections",
+                "gauge",
+                "Open connections of clients.",
+                counts.connections,
+            )
         text.family(
             "mcpx_refused_requests_total",
             "counter",
-            "Requests that were not let in: foreign host or origin, no valid token, the gateway itself.",
-            [(labelled(reason=reason), self._refused.get(reason, 0)) for reason in ("host", "origin", "loop", "token")],
+            "Requests that were not let in: foreign host or origin, no valid token, the gateway "
+            "itself.",
+            [
+                (labelled(reason=reason), self._refused.get(reason, 0))
+                for reason in ("host", "origin", "loop", "token")
+            ],
         )
 
     def _write_kept(self, text: Text) -> None:
         figures = self._gateway.figures()
-        text.one("mcpx_kept_results", "gauge", "Large results kept for reading on.", figures["kept"])
+        text.one(
+            "mcpx_kept_results", "gauge", "Large results kept for reading on.", figures["kept"]
+        )
         text.one("mcpx_kept_results_bytes", "gauge", "Bytes that they take.", figures["kept_bytes"])
         given, made, size = figures["cached"]
-        text.one("mcpx_cache_hits_total", "counter", "Calls answered from an earlier or a running one.", given)
-        text.one("mcpx_cache_misses_total", "counter", "Calls under a cache_ttl that had to be made.", made)
-        text.one("mcpx_cache_bytes", "gauge", "Bytes of answers that are kept to be given again.", size)
+        text.one(
+            "mcpx_cache_hits_total",
+            "counter",
+            "Calls answered from an earlier or a running one.",
+            given,
+        )
+        text.one(
+            "mcpx_cache_misses_total",
+            "counter",
+            "Calls under a cache_ttl that had to be made.",
+            made,
+        )
+        text.one(
+            "mcpx_cache_bytes", "gauge", "Bytes of answers that are kept to be given again.", size
+        )
 
     def _write_lists(self, text: Text) -> None:
         def by_mode(counts: Mapping[str, int]) -> list[tuple[str, float]]:
             return [(labelled(mode=label(mode)), count) for mode, count in counts.items()]
 
-        text.family("mcpx_tool_lists_total", "counter", "Lists of tools that clients were shown.", by_mode(self._lists))
+        text.family(
+            "mcpx_tool_lists_total",
+            "counter",
+            "Lists of tools that clients were shown.",
+            by_mode(self._lists),
+        )
         text.family(
             "mcpx_listed_tokens_total",
             "counter",
@@ -257,5 +319,15 @@ class Metrics:
             [(labelled(result=word), self._reloads[ok]) for ok, word in results],
         )
         ok, at = self._last_reload
-        text.one("mcpx_config_last_reload_ok", "gauge", "0 while the last proposed configuration was refused.", int(ok))
-        text.one("mcpx_config_last_reload_timestamp_seconds", "gauge", "When that was; else the start.", at)
+        text.one(
+            "mcpx_config_last_reload_ok",
+            "gauge",
+            "0 while the last proposed configuration was refused.",
+            int(ok),
+        )
+        text.one(
+            "mcpx_config_last_reload_timestamp_seconds",
+            "gauge",
+            "When that was; else the start.",
+            at,
+        )

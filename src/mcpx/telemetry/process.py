@@ -10,12 +10,21 @@ from mcpx.wire import descriptors
 def write(text: Text) -> None:
     """What cannot be known on this system is left out."""
     times = os.times()
-    text.one("process_cpu_seconds_total", "counter", "Processor time of the gateway itself.", times.user + times.system)
+    text.one(
+        "process_cpu_seconds_total",
+        "counter",
+        "Processor time of the gateway itself.",
+        times.user + times.system,
+    )
     pages = _pages()
     if pages is not None:
         virtual, resident = pages
-        text.one("process_virtual_memory_bytes", "gauge", "Address space of the gateway itself.", virtual)
-        text.one("process_resident_memory_bytes", "gauge", "Memory of the gateway itself.", resident)
+        text.one(
+            "process_virtual_memory_bytes", "gauge", "Address space of the gateway itself.", virtual
+        )
+        text.one(
+            "process_resident_memory_bytes", "gauge", "Memory of the gateway itself.", resident
+        )
     text.one("process_open_fds", "gauge", "Files and sockets that are open.", _open())
     text.one("process_max_fds", "gauge", "How many may be open.", descriptors.soft_limit())
     text.one("process_start_time_seconds", "gauge", "When the gateway was started.", _started())

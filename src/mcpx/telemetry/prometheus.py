@@ -1,9 +1,11 @@
 """Figures as Prometheus reads them: its text format, version 0.0.4.
 
-Promised: what `Text` gives is read by Prometheus whatever the labels say: they are short, printable, escaped, and no
-series stands there twice. Families come in the order they were begun, each with its help and its type.
+Promised: what `Text` gives is read by Prometheus whatever the labels say: they are short,
+printable, escaped, and no series stands there twice. Families come in the order they were begun,
+each with its help and its type.
 
-Not promised: OpenMetrics, exemplars, timestamps. Prometheus asks for this format in every version it has.
+Not promised: OpenMetrics, exemplars, timestamps. Prometheus asks for this format in every version
+it has.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +17,8 @@ LONGEST = 128
 
 
 def label(value: str) -> str:
-    """A text as the value of a label: short, and of characters that can be seen. Two texts may become one."""
+    """A text as the value of a label: short, and of characters that can be seen. Two texts may
+    become one."""
     value = value if len(value) <= LONGEST else value[: LONGEST - 1] + "…"
     return value if value.isprintable() else "".join(c if c.isprintable() else "?" for c in value)
 
@@ -42,7 +45,8 @@ class Text:
         self._lines: list[str] = []
 
     def family(self, name: str, kind: str, help: str, samples: Iterable[tuple[str, float]]) -> None:
-        """`samples`: labels in their braces, or nothing, and the value. A family without samples is left out."""
+        """`samples`: labels in their braces, or nothing, and the value. A family without samples is
+        left out."""
         lines = [f"{name}{labels} {number(value)}" for labels, value in samples]
         if lines:
             self._lines += (f"# HELP {name} {help}", f"# TYPE {name} {kind}", *lines)

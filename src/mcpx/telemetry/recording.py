@@ -1,12 +1,13 @@
 """What was said in the latest calls: arguments and results, for people who look (`--admin` only).
 
-Stands beside `activity`, which has the calls themselves: here is what was given and answered, by the same numbers, of
-as many of them, and only while somebody looks: a stream of events is open, or calls were asked for in the last
-`LOOKED` seconds. When nobody does any more it is forgotten, and of calls that come then only the words of an error are
-kept. Promised: a call only leaves a note behind; a moment later, in slices, what is large is made short, and
-what is small is left as it is until somebody looks; of a storm of calls only the latest are kept. All of it is bounded
-in bytes: the oldest go first, their rows stay. What is told of it has no secrets in it: those that are known, and what
-stands under a name that says so.
+Stands beside `activity`, which has the calls themselves: here is what was given and answered, by
+the same numbers, of as many of them, and only while somebody looks: a stream of events is open, or
+calls were asked for in the last `LOOKED` seconds. When nobody does any more it is forgotten, and of
+calls that come then only the words of an error are kept. Promised: a call only leaves a note
+behind; a moment later, in slices, what is large is made short, and what is small is left as it is
+until somebody looks; of a storm of calls only the latest are kept. All of it is bounded in bytes:
+the oldest go first, their rows stay. What is told of it has no secrets in it: those that are known,
+and what stands under a name that says so.
 """
 
 import asyncio
@@ -27,8 +28,8 @@ LOOKED = 900.0
 SOON = 0.05
 """Seconds after which a call is looked at."""
 AT_ONCE = 25
-"""Calls of which what was said is kept in that time, the latest: 500 a second. A busy gateway pays most for holding on
-to what it would let go at once."""
+"""Calls of which what was said is kept in that time, the latest: 500 a second. A busy gateway pays
+most for holding on to what it would let go at once."""
 SLICE = 0.002
 """Seconds for which calls are looked at in one go."""
 MOST_BYTES = 4 << 20
@@ -90,10 +91,12 @@ class Recording:
         self._fresh.clear()
         self._kept.clear()
 
-    # Who looks ---------------------------------------------------------------------------------------------------
+    # Who looks
+    # ----------------------------------------------------------------------------------------------
 
     def hear(self, listener: Heard | None) -> None:
-        """`listener` is told of each call from now on, as soon as it can be; None: nobody is any more."""
+        """`listener` is told of each call from now on, as soon as it can be; None: nobody is any
+        more."""
         self._look_for(SLICE)
         self._listener = listener
         self._heard = self._activity.last
@@ -118,7 +121,8 @@ class Recording:
             self._kept[number] = _NOTHING._replace(error=error)
         self._size, self._bare = 0, self._activity.last
 
-    # What happens ------------------------------------------------------------------------------------------------
+    # What happens
+    # ----------------------------------------------------------------------------------------------
 
     def _finished(self, number: int, event: CallFinished) -> None:
         self._fresh.append((number, event))
@@ -146,7 +150,11 @@ class Recording:
         answer, error = event.passage.answer, event.passage.error
         if answer is not None and event.outcome == "tool_error":
             error = _first_text(answer)
-        return None if error is None else _one_line(self._redactor.redact(error[: LONGEST_ERROR + _BEHIND]))
+        return (
+            None
+            if error is None
+            else _one_line(self._redactor.redact(error[: LONGEST_ERROR + _BEHIND]))
+        )
 
     def _made(self, event: CallFinished) -> _Kept:
         passage, redact = event.passage, self._redactor.redact
@@ -197,7 +205,8 @@ class Recording:
             self._size += kept.size
         return kept
 
-    # What is asked -----------------------------------------------------------------------------------------------
+    # What is asked
+    # ----------------------------------------------------------------------------------------------
 
     def rows(self, after: int = 0, limit: int = MOST) -> list[Json]:
         """The calls behind a number, the latest last. Whoever asks looks."""
@@ -206,13 +215,16 @@ class Recording:
         return [self._row(row, line) for row, line in self._activity.rows(after, limit)]
 
     def told_rows(self, after: int) -> list[Json]:
-        """For the listener: the same, but nothing more is looked for, so that it is not told in the midst of it."""
+        """For the listener: the same, but nothing more is looked for, so that it is not told in the
+        midst of it."""
         return [self._row(row, line) for row, line in self._activity.rows(after, MOST)]
 
     def failed(self) -> list[Json]:
         """Those of the latest calls that did not go well, without anybody looking."""
         self._look_for(5 * SLICE)
-        return [self._row(row, line) for row, line in self._activity.rows() if row["outcome"] != "ok"]
+        return [
+            self._row(row, line) for row, line in self._activity.rows() if row["outcome"] != "ok"
+        ]
 
     @property
     def last(self) -> int:
@@ -225,7 +237,12 @@ class Recording:
         if kept is None:
             return row
         row["error"] = kept.error
-        return {**row, "bytes_in": kept.bytes_in, "bytes_out": kept.bytes_out, "tokens_out": kept.tokens_out}
+        return {
+            **row,
+            "bytes_in": kept.bytes_in,
+            "bytes_out": kept.bytes_out,
+            "tokens_out": kept.tokens_out,
+        }
 
     def detail(self, number: int) -> Json | None:
         """One call with what was said in it, without secrets; None: it is not known (any more)."""
@@ -240,14 +257,17 @@ class Recording:
             **self._row(*found),
             "arguments": None if kept is None else self._told(kept.arguments),
             "result": None if kept is None else self._told(kept.result),
-            "shortened": is_kept and kept is not None and not (kept.whole_arguments and kept.whole_result),
+            "shortened": is_kept
+            and kept is not None
+            and not (kept.whole_arguments and kept.whole_result),
             "kept": is_kept,
             "replayable": self._again(number) is not None,
             "trace": None if kept is None else kept.trace,
         }
 
     def again(self, number: int) -> tuple[str, Json] | None:
-        """The public name and the arguments of a call, exactly as they were; None: they are not known any more."""
+        """The public name and the arguments of a call, exactly as they were; None: they are not
+        known any more."""
         self._look_for(5 * SLICE)
         kept, found = self._again(number), self._activity.row(number)
         if kept is None or found is None or (name := found[1].public) is None:
@@ -272,7 +292,8 @@ def _size(kept: _Kept | CallFinished) -> int:
 
 
 def _is_small(passage: Passage) -> bool:
-    """Whether what was said is certainly short: a few short arguments, a short text. Most calls are so."""
+    """Whether what was said is certainly short: a few short arguments, a short text. Most calls are
+    so."""
     given, answer = passage.params.get("arguments"), passage.answer
     if given is not None:
         if not is_object(given) or len(given) > 8:
@@ -286,11 +307,18 @@ def _is_small(passage: Passage) -> bool:
     if answer is None:
         return True
     content = answer.get("content")
-    if len(answer) > 2 or "structuredContent" in answer or not is_array(content) or len(content) != 1:
+    if (
+        len(answer) > 2
+        or "structuredContent" in answer
+        or not is_array(content)
+        or len(content) != 1
+    ):
         return False
     block = content[0]
     text = block.get("text") if is_object(block) and len(block) == 2 else None
-    return isinstance(text, str) and len(text) <= 2_000 and (len(answer) == 1 or "isError" in answer)
+    return (
+        isinstance(text, str) and len(text) <= 2_000 and (len(answer) == 1 or "isError" in answer)
+    )
 
 
 _PLAIN = frozenset((int, float, bool, type(None)))

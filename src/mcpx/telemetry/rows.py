@@ -1,12 +1,13 @@
 """A call as a row of the trail: one JSON object, made of parts that are remembered.
 
-Who calls, what is called and the shape of its arguments come again and again. Each is put into words once, without what
-must not be said, and is the same bytes from then on, until the redactor knows of other secrets. What is remembered is
-bounded in number and in bytes; what is too long for it is worked out each time.
+Who calls, what is called and the shape of its arguments come again and again. Each is put into
+words once, without what must not be said, and is the same bytes from then on, until the redactor
+knows of other secrets. What is remembered is bounded in number and in bytes; what is too long for
+it is worked out each time.
 
-A row holds no result, no words of an error, no token and no session id (only what tells one session from another), and
-of arguments what the configuration allows: nothing, names and types, or values. Of values those are left out that are
-secret by their name or known to be secrets, and long ones.
+A row holds no result, no words of an error, no token and no session id (only what tells one session
+from another), and of arguments what the configuration allows: nothing, names and types, or values.
+Of values those are left out that are secret by their name or known to be secrets, and long ones.
 """
 
 import time
@@ -29,7 +30,8 @@ MOST_VALUES = 100
 """Names and values that are told of one call's arguments."""
 DEEPEST = 5
 LOOKED_THROUGH = 4 * LONGEST
-"""Characters behind the end of what is told that are looked through for a secret that begins before it."""
+"""Characters behind the end of what is told that are looked through for a secret that begins before
+it."""
 REMEMBERED = 1_000
 """Parts of each kind."""
 LONGEST_PART = 2_000
@@ -53,7 +55,9 @@ class Parts(dict[K, str]):
 
 
 class Rows:
-    def __init__(self, arguments: Literal["none", "shape", "values"], redactor: Redacts | None) -> None:
+    def __init__(
+        self, arguments: Literal["none", "shape", "values"], redactor: Redacts | None
+    ) -> None:
         self._arguments = arguments
         self._redactor = redactor
         self._edition = 0
@@ -86,7 +90,8 @@ class Rows:
         return row.encode(), clean
 
     def begins(self, passage: Passage) -> tuple[bytes, bool]:
-        """The row of a call that is about to be sent, and whether nothing in it must be left out."""
+        """The row of a call that is about to be sent, and whether nothing in it must be left
+        out."""
         head, clean = self._head(passage)
         return f'{{"time":"{self.now()}","event":"{BEGINS}"{head}}}\n'.encode(), clean
 
@@ -116,7 +121,8 @@ class Rows:
             parts.clear()
 
     def _cut(self, text: str, most: int = LONGEST) -> str:
-        """As much of it as is told. Secrets go before that: half of one would not be found any more."""
+        """As much of it as is told. Secrets go before that: half of one would not be found any
+        more."""
         if len(text) > most and self._redactor is not None:
             text = self._redactor.redact(text[: most + LOOKED_THROUGH])
         return text[:most]
@@ -126,12 +132,16 @@ class Rows:
             return ""
         return value if len(value) <= 100 else self._cut(value, 100)
 
-    # Parts -------------------------------------------------------------------------------------------------------
+    # Parts
+    # ----------------------------------------------------------------------------------------------
 
     def _part(self, told: Json) -> str:
         """Members of the row, each with a comma before it."""
         line = codec.dump(told)
-        return "," + (line if self._redactor is None else redacted(line, self._redactor))[1:-1].decode()
+        return (
+            ","
+            + (line if self._redactor is None else redacted(line, self._redactor))[1:-1].decode()
+        )
 
     def _who(self, caller: Caller) -> str:
         key: Hashable = caller.session
@@ -154,7 +164,11 @@ class Rows:
         return self._callers.keep(key, self._part(told))
 
     def _what(self, passage: Passage, key: tuple[str, str, str, bool]) -> str:
-        told = {"method": passage.method, "server": passage.server, "name": target_of(passage, self._cut)}
+        told = {
+            "method": passage.method,
+            "server": passage.server,
+            "name": target_of(passage, self._cut),
+        }
         part = self._part(told)
         return self._targets.keep(key, part) if len(passage.name) <= LONGEST else part
 
@@ -167,7 +181,9 @@ class Rows:
     def _given(self, arguments: Value) -> tuple[str, bool]:
         """What is told of arguments, and whether nothing in it must be left out."""
         if self._arguments == "values":
-            return _unread({"arguments": _Values(self._cut).told(arguments)}), self._redactor is None
+            return _unread(
+                {"arguments": _Values(self._cut).told(arguments)}
+            ), self._redactor is None
         if not isinstance(arguments, dict):
             return f',"arguments":"{_kind(arguments)}"', True
         if len(arguments) > MOST_VALUES:
@@ -181,7 +197,9 @@ class Rows:
         return part, True
 
     def _shape(self, arguments: Mapping[str, object]) -> Json:
-        return {self._cut(name): _kind(value) for name, value in islice(arguments.items(), MOST_VALUES)}
+        return {
+            self._cut(name): _kind(value) for name, value in islice(arguments.items(), MOST_VALUES)
+        }
 
 
 def _unread(told: Json) -> str:

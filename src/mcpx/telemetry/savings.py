@@ -1,8 +1,10 @@
-"""What compact modes spare, as it happened: lists that clients asked for, and results that were made short.
+"""What compact modes spare, as it happened: lists that clients asked for, and results that were
+made short.
 
-Counted are lists that were really served, by client and by the mode each came to, against the tokens of every
-definition in the same list; and the text of results as servers gave it against the text that was shown. Both are
-estimates without a tokenizer. What nobody asked for is not counted, and nothing is multiplied.
+Counted are lists that were really served, by client and by the mode each came to, against the
+tokens of every definition in the same list; and the text of results as servers gave it against the
+text that was shown. Both are estimates without a tokenizer. What nobody asked for is not counted,
+and nothing is multiplied.
 """
 
 import time
@@ -59,10 +61,14 @@ class SavingsCount:
         its.lists += 1
         if not event.whole:
             shown = sum(map(tokens_of, event.tools))
-            self._weighing.weigh(event.catalog, event.offers, lambda direct: _add(its, shown, direct))
+            self._weighing.weigh(
+                event.catalog, event.offers, lambda direct: _add(its, shown, direct)
+            )
         elif event.offers:  # every tool, or a page of them: the share of its page is near enough
             share = min(1.0, len(event.tools) / len(event.offers))
-            self._weighing.weigh(event.catalog, event.offers, lambda all: _add(its, round(share * all)))
+            self._weighing.weigh(
+                event.catalog, event.offers, lambda all: _add(its, round(share * all))
+            )
 
     def _of(self, event: ToolsListed) -> Lists:
         name = event.caller.client.get("name")

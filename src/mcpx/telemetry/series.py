@@ -1,7 +1,7 @@
 """Calls, errors and how long they took, over time: in ever longer steps the longer ago it is.
 
-Promised: calls cost the same however many there were; what is kept is bounded, and small where little happened.
-Percentiles are read off a histogram: they are right to about a tenth.
+Promised: calls cost the same however many there were; what is kept is bounded, and small where
+little happened. Percentiles are read off a histogram: they are right to about a tenth.
 """
 
 from bisect import bisect_left
@@ -36,7 +36,8 @@ class Tally:
         self.counts = [0] * _SLOTS
 
     def add(self, slots: Sequence[int], failed: int = 0, refused: int = 0) -> None:
-        """`slots`: where the times they took belong (`slot_of`); those that were refused took none."""
+        """`slots`: where the times they took belong (`slot_of`); those that were refused took
+        none."""
         self.calls += len(slots) + refused
         self.errors += failed + refused
         counts = self.counts
@@ -94,7 +95,9 @@ class _Packed(NamedTuple):
         tally.calls += self.calls
         tally.errors += self.errors
         for place in range(0, len(self.counts), 5):
-            tally.counts[self.counts[place]] += int.from_bytes(self.counts[place + 1 : place + 5], "big")
+            tally.counts[self.counts[place]] += int.from_bytes(
+                self.counts[place + 1 : place + 5], "big"
+            )
         return tally
 
 
@@ -118,7 +121,8 @@ class Series:
         self._open[0].add(slots, failed, refused)
 
     def _turn(self, step: int) -> None:
-        """Another step begins; what is over on one level goes up to the next. A clock that was put back begins none."""
+        """Another step begins; what is over on one level goes up to the next. A clock that was put
+        back begins none."""
         begins, self._now = self._now * FINEST, step
         moment = step * FINEST
         for level, seconds in enumerate(STEPS):
@@ -132,7 +136,8 @@ class Series:
                 self._open[level] = Tally()
 
     def steps(self, level: int, now: float) -> Iterator[tuple[int, Tally]]:
-        """Those in which something happened, the latest last: when each began, and what happened."""
+        """Those in which something happened, the latest last: when each began, and what
+        happened."""
         step = int(now) // FINEST
         if step > self._now:
             self._turn(step)
@@ -149,7 +154,9 @@ class Series:
     def over(self, level: int, now: float, latest: int | None = None) -> Tally:
         """All steps of a level together, or the latest of them."""
         whole = Tally()
-        first = 0 if latest is None else int(now) // STEPS[level] * STEPS[level] - latest * STEPS[level]
+        first = (
+            0 if latest is None else int(now) // STEPS[level] * STEPS[level] - latest * STEPS[level]
+        )
         for at, tally in self.steps(level, now):
             if at >= first:
                 whole.take(tally)

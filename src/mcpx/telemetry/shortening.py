@@ -1,7 +1,8 @@
 """What was said in a call, made short enough to be kept: JSON of a bounded size, at a bounded cost.
 
-Promised: however large a value is, no more of it is looked at than is kept, and a little. A text is cut after secrets
-were taken out of what is left of it, for half a secret would not be found later. What is short is kept as it is.
+Promised: however large a value is, no more of it is looked at than is kept, and a little. A text is
+cut after secrets were taken out of what is left of it, for half a secret would not be found later.
+What is short is kept as it is.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,8 @@ ROOM = 16 << 10
 LONGEST = 4_000
 """Characters of one text in a value that is too long as a whole."""
 BEHIND = 1_024
-"""Characters behind the end of what is kept that are looked through for a secret that begins before it."""
+"""Characters behind the end of what is kept that are looked through for a secret that begins before
+it."""
 NODES = 400
 """Values within a value that are kept of one that is too long."""
 DEEPEST = 12
@@ -80,7 +82,11 @@ def _size_of_texts(value: Any) -> int:
     total = 0
     for block in islice(content, SMALL) if is_array(content) else ():
         if is_object(block):
-            total += sum(len(text) for text in (block.get("text"), block.get("data")) if isinstance(text, str))
+            total += sum(
+                len(text)
+                for text in (block.get("text"), block.get("data"))
+                if isinstance(text, str)
+            )
     return total
 
 

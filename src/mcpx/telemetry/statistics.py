@@ -1,9 +1,10 @@
 """How much is called, how often it fails and how long it takes, for people who look (ADM-4).
 
-There is one only while somebody may look (`--admin`). `activity` notes calls; here they are counted, those of a second
-together, or when somebody asks. Servers, clients and tools are told apart up to a bound each, and what strangers call
-themselves is cut. What left the configuration is forgotten. Refused calls count for whoever made them, not for the
-server, which heard nothing of them.
+There is one only while somebody may look (`--admin`). `activity` notes calls; here they are
+counted, those of a second together, or when somebody asks. Servers, clients and tools are told
+apart up to a bound each, and what strangers call themselves is cut. What left the configuration is
+forgotten. Refused calls count for whoever made them, not for the server, which heard nothing of
+them.
 """
 
 import time
@@ -108,7 +109,9 @@ def client_key(caller: Caller) -> ClientKey:
     if len(name) > LONGEST:
         name = name[:LONGEST]
     principal = caller.principal
-    return ClientKey(name, principal if len(principal) <= LONGEST else principal[:LONGEST], caller.profile)
+    return ClientKey(
+        name, principal if len(principal) <= LONGEST else principal[:LONGEST], caller.profile
+    )
 
 
 class _Counters:
@@ -125,7 +128,9 @@ class _Counters:
 
 
 class Statistics:
-    def __init__(self, bus: Bus, activity: Activity, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, bus: Bus, activity: Activity, clock: Callable[[], float] = time.time
+    ) -> None:
         self._bus = bus
         self._activity = activity
         self._clock = clock
@@ -143,7 +148,8 @@ class Statistics:
         self._activity.end()
         self._bus.unsubscribe(self._listed)
 
-    # What happens ------------------------------------------------------------------------------------------------
+    # What happens
+    # ----------------------------------------------------------------------------------------------
 
     def _count(self, second: int, lines: list[Line]) -> None:
         for line in lines:
@@ -194,7 +200,9 @@ class Statistics:
     def _listed(self, event: ToolsListed) -> None:
         caller, version = event.caller, event.caller.client.get("version")
         version = version if isinstance(version, str) else None
-        self._client(self.key_of(caller), version, caller.version, caller.modern).last = self._clock()
+        self._client(
+            self.key_of(caller), version, caller.version, caller.modern
+        ).last = self._clock()
 
     def _client(self, key: ClientKey, version: str | None, protocol: str, modern: bool) -> _Client:
         found = self._clients.get(key)
@@ -231,7 +239,8 @@ class Statistics:
         """By which a caller is told from others here."""
         return client_key(caller)
 
-    # What is asked -----------------------------------------------------------------------------------------------
+    # What is asked
+    # ----------------------------------------------------------------------------------------------
 
     def _now(self) -> float:
         """All that happened until then is counted."""
@@ -253,7 +262,9 @@ class Statistics:
         minute = (found.last, int(now) // STEPS[HOUR])
         if found.summary is None or found.summed != minute:
             whole = found.series.over(HOUR, now)
-            found.summary = Summary(0, whole.calls, whole.errors, whole.p50_ms, whole.p95_ms, found.last)
+            found.summary = Summary(
+                0, whole.calls, whole.errors, whole.p50_ms, whole.p95_ms, found.last
+            )
             found.summed = minute
         return found.summary._replace(calls_per_minute=found.rate.at(int(now)))
 
@@ -302,7 +313,9 @@ class Statistics:
     def clients(self) -> list[Client]:
         second = int(self._now())
         return [
-            Client(key, its.version, its.protocol, its.modern, its.calls, its.rate.at(second), its.last)
+            Client(
+                key, its.version, its.protocol, its.modern, its.calls, its.rate.at(second), its.last
+            )
             for key, its in self._clients.items()
         ]
 

@@ -14,7 +14,8 @@ HIDDEN = "[hidden]"
 
 @lru_cache(10_000)
 def session_mark(session: str) -> str:
-    """What tells a session from others; the id itself would let whoever reads it take part in it."""
+    """What tells a session from others; the id itself would let whoever reads it take part in
+    it."""
     return hashlib.sha256(session.encode(errors="replace")).hexdigest()[:12]
 
 
@@ -23,8 +24,8 @@ def _cut(text: str) -> str:
 
 
 def target_of(passage: Passage, cut: Callable[[str], str] = _cut) -> str:
-    """The name of a tool or prompt; a URI without what may be secret in it: who signs in there, and its query. `cut`:
-    how much of it is told."""
+    """The name of a tool or prompt; a URI without what may be secret in it: who signs in there, and
+    its query. `cut`: how much of it is told."""
     name = passage.name
     return cut(name if passage.offer is not None or ":" not in name else plain_uri(name))
 
@@ -34,5 +35,7 @@ def plain_uri(uri: str) -> str:
         parts = urlsplit(uri[: 4 * LONGEST])
     except ValueError:
         return HIDDEN
-    plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="…" if parts.query else "", fragment="")
+    plain = parts._replace(
+        netloc=parts.netloc.rpartition("@")[2], query="…" if parts.query else "", fragment=""
+    )
     return plain.geturl()

@@ -1,7 +1,7 @@
 """All that watches a gateway, as its configuration wants it; taken up anew with each configuration.
 
-What nobody asked for is neither imported nor made: without metrics, trail and anybody who looks, a call is not even
-timed. Over stdio nothing is counted, for nobody could ask.
+What nobody asked for is neither imported nor made: without metrics, trail and anybody who looks, a
+call is not even timed. Over stdio nothing is counted, for nobody could ask.
 """
 
 import asyncio
@@ -40,8 +40,8 @@ class Telemetry:
         redactor: "Redacts | None" = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        """`counts`: None without an HTTP server. `redactor` knows what must not be written. `environ` has `MCPX_KEY`
-        and the name of the replica."""
+        """`counts`: None without an HTTP server. `redactor` knows what must not be written.
+        `environ` has `MCPX_KEY` and the name of the replica."""
         self._gateway = gateway
         self._environ = environ
         self._sink: Exporter | None = None
@@ -87,7 +87,10 @@ class Telemetry:
                 self._tasks.start(_finish(trail, self._sink))
                 self._sink = None
         if how is not None and file is None:
-            log.warning("no audit trail is kept: there is no folder for it; name a file in global.audit.file")
+            log.warning(
+                "no audit trail is kept: there is no folder for it; name a file in "
+                "global.audit.file"
+            )
         elif how is not None and file is not None:
             self._sink = self._make_sink(how)
             self._audit = AuditLog(
@@ -134,7 +137,8 @@ class Telemetry:
 
         return Fetcher(self._environ or {})
 
-    # For whoever asks ----------------------------------------------------------------------------------------------
+    # For whoever asks
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def rows_lost(self) -> int | None:
@@ -142,7 +146,8 @@ class Telemetry:
         return None if self._audit is None else self._audit.lost
 
     def metrics_for(self, caller: Caller) -> tuple[bytes, str] | None:
-        """All figures that this caller may know, and the type of the text; None while nothing is counted."""
+        """All figures that this caller may know, and the type of the text; None while nothing is
+        counted."""
         return None if self._metrics is None else self._metrics.page(self._gateway.sight(caller))
 
     @cached_property

@@ -1,12 +1,12 @@
 """Traces of calls, over OTLP/HTTP, to a collector (OBS-1).
 
-A server span for each request of a client, a client span for each call that goes on to a server or a command, by the
-conventions of OpenTelemetry for MCP. Whether a trace is recorded is the client's decision where it says so, else by
-`sample`; servers are told of it either way.
+A server span for each request of a client, a client span for each call that goes on to a server or
+a command, by the conventions of OpenTelemetry for MCP. Whether a trace is recorded is the client's
+decision where it says so, else by `sample`; servers are told of it either way.
 
-Promised: nothing waits for the collector. What it does not take in time is kept within bounds, then dropped and
-counted; that it is down is said once. Nothing that a call was about is told: no arguments, no results, no words of
-errors, of a URI no query.
+Promised: nothing waits for the collector. What it does not take in time is kept within bounds, then
+dropped and counted; that it is down is said once. Nothing that a call was about is told: no
+arguments, no results, no words of errors, of a URI no query.
 """
 
 import random
@@ -70,7 +70,8 @@ class Traces:
         bus.unsubscribe(self._calls)
         bus.unsubscribe(self._called)
 
-    # Spans -----------------------------------------------------------------------------------------------------
+    # Spans
+    # ----------------------------------------------------------------------------------------------
 
     def begin(self, message: Json, parent: Trace | None) -> Span:
         """The span of one request of a client."""
@@ -80,7 +81,9 @@ class Traces:
             # By the id, as others do it: whoever sees the same trace decides the same.
             span = Span(f"{trace:032x}", span_id, trace & 0xFFFFFFFFFFFFFFFF < self._threshold)
         else:
-            span = Span(parent.trace_id, span_id, parent.sampled, parent.state, parent.span_id, remote=True)
+            span = Span(
+                parent.trace_id, span_id, parent.sampled, parent.state, parent.span_id, remote=True
+            )
         if span.sampled:
             _start(span, otlp.SERVER)
         return span
@@ -89,10 +92,17 @@ class Traces:
         """A request that is recorded is over."""
         method = message["method"]
         told = span.attributes
-        _target(span, method, jsonrpc.params_of(message).get("name"), jsonrpc.params_of(message).get("uri"))
+        _target(
+            span,
+            method,
+            jsonrpc.params_of(message).get("name"),
+            jsonrpc.params_of(message).get("uri"),
+        )
         for key, value in _CARRIERS.get(request.carrier, {}).items():
             told.append(otlp.usual(key, value))
-        if isinstance(rid := message["id"], str) or abs(rid) < 2**64:  # of larger ones Python may refuse to tell
+        if (
+            isinstance(rid := message["id"], str) or abs(rid) < 2**64
+        ):  # of larger ones Python may refuse to tell
             told.append(otlp.attribute("jsonrpc.request.id", str(rid)))
         told.append(otlp.attribute("mcpx.request_id", request.id))
         if (caller := request.caller) is not None:
@@ -138,7 +148,8 @@ class Traces:
                 span.attributes.append(otlp.usual("rpc.response.status_code", failure))
         self._exporter.add(otlp.span(span, ended, failed=failure is not None))
 
-    # To the collector --------------------------------------------------------------------------------------------
+    # To the collector
+    # --------------------------------------------------------------------------------------------
 
     async def _send(self, batch: Sequence[bytes], timeout: float) -> None:
         resource = (
@@ -202,5 +213,9 @@ def _about(server: "Server") -> list[bytes]:
             return made
         if host:
             made.append(otlp.attribute("server.address", host))
-            made.append(otlp.attribute("server.port", port or (443 if parts.scheme in ("https", "wss") else 80)))
+            made.append(
+                otlp.attribute(
+                    "server.port", port or (443 if parts.scheme in ("https", "wss") else 80)
+                )
+            )
     return made

@@ -1,6 +1,8 @@
-"""Every request of a client, followed from its first moment to its answer: its id, and its place in a trace.
+"""Every request of a client, followed from its first moment to its answer: its id, and its place in
+a trace.
 
-Implements `front.dispatch.Tracker`. There is one only while somebody wants to know: JSON logs, an audit trail, traces.
+Implements `front.dispatch.Tracker`. There is one only while somebody wants to know: JSON logs, an
+audit trail, traces.
 """
 
 import asyncio
@@ -32,11 +34,14 @@ class Tracker:
         self.attends = attends
 
     def begin(self, message: Json, headers: Headers | None, carrier: str) -> Request:
-        wanted = headers.get("x-request-id") if headers is not None and WISH in headers.first else None
+        wanted = (
+            headers.get("x-request-id") if headers is not None and WISH in headers.first else None
+        )
         request = Request(wanted, carrier)
         REQUEST.set(request)
         if not self.attends:
-            request.over = True  # nobody says when: no line of a log that comes to be kept later is taken for its own
+            # nobody says when: no line of a log that comes to be kept later is taken for its own
+            request.over = True
             return request
         parent = Trace.of(jsonrpc.params_of(message))
         if parent is None and headers is not None and "traceparent" in headers:
@@ -49,7 +54,9 @@ class Tracker:
             request.trace_id = parent.trace_id
         return request
 
-    async def attend(self, request: Request, message: Json, work: Coroutine[Any, Any, Json]) -> Json:
+    async def attend(
+        self, request: Request, message: Json, work: Coroutine[Any, Any, Json]
+    ) -> Json:
         failure: str | None = None
         try:
             result = await work

@@ -1,4 +1,5 @@
-"""All that is counted and kept for people who look at a running gateway; made with `--admin`, never otherwise."""
+"""All that is counted and kept for people who look at a running gateway; made with `--admin`, never
+otherwise."""
 
 from collections.abc import Callable
 
@@ -22,11 +23,17 @@ class Watching:
 
     def _reloaded(self, event: ConfigApplied) -> None:
         if event.ok:
-            self.statistics.keep([OURS, *(source.name for source in self._gateway.generation.sources)])
+            self.statistics.keep(
+                [OURS, *(source.name for source in self._gateway.generation.sources)]
+            )
 
     def end(self) -> None:
         self._gateway.bus.unsubscribe(self._reloaded)
         self._gateway.hear_results(None)
-        ends: tuple[Callable[[], None], ...] = (self.statistics.end, self.recording.end, self.savings.end)
+        ends: tuple[Callable[[], None], ...] = (
+            self.statistics.end,
+            self.recording.end,
+            self.savings.end,
+        )
         for end in ends:
             end()

@@ -1,7 +1,7 @@
 """How many tokens lists of tools take: of the definitions that were shown, and of all there are.
 
-The estimator is that of menus (`formats.tokens`). All tools of a catalog are counted once, in slices, for as long as
-the catalog is there.
+The estimator is that of menus (`formats.tokens`). All tools of a catalog are counted once, in
+slices, for as long as the catalog is there.
 """
 
 from collections.abc import Callable, Sequence

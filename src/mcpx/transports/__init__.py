@@ -25,22 +25,42 @@ class Transport(Protocol):
 
 
 def starts_process(transport: Transport) -> bool:
-    """Whether each of its conversations is a process of its own, which costs more than a connection."""
+    """Whether each of its conversations is a process of its own, which costs more than a
+    connection."""
     return getattr(transport, "starts_process", False)
 
 
 def downloads_itself(transport: Transport) -> bool:
-    """Return True if the process of this transport may have to download the server first (LIF-10)."""
+    """Return True if the process of this transport may have to download the server first
+    (LIF-10)."""
     return getattr(transport, "downloads_itself", False)
 
 
 TRANSPORTS: Family[Transport] = Family(
     "mcpx.transports",
     "mcpx.transports",
-    beside=("carried", "dial", "discovery_report", "memory", "proving", "refusals", "replies", "standing"),
+    beside=(
+        "carried",
+        "dial",
+        "discovery_report",
+        "memory",
+        "proving",
+        "refusals",
+        "replies",
+        "standing",
+    ),
     needs=("open",),
     keys=True,
 )
 """What a config file may name. `memory` is for programs that bring their own server."""
 
-__all__ = ["TRANSPORTS", "Http", "Sse", "Stdio", "Transport", "Websocket", "downloads_itself", "starts_process"]
+__all__ = [
+    "TRANSPORTS",
+    "Http",
+    "Sse",
+    "Stdio",
+    "Transport",
+    "Websocket",
+    "downloads_itself",
+    "starts_process",
+]

@@ -1,4 +1,5 @@
-"""A conversation over one carrier that moves whole messages in order: what stdio, WebSocket and HTTP+SSE share."""
+"""A conversation over one carrier that moves whole messages in order: what stdio, WebSocket and
+HTTP+SSE share."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -17,11 +18,17 @@ class Carried:
         self._peer = Peer(dial.name, transmit, dial.inbound)
 
     def _backlog(self) -> Awaitable[None] | None:
-        """What to wait for before more is sent: that the server reads what it was sent. None: it does."""
+        """What to wait for before more is sent: that the server reads what it was sent. None: it
+        does."""
         return None
 
     def request(
-        self, method: str, params: Json, *, meanwhile: Meanwhile | None = None, timeout: float | None = None
+        self,
+        method: str,
+        params: Json,
+        *,
+        meanwhile: Meanwhile | None = None,
+        timeout: float | None = None,
     ) -> Coroutine[Any, Any, Json]:
         sent = self._peer.request(method, params, meanwhile=meanwhile, timeout=timeout)
         backlog = self._backlog()
@@ -30,7 +37,8 @@ class Carried:
     async def _when_read(
         self, backlog: Awaitable[None], sent: Coroutine[Any, Any, Json], timeout: float | None
     ) -> Json:
-        """A server that stops reading must not grow our memory: wait for it, inside the request's own time."""
+        """A server that stops reading must not grow our memory: wait for it, inside the request's
+        own time."""
         try:
             async with asyncio.timeout(timeout):
                 waiting: Awaitable[None] | None = backlog
@@ -40,7 +48,9 @@ class Carried:
         except BaseException as error:
             sent.close()
             if isinstance(error, TimeoutError):
-                problem = Unavailable(self._dial.name, SERVER_TIMEOUT, "does not read what it is sent")
+                problem = Unavailable(
+                    self._dial.name, SERVER_TIMEOUT, "does not read what it is sent"
+                )
                 problem.unsent = True
                 raise problem from None
             raise

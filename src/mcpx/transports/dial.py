@@ -37,39 +37,51 @@ class Dial:
     environ: Mapping[str, str]
     """The gateway's own environment: proxies, certificates, what a child may inherit."""
     annotations: Mapping[str, ParamHeaders]
-    """`x-mcp-header` annotations by tool name, a live view: a modern HTTP server checks the headers they ask for."""
+    """`x-mcp-header` annotations by tool name, a live view: a modern HTTP server checks the headers
+    they ask for."""
     credentials: "Credentials | None" = None
     """What proves the gateway to the server; a child process needs none."""
     itself: str = ""
-    """What marks this gateway to itself, should what it dials turn out to be the gateway; empty: nothing does."""
+    """What marks this gateway to itself, should what it dials turn out to be the gateway; empty:
+    nothing does."""
 
     confide: Callable[[str], bool] = lambda words: False
-    """Takes what a server said to nobody in particular, before it is told; whether it must not be told to clients. It
-    may be about any of them."""
+    """Takes what a server said to nobody in particular, before it is told; whether it must not be
+    told to clients. It may be about any of them."""
 
     overhear: Overhear | None = None
-    """Hears every line a process writes to standard error; nobody does unless somebody looks after servers."""
+    """Hears every line a process writes to standard error; nobody does unless somebody looks after
+    servers."""
 
     output_began: Callable[[], None] = lambda: None
     """Called when a process has written its first byte to standard output."""
 
     def quoting(self, words: str, said: str) -> str:
-        """What to put behind a complaint: `said`, which has these words in it, or where they are to be found."""
+        """What to put behind a complaint: `said`, which has these words in it, or where they are to
+        be found."""
         return said if not words or not self.confide(words) else UNTOLD
 
     @property
     def via(self) -> tuple[tuple[str, str], ...]:
-        """The header that tells an HTTP server which gateways a request came through; none without a mark."""
-        return ((VIA, ", ".join((*running_inside(self.environ), self.itself))),) if self.itself else ()
+        """The header that tells an HTTP server which gateways a request came through; none without
+        a mark."""
+        return (
+            ((VIA, ", ".join((*running_inside(self.environ), self.itself))),) if self.itself else ()
+        )
 
-    def headers(self, own: Mapping[str, str], proof: "Proof | None" = None) -> list[tuple[bytes, bytes]]:
+    def headers(
+        self, own: Mapping[str, str], proof: "Proof | None" = None
+    ) -> list[tuple[bytes, bytes]]:
         """What goes with every request, for `header_lines`."""
         pairs = self.named_headers(own, proof)
         return [(name.encode(), value.encode("latin-1", "replace")) for name, value in pairs]
 
-    def named_headers(self, own: Mapping[str, str], proof: "Proof | None" = None) -> list[tuple[str, str]]:
-        """The configured ones, ours, and those of the proof, which take the place of configured ones. Of those that a
-        request says itself there must not be two; many people's files have them, copied from an example."""
+    def named_headers(
+        self, own: Mapping[str, str], proof: "Proof | None" = None
+    ) -> list[tuple[str, str]]:
+        """The configured ones, ours, and those of the proof, which take the place of configured
+        ones. Of those that a request says itself there must not be two; many people's files have
+        them, copied from an example."""
         proved = () if proof is None else proof.headers
         taken = EACH_SAYS.union([name.lower() for name, _ in proved]) if proved else EACH_SAYS
         named = [(name, value) for name, value in own.items() if name.lower() not in taken]
@@ -84,7 +96,8 @@ class Dial:
         return Proving(self.name, self.credentials, took)
 
     def pool(self, url: str) -> Pool:
-        """Connections to this address, or to the proxy before it. Raises Unavailable for one that cannot be."""
+        """Connections to this address, or to the proxy before it. Raises Unavailable for one that
+        cannot be."""
         try:
             return Pool(url, connect_timeout=self.timeout, environ=self.environ)
         except BadAddress as error:

@@ -1,8 +1,9 @@
 """Removes the report that old Python servers print about the `server/discover` probe.
 
-Servers with version 1 of the Python SDK answer the probe with an error, as they should, and write a validation report
-of some 90 lines to standard error. It tells nothing about the server, so it does not get into the log, the last lines
-of the server, or the reason of an error. Reports about other requests pass.
+Servers with version 1 of the Python SDK answer the probe with an error, as they should, and write a
+validation report of some 90 lines to standard error. It tells nothing about the server, so it does
+not get into the log, the last lines of the server, or the reason of an error. Reports about other
+requests pass.
 """
 
 import logging
@@ -32,7 +33,10 @@ class DiscoveryReportFilter:
             found = _FIRST_LINE.search(data) if _METHOD in data else None
             if found is None:
                 return data
-            _log.debug("[%s] reports that it does not know server/discover: it has version 1 of the SDK", self._name)
+            _log.debug(
+                "[%s] reports that it does not know server/discover: it has version 1 of the SDK",
+                self._name,
+            )
             self._left = MAX_REPORT_BYTES
             return data[: found.start()] + self._rest(data[found.end() :])
         return self._rest(data)

@@ -1,13 +1,14 @@
-"""A server over streamable HTTP, both eras: a POST for each message, its reply as JSON or as a stream of its own.
+"""A server over streamable HTTP, both eras: a POST for each message, its reply as JSON or as a
+stream of its own.
 
-Because each request has its own stream, what comes before a reply (progress, logs, questions) is known to belong
-to that request. An older server may close a stream in mid-call and be polled (GET + `Last-Event-ID`), and has one
-more stream for what belongs to no request. Redirects are reported, never followed: they would carry the user's
-headers elsewhere.
+Because each request has its own stream, what comes before a reply (progress, logs, questions) is
+known to belong to that request. An older server may close a stream in mid-call and be polled (GET +
+`Last-Event-ID`), and has one more stream for what belongs to no request. Redirects are reported,
+never followed: they would carry the user's headers elsewhere.
 
-A reply counts only under the id that was asked on its very request; anything else fails that request and ends the
-connection, which may be out of step. Whatever a server sends that is no message is bounded in bytes, and what wants no
-reply in time too.
+A reply counts only under the id that was asked on its very request; anything else fails that
+request and ends the connection, which may be out of step. Whatever a server sends that is no
+message is bounded in bytes, and what wants no reply in time too.
 """
 
 import asyncio
@@ -54,8 +55,8 @@ MOST_UNTAKEN = 16 * 2**20
 """Bytes of answers and notifications that a server has yet to take."""
 
 _ids = itertools.count(random.randrange(1, 2**30))
-"""The ids of our requests, one row for all conversations: if a server, or a proxy in front of several, mixes up the
-replies to two of them, the id is not the one that was asked."""
+"""The ids of our requests, one row for all conversations: if a server, or a proxy in front of
+several, mixes up the replies to two of them, the id is not the one that was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,8 @@ class Http:
     url: str = field(repr=False)
     """Address of its MCP endpoint; credentials go into `headers`."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Headers sent with every request; `Host`, `Connection`, `Content-Length`, `Mcp-*` and the like are set by mcpx."""
+    """Headers sent with every request; `Host`, `Connection`, `Content-Length`, `Mcp-*` and the like
+    are set by mcpx."""
 
     async def open(self, dial: Dial) -> Conversation:
         try:
@@ -109,7 +111,8 @@ class HttpConversation:
         self._set_headers()
 
     def agreed(self, version: str) -> None:
-        """The negotiated revision; an older one also opens the stream for what belongs to no request."""
+        """The negotiated revision; an older one also opens the stream for what belongs to no
+        request."""
         self._version = version
         self.modern = version in era.MODERN
         self._set_headers()
@@ -134,7 +137,9 @@ class HttpConversation:
         """From now on requests go out with this proof."""
         from mcpx.transports.proving import with_query
 
-        before = () if self.proving is None or self.proving.proof is None else self.proving.proof.secrets
+        before = (
+            () if self.proving is None or self.proving.proof is None else self.proving.proof.secrets
+        )
         self._own = self._dial.headers(self._spec.headers, proof)
         self._target = with_query(self._pool.target, proof.query)
         self.secrets = (*self._spec.headers.values(), *proof.secrets, *before)
@@ -157,10 +162,16 @@ class HttpConversation:
                 lines += header_lines([(k.encode(), v.encode()) for k, v in mirrored])
         return lines
 
-    # Requests ----------------------------------------------------------------------------------------------
+    # Requests
+    # ----------------------------------------------------------------------------------------------
 
     async def request(
-        self, method: str, params: Json, *, meanwhile: Meanwhile | None = None, timeout: float | None = None
+        self,
+        method: str,
+        params: Json,
+        *,
+        meanwhile: Meanwhile | None = None,
+        timeout: float | None = None,
     ) -> Json:
         if self._lost is not None:
             raise unsent(self.name, self._lost)
@@ -192,15 +203,23 @@ class HttpConversation:
         try:
             result = await wait.future
         except (asyncio.CancelledError, Unavailable) as error:
-            # Closing the POST is the cancellation in the modern era; the older one says it in words.
+            # Closing the POST is the cancellation in the modern era; the older one says it in
+            # words.
             gave_up = isinstance(error, asyncio.CancelledError) or error.code == SERVER_TIMEOUT
             if gave_up and reply.unsent:
                 if isinstance(error, asyncio.CancelledError):
                     raise
                 what = f"could not be sent within {timeout:g} s{self.excuse}"
                 raise unsent(self.name, what, SERVER_TIMEOUT) from None
-            if gave_up and not self.modern and method not in ("initialize", "server/discover") and not self._lost:
-                self.notify("notifications/cancelled", {"requestId": rid, "reason": "the caller gave up"})
+            if (
+                gave_up
+                and not self.modern
+                and method not in ("initialize", "server/discover")
+                and not self._lost
+            ):
+                self.notify(
+                    "notifications/cancelled", {"requestId": rid, "reason": "the caller gave up"}
+                )
             raise
         finally:
             self.waiting.drop(rid)
@@ -212,7 +231,9 @@ class HttpConversation:
     def _begin_session(self, session: str) -> None:
         if len(session) > LONGEST_SESSION or not all("!" <= c <= "~" for c in session):
             what = (
-                f"longer than {LONGEST_SESSION:,} characters" if len(session) > LONGEST_SESSION else "no visible ASCII"
+                f"longer than {LONGEST_SESSION:,} characters"
+                if len(session) > LONGEST_SESSION
+                else "no visible ASCII"
             )
             raise Unavailable(self.name, SERVER_GARBAGE, f"gave a session id that is {what}")
         self._session = session
@@ -255,7 +276,8 @@ class HttpConversation:
     def taken(self, size: int) -> None:
         self._untaken -= size
 
-    # What the server says ------------------------------------------------------------------------------------
+    # What the server says
+    # ------------------------------------------------------------------------------------
 
     def hear(self, raw: bytes, stream: "Reply | StandingStream") -> bool:
         """One message from any stream of the server. False: it was none."""
@@ -324,15 +346,17 @@ class HttpConversation:
             self._warned = True
             log.warning("[%s] %s", self.name, what)
 
-    # The end -------------------------------------------------------------------------------------------------
+    # The end
+    # ----------------------------------------------------------------------------------------------
 
     def end_session(self) -> None:
         """404 on a session: the server has forgotten it, and did not act on the request."""
         self._lose("the server ended the session")
 
     def unreachable(self, error: ConnectionLost) -> Unavailable:
-        """No connection could be made: nothing more is sent on this conversation. What is under way on connections
-        that stand is left alone; a server that is being replaced stops listening first and answers that last."""
+        """No connection could be made: nothing more is sent on this conversation. What is under way
+        on connections that stand is left alone; a server that is being replaced stops listening
+        first and answers that last."""
         reason = f"cannot connect: {error}"
         self._retire(reason)
         return unsent(self.name, reason)
@@ -360,8 +384,8 @@ class HttpConversation:
         return self._session is not None
 
     async def close(self) -> None:
-        """Ends what is under way too, except after a loss: that was not what the loss was about, and each request ends
-        by its own deadline."""
+        """Ends what is under way too, except after a loss: that was not what the loss was about,
+        and each request ends by its own deadline."""
         if self._lost is not None:
             self.waiting.wind_down()
             self._pool.retire()

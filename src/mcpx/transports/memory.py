@@ -1,4 +1,5 @@
-"""A server inside this process: a function that answers a method. For the built-in demo and for embedding."""
+"""A server inside this process: a function that answers a method. For the built-in demo and for
+embedding."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -29,7 +30,12 @@ class MemoryConversation:
         self._name = name
 
     async def request(
-        self, method: str, params: Json, *, meanwhile: Meanwhile | None = None, timeout: float | None = None
+        self,
+        method: str,
+        params: Json,
+        *,
+        meanwhile: Meanwhile | None = None,
+        timeout: float | None = None,
     ) -> Json:
         limit = asyncio.timeout(timeout)
         try:
@@ -38,7 +44,9 @@ class MemoryConversation:
         except TimeoutError:
             if not limit.expired():
                 raise  # the server's own
-            raise Unavailable(self._name, SERVER_TIMEOUT, f"no answer within {timeout:g} s") from None
+            raise Unavailable(
+                self._name, SERVER_TIMEOUT, f"no answer within {timeout:g} s"
+            ) from None
 
     def notify(self, method: str, params: Json | None) -> None:
         """Nobody inside waits for notifications."""

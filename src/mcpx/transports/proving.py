@@ -1,9 +1,10 @@
-"""How the messages of a conversation are proved: each goes out with what proves the gateway at that moment, and once
-more, with another proof, if the server did not take the first.
+"""How the messages of a conversation are proved: each goes out with what proves the gateway at that
+moment, and once more, with another proof, if the server did not take the first.
 
-Promised: what has no need to wait does not; whatever waits for a proof is told of its failure, and ends with the
-conversation. Many messages that are refused at once renew once (that is the credentials' promise) and are each repeated
-once. A message that a server may have acted on is never repeated.
+Promised: what has no need to wait does not; whatever waits for a proof is told of its failure, and
+ends with the conversation. Many messages that are refused at once renew once (that is the
+credentials' promise) and are each repeated once. A message that a server may have acted on is never
+repeated.
 """
 
 import asyncio
@@ -40,7 +41,9 @@ class Message(Protocol):
 class Proving:
     """One conversation's hold on its credentials."""
 
-    def __init__(self, name: str, credentials: "Credentials", took: "Callable[[Proof], None]") -> None:
+    def __init__(
+        self, name: str, credentials: "Credentials", took: "Callable[[Proof], None]"
+    ) -> None:
         """`took` makes header lines of a proof; ValueError if that cannot be."""
         self._name = name
         self._credentials = credentials
@@ -81,11 +84,15 @@ class Proving:
         try:
             self._took(proof)
         except ValueError as error:
-            raise Unavailable(self._name, SERVER_DOWN, f"what proves the gateway cannot be sent: {error}") from None
+            raise Unavailable(
+                self._name, SERVER_DOWN, f"what proves the gateway cannot be sent: {error}"
+            ) from None
         self.proof = proof
 
     def _unavailable(self, error: Unproved) -> Unavailable:
-        problem = Unavailable(self._name, SERVER_DOWN, error.reason, http_status=401 if error.sign_in else None)
+        problem = Unavailable(
+            self._name, SERVER_DOWN, error.reason, http_status=401 if error.sign_in else None
+        )
         problem.unsent = True
         return problem
 
@@ -106,7 +113,8 @@ class Proving:
             await self.get()
         return True
 
-    # For messages that nobody waits for in a task ----------------------------------------------------------
+    # For messages that nobody waits for in a task
+    # ----------------------------------------------------------
 
     def start(self, message: Message) -> None:
         if self.ready():
@@ -171,10 +179,15 @@ class Proving:
 
 
 def with_query(target: str, query: "Pairs") -> str:
-    """Path and query of a request with fields of a proof, which take the place of those of the same name."""
+    """Path and query of a request with fields of a proof, which take the place of those of the same
+    name."""
     if not query:
         return target
     path, _, given = target.partition("?")
     names = {name for name, _ in query}
-    kept = [part for part in given.split("&") if part and unquote_plus(part.partition("=")[0]) not in names]
+    kept = [
+        part
+        for part in given.split("&")
+        if part and unquote_plus(part.partition("=")[0]) not in names
+    ]
     return f"{path}?{'&'.join([*kept, urlencode(query)])}"

@@ -1,9 +1,10 @@
 """Errors for HTTP responses that report a failure or have unexpected content.
 
-Promise: the error names the server and the status and says in one short printable line what the body says, whoever
-wrote it: an MCP server, a framework, a login page, a proxy. The gateway's own credentials are not among its words.
-A JSON-RPC error in the body is the server's own and stays as it is, except where the answer is not about the message
-at all but about us (401, or 403 for want of a scope) or about the moment (429, 503).
+Promise: the error names the server and the status and says in one short printable line what the
+body says, whoever wrote it: an MCP server, a framework, a login page, a proxy. The gateway's own
+credentials are not among its words. A JSON-RPC error in the body is the server's own and stays as
+it is, except where the answer is not about the message at all but about us (401, or 403 for want of
+a scope) or about the moment (429, 503).
 """
 
 from collections.abc import Iterable
@@ -22,10 +23,16 @@ BODY = 65536
 
 
 def refusal(
-    name: str, status: int, headers: Headers, body: bytes, secrets: Iterable[str] = (), *, other_type: str = ""
+    name: str,
+    status: int,
+    headers: Headers,
+    body: bytes,
+    secrets: Iterable[str] = (),
+    *,
+    other_type: str = "",
 ) -> RpcError:
-    """The error for an answer with this status; `secrets` are the values of what we sent, `other_type` is how a server
-    is to be reached that is not found in this way."""
+    """The error for an answer with this status; `secrets` are the values of what we sent,
+    `other_type` is how a server is to be reached that is not found in this way."""
     if secrets := tuple(secrets):
         body = without(secrets, body.decode("utf-8", "replace")).encode()
     message = _loaded(body)
@@ -47,8 +54,11 @@ def refusal(
     return problem
 
 
-def unexpected(expected: str, status: int, headers: Headers, body: bytes, secrets: Iterable[str] = ()) -> str:
-    """The reason for a success with another content than `expected`: status, content type, and first bytes."""
+def unexpected(
+    expected: str, status: int, headers: Headers, body: bytes, secrets: Iterable[str] = ()
+) -> str:
+    """The reason for a success with another content than `expected`: status, content type, and
+    first bytes."""
     secrets = tuple(secrets)
 
     def redact(text: str) -> str:
@@ -62,7 +72,8 @@ def unexpected(expected: str, status: int, headers: Headers, body: bytes, secret
 
 
 def about_us(error: BaseException) -> bool:
-    """Whether a server refused what proves us, and did not act on the message: another proof may help."""
+    """Whether a server refused what proves us, and did not act on the message: another proof may
+    help."""
     if not isinstance(error, Unavailable):
         return False
     return error.http_status == 401 or _wants_scope(error.http_status, error.challenge)
@@ -78,11 +89,14 @@ def _meaning(status: int, headers: Headers, other_type: str, secrets: Iterable[s
     if status == 403:
         return "does not let the gateway in with the credentials it has (HTTP 403)"
     if 300 <= status < 400:
-        where = printable(without(secrets, headers.get("location") or ""))  # it may hold the query that was asked with
+        where = printable(
+            without(secrets, headers.get("location") or "")
+        )  # it may hold the query that was asked with
         return f"redirects to {where}; put that address into the config"
     if status in (404, 405, 501):  # 501: what knows GET only
         return (
-            f"no MCP endpoint at this address (HTTP {status}){f'; it may need type: {other_type}' * bool(other_type)}"
+            "no MCP endpoint at this address (HTTP "
+            f"{status}){f'; it may need type: {other_type}' * bool(other_type)}"
         )
     return f"answered with HTTP {status}"
 
@@ -95,10 +109,16 @@ def _loaded(body: bytes) -> dict[str, Any]:
 
 
 def _words(message: dict[str, Any], body: bytes) -> str:
-    """What an error's body says: a field that is meant for people, else the first line of what is no markup."""
+    """What an error's body says: a field that is meant for people, else the first line of what is
+    no markup."""
     own = as_object(message.get("error"))
     for value in (
-        *(message.get("error_description"), own.get("message"), message.get("message"), message.get("detail")),
+        *(
+            message.get("error_description"),
+            own.get("message"),
+            message.get("message"),
+            message.get("detail"),
+        ),
         *(message.get("title"), message.get("error")),
     ):
         if isinstance(value, str) and value.strip():

@@ -1,8 +1,9 @@
-"""What becomes of the replies of a streamable HTTP server: one sink for each kind of request, for `transports.http`.
+"""What becomes of the replies of a streamable HTTP server: one sink for each kind of request, for
+`transports.http`.
 
-Promise: a reply counts only under the id that was asked on its very request; anything else fails that request and ends
-the connection, which may be out of step. Whatever comes that is no message is bounded in bytes, and what wants no reply
-in time too.
+Promise: a reply counts only under the id that was asked on its very request; anything else fails
+that request and ends the connection, which may be out of step. Whatever comes that is no message is
+bounded in bytes, and what wants no reply in time too.
 """
 
 import asyncio
@@ -38,9 +39,11 @@ RETRY_MS = 1000
 """How long to wait before a stream is resumed when the server named no `retry`."""
 SHORTEST_RETRY_MS = 500
 LONGEST_RETRY_MS = 30_000
-"""Between these a server may choose: it cannot make us poll it without a pause, nor wait for ever."""
+"""Between these a server may choose: it cannot make us poll it without a pause, nor wait for
+ever."""
 NOISE = 2**20
-"""Bytes of comments, ids, blank lines and nonsense that a stream may carry from one message to the next."""
+"""Bytes of comments, ids, blank lines and nonsense that a stream may carry from one message to the
+next."""
 
 
 def unsent(name: str, reason: str, code: int = SERVER_DOWN) -> Unavailable:
@@ -69,12 +72,33 @@ _NO_HEADERS = Headers({})
 
 
 class Reply:
-    """The stream of one request: a JSON body, or events up to the response, resumed where the server allows it."""
+    """The stream of one request: a JSON body, or events up to the response, resumed where the
+    server allows it."""
 
     __slots__ = (
-        *("_body", "_events", "_finished", "_headers", "_in_step", "_last_id", "_left", "_message", "_noise"),
+        *(
+            "_body",
+            "_events",
+            "_finished",
+            "_headers",
+            "_in_step",
+            "_last_id",
+            "_left",
+            "_message",
+            "_noise",
+        ),
         *("_patience",),
-        *("_polling", "_retry_ms", "_rid", "_status", "_talk", "_wait", "asked", "carrier", "meanwhile"),
+        *(
+            "_polling",
+            "_retry_ms",
+            "_rid",
+            "_status",
+            "_talk",
+            "_wait",
+            "asked",
+            "carrier",
+            "meanwhile",
+        ),
         *("pending", "proof", "repeated", "session"),
     )
 
@@ -145,7 +169,9 @@ class Reply:
             self._skipped(len(self._body), "", b"")
             self._body = b""
             self.leave()
-        elif self._status >= 300 and len(self._body) > BODY and not self._is_json():  # a page, and a long one
+        elif (
+            self._status >= 300 and len(self._body) > BODY and not self._is_json()
+        ):  # a page, and a long one
             carrier = self.carrier
             self.end()
             if carrier is not None:
@@ -186,7 +212,9 @@ class Reply:
         if self._events is None:
             self._message = loaded(self._body)
             if self._status < 300:
-                self._in_step = jsonrpc.classify(self._message) == "response" and _is_answer(self._message, self._rid)
+                self._in_step = jsonrpc.classify(self._message) == "response" and _is_answer(
+                    self._message, self._rid
+                )
             else:
                 self._in_step = not _is_anothers(self._message, self._rid)
         return self._in_step
@@ -195,17 +223,27 @@ class Reply:
         self._finished = True
         if self._events is not None:
             reason = "the answer ended before the result"
-            self._broken(f"{reason}; it {self._unexpected(self._noise)}" if self._noise else reason, deliberate=True)
+            self._broken(
+                f"{reason}; it {self._unexpected(self._noise)}" if self._noise else reason,
+                deliberate=True,
+            )
             return
         raw, self._body = self._body, b""
         if self._status == 404 and self._talk.in_session:
             error = Unavailable(self._talk.name, SERVER_DIED, "the server ended the session")
-            error.unsent = self._last_id is None  # a 404 to a resumed stream says nothing of the request itself
+            error.unsent = (
+                self._last_id is None
+            )  # a 404 to a resumed stream says nothing of the request itself
             self._talk.waiting.fail(self._rid, error)
             self._talk.end_session()
         elif self._in_step and self._status >= 300:
             error = refusal(
-                self._talk.name, self._status, self._headers, bytes(raw), self._talk.secrets, other_type="sse"
+                self._talk.name,
+                self._status,
+                self._headers,
+                bytes(raw),
+                self._talk.secrets,
+                other_type="sse",
             )
             proving = self._talk.proving
             if proving is None or self._left or not proving.refused(self, error):
@@ -221,7 +259,9 @@ class Reply:
             self._fail(SERVER_GARBAGE, self._unexpected(raw))
 
     def _unexpected(self, raw: bytes | bytearray) -> str:
-        return unexpected("a JSON-RPC response", self._status, self._headers, bytes(raw), self._talk.secrets)
+        return unexpected(
+            "a JSON-RPC response", self._status, self._headers, bytes(raw), self._talk.secrets
+        )
 
     def failed(self, error: Exception) -> None:
         self._finished = True
@@ -235,7 +275,8 @@ class Reply:
             self._broken(str(error) or "the connection broke", deliberate=False)
 
     def _broken(self, reason: str, *, deliberate: bool) -> None:
-        """The stream is over without a response: poll it if the server gave event ids, else the request failed."""
+        """The stream is over without a response: poll it if the server gave event ids, else the
+        request failed."""
         if self._wait.future.done() or self._left:
             return
         if self._last_id is not None and not self._talk.modern and self._status == 200:
@@ -254,7 +295,11 @@ class Reply:
     def send(self) -> None:
         """Once more: the request, or what is left of its answer."""
         self._finished = False
-        again = self._talk.repeat(self) if self._last_id is None else self._talk.get(self._last_id, self)
+        again = (
+            self._talk.repeat(self)
+            if self._last_id is None
+            else self._talk.get(self._last_id, self)
+        )
         self.carrier = again
 
     def unproved(self, error: RpcError) -> None:
@@ -275,14 +320,17 @@ class Reply:
 
 
 def _is_answer(message: Json, rid: str | int) -> bool:
-    """Whether a response is the one to this request: by its id, which only an error may leave open."""
+    """Whether a response is the one to this request: by its id, which only an error may leave
+    open."""
     id = message["id"]
-    return (type(id) is type(rid) and id == rid) or (id is None and message.get("error") is not None)
+    return (type(id) is type(rid) and id == rid) or (
+        id is None and message.get("error") is not None
+    )
 
 
 def _is_anothers(message: Any, rid: str | int) -> bool:
-    """Whether what came with an HTTP error bears the id of another request. Servers that never looked at the message
-    put words there (`server-error`): ours are all numbers."""
+    """Whether what came with an HTTP error bears the id of another request. Servers that never
+    looked at the message put words there (`server-error`): ours are all numbers."""
     if jsonrpc.classify(message) != "response":
         return False
     id = message["id"]

@@ -1,7 +1,8 @@
-"""A server over HTTP+SSE, the transport of 2024-11-05: one GET stream down, a POST for each message up.
+"""A server over HTTP+SSE, the transport of 2024-11-05: one GET stream down, a POST for each message
+up.
 
-What the server has not taken yet is bounded in bytes, each POST in time and in what is said to it, the stream in what
-it carries that is no message.
+What the server has not taken yet is bounded in bytes, each POST in time and in what is said to it,
+the stream in what it carries that is no message.
 """
 
 import asyncio
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from mcpx.auth.credentials import Proof
 
 NOISE = 2**20
-"""Bytes of comments, blank lines and nonsense that the stream may carry from one message to the next."""
+"""Bytes of comments, blank lines and nonsense that the stream may carry from one message to the
+next."""
 ENDLESS = 16 * 2**20
 """Bytes over the limit after which the end of an event is not waited for."""
 HIGH_WATER = 256 * 1024
@@ -44,7 +46,8 @@ class Sse:
     url: str = field(repr=False)
     """Address of its event stream; credentials go into `headers`."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Headers sent with every request; `Host`, `Connection`, `Content-Length`, `Mcp-*` and the like are set by mcpx."""
+    """Headers sent with every request; `Host`, `Connection`, `Content-Length`, `Mcp-*` and the like
+    are set by mcpx."""
 
     async def open(self, dial: Dial) -> Conversation:
         try:
@@ -78,11 +81,15 @@ class SseConversation(Carried):
         own = self._dial.headers(self._spec.headers, proof)
         stream = [(b"accept", b"text/event-stream"), (b"cache-control", b"no-store")]
         self._stream_lines = header_lines([*own, *stream])
-        self._lines = header_lines([*own, (b"content-type", b"application/json"), (b"accept", b"application/json")])
+        self._lines = header_lines(
+            [*own, (b"content-type", b"application/json"), (b"accept", b"application/json")]
+        )
 
     def _take(self, proof: "Proof") -> None:
         """From now on requests go out with this proof."""
-        before = () if self.proving is None or self.proving.proof is None else self.proving.proof.secrets
+        before = (
+            () if self.proving is None or self.proving.proof is None else self.proving.proof.secrets
+        )
         self._set_headers(proof)
         self._secrets = (*self._spec.headers.values(), *proof.secrets, *before)
 
@@ -102,7 +109,9 @@ class SseConversation(Carried):
             self._stream.abort()
 
     def post(self, raw: bytes, sink: "_Post") -> Abortable:
-        return self._pool.start("POST", self._proved(self._endpoint.result()), self._lines, raw, sink)
+        return self._pool.start(
+            "POST", self._proved(self._endpoint.result()), self._lines, raw, sink
+        )
 
     async def start(self) -> None:
         stream = _Down(self, self._dial.limit)
@@ -158,7 +167,9 @@ class SseConversation(Carried):
     def down(self, reason: str, problem: RpcError | None = None) -> None:
         """The stream is no more, or never was; `problem` is what is told if it never was."""
         if not self._endpoint.done():
-            problem = problem or Unavailable(self._dial.name, SERVER_DOWN, f"cannot connect: {reason}")
+            problem = problem or Unavailable(
+                self._dial.name, SERVER_DOWN, f"cannot connect: {reason}"
+            )
             self._endpoint.set_exception(problem)
         self._peer.lose(reason, SERVER_DIED)
         self._room.set()
@@ -203,7 +214,9 @@ class SseConversation(Carried):
     def posted(self, raw: bytes, problem: RpcError | None) -> None:
         if problem is not None:
             message = codec.load(raw)
-            if "method" in message and "id" in message:  # else it is an answer, under an id of the server's
+            if (
+                "method" in message and "id" in message
+            ):  # else it is an answer, under an id of the server's
                 self._peer.waiting.fail(message["id"], problem)
         self._post_next()
 
@@ -216,7 +229,9 @@ class SseConversation(Carried):
         problem.unsent = isinstance(error, ConnectionLost) and not error.sent
         self.posted(raw, problem)
         if problem.unsent:
-            self.down(f"cannot connect: {error}")  # the stream may stand, but nothing can be said any more
+            self.down(
+                f"cannot connect: {error}"
+            )  # the stream may stand, but nothing can be said any more
 
     async def close(self) -> None:
         await super().close()
@@ -243,7 +258,8 @@ class _Down:
 
     @property
     def unexpected(self) -> str:
-        """Describes the response that came instead of an event stream. Empty for an event stream."""
+        """Describes the response that came instead of an event stream. Empty for an event
+        stream."""
         return "" if self._other is None else self._other.unexpected(self._talk)
 
     def start(self) -> None:
@@ -262,7 +278,9 @@ class _Down:
     def head(self, status: int, headers: Headers) -> None:
         if status >= 300:
             self._refused = _Refused(status, headers)
-        elif status != 200 or not (headers.get("content-type") or "").startswith("text/event-stream"):
+        elif status != 200 or not (headers.get("content-type") or "").startswith(
+            "text/event-stream"
+        ):
             self._other = _Refused(status, headers)
 
     def body(self, data: bytes) -> None:

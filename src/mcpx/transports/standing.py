@@ -1,7 +1,9 @@
-"""The stream of an older server over streamable HTTP that belongs to no request, for `transports.http`.
+"""The stream of an older server over streamable HTTP that belongs to no request, for
+`transports.http`.
 
-Promise: it is opened again however it ended, at the server's pace within bounds, and with another proof if the server
-did not take the first; a server that offers none is asked once. What it carries that is no message is bounded in bytes.
+Promise: it is opened again however it ended, at the server's pace within bounds, and with another
+proof if the server did not take the first; a server that offers none is asked once. What it carries
+that is no message is bounded in bytes.
 """
 
 import asyncio
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class StandingStream:
-    """The stream of an older server that belongs to no request. `ended` tells whether the server offers one."""
+    """The stream of an older server that belongs to no request. `ended` tells whether the server
+    offers one."""
 
     meanwhile = None
 
@@ -43,7 +46,9 @@ class StandingStream:
         """Why it was cut off."""
         self.refused: RpcError | None = None
         """How the server said that it does not take what proves us."""
-        self._passing = False  # the server has a trouble of its own; whether it offers the stream is not said
+        self._passing = (
+            False  # the server has a trouble of its own; whether it offers the stream is not said
+        )
 
     def head(self, status: int, headers: Headers) -> None:
         if is_stream(status, headers):
@@ -136,7 +141,12 @@ async def listen(talk: "HttpConversation", ready: asyncio.Future[None] | None) -
                 offered = await stream.ended
             finally:
                 stream.leave()
-            if stream.refused is not None and proving is not None and proof is not None and not renewed:
+            if (
+                stream.refused is not None
+                and proving is not None
+                and proof is not None
+                and not renewed
+            ):
                 renewed = await proving.renewed(proof, stream.refused)
                 if renewed:
                     continue
@@ -149,8 +159,12 @@ async def listen(talk: "HttpConversation", ready: asyncio.Future[None] | None) -
         renewed = False
         last_id = stream.last_id or last_id
         if stream.spoiled:
-            talk.warn(f"its stream of notifications {stream.spoiled}; it is opened again, now and then")
+            talk.warn(
+                f"its stream of notifications {stream.spoiled}; it is opened again, now and then"
+            )
         noisy = bool(stream.spoiled) or (noisy and not stream.spoke)
         fine = stream.heard and not noisy
         delay = RETRY_MS / 1000 if fine else min(delay * 2, LONGEST_RETRY_MS / 1000)
-        await asyncio.sleep(stream.retry_ms / 1000 if stream.retry_ms is not None and fine else delay)
+        await asyncio.sleep(
+            stream.retry_ms / 1000 if stream.retry_ms is not None and fine else delay
+        )

@@ -21,10 +21,11 @@ from mcpx.wire.peer import Conversation
 log = logging.getLogger(__name__)
 
 NO_SERVER = 1_000
-"""Lines on standard output that are no messages, before the first one that is: no program that is an MCP server prints
-so many, and one that prints for ever would take the time of all others."""
+"""Lines on standard output that are no messages, before the first one that is: no program that is
+an MCP server prints so many, and one that prints for ever would take the time of all others."""
 NOISE = 16 * 2**20
-"""Bytes of what is no message, from one message to the next; and of a line over the limit whose end is not waited for.
+"""Bytes of what is no message, from one message to the next; and of a line over the limit whose end
+is not waited for.
 """
 MOST_UNREAD = 16 * 2**20
 """Bytes that a process may leave unread."""
@@ -46,13 +47,15 @@ class Stdio:
     args: tuple[str, ...] = field(default=(), repr=False)
     """Its arguments."""
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Its environment, beside the small one every child gets (PATH, HOME, locale, proxies, certificates, …)."""
+    """Its environment, beside the small one every child gets (PATH, HOME, locale, proxies,
+    certificates, …)."""
     cwd: str | None = None
     """Its working folder; absent: the gateway's own."""
     inherit_env: bool | tuple[str, ...] = False
     """Give it more of the gateway's environment: all of it, or these names."""
     framing: Literal["newline", "content-length"] = "newline"
-    """How messages are told apart; `content-length` is for servers that speak like language servers."""
+    """How messages are told apart; `content-length` is for servers that speak like language
+    servers."""
 
     @property
     def downloads_itself(self) -> bool:
@@ -93,7 +96,9 @@ class ChildConversation(Carried):
         self._patience = Patience(NOISE)
         self._endless = dial.limit + NOISE
         self._skips = Allowance()
-        self._reader = MessageReader(self._received, self._skipped, limit=dial.limit, framing=spec.framing)
+        self._reader = MessageReader(
+            self._received, self._skipped, limit=dial.limit, framing=spec.framing
+        )
 
     async def start(self) -> None:
         spec, dial = self._spec, self._dial
@@ -104,7 +109,11 @@ class ChildConversation(Carried):
         try:
             self._child = await process.spawn(
                 process.Spawn(
-                    command=spec.command, args=spec.args, env=env, cwd=spec.cwd, downloads=spec.downloads_itself
+                    command=spec.command,
+                    args=spec.args,
+                    env=env,
+                    cwd=spec.cwd,
+                    downloads=spec.downloads_itself,
                 ),
                 on_stdout=self._read,
                 on_stderr=self._read_stderr,
@@ -114,7 +123,9 @@ class ChildConversation(Carried):
             culprit = error.filename or spec.command
             reason = f"cannot start {spec.command!r}: {error.strerror or error}: {culprit}"
             if isinstance(error, FileNotFoundError) and culprit == spec.command:
-                hint = "; put its arguments into args" if " " in spec.command and not spec.args else ""
+                hint = (
+                    "; put its arguments into args" if " " in spec.command and not spec.args else ""
+                )
                 reason = f"cannot start: command not found: {spec.command!r}{hint}"
             raise Unavailable(dial.name, SERVER_DOWN, reason) from None
         if self._has_output:  # It came before there was a child to tell.
@@ -130,7 +141,9 @@ class ChildConversation(Carried):
         if child is None:
             return
         if child.congested and child.unread > MOST_UNREAD:
-            self._peer.lose("does not read what it is sent", SERVER_DIED)  # and asks so much that answers fill memory
+            self._peer.lose(
+                "does not read what it is sent", SERVER_DIED
+            )  # and asks so much that answers fill memory
         else:
             child.write(frame(raw, self._spec.framing), more_to_come=self._peer.busy)
 
@@ -167,13 +180,15 @@ class ChildConversation(Carried):
         elif not self._noise:
             self._noise = shortened(self._redact(readable(raw[:1000])))
             log.warning(
-                "[%s] prints things on standard output that are not messages; they are passed over: %r",
+                "[%s] prints things on standard output that are not messages; they are passed "
+                "over: %r",
                 self._dial.name,
                 self._noise,
             )
 
     def _is_no_server(self, raw: bytes) -> bool:
-        """Whether this settles it. The conversation is over then, and whoever opened it ends the process."""
+        """Whether this settles it. The conversation is over then, and whoever opened it ends the
+        process."""
         if raw == self._opening:
             self._peer.lose(f"{NOT_ONE}: it repeats what it is sent", SERVER_DOWN)
         elif self._peer.waiting.noise >= NO_SERVER:
@@ -204,7 +219,9 @@ class ChildConversation(Carried):
     def excuse(self) -> str:
         """What it does instead of answering, to stand behind a complaint that it does not."""
         words = self._stderr.last_words(self._heard or 0)
-        return self._babble() or (self._dial.quoting(words, f"; the last it said: {words}") if words else "")
+        return self._babble() or (
+            self._dial.quoting(words, f"; the last it said: {words}") if words else ""
+        )
 
     def _babble(self) -> str:
         noise = self._noise

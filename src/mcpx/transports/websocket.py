@@ -1,4 +1,5 @@
-"""A server over a WebSocket: both eras, as on stdio, one text frame a message, subprotocol `mcp`."""
+"""A server over a WebSocket: both eras, as on stdio, one text frame a message, subprotocol
+`mcp`."""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping
@@ -33,7 +34,8 @@ class Websocket:
     url: str = field(repr=False)
     """Address, `ws://` or `wss://`; credentials go into `headers`."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Headers sent with every request; `Host`, `Connection`, `Content-Length`, `Mcp-*` and the like are set by mcpx."""
+    """Headers sent with every request; `Host`, `Connection`, `Content-Length`, `Mcp-*` and the like
+    are set by mcpx."""
 
     async def open(self, dial: Dial) -> Conversation:
         talk = SocketConversation(dial)
@@ -65,12 +67,17 @@ class SocketConversation(Carried):
             async with asyncio.timeout(self._dial.timeout):
                 return await proved
         except TimeoutError:
-            what = f"not connected within {self._dial.timeout:g} s; the gateway still waited for its credentials"
+            what = (
+                f"not connected within {self._dial.timeout:g} s; the gateway still waited for "
+                "its credentials"
+            )
             raise Unavailable(self._dial.name, SERVER_DOWN, what) from None
 
     async def _connect(self, spec: Websocket, proof: "Proof | None") -> None:
         name, url = self._dial.name, spec.url
-        secrets = spec.headers.values() if proof is None else (*spec.headers.values(), *proof.secrets)
+        secrets = (
+            spec.headers.values() if proof is None else (*spec.headers.values(), *proof.secrets)
+        )
         if proof is not None and proof.query:
             url = _with_query(url, proof)
         try:

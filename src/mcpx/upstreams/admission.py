@@ -1,7 +1,8 @@
 """Whether what a server says of itself may be shown (SEC-5), as its upstream sees it.
 
-A server that is trusted as it comes has none. Every way out of an upstream goes through it: lists of everybody, of some
-clients, of one session and of an earlier run, and what the server says about itself.
+A server that is trusted as it comes has none. Every way out of an upstream goes through it: lists
+of everybody, of some clients, of one session and of an earlier run, and what the server says about
+itself.
 """
 
 from collections.abc import Collection, Iterable
@@ -19,7 +20,8 @@ class Admission(Protocol):
 
     @property
     def seen(self) -> bool:
-        """Whether there is anything to judge by: if not, what it offered in an earlier run counts for nothing."""
+        """Whether there is anything to judge by: if not, what it offered in an earlier run counts
+        for nothing."""
         ...
 
     @property
@@ -42,6 +44,9 @@ class Admission(Protocol):
         """Before a new list is judged: what takes long."""
         ...
 
-    def look(self, offers: Offers, instructions: str, told: Collection[Kind], some: Iterable[Offers] = ()) -> None:
-        """What the server offers to everybody, as it has told itself, and what to some; `told`: which lists it told."""
+    def look(
+        self, offers: Offers, instructions: str, told: Collection[Kind], some: Iterable[Offers] = ()
+    ) -> None:
+        """What the server offers to everybody, as it has told itself, and what to some; `told`:
+        which lists it told."""
         ...

@@ -1,11 +1,13 @@
 """Questions between the eras (sampling, elicitation, roots): each side sees its own form.
 
-Older servers send a request back during the call; modern ones return `input_required` and are called again with the
-answers. `answer_for_older` asks an older client for a modern server; `Parking` keeps a modern client's call to an older
-server running while its questions travel as results. Where both sides speak the same form, nothing is done.
+Older servers send a request back during the call; modern ones return `input_required` and are
+called again with the answers. `answer_for_older` asks an older client for a modern server;
+`Parking` keeps a modern client's call to an older server running while its questions travel as
+results. Where both sides speak the same form, nothing is done.
 
-No question is left without an answer: one that is open when a parked call is over for its client is `Unasked`. One for
-roots is about no call: the client is asked before it gets the result, whichever came first.
+No question is left without an answer: one that is open when a parked call is over for its client is
+`Unasked`. One for roots is about no call: the client is asked before it gets the result, whichever
+came first.
 """
 
 import asyncio
@@ -15,7 +17,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from mcpx.model.call import Call, Json, as_object
-from mcpx.model.errors import INTERNAL_ERROR, INVALID_PARAMS, OVERLOADED, RpcError, Unasked, Unavailable
+from mcpx.model.errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    OVERLOADED,
+    RpcError,
+    Unasked,
+    Unavailable,
+)
 from mcpx.upstreams.extensions import is_task, task_refused
 from mcpx.upstreams.lease import Lease, put
 from mcpx.upstreams.traits import ROOTS
@@ -33,10 +42,13 @@ PARKED_FOR = 300.0
 PARKED_AT_MOST = 256
 HELD_BACK = 64
 HELD_BACK_BYTES = 64 << 10
-"""What a server says about a parked call while its client is away with a question, the newest of it."""
+"""What a server says about a parked call while its client is away with a question, the newest of
+it."""
 
 
-async def answer_for_older(call: Call, server: str, send: Callable[[Json], Awaitable[Json]], params: Json) -> Json:
+async def answer_for_older(
+    call: Call, server: str, send: Callable[[Json], Awaitable[Json]], params: Json
+) -> Json:
     """Older client, modern server: put each question to the client, call again with the answers."""
     pauses = iter(STATE_ONLY_DELAYS)
     result = await send(params)
@@ -44,7 +56,11 @@ async def answer_for_older(call: Call, server: str, send: Callable[[Json], Await
         if result.get("resultType") != "input_required":
             break
         questions = as_object(result.get("inputRequests"))
-        params = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
+        params = {
+            key: value
+            for key, value in params.items()
+            if key not in ("inputResponses", "requestState")
+        }
         if len(questions) > QUESTIONS_AT_ONCE:
             raise Unavailable(server, OVERLOADED, f"asked {len(questions):,} questions at once")
         if questions:
@@ -55,7 +71,9 @@ async def answer_for_older(call: Call, server: str, send: Callable[[Json], Await
             params["requestState"] = result["requestState"]
         result = await send(params)
     if result.get("resultType") == "input_required":
-        raise Unavailable(server, INTERNAL_ERROR, f"asked for input more than {ROUNDS} times in one call")
+        raise Unavailable(
+            server, INTERNAL_ERROR, f"asked for input more than {ROUNDS} times in one call"
+        )
     if is_task(call.method, result):  # `as_older` removes the mark.
         raise task_refused(server)
     return era.as_older(result)
@@ -66,7 +84,9 @@ async def _ask_all(call: Call, server: str, questions: Json) -> Json:
         method = as_object(question).get("method")
         if not isinstance(method, str):
             raise Unavailable(server, INTERNAL_ERROR, "asked something that is not a request")
-        return await put(call, None, server, method, era.question_for_older(method, question.get("params")))
+        return await put(
+            call, None, server, method, era.question_for_older(method, question.get("params"))
+        )
 
     asked = {key: asyncio.ensure_future(ask(question)) for key, question in questions.items()}
     try:
@@ -86,7 +106,8 @@ async def _caught(work: Awaitable[Json]) -> Json | RpcError:
 
 
 class Parked:
-    """A modern client's call to an older server, kept running while its questions travel as `input_required`."""
+    """A modern client's call to an older server, kept running while its questions travel as
+    `input_required`."""
 
     def __init__(self, owner: tuple[str, ...]) -> None:
         self.token = "mcpx-" + secrets.token_urlsafe(24)
@@ -106,7 +127,8 @@ class Parked:
         self._held_size = 0
 
     def hold_back(self, method: str, params: Json) -> bool:
-        """Keep what the server says for the client's next request; False if one waits and can be told now."""
+        """Keep what the server says for the client's next request; False if one waits and can be
+        told now."""
         if not self._away:
             return False
         size = len(codec.dump(params))
@@ -134,7 +156,9 @@ class Parked:
             raise Unasked(method)
         self._count += 1
         key = f"q{self._count}"
-        question: Json = {"method": method} if params is None else {"method": method, "params": params}
+        question: Json = (
+            {"method": method} if params is None else {"method": method, "params": params}
+        )
         future: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._open[key] = (question, future)
         self._asked.set()
@@ -149,10 +173,12 @@ class Parked:
                 self._open[key][1].set_result(as_object(answer))
 
     async def until_asked(self) -> Json | RpcError | None:
-        """The outcome of the call, or None as soon as it has a question. Gives the call up when cancelled.
+        """The outcome of the call, or None as soon as it has a question. Gives the call up when
+        cancelled.
 
-        A result wins over a question that the server did not wait for, but not over one for roots: it asks for those
-        once, on its own account, and on a busy machine the result of a short call is there in the same turn."""
+        A result wins over a question that the server did not wait for, but not over one for roots:
+        it asks for those once, on its own account, and on a busy machine the result of a short call
+        is there in the same turn."""
         assert self.work is not None
         self._asked.clear()
         if self._unanswered():
@@ -169,7 +195,9 @@ class Parked:
         return self.work.result() if self.work.done() and not wants_roots else None
 
     def _unanswered(self) -> dict[str, Json]:
-        return {key: question for key, (question, future) in self._open.items() if not future.done()}
+        return {
+            key: question for key, (question, future) in self._open.items() if not future.done()
+        }
 
     def give_up(self) -> None:
         if self.work is not None:
@@ -184,11 +212,16 @@ class Parked:
                 future.set_exception(Unasked(question["method"]))
 
     def as_result(self) -> Json:
-        return {"resultType": "input_required", "inputRequests": self._unanswered(), "requestState": self.token}
+        return {
+            "resultType": "input_required",
+            "inputRequests": self._unanswered(),
+            "requestState": self.token,
+        }
 
 
 class Parking:
-    """The parked calls of one upstream: bounded in number and time, each resumed by its owner only."""
+    """The parked calls of one upstream: bounded in number and time, each resumed by its owner
+    only."""
 
     def __init__(self, server: str, tasks: Tasks, left: Callable[[], None] = lambda: None) -> None:
         """`left` is told when a call is parked here no more."""
@@ -202,7 +235,8 @@ class Parking:
 
     @staticmethod
     def _owner(call: Call, params: Json) -> tuple[str, ...]:
-        """`params`: as the server gets them; what the client named may be a tool of a surface, which stands for all."""
+        """`params`: as the server gets them; what the client named may be a tool of a surface,
+        which stands for all."""
         target = params.get("name", params.get("uri"))
         return (
             call.caller.profile or "",
@@ -219,7 +253,9 @@ class Parking:
     def holds(self, call: Call) -> bool:
         return self._find(call) is not None
 
-    async def begin(self, call: Call, params: Json, run: Callable[[Parked], Awaitable[Json]]) -> Json:
+    async def begin(
+        self, call: Call, params: Json, run: Callable[[Parked], Awaitable[Json]]
+    ) -> Json:
         parked = Parked(self._owner(call, params))
         parked.work = self._tasks.start(_caught(run(parked)))
         return await self._outcome(parked)
@@ -234,7 +270,8 @@ class Parking:
         return await self._outcome(parked)
 
     async def _outcome(self, parked: Parked) -> Json:
-        """The result of the call; or its question as one, with the call left waiting for the answer."""
+        """The result of the call; or its question as one, with the call left waiting for the
+        answer."""
         outcome = await parked.until_asked()
         if outcome is not None:
             parked.end()
@@ -243,14 +280,17 @@ class Parking:
             return outcome
         if len(self._parked) >= PARKED_AT_MOST:
             self._give_up(parked)
-            raise Unavailable(self._server, OVERLOADED, "too many calls wait for an answer of their client")
+            raise Unavailable(
+                self._server, OVERLOADED, "too many calls wait for an answer of their client"
+            )
         self._parked[parked.token] = parked
         parked.expiry = asyncio.get_running_loop().call_later(PARKED_FOR, self._give_up, parked)
         parked.leave()
         return parked.as_result()
 
     def see_off(self, stays: Callable[[str], bool]) -> None:
-        """Give up what nobody can come back for: `stays` says of a principal whether it may still come in."""
+        """Give up what nobody can come back for: `stays` says of a principal whether it may still
+        come in."""
         for parked in [parked for parked in self._parked.values() if not stays(parked.owner[1])]:
             self._give_up(parked)
 

@@ -1,8 +1,9 @@
-"""How much of what servers offer is kept: bounds for each server, and one budget for all of them (NAM-6, SEC-6).
+"""How much of what servers offer is kept: bounds for each server, and one budget for all of them
+(NAM-6, SEC-6).
 
-What counts is what a definition takes in memory, estimated from its JSON: a text of its size, an empty object twenty
-times as much. Every server may keep a little whatever others took; beyond that, who goes over the budget is cut, and
-nobody else.
+What counts is what a definition takes in memory, estimated from its JSON: a text of its size, an
+empty object twenty times as much. Every server may keep a little whatever others took; beyond that,
+who goes over the budget is cut, and nobody else.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from typing import Final
 ITEMS = 10_000
 """Most tools of one server; the same for prompts, resources and templates."""
 BYTES = 48 * 2**20
-"""Most bytes of one server: of one list as JSON, and of everything that is kept of it as it lies in memory."""
+"""Most bytes of one server: of one list as JSON, and of everything that is kept of it as it lies in
+memory."""
 ITEMS_IN_ALL = 50_000
 BYTES_IN_ALL = 128 * 2**20
 """Of all servers together."""
@@ -25,7 +27,12 @@ SHARED: Final = 16
 
 def weight(raw: bytes) -> int:
     """Bytes that the value of a JSON text takes in memory, within a factor of two or so."""
-    return len(raw) + 64 * (raw.count(b"{") + raw.count(b"[")) + 24 * raw.count(b'"') + 8 * raw.count(b",")
+    return (
+        len(raw)
+        + 64 * (raw.count(b"{") + raw.count(b"["))
+        + 24 * raw.count(b'"')
+        + 8 * raw.count(b",")
+    )
 
 
 @dataclass(slots=True)
@@ -49,7 +56,8 @@ class Budget:
 
 
 class Account:
-    """What is kept of one server, by list. A list that is read anew takes the place of the one before."""
+    """What is kept of one server, by list. A list that is read anew takes the place of the one
+    before."""
 
     def __init__(self, all_servers: Spent) -> None:
         self._all = all_servers

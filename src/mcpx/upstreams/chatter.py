@@ -1,7 +1,9 @@
-"""What a server says outside of any call, in measure: log messages and the like may be many, and each goes to many.
+"""What a server says outside of any call, in measure: log messages and the like may be many, and
+each goes to many.
 
-A server may say a good deal at once and then so much a second; what is more is left out and counted. That a resource
-has changed is never left out: of several changes of one resource the latest is told, a little later.
+A server may say a good deal at once and then so much a second; what is more is left out and
+counted. That a resource has changed is never left out: of several changes of one resource the
+latest is told, a little later.
 """
 
 import asyncio
@@ -27,7 +29,9 @@ Update = Callable[[Json, frozenset[str]], None]
 
 
 class Chatter:
-    def __init__(self, server: str, update: Update, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, server: str, update: Update, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """`update` tells whoever is subscribed that a resource has changed."""
         self._server = server
         self._update = update
@@ -47,7 +51,9 @@ class Chatter:
         self._left_out += 1
         if self._at - self._said_at >= COUNTED:
             self._said_at = self._at
-            log.warning("[%s] says too much at once: %d messages left out", self._server, self._left_out)
+            log.warning(
+                "[%s] says too much at once: %d messages left out", self._server, self._left_out
+            )
             self._left_out = 0
         return False
 

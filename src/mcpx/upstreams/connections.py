@@ -1,7 +1,8 @@
-"""All connections to one server, and what follows from what is heard on them: lists, subscriptions, what it is like.
+"""All connections to one server, and what follows from what is heard on them: lists, subscriptions,
+what it is like.
 
-Owns the links, what the server offers, and who listens for its resources. Whether there is a main link at all, and when
-it is tried again, is the server's life (`life`), which is told.
+Owns the links, what the server offers, and who listens for its resources. Whether there is a main
+link at all, and when it is tried again, is the server's life (`life`), which is told.
 """
 
 import asyncio
@@ -35,12 +36,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEBOUNCE = 0.05
-"""Seconds to collect `list_changed` of a server before its lists are read again: storms cost one reading."""
+"""Seconds to collect `list_changed` of a server before its lists are read again: storms cost one
+reading."""
 REST = 0.5
 REST_SHARE = 8
 LONGEST_REST = 30.0
-"""Seconds between two readings, and so many times as long as the last took: a server that never stops announcing
-changes is read less and less often, at least twice a minute."""
+"""Seconds between two readings, and so many times as long as the last took: a server that never
+stops announcing changes is read less and less often, at least twice a minute."""
 STORM = 1.5
 """How the rest grows while there is no rest."""
 
@@ -86,7 +88,9 @@ class MainLink(Protocol):
 class Connections:
     """Implements `owner.Owner`."""
 
-    def __init__(self, server: Server, hub: Hub, around: Surroundings, tasks: Tasks, main: MainLink) -> None:
+    def __init__(
+        self, server: Server, hub: Hub, around: Surroundings, tasks: Tasks, main: MainLink
+    ) -> None:
         self.name = server.name
         self.traits = Traits()
         dialler = Dialler(
@@ -102,9 +106,13 @@ class Connections:
         )
         self.links = Links(server, self, dialler, tasks, self.traits)
         self.key = key_of(identity_of(server))
-        self.book = OfferBook(server.name, self.links, dialler.annotations, hub, around, self.key, self.traits, tasks)
+        self.book = OfferBook(
+            server.name, self.links, dialler.annotations, hub, around, self.key, self.traits, tasks
+        )
         self.subscriptions = Subscriptions(server.name)
-        self._chatter = Chatter(server.name, lambda params, to: hub.resource_updated(server.name, params, to))
+        self._chatter = Chatter(
+            server.name, lambda params, to: hub.resource_updated(server.name, params, to)
+        )
         self._server = server
         self._hub = hub
         self._tasks = tasks
@@ -112,14 +120,17 @@ class Connections:
         self._apart = around.apart
         self._level: str | None = None
         self.has_output = False
-        """The process of the main link has written to standard output, so that no download is under way."""
+        """The process of the main link has written to standard output, so that no download is under
+        way."""
         self._changed: set[Kind] = set()
         self._refreshing: asyncio.Task[None] | None = None
         self._rereading: dict[Link, set[Kind]] = {}
-        """Links of some clients whose lists are read again, and which of them have changed since that began."""
+        """Links of some clients whose lists are read again, and which of them have changed since
+        that began."""
 
     async def connect(self, solo: Caller | None) -> Link:
-        """The main link, with the lists read over it, and all that clients asked for; raises what went wrong."""
+        """The main link, with the lists read over it, and all that clients asked for; raises what
+        went wrong."""
         self.has_output = False
         link = await self.links.first(solo)
         try:
@@ -142,11 +153,14 @@ class Connections:
         self.has_output = True
 
     async def _prove_alive(self, link: Link) -> None:
-        """A server that tells nothing of its tools may have stopped reading: that is not connected, with no tools."""
+        """A server that tells nothing of its tools may have stopped reading: that is not connected,
+        with no tools."""
         try:
             await link.probe(min(PROOF, self._server.timeout))
         except Unavailable:
-            raise Unavailable(self.name, SERVER_TIMEOUT, "answers neither what it offers nor a probe") from None
+            raise Unavailable(
+                self.name, SERVER_TIMEOUT, "answers neither what it offers nor a probe"
+            ) from None
         except RpcError:
             pass  # an error is a sign of life
 
@@ -193,10 +207,12 @@ class Connections:
         self.links.end_session(session)
         await self.subscriptions.end(self.links, session)
 
-    # What reaches the server besides calls ---------------------------------------------------------------------
+    # What reaches the server besides calls
+    # ---------------------------------------------------------------------
 
     async def link_to_watch(self, call: Call) -> Link:
-        """What a client's calls change is told where its calls go; for most of them that is the main link."""
+        """What a client's calls change is told where its calls go; for most of them that is the
+        main link."""
         caller = call.caller
         if self.links.lends_to(caller) and not (self.traits.asks and self._passes_by(caller)):
             lease = self.links.take_now(call) or await self.links.take(call)
@@ -211,7 +227,8 @@ class Connections:
         return self.links.main
 
     def _passes_by(self, caller: Caller) -> bool:
-        """Whether nothing ties its calls to one link: a client without a session, unless it is kept apart."""
+        """Whether nothing ties its calls to one link: a client without a session, unless it is kept
+        apart."""
         return caller.session is None and self._server.isolation == "shared"
 
     def notify(self, caller: Caller, method: str, params: Json) -> None:
@@ -221,7 +238,8 @@ class Connections:
                 link.notify(method, params)
 
     async def set_level(self, level: str, caller: Caller) -> None:
-        """`level` is the lowest anybody wants (shared links), the caller's own counts on its private link."""
+        """`level` is the lowest anybody wants (shared links), the caller's own counts on its
+        private link."""
         self._level = level
         for link in self.links:
             if link.owner is None:
@@ -229,7 +247,8 @@ class Connections:
             elif link.owner == caller.session and caller.log_level is not None:
                 await link.set_level(caller.log_level)
 
-    # What the server says, and what becomes of its links ---------------------------------------------------------
+    # What the server says, and what becomes of its links
+    # ---------------------------------------------------------
 
     def heard(self, link: Link, method: str, params: Json, owner: object | None) -> None:
         if method in CHANGES:
@@ -242,7 +261,8 @@ class Connections:
         elif self._chatter.admits(params):
             shared = owner is None and link.calls > 0 and not link.single
             if shared and method == "notifications/message" and self._apart():
-                # It may be about any call that was made there: while one client has calls it is theirs, else the log's.
+                # It may be about any call that was made there: while one client has calls it is
+                # theirs, else the log's.
                 owner = next(iter(link.holders)) if len(link.holders) == 1 else NOBODY
             self._hub.said(self.name, method, params, owner, link.callers)
 
@@ -253,7 +273,9 @@ class Connections:
                 self._refreshing = self._tasks.start(self._refresh())
             return
         link.told.difference_update(kinds)
-        client = link.owner or (next(iter(link.holders)) if len(link.holders) == 1 else link.last_client)
+        client = link.owner or (
+            next(iter(link.holders)) if len(link.holders) == 1 else link.last_client
+        )
         if isinstance(client, str) and is_session(client):
             again = link in self._rereading
             self._rereading.setdefault(link, set()).update(kinds)
@@ -261,7 +283,8 @@ class Connections:
                 self._tasks.start(self._learn_session(link, client))
 
     async def _learn_session(self, link: Link, session: str) -> None:
-        """The server has something for this session that nobody else has: its link stays with it."""
+        """The server has something for this session that nobody else has: its link stays with
+        it."""
         changed, pause = self._rereading[link], _Pause()
         try:
             while changed and link.alive:
@@ -324,7 +347,10 @@ class Connections:
 
     def answered(self) -> None:
         if self.traits.answered_unasked():
-            log.info("[%s] has asked nothing in many calls: its connection is shared by everybody", self.name)
+            log.info(
+                "[%s] has asked nothing in many calls: its connection is shared by everybody",
+                self.name,
+            )
             self.links.rethink()
             self.book.keep_soon()
 
@@ -335,7 +361,8 @@ class Connections:
             self.book.keep_soon()
             main = self.links.main
             if main is not None and main.use == "lent":
-                # Who cannot be asked needs a link that declares nothing: that is the main one from now on.
+                # Who cannot be asked needs a link that declares nothing: that is the main one from
+                # now on.
                 self.renew()
 
     def asked_late(self) -> None:
@@ -364,7 +391,8 @@ class Connections:
 
     def main_changed(self, link: Link) -> None:
         for one in self.links:
-            one.told.clear()  # what it lists counts for everybody now; what the one before did, for itself
+            # what it lists counts for everybody now; what the one before did, for itself
+            one.told.clear()
         self._main.changed(link)
         self._carry_soon()
 

@@ -1,7 +1,8 @@
 """How a link is opened: on whose behalf, in which era, with which capabilities (PRO-3).
 
-A server that never asked is greeted with what all its clients so far can be asked, so that one link serves them;
-one that asks, or that offers different things to different clients, with exactly what the client at hand can be asked.
+A server that never asked is greeted with what all its clients so far can be asked, so that one link
+serves them; one that asks, or that offers different things to different clients, with exactly what
+the client at hand can be asked.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -39,8 +40,8 @@ class Dialler:
         confide: Callable[[str], bool] = lambda words: False,
         overhear: "Callable[[], Overhear | None]" = lambda: None,
     ) -> None:
-        """`itself`: what marks this gateway to itself, should it turn out to be the server. `may_ask`: whether a client
-        may know of this server. `confide`, `overhear`: see `Dial`."""
+        """`itself`: what marks this gateway to itself, should it turn out to be the server.
+        `may_ask`: whether a client may know of this server. `confide`, `overhear`: see `Dial`."""
         self.server = server
         self.annotations: dict[str, era.ParamHeaders] = {}
         """Which arguments of a tool travel as headers, for links to modern HTTP servers."""
@@ -54,9 +55,12 @@ class Dialler:
         self._overhear = overhear
 
     async def main(self, solo: Caller | None) -> Link:
-        """The main link: either era, the likelier one first, so that one server gives one process."""
+        """The main link: either era, the likelier one first, so that one server gives one
+        process."""
         likely: Era = self._traits.era or ("modern" if solo is None or solo.modern else "older")
-        openings: tuple[Era, ...] = ("modern", "older") if likely == "modern" else ("older", "modern")
+        openings: tuple[Era, ...] = (
+            ("modern", "older") if likely == "modern" else ("older", "modern")
+        )
         link = self._main(solo)
         try:
             await self._open(link, *openings)
@@ -72,7 +76,9 @@ class Dialler:
         if solo is not None:
             return self._link(_identity(solo), "shared", solo)
         if self._traits.declares and self._serves_all:
-            return self._link(replace(NOBODY_IN_PARTICULAR, capabilities=self._traits.declares), "lent")
+            return self._link(
+                replace(NOBODY_IN_PARTICULAR, capabilities=self._traits.declares), "lent"
+            )
         return self._link(NOBODY_IN_PARTICULAR, "shared")
 
     @property
@@ -80,7 +86,9 @@ class Dialler:
         """Whether one link can serve clients of all kinds."""
         return not self._traits.asks and not self._owner.varies()
 
-    async def dial(self, wish: Wish, caller: Caller, beside: Iterable[Link], *, exact: bool = False) -> Link:
+    async def dial(
+        self, wish: Wish, caller: Caller, beside: Iterable[Link], *, exact: bool = False
+    ) -> Link:
         """A link for such callers; `beside` are those there are."""
         plain = wish.needs is None or not wish.needs.kind
         if plain and wish.owner is None and not caller.solo:
@@ -92,7 +100,9 @@ class Dialler:
                     if other.alive and other.use == "lent" and other.owner is None:
                         able = both(who.capabilities, other.who.capabilities)
                         who = Identity(who.client, able, max(who.version, other.who.version))
-            link = self._link(who, wish.use, caller if wish.owner is not None or caller.solo else None)
+            link = self._link(
+                who, wish.use, caller if wish.owner is not None or caller.solo else None
+            )
         link.owner, link.why = wish.owner, wish.why
         link.lasting = self.server.isolation == "per_session" and caller.session is not None
         await self._open(link, wish.era)
@@ -100,7 +110,9 @@ class Dialler:
 
     def _link(self, who: Identity, use: Use, standing: Caller | None = None) -> Link:
         """`standing`: whose voice is asked between calls."""
-        needs = PLAIN if who is NOBODY_IN_PARTICULAR else Needs(kind_of(who.capabilities), who.version)
+        needs = (
+            PLAIN if who is NOBODY_IN_PARTICULAR else Needs(kind_of(who.capabilities), who.version)
+        )
         voice = None if standing is None or standing.modern else standing.voice
         may_ask = self._may_ask
         link = Link(
@@ -129,4 +141,6 @@ class Dialler:
 
 
 def _identity(caller: Caller) -> Identity:
-    return Identity(through(caller.client), forwarded_capabilities(caller.capabilities), older_version(caller))
+    return Identity(
+        through(caller.client), forwarded_capabilities(caller.capabilities), older_version(caller)
+    )

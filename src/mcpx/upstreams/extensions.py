@@ -1,7 +1,9 @@
-"""Protocol extensions between clients and servers (EXT-1): an allow list, and errors for results outside of it.
+"""Protocol extensions between clients and servers (EXT-1): an allow list, and errors for results
+outside of it.
 
-A server may use every extension that a request declares. The gateway therefore declares only extensions whose return
-traffic it routes. All other extensions of a client, tasks included, stop here.
+A server may use every extension that a request declares. The gateway therefore declares only
+extensions whose return traffic it routes. All other extensions of a client, tasks included, stop
+here.
 """
 
 from collections.abc import Mapping
@@ -11,7 +13,8 @@ from mcpx.model.call import Json, as_object
 from mcpx.model.errors import SERVER_GARBAGE, Unavailable
 
 FORWARDED_EXTENSIONS = frozenset({"io.modelcontextprotocol/ui"})
-"""Extensions that clients may declare to servers through the gateway, and that the gateway may announce to clients."""
+"""Extensions that clients may declare to servers through the gateway, and that the gateway may
+announce to clients."""
 
 _LISTS = ("extensions", "experimental")
 """Capabilities that are objects with the identifier of an extension as each key."""
@@ -34,8 +37,8 @@ def forwarded_capabilities(capabilities: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def without_task(params: Json) -> Json:
-    """Parameters of a tool call without the request for a task (2025-11-25). The specification tells receivers that
-    do not declare tasks to ignore it."""
+    """Parameters of a tool call without the request for a task (2025-11-25). The specification
+    tells receivers that do not declare tasks to ignore it."""
     if "task" not in params:
         return params
     return {name: value for name, value in params.items() if name != "task"}
@@ -53,8 +56,10 @@ def is_task(method: str, result: Json) -> bool:
 def task_refused(server: str) -> Unavailable:
     """The error for a call whose result is a task."""
     reason = (
-        "the call was made, but the server returned a task instead of a result, and mcpx does not support tasks. "
-        "The server may still be working on the task. Check its effect before you repeat the call, and make the "
+        "the call was made, but the server returned a task instead of a result, and mcpx does not "
+        "support tasks. "
+        "The server may still be working on the task. Check its effect before you repeat the "
+        "call, and make the "
         "server return results directly"
     )
     return Unavailable(server, SERVER_GARBAGE, reason)

@@ -1,6 +1,8 @@
-"""Looks after a connection while it lives (LIF-3, LIF-5): is it there, is it wanted, is it too old or too large.
+"""Looks after a connection while it lives (LIF-3, LIF-5): is it there, is it wanted, is it too old
+or too large.
 
-A probe never disturbs a running call and does not count as one: while there is traffic, the traffic is the proof.
+A probe never disturbs a running call and does not count as one: while there is traffic, the traffic
+is the proof.
 """
 
 import asyncio
@@ -33,7 +35,8 @@ class Patient(Protocol):
         ...
 
     def listened_to(self) -> bool:
-        """Whether somebody waits to hear of a resource: probed, but neither put to sleep nor replaced."""
+        """Whether somebody waits to hear of a resource: probed, but neither put to sleep nor
+        replaced."""
         ...
 
     def probed(self, latency: float | None, problem: str | None) -> None:
@@ -67,7 +70,8 @@ async def look_after(patient: Patient, link: Link) -> Verdict:
             await link.probe(min(PATIENCE, now.health_check_interval))
         except Unavailable as error:
             if not link.alive:
-                return "lost"  # of something else, and known: this probe says nothing of the next connection
+                # of something else, and known: this probe says nothing of the next connection
+                return "lost"
             failures += 1
             patient.probed(None, error.message)
             if failures >= THRESHOLD:

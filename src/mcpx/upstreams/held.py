@@ -1,7 +1,7 @@
 """What links beside the main one list, where something of it is held back (SEC-5).
 
-Kept to judge the calls on these links, and to be looked at and approved: also for a while after a link was let go, for
-one that is opened for a single call is gone before anybody can look.
+Kept to judge the calls on these links, and to be looked at and approved: also for a while after a
+link was let go, for one that is opened for a single call is gone before anybody can look.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,8 @@ class HeldLists:
         return True
 
     def read_by_all(self, link: Link) -> None:
-        """A main link was read: what it lists is everybody's, and if it is a new one, newer than what is gone."""
+        """A main link was read: what it lists is everybody's, and if it is a new one, newer than
+        what is gone."""
         self.drop(link)
         if self._gone is not None and not link.told:
             self.drop(self._gone)

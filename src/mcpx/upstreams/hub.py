@@ -17,17 +17,27 @@ class Hub(Protocol):
         """Some callers are offered something else than before; the session that is to be told."""
         ...
 
-    def listed_for(self, server: str, client_kind: ClientKind, changed: Collection[Kind], *, announce: bool) -> None:
-        """The lists for a kind of client were read. `changed`: the lists that differ from those before. `announce`:
-        clients of this kind may have received those before."""
+    def listed_for(
+        self, server: str, client_kind: ClientKind, changed: Collection[Kind], *, announce: bool
+    ) -> None:
+        """The lists for a kind of client were read. `changed`: the lists that differ from those
+        before. `announce`: clients of this kind may have received those before."""
         ...
 
     def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:
         """`to`: who is subscribed where it was heard."""
         ...
 
-    def said(self, server: str, method: str, params: Json, owner: object | None, callers: object | None = None) -> None:
-        """`owner`: the one client it concerns; None concerns everybody. `callers`: see `ServerSaid`."""
+    def said(
+        self,
+        server: str,
+        method: str,
+        params: Json,
+        owner: object | None,
+        callers: object | None = None,
+    ) -> None:
+        """`owner`: the one client it concerns; None concerns everybody. `callers`: see
+        `ServerSaid`."""
         ...
 
     def state_changed(self, server: str) -> None: ...

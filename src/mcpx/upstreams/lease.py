@@ -1,8 +1,9 @@
 """One call's hold on a link: taken before the call is sent, closed when it is over.
 
-While it lasts, what the server says about the call goes to whoever made it, and a question on the link belongs to the
-client that holds leases there, or to nobody. A lease that did not end cleanly (cancelled, timed out) leaves the link
-*haunted*: the server may still work on that call and ask about it, so no other client is lent that link.
+While it lasts, what the server says about the call goes to whoever made it, and a question on the
+link belongs to the client that holds leases there, or to nobody. A lease that did not end cleanly
+(cancelled, timed out) leaves the link *haunted*: the server may still work on that call and ask
+about it, so no other client is lent that link.
 """
 
 import asyncio
@@ -22,7 +23,8 @@ PROGRESS: Final = "notifications/progress"
 
 
 def client_of(caller: Caller) -> object:
-    """What tells one client from another. A modern one over HTTP has no session: each of its calls stands alone."""
+    """What tells one client from another. A modern one over HTTP has no session: each of its calls
+    stands alone."""
     if caller.solo:
         return "solo"
     return caller.session or caller.voice or object()
@@ -38,7 +40,9 @@ class Lease:
 
     __slots__ = ("call", "client", "link", "parked")
 
-    def __init__(self, link: "Link", call: Call, client: object, parked: "Parked | None" = None) -> None:
+    def __init__(
+        self, link: "Link", call: Call, client: object, parked: "Parked | None" = None
+    ) -> None:
         self.link = link
         self.call = call
         self.client = client
@@ -48,7 +52,8 @@ class Lease:
 
     @property
     def askable(self) -> bool:
-        """Whether a question can reach its client before it is answered; by a completion of a modern one, none can."""
+        """Whether a question can reach its client before it is answered; by a completion of a
+        modern one, none can."""
         return not self.parked.over if self.parked is not None else not self.call.caller.modern
 
     async def run(self, params: Json) -> Json:
@@ -75,7 +80,8 @@ class Lease:
         """Of one that was not made use of."""
         self.link.release(self)
 
-    # What the server says meanwhile ------------------------------------------------------------------------------
+    # What the server says meanwhile
+    # ------------------------------------------------------------------------------
 
     def progress(self, params: Json) -> None:
         self.tell(PROGRESS, params)
@@ -89,7 +95,8 @@ class Lease:
         if voice is None or (self.parked is not None and self.parked.hold_back(method, params)):
             return
         if method == PROGRESS:
-            # A parked call goes on under another request of its client, which brought a token of its own.
+            # A parked call goes on under another request of its client, which brought a token of
+            # its own.
             token = era.meta_of(self.call.params).get("progressToken", params.get("progressToken"))
             params = {**params, "progressToken": token}
         elif method == "notifications/message":
@@ -116,7 +123,9 @@ class Lease:
         return answer
 
 
-async def put(call: Call, parked: "Parked | None", server: str, method: str, params: Json | None) -> Json:
+async def put(
+    call: Call, parked: "Parked | None", server: str, method: str, params: Json | None
+) -> Json:
     """One question to the client of one call, in the form of its era."""
     caller = call.caller
     capability = QUESTIONS.get(method)

@@ -1,9 +1,11 @@
-"""One live connection to one server: a conversation, its negotiated era, who holds it, and what is said on it.
+"""One live connection to one server: a conversation, its negotiated era, who holds it, and what is
+said on it.
 
-A link carries calls of either era's clients and shapes them for its own. A question that no stream ties to a call goes
-to the one client that holds leases on the link, to the session the link is private to, or to nobody. On a client's own
-link one for roots is that client's whenever it comes: it waits for a call, and a server that nobody answered is told
-with the next call to ask again, if the client declared that its roots may change.
+A link carries calls of either era's clients and shapes them for its own. A question that no stream
+ties to a call goes to the one client that holds leases on the link, to the session the link is
+private to, or to nobody. On a client's own link one for roots is that client's whenever it comes:
+it waits for a call, and a server that nobody answered is told with the next call to ask again, if
+the client declared that its roots may change.
 """
 
 import asyncio
@@ -38,18 +40,20 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GREETING = 5.0
-"""Seconds a server's question may be ahead of the call its link was opened for; some do nothing else until they are
-answered."""
+"""Seconds a server's question may be ahead of the call its link was opened for; some do nothing
+else until they are answered."""
 
 MOST_QUESTIONS = 64
 QUESTION_BYTES = 16 * 2**20
 """Questions of a server on one link that wait for their answers, and bytes of them."""
 
 STRAYS = ("notifications/progress", "notifications/cancelled")
-"""What names a request of ours by our own id: outside of that request it means nothing to anybody."""
+"""What names a request of ours by our own id: outside of that request it means nothing to
+anybody."""
 
 Use = Literal["shared", "lent", "session", "call", "learning"]
-"""Who may have it: everybody; one client at a time; one session; one call; nobody yet, it is only asked for lists."""
+"""Who may have it: everybody; one client at a time; one session; one call; nobody yet, it is only
+asked for lists."""
 
 
 class Link:
@@ -67,7 +71,8 @@ class Link:
         voice: Voice | None = None,
         may_ask: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`voice`: who is asked between calls, as long as `may_ask` says that they may know of this server."""
+        """`voice`: who is asked between calls, as long as `may_ask` says that they may know of this
+        server."""
         self.server = server
         self.name = server.name
         self.who = who
@@ -80,10 +85,12 @@ class Link:
         self.single = False
         """It was opened for one client, and no other has calls there."""
         self.lasting = False
-        """Kept for as long as its session lasts: the server has something there that would be lost."""
+        """Kept for as long as its session lasts: the server has something there that would be
+        lost."""
         self.terms: Terms = Terms("", False, {}, "", {})
         self.told: set[OfferKind | ClientKind] = set()
-        """The lists that were read over it, to judge by; kinds of clients: what those are offered, where it differs."""
+        """The lists that were read over it, to judge by; kinds of clients: what those are offered,
+        where it differs."""
         self.subscribers: dict[str, set[str]] = {}
         """Native URI -> who is subscribed through this link."""
         self.leases: dict[Lease, None] = {}
@@ -95,7 +102,8 @@ class Link:
         """Clients that had calls on it and are not known to be gone."""
         self.last_client: object | None = None
         self.callers: object | None = None
-        """The client whose calls used this link. SEVERAL if there was more than one, None if there was none."""
+        """The client whose calls used this link. SEVERAL if there was more than one, None if there
+        was none."""
         self._passer_by = float("-inf")
         """When a client that leaves no trace (modern, over HTTP) last had a call on it."""
         self.alive = False
@@ -112,7 +120,8 @@ class Link:
         self._level: str | None = None
         self._questions = self._question_bytes = 0
         self._roots_missed = False
-        """The server asked for its client's roots and was put off: it does not ask again of itself."""
+        """The server asked for its client's roots and was put off: it does not ask again of
+        itself."""
 
     @property
     def modern(self) -> bool:
@@ -125,7 +134,8 @@ class Link:
 
     @property
     def exclusive(self) -> bool:
-        """Whether one client at a time may hold it: the server could ask, and is not known never to."""
+        """Whether one client at a time may hold it: the server could ask, and is not known never
+        to."""
         return self.use == "lent" and not self._traits.quiet
 
     async def open(
@@ -138,7 +148,8 @@ class Link:
         confide: Callable[[str], bool] = lambda words: False,
         overhear: "Overhear | None" = None,
     ) -> None:
-        """Connect and negotiate within `start_timeout` and `timeout`. A failure closes the connection."""
+        """Connect and negotiate within `start_timeout` and `timeout`. A failure closes the
+        connection."""
         server, size = self.server, self.server.max_message
         deadline = Deadline(server.start_limit, server.timeout)
 
@@ -170,12 +181,15 @@ class Link:
         self.alive = True
         log.debug("[%s] link open, %s", server.name, self.terms.version)
 
-    # Who holds it ------------------------------------------------------------------------------------------
+    # Who holds it
+    # ------------------------------------------------------------------------------------------
 
     def free_for(self, client: object) -> bool:
         """Whether nobody else holds it, and no call of anybody else may still be asked about."""
         holders, ghosts = self.holders, self.ghosts
-        return (not holders or (len(holders) == 1 and client in holders)) and (not ghosts or ghosts == {client})
+        return (not holders or (len(holders) == 1 and client in holders)) and (
+            not ghosts or ghosts == {client}
+        )
 
     def hold(self, lease: Lease) -> None:
         self.leases[lease] = None
@@ -206,16 +220,24 @@ class Link:
     def unused(self) -> bool:
         """Whether nobody holds it, waits to hear on it, or is likely to come back to it."""
         passed = asyncio.get_running_loop().time() - self._passer_by
-        return not (self.leases or self.users or self.subscribers) and passed >= self.server.link_idle
+        return (
+            not (self.leases or self.users or self.subscribers) and passed >= self.server.link_idle
+        )
 
     def haunt(self, client: object) -> None:
-        """A call was given up; where the server can ask at all, it may still ask about that call."""
+        """A call was given up; where the server can ask at all, it may still ask about that
+        call."""
         if self.could_ask:
             self.ghosts.add(client if isinstance(client, str) else None)
 
     def bind(self, caller: Caller, why: str) -> None:
         """From now on this is one session's: the server knows something of that client."""
-        if not caller.solo and caller.session is not None and self.owner is None and not self.terms.modern:
+        if (
+            not caller.solo
+            and caller.session is not None
+            and self.owner is None
+            and not self.terms.modern
+        ):
             self.owner, self.use, self.why = caller.session, "session", why
             self._keeper.bound(self)
 
@@ -226,7 +248,8 @@ class Link:
     def asked(self, method: str) -> None:
         self._keeper.asked(method)
 
-    # Calls -------------------------------------------------------------------------------------------------
+    # Calls
+    # ----------------------------------------------------------------------------------------------
 
     def call(self, lease: Lease, params: Json) -> Awaitable[Json]:
         """Forward one call of a client and bring back its result, in the client's own era."""
@@ -245,14 +268,20 @@ class Link:
         if caller.modern:
             return self._send(call.method, self._stamped(caller, params), lease)
         return answer_for_older(
-            call, self.name, lambda p: self._send(call.method, self._stamped(caller, p), lease), params
+            call,
+            self.name,
+            lambda p: self._send(call.method, self._stamped(caller, p), lease),
+            params,
         )
 
     @staticmethod
     def _stamped(caller: Caller, params: Json) -> Json:
-        # An older client that set no level hears what is worth an "info"; a modern one says what it wants.
+        # An older client that set no level hears what is worth an "info"; a modern one says what it
+        # wants.
         level = caller.log_level if caller.modern else caller.log_level or "info"
-        return era.stamped(params, through(caller.client), forwarded_capabilities(caller.capabilities), level)
+        return era.stamped(
+            params, through(caller.client), forwarded_capabilities(caller.capabilities), level
+        )
 
     async def _send_with_level(self, lease: Lease, params: Json, level: str) -> Json:
         await self.set_level(level)
@@ -278,7 +307,9 @@ class Link:
         try:
             size = len(codec.dump(params))
         except codec.Unencodable:
-            raise RpcError(INVALID_PARAMS, "the question cannot be passed on: it is no JSON") from None
+            raise RpcError(
+                INVALID_PARAMS, "the question cannot be passed on: it is no JSON"
+            ) from None
         if self._questions >= MOST_QUESTIONS or self._question_bytes + size > QUESTION_BYTES:
             raise RpcError(OVERLOADED, "too many questions wait for an answer")
         self._questions += 1
@@ -292,10 +323,12 @@ class Link:
     async def _asked(self, method: str, params: Json | None) -> Json:
         self.asked(method)
         voice = self._voice if self._may_ask() else None
-        # On a client's own link these can only be that client's, and they are about no call: any will do.
+        # On a client's own link these can only be that client's, and they are about no call: any
+        # will do.
         roots = method == ROOTS and (self.single or self.owner is not None)
         if self.calls and not (self.leases or voice is not None or roots):
-            self._keeper.asked_late()  # about a call that is over, or nothing: whoever comes next is not to be asked
+            # about a call that is over, or nothing: whoever comes next is not to be asked
+            self._keeper.asked_late()
         try:
             while True:
                 waits = voice is None and self.use != "learning"
@@ -309,13 +342,17 @@ class Link:
                 except Unasked:  # that call is over
                     if not roots:
                         raise
-        except (Unasked, asyncio.CancelledError):  # nobody came in time, or in the time that the server gave
+        except (
+            Unasked,
+            asyncio.CancelledError,
+        ):  # nobody came in time, or in the time that the server gave
             self._roots_missed = self._roots_missed or roots
             raise
 
     async def _awaited(self, *, roots: bool) -> Lease | None:
-        """The newest call by which somebody can be asked, also if it is yet to come: a server may ask as soon as it is
-        greeted, a moment before the call the link was opened for; for roots, if it is slow, a moment after."""
+        """The newest call by which somebody can be asked, also if it is yet to come: a server may
+        ask as soon as it is greeted, a moment before the call the link was opened for; for roots,
+        if it is slow, a moment after."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GREETING):
                 while self._askable() is None and (roots or not self.calls):
@@ -324,9 +361,12 @@ class Link:
         return self._askable()
 
     def _have_roots_asked_for(self) -> None:
-        """Before a call by which its client can be asked: a server that hears of other roots asks which they are."""
+        """Before a call by which its client can be asked: a server that hears of other roots asks
+        which they are."""
         self._roots_missed = False
-        if as_object(self.who.capabilities.get("roots")).get("listChanged") is True:  # else it was told they stay
+        if (
+            as_object(self.who.capabilities.get("roots")).get("listChanged") is True
+        ):  # else it was told they stay
             self.notify("notifications/roots/list_changed", {})
 
     def _askable(self) -> Lease | None:
@@ -342,14 +382,20 @@ class Link:
         """A request of the gateway's own (lists, subscriptions), under the server's `timeout`."""
         assert self._talk is not None
         if self.terms.modern:
-            able = self.who.capabilities if capabilities is None else forwarded_capabilities(capabilities)
+            able = (
+                self.who.capabilities
+                if capabilities is None
+                else forwarded_capabilities(capabilities)
+            )
             params = era.stamped(params, self.who.client, able, None)
         return await self._talk.request(method, params, timeout=timeout or self.server.timeout)
 
     async def listen_for(self, wanted: Json, meanwhile: Any) -> Json:
         """One `subscriptions/listen`, until the server ends it."""
         assert self._talk is not None
-        params = era.stamped({"notifications": wanted}, self.who.client, self.who.capabilities, None)
+        params = era.stamped(
+            {"notifications": wanted}, self.who.client, self.who.capabilities, None
+        )
         return await self._talk.request("subscriptions/listen", params, meanwhile=meanwhile)
 
     async def probe(self, timeout: float) -> None:
@@ -364,7 +410,8 @@ class Link:
         if self.alive and self._talk is not None and not self.terms.modern:
             self._talk.notify(method, params)
 
-    # Subscriptions and levels ------------------------------------------------------------------------------
+    # Subscriptions and levels
+    # ------------------------------------------------------------------------------
 
     async def subscribe(self, uri: str, who: str, params: Json) -> Json:
         users = self.subscribers.setdefault(uri, set())
@@ -401,7 +448,8 @@ class Link:
         return True
 
     async def set_level(self, level: str) -> None:
-        """Ask an older server for log messages from this level on; a modern one is asked with each call."""
+        """Ask an older server for log messages from this level on; a modern one is asked with each
+        call."""
         if level == self._level or self.terms.modern or "logging" not in self.terms.capabilities:
             return
         self._level = level
@@ -411,15 +459,19 @@ class Link:
             log.debug("[%s] refused log level %s: %s", self.name, level, error.message)
 
     def _tells(self, level: str) -> bool:
-        """Whether it sends that much already: whoever wants less is told less, message by message."""
-        return self._level is not None and era.LOG_LEVELS.index(self._level) <= era.LOG_LEVELS.index(level)
+        """Whether it sends that much already: whoever wants less is told less, message by
+        message."""
+        return self._level is not None and era.LOG_LEVELS.index(
+            self._level
+        ) <= era.LOG_LEVELS.index(level)
 
     async def listen(self) -> None:
         """Modern servers announce changes only to those who listen; older ones do it unasked."""
         if self.terms.modern:
             await self._listening.begin()
 
-    # What the server says ------------------------------------------------------------------------------------
+    # What the server says
+    # ------------------------------------------------------------------------------------
 
     def notification(self, method: str, params: Json) -> None:
         if method == "notifications/subscriptions/acknowledged":
@@ -435,7 +487,9 @@ class Link:
             # They have no session that could be told.
             if len(self.holders) == 1:
                 next(reversed(self.leases)).notification(method, params)
-        elif self.exclusive or self.use == "call" or (self.use == "lent" and len(self.holders) == 1):
+        elif (
+            self.exclusive or self.use == "call" or (self.use == "lent" and len(self.holders) == 1)
+        ):
             client = next(iter(self.holders)) if len(self.holders) == 1 else self.last_client
             if isinstance(client, str):
                 self._keeper.heard(self, method, params, client)
@@ -465,4 +519,5 @@ def through(client: Mapping[str, Any]) -> Json:
 
 
 PLAIN = Needs(NOTHING, era.LATEST_OLDER)
-"""Of a link that was opened on nobody's behalf: it declares nothing that a client could be asked."""
+"""Of a link that was opened on nobody's behalf: it declares nothing that a client could be
+asked."""

@@ -1,11 +1,12 @@
 """Which connection a call goes over, and how many there are.
 
-The rule behind it all: a question of an older server must have exactly one possible addressee (decision 0004). What it
-costs is kept to what is needed; one connection (with stdio: one process) a server is the aim.
-Who needs which link is said in `wishes`; here they are opened, lent and let go.
+The rule behind it all: a question of an older server must have exactly one possible addressee
+(decision 0004). What it costs is kept to what is needed; one connection (with stdio: one process) a
+server is the aim. Who needs which link is said in `wishes`; here they are opened, lent and let go.
 
-`main` is the link the catalog is read from. A link nobody uses any more makes way when another is opened. All of it
-stays within `max_links`: then the link that was idle longest goes, and if none is idle a call waits its turn.
+`main` is the link the catalog is read from. A link nobody uses any more makes way when another is
+opened. All of it stays within `max_links`: then the link that was idle longest goes, and if none is
+idle a call waits its turn.
 """
 
 import asyncio
@@ -34,7 +35,8 @@ QUESTIONED = frozenset(QUESTION_CAPABILITIES)
 PATIENCE = 0.1
 """Seconds without a turn after which a client that waits for a lent link has another one opened."""
 LASTING = 10
-"""So many times as long as others a link is kept that a session must not lose: not every client says when it goes."""
+"""So many times as long as others a link is kept that a session must not lose: not every client
+says when it goes."""
 OPENINGS_OF_ONE = 2
 OPENINGS = 4
 """Links that are opened at a time: for callers of one kind, and in all."""
@@ -49,7 +51,9 @@ class _Waiter:
 
     __slots__ = ("call", "client", "future", "parked", "since", "wish")
 
-    def __init__(self, call: Call, client: object, parked: "Parked | None", wish: Wish, now: float) -> None:
+    def __init__(
+        self, call: Call, client: object, parked: "Parked | None", wish: Wish, now: float
+    ) -> None:
         self.call = call
         self.client = client
         self.parked = parked
@@ -59,7 +63,9 @@ class _Waiter:
 
 
 class Links:
-    def __init__(self, server: Server, owner: Owner, dialler: Dialler, tasks: Tasks, traits: Traits) -> None:
+    def __init__(
+        self, server: Server, owner: Owner, dialler: Dialler, tasks: Tasks, traits: Traits
+    ) -> None:
         self.main: Link | None = None
         self._server = server
         self._owner = owner
@@ -73,7 +79,8 @@ class Links:
         """When a lent link last changed hands: while it does, nobody needs another."""
         self._wishes = Wishes(server, traits)
         self._closing: set[asyncio.Task[None]] = set()
-        """Links on their way out. Nothing but their own end stops them: a process may hang on each."""
+        """Links on their way out. Nothing but their own end stops them: a process may hang on
+        each."""
         self._over: str | None = None
         self._pressing: asyncio.TimerHandle | None = None
         self._sweeping: asyncio.TimerHandle | None = None
@@ -85,23 +92,33 @@ class Links:
     def opening(self) -> bool:
         return bool(self._openings)
 
-    # Choosing ----------------------------------------------------------------------------------------------
+    # Choosing
+    # ----------------------------------------------------------------------------------------------
 
     def take_now(self, call: Call, parked: "Parked | None" = None) -> Lease | None:
         """A lease on a link that is open and free: the way almost every call goes."""
         caller = call.caller
         main = self.main
-        if main is not None and main.alive and self._server.isolation == "shared" and main.owner is None:
+        if (
+            main is not None
+            and main.alive
+            and self._server.isolation == "shared"
+            and main.owner is None
+        ):
             # Without a look at anything else where everybody may have the main link.
             own_era = main.modern == caller.modern or self._bridged(caller)
-            if own_era and (main.modern or caller.solo or (not main.needs.kind and not caller.answers)):
+            if own_era and (
+                main.modern or caller.solo or (not main.needs.kind and not caller.answers)
+            ):
                 return Lease(main, call, client_of(caller), parked)
         return self._take(call, client_of(caller), parked, self._wishes.of(caller))
 
     def _bridged(self, caller: Caller) -> bool:
         return (self._wishes.era_for(caller) == "modern") is not caller.modern
 
-    def _take(self, call: Call, client: object, parked: "Parked | None", wish: Wish) -> Lease | None:
+    def _take(
+        self, call: Call, client: object, parked: "Parked | None", wish: Wish
+    ) -> Lease | None:
         best: Link | None = None
         for link in self._open:
             if self._wishes.suits(link, wish, client) and self._wishes.is_free(link, wish, client):
@@ -119,7 +136,11 @@ class Links:
         if (lease := self._take(call, client, parked, wish)) is not None:
             return lease
         if len(self._waiters) >= MOST_WAITING:
-            raise Unavailable(self._server.name, OVERLOADED, f"{MOST_WAITING:,} calls wait for a connection already")
+            raise Unavailable(
+                self._server.name,
+                OVERLOADED,
+                f"{MOST_WAITING:,} calls wait for a connection already",
+            )
         waiter = _Waiter(call, client, parked, wish, asyncio.get_running_loop().time())
         self._waiters.append(waiter)
         self._provide()
@@ -130,7 +151,9 @@ class Links:
             self._give_back(waiter)
             full = f"all {self._server.max_links} connections (max_links) are in use"
             slow = f"no connection was free within {self._server.timeout:g} s"
-            raise Unavailable(self._server.name, OVERLOADED, full if self._is_full() else slow) from None
+            raise Unavailable(
+                self._server.name, OVERLOADED, full if self._is_full() else slow
+            ) from None
         except asyncio.CancelledError:
             self._give_back(waiter)
             raise
@@ -145,7 +168,8 @@ class Links:
         if future.done() and not future.cancelled() and future.exception() is None:
             future.result().end()
 
-    # Providing -----------------------------------------------------------------------------------------------
+    # Providing
+    # ----------------------------------------------------------------------------------------------
 
     def _provide(self) -> None:
         """Hand out what is free to those who wait, in their order; open what is missing."""
@@ -174,10 +198,14 @@ class Links:
                 continue
             turn = self._turns.get(wish, 0.0)
             impatient = [waiter for waiter in waiting if now - max(waiter.since, turn) >= PATIENCE]
-            while opening < min(len(impatient), OPENINGS_OF_ONE) and self._begin(wish, waiting[0].call.caller):
+            while opening < min(len(impatient), OPENINGS_OF_ONE) and self._begin(
+                wish, waiting[0].call.caller
+            ):
                 opening += 1
             if len(impatient) < len(waiting):
-                oldest = min(max(waiter.since, turn) for waiter in waiting if waiter not in impatient)
+                oldest = min(
+                    max(waiter.since, turn) for waiter in waiting if waiter not in impatient
+                )
                 soonest = min(soonest or oldest, oldest)
         if soonest is not None and self._pressing is None:
             self._pressing = asyncio.get_running_loop().call_at(soonest + PATIENCE, self._press)
@@ -230,19 +258,25 @@ class Links:
         self._sweep_soon()
 
     def _unite(self) -> None:
-        """Let a link that has proved itself and serves all that the main one does be the main one in its place.
+        """Let a link that has proved itself and serves all that the main one does be the main one
+        in its place.
 
-        Not where the server asks: who cannot be asked needs one that declares nothing, and the lists are read there."""
+        Not where the server asks: who cannot be asked needs one that declares nothing, and the
+        lists are read there."""
         main = self.main
         if main is None or main.modern or main.leases or self._traits.asks or self._owner.varies():
             return
         haunted = bool(main.ghosts) and not self._traits.quiet
         for link in self._open:
             proved = link.use == "lent" and link.calls and not link.leases and not link.ghosts
-            more = link.needs != main.needs and link.needs.covers(main.needs if main.needs.kind else NOBODY)
+            more = link.needs != main.needs and link.needs.covers(
+                main.needs if main.needs.kind else NOBODY
+            )
             if link is not main and link.alive and proved and (more or haunted):
                 self.main = link
-                self._traits.declares = {key: link.who.capabilities[key] for key in link.needs.kind & QUESTIONED}
+                self._traits.declares = {
+                    key: link.who.capabilities[key] for key in link.needs.kind & QUESTIONED
+                }
                 self._owner.main_changed(link)
                 if more:
                     self.retire(main)
@@ -250,20 +284,26 @@ class Links:
 
     def _failed(self, wish: Wish, error: RpcError) -> None:
         if any(self._awaits(link, wish) for link in self._open):
-            # It was to be one more: those who wait go on waiting for what there is, and it is not tried at once again.
+            # It was to be one more: those who wait go on waiting for what there is, and it is not
+            # tried at once again.
             self._note_turn(wish, asyncio.get_running_loop().time() + 1.0)
-            log.info("[%s] one more connection could not be opened: %s", self._server.name, error.message)
+            log.info(
+                "[%s] one more connection could not be opened: %s", self._server.name, error.message
+            )
             return
         for waiter in self._waiters:
             if waiter.wish == wish and not waiter.future.done():
                 if waiter.wish.use != "call" and self._wishes.of(waiter.call.caller) != wish:
-                    continue  # the server does not speak this era after all; the next round takes the other
+                    # the server does not speak this era after all; the next round takes the other
+                    continue
                 waiter.future.set_exception(error)
 
-    # Opening -------------------------------------------------------------------------------------------------
+    # Opening
+    # ----------------------------------------------------------------------------------------------
 
     async def first(self, solo: Caller | None) -> Link:
-        """The main link, in place of the one there was. `solo` is the one client of a stdio front."""
+        """The main link, in place of the one there was. `solo` is the one client of a stdio
+        front."""
         link = await self._dialler.main(solo)
         self._wishes.greeted("modern" if link.modern else "older", link.terms.refused)
         self.main, old = link, self.main
@@ -273,21 +313,29 @@ class Links:
         return link
 
     async def _connect(self, wish: Wish, caller: Caller, *, exact: bool = False) -> Link:
-        """One link for such callers. What the server says of the era is noted, also when it refuses."""
+        """One link for such callers. What the server says of the era is noted, also when it
+        refuses."""
         try:
             link = await self._dialler.dial(wish, caller, self._open, exact=exact)
         except RpcError as error:
             if is_refusal(error) and self._wishes.does_not_speak(wish.era):
-                log.info("[%s] speaks only the other protocol era; calls are bridged", self._server.name)
+                log.info(
+                    "[%s] speaks only the other protocol era; calls are bridged", self._server.name
+                )
             raise
         self._wishes.speaks(wish.era)
         return link
 
     async def for_learning(self, caller: Caller, *, exact: bool) -> Link:
-        """A link like those of this caller, to find out what it is offered. `learnt` ends it, or puts it to use."""
+        """A link like those of this caller, to find out what it is offered. `learnt` ends it, or
+        puts it to use."""
         wish = self._wishes.of(caller)
         for link in self._open:
-            if self._awaits(link, wish) and link.needs.kind and (not exact or link.needs == wish.needs):
+            if (
+                self._awaits(link, wish)
+                and link.needs.kind
+                and (not exact or link.needs == wish.needs)
+            ):
                 return link
         if self._is_full():
             raise Unavailable(self._server.name, OVERLOADED, "there is no connection to spare")
@@ -302,7 +350,8 @@ class Links:
         return link
 
     async def learnt(self, link: Link, caller: Caller, *, usable: bool) -> None:
-        """The lists are read. The link stays only where somebody waits for one, or it can be the main one."""
+        """The lists are read. The link stays only where somebody waits for one, or it can be the
+        main one."""
         if link.use != "learning":
             return
         wish = self._wishes.of(caller)
@@ -316,7 +365,8 @@ class Links:
         if self._closing:
             await asyncio.wait(self._closing)
 
-    # Bounds --------------------------------------------------------------------------------------------------
+    # Bounds
+    # ----------------------------------------------------------------------------------------------
 
     def _is_full(self) -> bool:
         return len(self._open) + len(self._openings) + len(self._closing) >= self._server.max_links
@@ -329,17 +379,32 @@ class Links:
 
     def _spare(self, link: Link) -> bool:
         """Whether nothing is lost by closing it now."""
-        return link is not self.main and link.use != "learning" and not link.leases and not link.subscribers
+        return (
+            link is not self.main
+            and link.use != "learning"
+            and not link.leases
+            and not link.subscribers
+        )
 
     def _make_way(self, wish: Wish) -> None:
-        """Links of clients that are gone, and such as the main one can stand in for, are not kept beside a new one."""
+        """Links of clients that are gone, and such as the main one can stand in for, are not kept
+        beside a new one."""
         for link in tuple(self._open):
-            if self._spare(link) and not self._awaits(link, wish) and (link.unused or self._is_covered(link)):
+            if (
+                self._spare(link)
+                and not self._awaits(link, wish)
+                and (link.unused or self._is_covered(link))
+            ):
                 self.retire(link)
 
     def _is_covered(self, link: Link) -> bool:
         main = self.main
-        lends = main is not None and main.use == link.use == "lent" and link.owner is None and not self._traits.asks
+        lends = (
+            main is not None
+            and main.use == link.use == "lent"
+            and link.owner is None
+            and not self._traits.asks
+        )
         return lends and main is not None and main.needs.covers(link.needs)
 
     def _drop_longest_idle(self) -> None:
@@ -365,7 +430,9 @@ class Links:
         if self._sweeping is not None:
             self._sweeping.cancel()
             self._sweeping = None
-        first = min((self._rests_until(link) for link in self._open if link is not self.main), default=None)
+        first = min(
+            (self._rests_until(link) for link in self._open if link is not self.main), default=None
+        )
         if first is not None:
             self._sweeping = asyncio.get_running_loop().call_at(first, self._sweep)
 
@@ -374,7 +441,8 @@ class Links:
         return max(now + 0.05, (now if link.leases else link.rested_at) + self._patience_with(link))
 
     def _patience_with(self, link: Link) -> float:
-        """Seconds it is kept without a call: longer where the server would lose what it has for a session."""
+        """Seconds it is kept without a call: longer where the server would lose what it has for a
+        session."""
         return self._server.link_idle * (LASTING if link.lasting else 1)
 
     def _sweep(self) -> None:
@@ -388,7 +456,8 @@ class Links:
         self._sweep_soon()
 
     def rested(self, link: Link) -> None:
-        """A link carries no call any more: it may serve whoever waits, unless nobody can be lent it."""
+        """A link carries no call any more: it may serve whoever waits, unless nobody can be lent
+        it."""
         lost_for_all = None in link.ghosts and not self._traits.quiet
         if link.use == "call" or (lost_for_all and link in self._open):
             self._spoil(link)
@@ -402,7 +471,8 @@ class Links:
         else:
             self.retire(link)
 
-    # Ends ----------------------------------------------------------------------------------------------------
+    # Ends
+    # ----------------------------------------------------------------------------------------------
 
     def update(self, server: Server) -> None:
         self._server = self._wishes.server = self._dialler.server = server
@@ -414,7 +484,8 @@ class Links:
         self._wishes.rethink()
 
     def lends_to(self, caller: Caller) -> bool:
-        """Whether this caller's calls may go over another link than the main one, call after call."""
+        """Whether this caller's calls may go over another link than the main one, call after
+        call."""
         return self._wishes.of(caller).use in ("session", "lent")
 
     def era_for(self, caller: Caller) -> Era:
@@ -440,7 +511,9 @@ class Links:
                 task.cancel()
         for waiter in self._waiters:
             if waiter.call.caller.session == session and not waiter.future.done():
-                waiter.future.set_exception(Unavailable(self._server.name, SERVER_DOWN, "the session is over"))
+                waiter.future.set_exception(
+                    Unavailable(self._server.name, SERVER_DOWN, "the session is over")
+                )
         for link in tuple(self._open):
             link.users.discard(session)
             if link.owner == session:

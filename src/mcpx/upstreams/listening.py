@@ -1,4 +1,5 @@
-"""How a link hears of changes from a modern server: one `subscriptions/listen` at a time, begun again when it ends."""
+"""How a link hears of changes from a modern server: one `subscriptions/listen` at a time, begun
+again when it ends."""
 
 import asyncio
 import contextlib
@@ -18,7 +19,11 @@ RETRY = (0.5, 2.0, 10.0, 30.0)
 """Seconds before a listening that ended is begun again."""
 ACKNOWLEDGED_WITHIN = 3.0
 
-FLAGS = (("tools", "toolsListChanged"), ("prompts", "promptsListChanged"), ("resources", "resourcesListChanged"))
+FLAGS = (
+    ("tools", "toolsListChanged"),
+    ("prompts", "promptsListChanged"),
+    ("resources", "resourcesListChanged"),
+)
 
 
 class Listening:
@@ -36,7 +41,9 @@ class Listening:
         previous = self._running
         self._acknowledged = acknowledged = asyncio.Event()
         self._running = self._tasks.start(self._keep_on(acknowledged), apart=True)
-        with contextlib.suppress(TimeoutError):  # a server that never acknowledges must not hold up its own calls
+        with contextlib.suppress(
+            TimeoutError
+        ):  # a server that never acknowledges must not hold up its own calls
             async with asyncio.timeout(min(self._link.server.timeout, ACKNOWLEDGED_WITHIN)):
                 await acknowledged.wait()
         if previous is not None:
@@ -44,7 +51,9 @@ class Listening:
 
     def _wanted(self) -> Json:
         able = self._link.terms.capabilities
-        wanted: Json = {flag: True for name, flag in FLAGS if as_object(able.get(name)).get("listChanged")}
+        wanted: Json = {
+            flag: True for name, flag in FLAGS if as_object(able.get(name)).get("listChanged")
+        }
         if self._link.subscribers:
             wanted["resourceSubscriptions"] = sorted(self._link.subscribers)
         return wanted
@@ -68,7 +77,8 @@ class Listening:
 
 
 class _Stream:
-    """What the listen request hears (`wire.peer.Meanwhile`); over HTTP it has a stream of its own."""
+    """What the listen request hears (`wire.peer.Meanwhile`); over HTTP it has a stream of its
+    own."""
 
     def __init__(self, link: "Link", acknowledged: asyncio.Event) -> None:
         self._link = link

@@ -1,8 +1,8 @@
 """Reads what a link is offered: all pages of each kind, bounded, and only what can be passed on.
 
-Bounded in pages, items, bytes and time (NAM-6, `budget`). A list that goes over is cut: what came until then counts,
-and a note says so. A definition that was known before is the same object as before, so that comparing two lists costs
-next to nothing; and the work is done in slices.
+Bounded in pages, items, bytes and time (NAM-6, `budget`). A list that goes over is cut: what came
+until then counts, and a note says so. A definition that was known before is the same object as
+before, so that comparing two lists costs next to nothing; and the work is done in slices.
 """
 
 import asyncio
@@ -64,16 +64,22 @@ async def read(
     known: Offers | None = None,
     capabilities: Mapping[str, Any] | None = None,
 ) -> Listed:
-    """A list that cannot be read is left out, and does not cost the server its others. A server that shows none of
-    them to who has not signed in raises that it wants it.
+    """A list that cannot be read is left out, and does not cost the server its others. A server
+    that shows none of them to who has not signed in raises that it wants it.
 
     `whose`: who is offered that; None is everybody. `known`: what everybody was offered up to now.
     `capabilities`: what a modern server offers to a client with these, instead of to us."""
     lists = [_List(link, kind, account.read((whose, kind)), whose, known or {}) for kind in kinds]
     try:
-        ends = await asyncio.gather(*(one.read(capabilities) for one in lists), return_exceptions=True)
+        ends = await asyncio.gather(
+            *(one.read(capabilities) for one in lists), return_exceptions=True
+        )
         asked = [end for one, end in zip(lists, ends, strict=True) if one.offered]
-        if asked and all(end is not None and about_us(end) for end in asked) and asked[0] is not None:
+        if (
+            asked
+            and all(end is not None and about_us(end) for end in asked)
+            and asked[0] is not None
+        ):
             raise asked[0]
         offers: Offers = {}
         notes: dict[Kind, tuple[str, ...]] = {}
@@ -97,7 +103,9 @@ async def read(
 class _List:
     """One kind, page by page."""
 
-    def __init__(self, link: Link, kind: Kind, reading: Reading, whose: object, known: Offers) -> None:
+    def __init__(
+        self, link: Link, kind: Kind, reading: Reading, whose: object, known: Offers
+    ) -> None:
         self.kind: Kind = kind
         self.found: list[Json] = []
         """Junk among it, too: it is dropped where names are given."""
@@ -110,7 +118,9 @@ class _List:
         self._new = whose is None
         self._method, self._key, self._capability, self._name = LISTS[kind]
         self._known = {
-            name: one for one in known.get(kind, ()) if isinstance(name := as_object(one).get(self._name), str)
+            name: one
+            for one in known.get(kind, ())
+            if isinstance(name := as_object(one).get(self._name), str)
         }
         self._left_out: Counter[str] = Counter()
 
@@ -147,7 +157,9 @@ class _List:
             if self.cut is not None or not isinstance(cursor, str):
                 return
             if len(cursor) > LONGEST_CURSOR:
-                self.cut = f"the cursor of page {page + 2} has more than {LONGEST_CURSOR:,} characters"
+                self.cut = (
+                    f"the cursor of page {page + 2} has more than {LONGEST_CURSOR:,} characters"
+                )
                 return
             if hash(cursor) in cursors:
                 self.cut = "the same cursor comes again"
@@ -240,7 +252,8 @@ def kept(definitions: Mapping[Kind, Iterable[Json]], account: Account) -> Offers
 def kept_of_kind(
     definitions: Mapping[Kind, Iterable[Json]], account: Account, whose: object, common: Offers
 ) -> Offers | None:
-    """The lists of an earlier run for one kind of client. None if the budget has no room for them."""
+    """The lists of an earlier run for one kind of client. None if the budget has no room for
+    them."""
     offers: Offers = {}
     for kind, found in definitions.items():
         shared = {id(one) for one in common[kind]}
@@ -259,7 +272,8 @@ def kept_of_kind(
 def with_headers(
     link: Link, tools: list[Json], annotations: dict[str, era.ParamHeaders]
 ) -> Work[tuple[list[Json], int]]:
-    """Note which arguments travel as headers; the modern era drops tools that ask for it wrongly, so many."""
+    """Note which arguments travel as headers; the modern era drops tools that ask for it wrongly,
+    so many."""
     if not link.modern:
         return tools, 0
     fit: list[Json] = []

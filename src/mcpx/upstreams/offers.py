@@ -1,10 +1,12 @@
 """What one server offers: to everybody, to some, and when it was last seen.
 
-Keeps the lists in memory, within its account (`budget`), and on disk (`snapshot`). A server may show a tool only to
-clients that can be asked what the tool needs: found out once for each *kind* of client (decision 0006), over a link
-that is not kept for it. And a session with a link of its own may find things there that were made on it.
+Keeps the lists in memory, within its account (`budget`), and on disk (`snapshot`). A server may
+show a tool only to clients that can be asked what the tool needs: found out once for each *kind* of
+client (decision 0006), over a link that is not kept for it. And a session with a link of its own
+may find things there that were made on it.
 
-The snapshot contains the lists of all kinds. Lists by kind that come from the snapshot are read again once in each run.
+The snapshot contains the lists of all kinds. Lists by kind that come from the snapshot are read
+again once in each run.
 """
 
 import asyncio
@@ -39,11 +41,13 @@ KEEP_SOON = 0.2
 KEEP_REST = 20
 """So many times as long as writing took, nothing is written again."""
 FOLLOWED = 5_000
-"""Definitions up to which what some clients are offered follows a change at once; else it is found out again."""
+"""Definitions up to which what some clients are offered follows a change at once; else it is found
+out again."""
 MOST_KINDS = 16
 """Kinds of clients of which is kept what they are offered; the one longest unused goes."""
 RETRY_SECONDS = 60.0
-"""Seconds after which the lists for a kind of client are requested again if they could not be read."""
+"""Seconds after which the lists for a kind of client are requested again if they could not be
+read."""
 
 
 class Learning:
@@ -51,9 +55,9 @@ class Learning:
 
     def __init__(self, patience: Literal["first", "again", "none"]) -> None:
         self.patience = patience
-        """How long lists wait for it. "first": as for a server without a snapshot. "again": as for a server with a
-        snapshot, because lists have waited for this kind in vain. "none": not at all, because other lists of this kind
-        are known from an earlier run."""
+        """How long lists wait for it. "first": as for a server without a snapshot. "again": as for
+        a server with a snapshot, because lists have waited for this kind in vain. "none": not at
+        all, because other lists of this kind are known from an earlier run."""
         self.began = time.monotonic()
         self.done = asyncio.Event()
         self.late = False
@@ -81,7 +85,8 @@ class OfferBook:
         """Whether it ever had anything to offer."""
         self.account = around.budget.account()
         self.notes: dict[Kind | None, tuple[str, ...]] = {}
-        """What of the lists is not as the server has it, for people; under None: of what only some are offered."""
+        """What of the lists is not as the server has it, for people; under None: of what only some
+        are offered."""
         self.instructions = ""
         self.admission: Admission | None = None
         """Whether it may be shown; None: all of it."""
@@ -105,9 +110,11 @@ class OfferBook:
         self._failed: dict[ClientKind, float] = {}
         """When the lists for a kind could not be read, by the monotonic clock."""
         self._awaited: set[ClientKind] = set()
-        """Kinds for which lists have waited in vain, in this run or in earlier ones. NOTHING stands for all clients."""
+        """Kinds for which lists have waited in vain, in this run or in earlier ones. NOTHING stands
+        for all clients."""
         self.awaited_before = False
-        """Whether lists waited in vain for this server in an earlier run, and it has never listed."""
+        """Whether lists waited in vain for this server in an earlier run, and it has never
+        listed."""
         self._restored: set[ClientKind] = set()
         """Kinds in `_by_kind` whose lists come from the snapshot and were not read in this run."""
         self._inherited = False
@@ -120,7 +127,8 @@ class OfferBook:
         """Kinds that are offered something else; the longest unused first."""
         self._by_session: dict[str, Offers] = {}
         self._fresh: dict[ClientKind | str | None, dict[Kind, Freshness | None]] = {}
-        """Cache hints of lists that were read in this run, by kind of client or session. None: the common lists."""
+        """Cache hints of lists that were read in this run, by kind of client or session. None: the
+        common lists."""
         self.held = HeldLists(self.account)
 
     def remember(self) -> None:
@@ -151,7 +159,8 @@ class OfferBook:
         self.instructions = snapshot.instructions[:LONGEST_INSTRUCTIONS]
 
     def serve_only(self, kind: ClientKind) -> None:
-        """Use the lists for this kind as the common lists: the main link belongs to the program's one client."""
+        """Use the lists for this kind as the common lists: the main link belongs to the program's
+        one client."""
         if kind == self._only:
             return
         self._only = kind
@@ -168,12 +177,19 @@ class OfferBook:
 
     def inherit(self, other: "OfferBook") -> None:
         """Show what the server's predecessor offered until it says itself what it offers."""
-        self.common, self.instructions, self.offered = other.common, other.instructions, other.offered
-        self._by_kind = dict(other._by_kind)  # what a session made on its own link is not among it: that link goes
+        self.common, self.instructions, self.offered = (
+            other.common,
+            other.instructions,
+            other.offered,
+        )
+        self._by_kind = dict(
+            other._by_kind
+        )  # what a session made on its own link is not among it: that link goes
         self._inherited = True
         self._differ()
 
-    # Asking ------------------------------------------------------------------------------------------------------
+    # Asking
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def varies(self) -> bool:
@@ -203,14 +219,16 @@ class OfferBook:
             whose = caller.session
         return self._fresh.get(whose, {}).get(kind, STALE)
 
-    # Reading -----------------------------------------------------------------------------------------------------
+    # Reading
+    # ----------------------------------------------------------------------------------------------
 
     async def read(self, link: Link, kinds: Iterable[Kind], *, said_so: bool) -> tuple[Kind, ...]:
         """Read lists of the server and publish them together; those that could not be read."""
         kinds = tuple(kinds)
         listed = await self.lists(link, kinds)
         found = listed.offers
-        # As it is now: another reading may have ended meanwhile. What was inherited goes, whichever lists were read.
+        # As it is now: another reading may have ended meanwhile. What was inherited goes, whichever
+        # lists were read.
         own: Offers = self.common if self.known else {kind: [] for kind in KINDS}
         before, first = self.common, not self.known
         after: Offers = {**own, **found}
@@ -238,17 +256,29 @@ class OfferBook:
         return tuple(kind for kind in kinds if kind not in found)
 
     def _follow(self, before: Offers, said_so: bool, first: bool) -> None:
-        """Update the other lists after a change of the common lists. `first`: the common lists were not known."""
+        """Update the other lists after a change of the common lists. `first`: the common lists were
+        not known."""
         size = sum(len(found) for offers in self._by_kind.values() for found in offers.values())
         if said_so and size <= FOLLOWED:
-            self._by_kind = {kind: _following(offers, before, self.common) for kind, offers in self._by_kind.items()}
+            self._by_kind = {
+                kind: _following(offers, before, self.common)
+                for kind, offers in self._by_kind.items()
+            }
         elif not first:
-            # It was started anew, perhaps another version: what some clients are offered is to be found out again.
+            # It was started anew, perhaps another version: what some clients are offered is to be
+            # found out again.
             self._same.clear()
             self._forget_kinds()
-        for session in [session for session, offers in self._by_session.items() if offers == self.common]:
+        for session in [
+            session for session, offers in self._by_session.items() if offers == self.common
+        ]:
             self._drop(self._by_session, session)
-        names = {name for offers in self._all() for one in offers["tools"] if (name := _name_of(one)) is not None}
+        names = {
+            name
+            for offers in self._all()
+            for one in offers["tools"]
+            if (name := _name_of(one)) is not None
+        }
         for name in [name for name in self._annotations if name not in names]:
             del self._annotations[name]
 
@@ -264,18 +294,30 @@ class OfferBook:
         self._traits.differing = frozenset(self._by_kind)
 
     def _all(self) -> Iterable[Offers]:
-        return (self.common, *self._by_kind.values(), *self._by_session.values()) if self._annotations else ()
+        return (
+            (self.common, *self._by_kind.values(), *self._by_session.values())
+            if self._annotations
+            else ()
+        )
 
     async def lists(
-        self, link: Link, kinds: Iterable[Kind], whose: object = None, capabilities: Mapping[str, Any] | None = None
+        self,
+        link: Link,
+        kinds: Iterable[Kind],
+        whose: object = None,
+        capabilities: Mapping[str, Any] | None = None,
     ) -> listing.Listed:
         listed = await listing.read(link, kinds, self.account, whose, self.common, capabilities)
         if "tools" in listed.offers:
-            tools, wrong = await in_slices(listing.with_headers(link, listed.offers["tools"], self._annotations))
+            tools, wrong = await in_slices(
+                listing.with_headers(link, listed.offers["tools"], self._annotations)
+            )
             listed.offers["tools"] = tools
             if wrong:
                 note = f"{wrong} of its tools left out: they {listing.BAD_HEADER}"
-                listed = replace(listed, notes={**listed.notes, "tools": (*listed.notes["tools"], note)})
+                listed = replace(
+                    listed, notes={**listed.notes, "tools": (*listed.notes["tools"], note)}
+                )
         if self.admission is not None:
             await in_slices(self.admission.studying(listed.offers))
         return listed
@@ -303,16 +345,28 @@ class OfferBook:
 
     def _fits(self, listed: listing.Listed) -> bool:
         if listed.cut:
-            self._note({None: ("what only some clients are offered is too much to be kept: they see what all do",)})
+            self._note(
+                {
+                    None: (
+                        "what only some clients are offered is too much to be kept: they see what "
+                        "all do",
+                    )
+                }
+            )
         return not listed.cut
 
     def learning(
-        self, caller: Caller, main: Link | None, connect: Callable[[], Awaitable[Link]], *, refresh: bool
+        self,
+        caller: Caller,
+        main: Link | None,
+        connect: Callable[[], Awaitable[Link]],
+        *,
+        refresh: bool,
     ) -> Learning | None:
         """Start to read the lists for the caller's kind, or return the reading that runs.
 
-        Returns None if the lists are known or cannot be read now. `connect` returns the main link. `refresh` tells
-        whether to read lists of an earlier run again."""
+        Returns None if the lists are known or cannot be read now. `connect` returns the main link.
+        `refresh` tells whether to read lists of an earlier run again."""
         kind = kind_of(caller.capabilities)
         running = self._learning.get(kind)
         if running is not None:
@@ -349,7 +403,11 @@ class OfferBook:
             self.keep_soon()
 
     async def _learn(
-        self, kind: ClientKind, caller: Caller, connect: Callable[[], Awaitable[Link]], learning: Learning
+        self,
+        kind: ClientKind,
+        caller: Caller,
+        connect: Callable[[], Awaitable[Link]],
+        learning: Learning,
     ) -> None:
         try:
             main = await connect()
@@ -359,11 +417,17 @@ class OfferBook:
                 await self.learn_modern(kind, caller, main)
                 return
             async with self._gate:
-                # One that serves all kinds so far tells of this kind too, unless it is offered something else.
+                # One that serves all kinds so far tells of this kind too, unless it is offered
+                # something else.
                 if not await self._learn_over(kind, caller, exact=False):
                     await self._learn_over(kind, caller, exact=True)
         except RpcError as error:
-            log.debug("[%s] what it offers to %s is not known: %s", self._name, sorted(kind), error.message)
+            log.debug(
+                "[%s] what it offers to %s is not known: %s",
+                self._name,
+                sorted(kind),
+                error.message,
+            )
             if self._links.main is not None:
                 self._failed[kind] = time.monotonic()
                 if kind not in self._by_kind:
@@ -372,7 +436,8 @@ class OfferBook:
             learning.done.set()
 
     async def learn_modern(self, kind: ClientKind, caller: Caller, link: Link) -> str | None:
-        """Over a modern link, which tells each client what it is offered; what could not be read, if anything."""
+        """Over a modern link, which tells each client what it is offered; what could not be read,
+        if anything."""
         listed = await self.lists(link, KINDS, kind, caller.capabilities)
         if len(listed.offers) < len(KINDS) and kind in self._by_kind:
             return next(listed.notes[one][0] for one in KINDS if one not in listed.offers)
@@ -385,7 +450,9 @@ class OfferBook:
         link = await self._links.for_learning(caller, exact=exact)
         asked, usable = set(self._traits.asks), False
         try:
-            listed = await self.lists(link, KINDS, kind, caller.capabilities if link.modern else None)
+            listed = await self.lists(
+                link, KINDS, kind, caller.capabilities if link.modern else None
+            )
             told = link.needs.kind == kind or {**self.common, **listed.offers} == self.common
             if told:
                 self._learnt(link.needs.kind, kind, listed)
@@ -428,7 +495,8 @@ class OfferBook:
             learning.done.set()  # The link may take longer to close.
 
     async def learn_session(self, link: Link, session: str, kinds: Iterable[Kind]) -> bool:
-        """A link that one session uses says that its lists have changed; whether they are that session's own now."""
+        """A link that one session uses says that its lists have changed; whether they are that
+        session's own now."""
         kinds = tuple(kinds)
         try:
             listed = await self.lists(link, kinds, session)
@@ -451,12 +519,15 @@ class OfferBook:
             self.judge()
             self._hub.offers_vary(self._name, (), None)
 
-    # On disk -----------------------------------------------------------------------------------------------------
+    # On disk
+    # ----------------------------------------------------------------------------------------------
 
     def keep_soon(self) -> None:
         if self._keeping is None and (self.known or self._awaited):
             loop = asyncio.get_running_loop()
-            self._keeping = loop.call_at(max(loop.time() + KEEP_SOON, self._rest_until), self._begin_keeping)
+            self._keeping = loop.call_at(
+                max(loop.time() + KEEP_SOON, self._rest_until), self._begin_keeping
+            )
 
     def _begin_keeping(self) -> None:
         self._keeping = None

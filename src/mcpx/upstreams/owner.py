@@ -9,14 +9,16 @@ if TYPE_CHECKING:
 
 
 class Owner(Protocol):
-    """Whose links they are: told what becomes of them, and what is heard on them outside of any call."""
+    """Whose links they are: told what becomes of them, and what is heard on them outside of any
+    call."""
 
     def heard(self, link: "Link", method: str, params: Json, owner: object | None) -> None:
         """`owner` is the one client it concerns; None concerns everybody."""
         ...
 
     def output_began(self) -> None:
-        """The process of a link that is being opened has written its first byte to standard output."""
+        """The process of a link that is being opened has written its first byte to standard
+        output."""
         ...
 
     def lost(self, link: "Link", reason: str) -> None: ...
@@ -38,7 +40,8 @@ class Owner(Protocol):
         ...
 
     def asked_late(self) -> None:
-        """The server put a question while nobody had a call there, on a link that had carried some."""
+        """The server put a question while nobody had a call there, on a link that had carried
+        some."""
         ...
 
     def bound(self, link: "Link") -> None:

@@ -1,4 +1,5 @@
-"""What proves the gateway to a server, by its config; and what is said when the server does not take it."""
+"""What proves the gateway to a server, by its config; and what is said when the server does not
+take it."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -19,7 +20,8 @@ Named = tuple[str, "Auth"]
 
 
 def address_of(server: Server) -> str:
-    """Where it is; a WebSocket's as that of the HTTP server it begins with, and none of a program."""
+    """Where it is; a WebSocket's as that of the HTTP server it begins with, and none of a
+    program."""
     url: str = getattr(server.connection, "url", "")
     return f"http{url[2:]}" if url[:2].lower() == "ws" else url
 

@@ -1,13 +1,18 @@
-"""When a server that went away is tried again (LIF-4). Pure arithmetic: no clock, no task, no connection of its own.
+"""When a server that went away is tried again (LIF-4). Pure arithmetic: no clock, no task, no
+connection of its own.
 
-A *life* is one attempt to have a connection, from its start to its loss; one that never came up is a life too.
+A *life* is one attempt to have a connection, from its start to its loss; one that never came up is
+a life too.
 
 * The first restart after a life that answered a call is immediate.
-* After that the pause is `retry_delay` x 2^n with jitter, at most a minute; n falls back only after a life of a minute.
+* After that the pause is `retry_delay` x 2^n with jitter, at most a minute; n falls back only after
+  a life of a minute.
 * After `max_retries` quick tries it is once a minute.
-* A call may have a life begin before its time; that it failed does not put off the time. Else calls that come while
+* A call may have a life begin before its time; that it failed does not put off the time. Else calls
+  that come while
   a server is restarted would use up its quick tries within milliseconds.
-* Five lives in a row without one answered call open the circuit: calls fail at once until the next try.
+* Five lives in a row without one answered call open the circuit: calls fail at once until the next
+  try.
 """
 
 import random

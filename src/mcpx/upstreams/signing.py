@@ -1,8 +1,9 @@
 """Signing in to one server: what its links are proved with, and when a person is asked.
 
-Promised: until a server wants a sign-in nothing is made for it; from then on it has credentials, and requests go out
-without a proof only while nobody has signed in, so that what a server gives to everybody goes on. Where to sign in is
-found out in the background, once for what the server asks for, and after a failure not again for a while.
+Promised: until a server wants a sign-in nothing is made for it; from then on it has credentials,
+and requests go out without a proof only while nobody has signed in, so that what a server gives to
+everybody goes on. Where to sign in is found out in the background, once for what the server asks
+for, and after a failure not again for a while.
 """
 
 import asyncio
@@ -43,8 +44,8 @@ class Signing:
         tasks: Tasks,
         asks: bool,
     ) -> None:
-        """`given`: of its auth config; else they are made when the server wants them. `asks`: whether people are asked
-        to sign in."""
+        """`given`: of its auth config; else they are made when the server wants them. `asks`:
+        whether people are asked to sign in."""
         self.inner = given
         self._asks = asks
         self._name, self._url = name, url
@@ -62,7 +63,8 @@ class Signing:
         self._told: str | None = None
         """Where somebody who wanted to know was sent to."""
 
-    # What links are proved with ----------------------------------------------------------------------------------
+    # What links are proved with
+    # ----------------------------------------------------------------------------------
 
     def now(self) -> Proof | None:
         inner = self.inner
@@ -89,7 +91,9 @@ class Signing:
         if inner is None:
             return False
         if proof is NOTHING:
-            again = await self.get() is not NOTHING  # somebody has signed in before, perhaps through another gateway
+            again = (
+                await self.get() is not NOTHING
+            )  # somebody has signed in before, perhaps through another gateway
         else:
             again = await inner.refused(proof, refusal)
             self._bare = not again and inner.now() is None
@@ -109,8 +113,8 @@ class Signing:
         self._asking = self._tasks.start(self._find_out(inner, refusal))
 
     def _may_want_more(self) -> bool:
-        """Else a server that thinks of another scope for every call would have us ask, and register, without end, and
-        nobody could answer in time."""
+        """Else a server that thinks of another scope for every call would have us ask, and
+        register, without end, and nobody could answer in time."""
         moment = time.monotonic()
         if moment > self._wanted_since + PAUSE:
             self._wanted_since, self._wanted = moment, 0
@@ -133,7 +137,8 @@ class Signing:
             self._bare = self.inner is not None
         return self.inner
 
-    # Asking a person -----------------------------------------------------------------------------------------------
+    # Asking a person
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def auth_url(self) -> str | None:
@@ -143,7 +148,9 @@ class Signing:
     @property
     def hint(self) -> str:
         """What to do, in a few words."""
-        problem = None if self.inner is None or self.inner.auth_url is not None else self.inner.problem
+        problem = (
+            None if self.inner is None or self.inner.auth_url is not None else self.inner.problem
+        )
         return f"{CANNOT}{problem}" if problem else f"{SIGN_IN}{shlex.quote(self._name)}"
 
     @property
@@ -153,18 +160,22 @@ class Signing:
 
     def tell(self, error: Unavailable) -> None:
         """Say in an error what to do."""
-        self._said = error.message.partition(f"; {SIGN_IN}")[0].partition(f"; {CANNOT}")[0]  # it may be told again
+        self._said = error.message.partition(f"; {SIGN_IN}")[0].partition(f"; {CANNOT}")[
+            0
+        ]  # it may be told again
         error.message = self.reason
         error.args = (error.message,)
         error.data = {"server": self._name, "auth_url": self.auth_url}
 
     def changed(self) -> bool:
-        """Its credentials have changed: whether somebody has signed in or out; else somebody has to, or cannot."""
+        """Its credentials have changed: whether somebody has signed in or out; else somebody has
+        to, or cannot."""
         self._bare = False
         return self.inner is not None and self.inner.auth_url is None and self.inner.problem is None
 
     async def where(self) -> str:
-        """Where to sign in, found out now if it is not known, or if it was no use before. Raises `Unproved`."""
+        """Where to sign in, found out now if it is not known, or if it was no use before. Raises
+        `Unproved`."""
         inner = self._made()
         if inner is None:
             raise Unproved("this mcpx cannot sign in to servers")

@@ -1,9 +1,11 @@
-"""What each server offered when it was last seen, kept on disk so that lists are answered before any server is up.
+"""What each server offered when it was last seen, kept on disk so that lists are answered before
+any server is up.
 
-One file per server, named by what the server *is* (its connection) and not by the config it stands in. Only what the
-server itself published is kept: definitions and instructions, never headers, environment or arguments. Losing the
-folder loses comfort, never function: a file that cannot be read or written, or is none of ours, is passed over.
-Files of servers that are gone are removed: when nobody has used them for long, or there are very many.
+One file per server, named by what the server *is* (its connection) and not by the config it stands
+in. Only what the server itself published is kept: definitions and instructions, never headers,
+environment or arguments. Losing the folder loses comfort, never function: a file that cannot be
+read or written, or is none of ours, is passed over. Files of servers that are gone are removed:
+when nobody has used them for long, or there are very many.
 """
 
 import asyncio
@@ -36,9 +38,11 @@ FORMAT = 1
 LARGEST = 64 * 2**20
 """A snapshot of 10,000 tools has some 10 MB; what is larger was not written by us."""
 QUICK = 2**20
-"""Bytes that are read while others are served: some ten milliseconds. What is larger is read only at the start."""
+"""Bytes that are read while others are served: some ten milliseconds. What is larger is read only
+at the start."""
 UNUSED = 30 * 86_400.0
-"""Seconds after which a file that nobody has used is removed. Other configurations keep theirs in the same folder."""
+"""Seconds after which a file that nobody has used is removed. Other configurations keep theirs in
+the same folder."""
 MOST_UNUSED = 256
 """Files that are kept for servers that are not there; the latest."""
 LEFT_BEHIND = 3_600.0
@@ -54,7 +58,8 @@ Lists = Mapping[Kind, Sequence[Json]]
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     definitions: Lists | None
-    """The lists for clients without such capabilities, or None if the server never listed for them."""
+    """The lists for clients without such capabilities, or None if the server never listed for
+    them."""
     instructions: str
     traits: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What the server is like (`traits`)."""
@@ -63,7 +68,8 @@ class Snapshot:
     by_kind: Mapping[ClientKind, Lists] = field(default_factory=dict[ClientKind, Lists])
     """The lists for kinds of clients that get other lists."""
     awaited: Sequence[Sequence[str]] = ()
-    """Kinds of clients for which lists have waited in vain. The empty kind stands for all clients."""
+    """Kinds of clients for which lists have waited in vain. The empty kind stands for all
+    clients."""
 
     @property
     def any_lists(self) -> Lists:
@@ -72,12 +78,14 @@ class Snapshot:
 
 
 def key_of(identity: Sequence[object]) -> str:
-    """The name of a server's file. `identity` may hold secrets (arguments, URLs): only its hash is written."""
+    """The name of a server's file. `identity` may hold secrets (arguments, URLs): only its hash is
+    written."""
     return hashlib.sha256(repr(tuple(identity)).encode()).hexdigest()[:32]
 
 
 def identity_of(server: "Server") -> tuple[object, ...]:
-    """What makes a server this server, whatever file it stands in; values of variables and headers are left out."""
+    """What makes a server this server, whatever file it stands in; values of variables and headers
+    are left out."""
     spec = server.connection
     names = [sorted(getattr(spec, key, {})) for key in ("env", "headers")]
     parts = [getattr(spec, key, None) for key in ("command", "args", "cwd", "url")]
@@ -104,8 +112,12 @@ class Snapshots:
         definitions: Lists | None = None
         if kept.get("definitions", ()) is not None:
             raw_lists = as_object(kept.get("definitions"))
-            definitions = {kind: raw_lists[kind] for kind in KINDS if isinstance(raw_lists.get(kind), list)}
-        if kept.get("format") != FORMAT or (definitions is not None and len(definitions) < len(KINDS)):
+            definitions = {
+                kind: raw_lists[kind] for kind in KINDS if isinstance(raw_lists.get(kind), list)
+            }
+        if kept.get("format") != FORMAT or (
+            definitions is not None and len(definitions) < len(KINDS)
+        ):
             return None
         instructions: Any = kept.get("instructions")
         return Snapshot(
@@ -148,7 +160,10 @@ class Snapshots:
             pieces += yield from _written(snapshot.definitions)
         pieces.append(b',"by_kind":[')
         for number, (client_kind, lists) in enumerate(snapshot.by_kind.items()):
-            pieces.append(b'%s{"kind":%s,"definitions":' % (b"," if number else b"", codec.dump(sorted(client_kind))))
+            pieces.append(
+                b'%s{"kind":%s,"definitions":'
+                % (b"," if number else b"", codec.dump(sorted(client_kind)))
+            )
             pieces += yield from _written(lists, snapshot.definitions or {})
             pieces.append(b"}")
         rest = {
@@ -172,19 +187,25 @@ class Snapshots:
             os.unlink(name)
             raise
 
-    # What nobody needs any more --------------------------------------------------------------------------------
+    # What nobody needs any more
+    # --------------------------------------------------------------------------------
 
     def prune(self, present: Iterable[str]) -> None:
-        """Remove what is kept of servers other than these, unless it was used lately. What does not look like a file
-        of ours, or belongs to another user, stays."""
+        """Remove what is kept of servers other than these, unless it was used lately. What does not
+        look like a file of ours, or belongs to another user, stays."""
         if self._folder is None:
             return
         names = {f"{key}.json" for key in present}
         spare: list[os.DirEntry[str]] = []
         with suppress(OSError), os.scandir(self._folder) as entries:
-            spare = [entry for entry in entries if entry.name not in names and _OURS.fullmatch(entry.name)]
+            spare = [
+                entry
+                for entry in entries
+                if entry.name not in names and _OURS.fullmatch(entry.name)
+            ]
         unused = sorted(
-            ((age, entry) for entry in spare if (age := _age_of(entry)) is not None), key=lambda one: one[0]
+            ((age, entry) for entry in spare if (age := _age_of(entry)) is not None),
+            key=lambda one: one[0],
         )
         for at, (age, entry) in enumerate(unused):
             if at >= MOST_UNUSED or age > (LEFT_BEHIND if entry.name.startswith(".") else UNUSED):
@@ -195,13 +216,20 @@ class Snapshots:
 def _written(lists: Lists, common: Lists | None = None) -> Work[list[bytes]]:
     """Lists as JSON.
 
-    With `common`, an element is the index of the same definition in `common`, or an array with the definition."""
+    With `common`, an element is the index of the same definition in `common`, or an array with the
+    definition."""
     pieces = [b"{"]
     for kind in KINDS:
         pieces.append(b'%s"%s":[' % (b"" if kind == KINDS[0] else b",", kind.encode()))
-        indexes = {} if common is None else {id(one): index for index, one in enumerate(common.get(kind, ()))}
+        indexes = (
+            {}
+            if common is None
+            else {id(one): index for index, one in enumerate(common.get(kind, ()))}
+        )
         for at, definition in enumerate(lists.get(kind, ())):
-            element: object = definition if common is None else indexes.get(id(definition), [definition])
+            element: object = (
+                definition if common is None else indexes.get(id(definition), [definition])
+            )
             pieces.extend((b",\n" if at else b"\n", codec.dump(element)))
             if at % 32 == 0:
                 yield

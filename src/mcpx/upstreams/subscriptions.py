@@ -1,7 +1,8 @@
 """Who wants to hear of which resource of one server, and over which link each of them does.
 
-What clients want outlives links, restarts and reloads; each of them hears over exactly one link, so that nobody hears a
-change twice. A session with a link of its own hears over that, everybody else over the main one.
+What clients want outlives links, restarts and reloads; each of them hears over exactly one link, so
+that nobody hears a change twice. A session with a link of its own hears over that, everybody else
+over the main one.
 """
 
 import logging
@@ -18,7 +19,8 @@ log = logging.getLogger(__name__)
 MOST_OF_ONE = 1_000
 MOST = 10_000
 MOST_CHARACTERS = 4 * 2**20
-"""Subscriptions of one client at one server, of all its clients, and characters of the URIs of these."""
+"""Subscriptions of one client at one server, of all its clients, and characters of the URIs of
+these."""
 
 
 class Subscriptions:
@@ -42,8 +44,13 @@ class Subscriptions:
 
     def _refuse_if_too_many(self, uri: str, who: str) -> None:
         if self._counts[who] >= MOST_OF_ONE:
-            raise Unavailable(self._server, OVERLOADED, f"one client may have {MOST_OF_ONE:,} subscriptions here")
-        if sum(self._counts.values()) >= MOST or sum(map(len, self._wanted)) + len(uri) > MOST_CHARACTERS:
+            raise Unavailable(
+                self._server, OVERLOADED, f"one client may have {MOST_OF_ONE:,} subscriptions here"
+            )
+        if (
+            sum(self._counts.values()) >= MOST
+            or sum(map(len, self._wanted)) + len(uri) > MOST_CHARACTERS
+        ):
             raise Unavailable(self._server, OVERLOADED, "there are too many subscriptions here")
 
     def _note(self, uri: str, who: str) -> None:
@@ -61,7 +68,8 @@ class Subscriptions:
         return result
 
     async def end(self, links: Iterable[Link], who: str) -> None:
-        """Somebody left: nothing is sent to them any more, and nothing is asked for on their behalf."""
+        """Somebody left: nothing is sent to them any more, and nothing is asked for on their
+        behalf."""
         for uri in [uri for uri, users in self._wanted.items() if who in users]:
             try:
                 await self.unsubscribe(links, uri, who, {})
@@ -86,14 +94,20 @@ class Subscriptions:
             for who in tuple(users):
                 heard = [link for link in links if who in link.subscribers.get(uri, ())]
                 # A modern client's link is not private to its listening, but to whom that belongs.
-                theirs = (link for link in heard if link.owner is not None and not is_session(str(link.owner)))
+                theirs = (
+                    link
+                    for link in heard
+                    if link.owner is not None and not is_session(str(link.owner))
+                )
                 target = own.get(who) or next(theirs, main)
                 try:
                     await self._move(uri, who, heard, target)
                 except RpcError as error:
                     if not main.alive:
                         return  # they are still wanted, and carried by the next
-                    log.warning("[%s] a subscription could not be renewed: %s", self._server, error.message)
+                    log.warning(
+                        "[%s] a subscription could not be renewed: %s", self._server, error.message
+                    )
                     break
 
     async def _move(self, uri: str, who: str, heard: list[Link], target: Link) -> None:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from mcpx.upstreams.admission import Admission
 
 LEARN_AT_ONCE = 2
-"""Links that are opened at a time, for all servers, only to find out what a kind of client is offered."""
+"""Links that are opened at a time, for all servers, only to find out what a kind of client is
+offered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class Surroundings:
     admission: "Callable[[Server], Admission | None]" = lambda server: None
     """Whether what a server says of itself may be shown; None: all of it."""
     may_ask: "Callable[[str, Caller], bool]" = lambda server, caller: True
-    """Whether a server may ask a client something between calls: not if the client must not know of it."""
+    """Whether a server may ask a client something between calls: not if the client must not know of
+    it."""
     overhear: "Callable[[str], Overhear | None]" = lambda server: None
     """Who hears what a server's process writes to standard error; asked for each process."""
     apart: Callable[[], bool] = lambda: False

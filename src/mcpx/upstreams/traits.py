@@ -1,8 +1,10 @@
-"""What a server is like towards clients that can be asked something: learnt from what it does, kept with its snapshot.
+"""What a server is like towards clients that can be asked something: learnt from what it does, kept
+with its snapshot.
 
-A question of an older server (sampling, elicitation, roots) must have exactly one possible addressee (decision 0004).
-That costs connections, so it is paid for only where a server has shown that it asks: one that answered many calls of
-such clients without ever asking is *quiet*, and is shared like one that never could.
+A question of an older server (sampling, elicitation, roots) must have exactly one possible
+addressee (decision 0004). That costs connections, so it is paid for only where a server has shown
+that it asks: one that answered many calls of such clients without ever asking is *quiet*, and is
+shared like one that never could.
 """
 
 from collections.abc import Mapping
@@ -12,11 +14,16 @@ from mcpx.model.call import Caller, Json, as_list, as_object
 from mcpx.upstreams.negotiate import Era
 from mcpx.wire import era
 
-QUESTIONS = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
+QUESTIONS = {
+    "sampling/createMessage": "sampling",
+    "elicitation/create": "elicitation",
+    "roots/list": "roots",
+}
 """Methods a server may send to a client, and the capability each needs."""
 
 ROOTS = "roots/list"
-"""The one question that is about no call: a server has it on its own account, as soon as it is greeted."""
+"""The one question that is about no call: a server has it on its own account, as soon as it is
+greeted."""
 
 PROOF = 50
 """Calls of clients that could have been asked after which a server that never asked is quiet."""
@@ -41,7 +48,9 @@ def kind_of(capabilities: Mapping[str, Any]) -> Kind:
         found.add(name)
         inside = as_object(capabilities[name])
         said = [part for part in parts if part in inside]
-        found.update(f"{name}.{part}" for part in said or ([_IMPLIED[name]] if name in _IMPLIED else ()))
+        found.update(
+            f"{name}.{part}" for part in said or ([_IMPLIED[name]] if name in _IMPLIED else ())
+        )
     return frozenset(found)
 
 
@@ -70,7 +79,9 @@ def both(one: Mapping[str, Any], other: Mapping[str, Any]) -> Json:
     for name in _PARTS:
         if name in other:
             inside = as_object(other[name]) or ({_IMPLIED[name]: {}} if name in _IMPLIED else {})
-            own = as_object(one.get(name)) or ({_IMPLIED[name]: {}} if name in one and name in _IMPLIED else {})
+            own = as_object(one.get(name)) or (
+                {_IMPLIED[name]: {}} if name in one and name in _IMPLIED else {}
+            )
             merged[name] = {**inside, **own} if name not in one or own != inside else one[name]
     return merged
 
@@ -88,11 +99,13 @@ class Traits:
         self.asks_late = False
         """Whether it asks when nobody has a call there: nothing tells then who is meant."""
         self.declares: Json = {}
-        """What the main link was opened with, as far as clients can be asked it: it serves them all in turn."""
+        """What the main link was opened with, as far as clients can be asked it: it serves them all
+        in turn."""
         self.era: Era | None = None
         """The era it spoke when it was last greeted."""
         self.differing: frozenset[Kind] = frozenset()
-        """Kinds of clients to which it offers other lists than to all others. Kept by `offers`, not in `to_json`."""
+        """Kinds of clients to which it offers other lists than to all others. Kept by `offers`, not
+        in `to_json`."""
         self._unasked = 0
 
     @property
@@ -108,7 +121,8 @@ class Traits:
         return one == other or not (one in self.differing or other in self.differing)
 
     def answered_unasked(self) -> bool:
-        """One more call of a client that could have been asked is over; whether that made the server quiet."""
+        """One more call of a client that could have been asked is over; whether that made the
+        server quiet."""
         self._unasked += 1
         return self._unasked == PROOF and not self.asks
 
@@ -121,14 +135,20 @@ class Traits:
         return True
 
     def to_json(self) -> Json:
-        known = {"asks": sorted(self.asks), "asks_late": self.asks_late, "unasked": min(self._unasked, PROOF)}
+        known = {
+            "asks": sorted(self.asks),
+            "asks_late": self.asks_late,
+            "unasked": min(self._unasked, PROOF),
+        }
         return {**known, "declares": self.declares, "era": self.era}
 
     def take_up(self, kept: Mapping[str, Any]) -> None:
         """Go on from an earlier run; what cannot be understood is passed over."""
         unasked, spoke = kept.get("unasked"), kept.get("era")
         self.asks_late = self.asks_late or kept.get("asks_late") is True
-        self.asks.update(name for name in as_list(kept.get("asks")) if isinstance(name, str) and name in _PARTS)
+        self.asks.update(
+            name for name in as_list(kept.get("asks")) if isinstance(name, str) and name in _PARTS
+        )
         declares = as_object(kept.get("declares"))
         self.declares = {name: as_object(declares[name]) for name in _PARTS if name in declares}
         if isinstance(unasked, int) and not isinstance(unasked, bool):

@@ -1,7 +1,8 @@
 """One configured server: its status, its part of the catalog, and the one way to send it a call.
 
-A server that is down keeps what it last offered; with a snapshot of an earlier run it is listed before it was ever
-up. Nothing is sent twice unless the server certainly did not act on it, or the call may be repeated without harm.
+A server that is down keeps what it last offered; with a snapshot of an earlier run it is listed
+before it was ever up. Nothing is sent twice unless the server certainly did not act on it, or the
+call may be repeated without harm.
 """
 
 import asyncio
@@ -14,7 +15,14 @@ from contextlib import contextmanager, suppress
 from mcpx.catalog.apps import result_with_public_pages
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json
-from mcpx.model.errors import OVERLOADED, SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, RpcError, Unavailable
+from mcpx.model.errors import (
+    OVERLOADED,
+    SERVER_DIED,
+    SERVER_DOWN,
+    SERVER_TIMEOUT,
+    RpcError,
+    Unavailable,
+)
 from mcpx.model.offer import Freshness, Kind, Offers
 from mcpx.transports import downloads_itself, starts_process
 from mcpx.transports.dial import UNTOLD
@@ -48,9 +56,12 @@ LONGEST_WISH = 10.0
 
 
 class Upstream:
-    """Implements `core.source.Source`, and looks after its main link (`connections.MainLink`, `health.Patient`)."""
+    """Implements `core.source.Source`, and looks after its main link (`connections.MainLink`,
+    `health.Patient`)."""
 
-    def __init__(self, server: Server, hub: Hub, around: Surroundings, auth: Named | None = None) -> None:
+    def __init__(
+        self, server: Server, hub: Hub, around: Surroundings, auth: Named | None = None
+    ) -> None:
         """`auth`: the auth config it refers to, and its name."""
         self.server = server
         self.name = server.name
@@ -71,7 +82,9 @@ class Upstream:
         self._links, self._book = self._connections.links, self._connections.book
         self._judging = Judging(server.name, self._book, self._links, self._tasks)
         self._parking = Parking(server.name, self._tasks, self._rested)
-        self._life = Life(server, self._connect, lambda: hub.state_changed(server.name), around.gate)
+        self._life = Life(
+            server, self._connect, lambda: hub.state_changed(server.name), around.gate
+        )
         self._living: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._solo: Caller | None = None
@@ -115,7 +128,9 @@ class Upstream:
     def problem(self) -> str | None:
         """Its last error as its owner is told of it, in its own words too."""
         error = self.status.last_error
-        return error if error is None else error.replace(UNTOLD, f": {self._fit_to_say(self._words)}")
+        return (
+            error if error is None else error.replace(UNTOLD, f": {self._fit_to_say(self._words)}")
+        )
 
     @property
     def offered(self) -> bool:
@@ -155,13 +170,16 @@ class Upstream:
         }
 
     def describe_held(self) -> tuple[int, list[str]]:
-        """How many definitions are held back, and what there is to tell of it; for its owner only."""
+        """How many definitions are held back, and what there is to tell of it; for its owner
+        only."""
         return (0, []) if self._admission is None else (self._admission.held, self._admission.notes)
 
-    # Life ----------------------------------------------------------------------------------------------------
+    # Life
+    # ----------------------------------------------------------------------------------------------
 
     def start(self, caller: Caller | None = None) -> None:
-        """Connect in the background. `caller` is the one client of a stdio front, whose own link this becomes."""
+        """Connect in the background. `caller` is the one client of a stdio front, whose own link
+        this becomes."""
         self._solo = caller
         if self._living is None and caller is not None:
             self._book.serve_only(kind_of(caller.capabilities))
@@ -170,7 +188,8 @@ class Upstream:
             elif self.server.enabled:
                 self.settled.clear()
         if self._living is None and self.server.enabled:
-            # A lazy server is started once to learn what it offers; from then on only when it is called.
+            # A lazy server is started once to learn what it offers; from then on only when it is
+            # called.
             work = self._life.run(asleep=self.server.lazy and self.known)
             self._living = self._tasks.start(work, apart=True)
 
@@ -193,16 +212,27 @@ class Upstream:
         else:
             if link.alive:
                 tools = len(self.definitions["tools"])
-                log.info("[%s] connected, %s, %d tool%s", self.name, link.terms.version, tools, "s" * (tools != 1))
+                log.info(
+                    "[%s] connected, %s, %d tool%s",
+                    self.name,
+                    link.terms.version,
+                    tools,
+                    "s" * (tools != 1),
+                )
                 self.changed(link)
                 return None
             problem = f"{self.name}: died right after it was connected"
         problem = self._fit_to_say(problem)
         if not self.known:
             self.given_up()
-        known = self._life.needs_auth and problem == self.status.last_error  # it is asked once a minute
+        known = (
+            self._life.needs_auth and problem == self.status.last_error
+        )  # it is asked once a minute
         log.log(
-            logging.DEBUG if known else logging.WARNING, "[%s] %s", self.name, problem.removeprefix(f"{self.name}: ")
+            logging.DEBUG if known else logging.WARNING,
+            "[%s] %s",
+            self.name,
+            problem.removeprefix(f"{self.name}: "),
         )
         return problem
 
@@ -213,7 +243,11 @@ class Upstream:
         def tell() -> None:
             self._is_late = True
             if self.phase == "downloading":
-                log.info("[%s] has no output after %g s: it is probably downloading", self.name, DOWNLOAD_SHOWN_AFTER)
+                log.info(
+                    "[%s] has no output after %g s: it is probably downloading",
+                    self.name,
+                    DOWNLOAD_SHOWN_AFTER,
+                )
                 self._hub.state_changed(self.name)
 
         timer = asyncio.get_running_loop().call_later(DOWNLOAD_SHOWN_AFTER, tell)
@@ -240,7 +274,8 @@ class Upstream:
         return apart
 
     def _told_to_all(self, error: Unavailable) -> str:
-        """Of a call that was refused for want of a sign-in: what the server said of it is its client's."""
+        """Of a call that was refused for want of a sign-in: what the server said of it is its
+        client's."""
         if not self.confide(error.message.removeprefix(f"{self.name}: ")):
             return error.message
         return f"{self.name}: wants the gateway to sign in (HTTP {error.http_status}){UNTOLD}"
@@ -270,13 +305,17 @@ class Upstream:
         if verdict == "lost":
             self._connections.lost(link, "did not answer health probes")
             return
-        log.info("[%s] %s", self.name, "goes to sleep" if verdict == "sleep" else "is started anew: old or large")
+        log.info(
+            "[%s] %s",
+            self.name,
+            "goes to sleep" if verdict == "sleep" else "is started anew: old or large",
+        )
         self._life.rest(verdict)
         await self._links.close()
 
     async def reconnect(self) -> None:
-        """Connect anew, now: what runs there is cut off, what waits for it goes on waiting. One that is down or asleep
-        is tried."""
+        """Connect anew, now: what runs there is cut off, what waits for it goes on waiting. One
+        that is down or asleep is tried."""
         living = self._living
         if living is None or not self.server.enabled:
             self.start(self._solo)
@@ -293,7 +332,8 @@ class Upstream:
 
     @property
     def phase(self) -> ShownPhase | None:
-        """The step of the current connection attempt: waits for other starts, starts, downloads itself, lists."""
+        """The step of the current connection attempt: waits for other starts, starts, downloads
+        itself, lists."""
         phase = self._life.phase
         if phase != "starting":
             return phase
@@ -304,7 +344,11 @@ class Upstream:
     @property
     def _is_downloading(self) -> bool:
         """True if its program has probably to download the server first (LIF-10)."""
-        return self._is_late and downloads_itself(self.server.connection) and not self._connections.has_output
+        return (
+            self._is_late
+            and downloads_itself(self.server.connection)
+            and not self._connections.has_output
+        )
 
     @property
     def phase_seconds(self) -> float | None:
@@ -313,7 +357,8 @@ class Upstream:
 
     @property
     def next_try(self) -> float | None:
-        """Of one that is down: when it is tried again, in seconds since 1970; None: only when a call wants it."""
+        """Of one that is down: when it is tried again, in seconds since 1970; None: only when a
+        call wants it."""
         due = self._life.next_try
         return None if due is None else time.time() + max(due - time.monotonic(), 0.0)
 
@@ -352,7 +397,8 @@ class Upstream:
         elif self.status.state == "degraded":
             self._life.set("connected")
 
-    # Signing in ------------------------------------------------------------------------------------------------
+    # Signing in
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def auth_type(self) -> str | None:
@@ -384,7 +430,8 @@ class Upstream:
         else:
             self._life.hurry()
 
-    # What it offers --------------------------------------------------------------------------------------------
+    # What it offers
+    # --------------------------------------------------------------------------------------------
 
     @property
     def instructions(self) -> str:
@@ -418,7 +465,8 @@ class Upstream:
         return offers if self._admission is None else self._admission.admitted(offers)
 
     def freshness(self, caller: Caller, kind: Kind) -> Freshness | None:
-        """How long the caller may cache a list. None: the server does not have this list, or has failed to start."""
+        """How long the caller may cache a list. None: the server does not have this list, or has
+        failed to start."""
         if not self.known and self.settled.is_set():
             return None
         return self._book.freshness(caller, kind)
@@ -430,21 +478,23 @@ class Upstream:
         return self
 
     def shares(self, caller: Caller) -> bool:
-        """Whether others who are like this caller would be answered the same: nobody has anything of their own here,
-        and nobody is asked."""
+        """Whether others who are like this caller would be answered the same: nobody has anything
+        of their own here, and nobody is asked."""
         traits = self._connections.traits
         alike = self.server.isolation == "shared" and not self.offers_vary and not traits.asks
         return alike and (traits.quiet or not caller.answers)
 
     @property
     def may_ask(self) -> Collection[str]:
-        """By which capabilities its clients can be asked, or were: for one that has them no other link is needed."""
+        """By which capabilities its clients can be asked, or were: for one that has them no other
+        link is needed."""
         traits = self._connections.traits
         return traits.asks | traits.declares.keys()
 
     @property
     def delays_lists(self) -> bool:
-        """Whether lists wait for the server. They do so in one run only if the server never lists (LIF-1)."""
+        """Whether lists wait for the server. They do so in one run only if the server never lists
+        (LIF-1)."""
         return not self.settled.is_set() and not self._book.awaited_before
 
     def given_up(self) -> None:
@@ -469,7 +519,8 @@ class Upstream:
             self._book.awaited(kind_of(caller.capabilities))
 
     async def _main_link(self) -> Link:
-        """The main link. Waits for the current attempt, and wakes a sleeping server. Raises Unavailable."""
+        """The main link. Waits for the current attempt, and wakes a sleeping server. Raises
+        Unavailable."""
         main = self._links.main
         if main is None or not main.alive:
             self.start(self._solo)
@@ -482,7 +533,8 @@ class Upstream:
             raise Unavailable(self.name, SERVER_DOWN, self.status.last_error or "not connected")
         return main
 
-    # Changes of its configuration --------------------------------------------------------------------------------
+    # Changes of its configuration
+    # --------------------------------------------------------------------------------
 
     def inherit(self, other: "Upstream") -> None:
         """Stand in for the upstream this one will replace."""
@@ -490,14 +542,18 @@ class Upstream:
             self._connections.inherit(other._connections)
 
     def succeed(self, other: "Upstream") -> None:
-        """The other one is replaced now; what waits there for an answer of its client is answered there."""
+        """The other one is replaced now; what waits there for an answer of its client is answered
+        there."""
         self._before, other._before = other, None
         self._connections.succeed(other._connections)
 
     def update(self, server: Server) -> None:
         """Take up settings that need no new connection."""
         self.server = self._life.server = server
-        self._life.recovery.retry_delay, self._life.recovery.max_retries = server.retry_delay, server.max_retries
+        self._life.recovery.retry_delay, self._life.recovery.max_retries = (
+            server.retry_delay,
+            server.max_retries,
+        )
         self._connections.update(server)
         before, self._admission = self._admission, self._admission_of(server)
         self._book.admission, self.pinned = self._admission, self._admission is not None
@@ -509,7 +565,8 @@ class Upstream:
                 self._tasks.start(self._meet())
 
     async def _meet(self) -> None:
-        """It was known from an earlier run only, which does not count any more: one that sleeps is woken."""
+        """It was known from an earlier run only, which does not count any more: one that sleeps is
+        woken."""
         with suppress(Unavailable):
             await self._connected()
 
@@ -534,12 +591,15 @@ class Upstream:
     async def end_session(self, session: str) -> None:
         await self._connections.end_session(session)
 
-    # Calls ---------------------------------------------------------------------------------------------------
+    # Calls
+    # ----------------------------------------------------------------------------------------------
 
     async def call(self, call: Call, params: Json, *, repeatable: bool = False) -> Json:
-        """Forward one call. An error the server itself sent is raised as it is; ours names the server.
+        """Forward one call. An error the server itself sent is raised as it is; ours names the
+        server.
 
-        `repeatable`: reading, or a tool that says it may be called again; sent once more if the server died of it."""
+        `repeatable`: reading, or a tool that says it may be called again; sent once more if the
+        server died of it."""
         self._calls += 1
         self._running += 1
         try:
@@ -595,7 +655,9 @@ class Upstream:
         if comes_back and self._links.era_for(caller) == "older":
             return await self._park(call, params)
         lease = self._links.take_now(call) or await self._links.take(call)
-        if comes_back and not lease.link.modern:  # that it speaks no other era was found out just now
+        if (
+            comes_back and not lease.link.modern
+        ):  # that it speaks no other era was found out just now
             lease.end()
             return await self._park(call, params)
         return await self._use(lease, params)
@@ -605,10 +667,14 @@ class Upstream:
         if call.params.get("requestState") is not None:
             # An older server has no states: it is unknown, or was ours.
             return await self._parking.resume(call, params)
-        return await self._parking.begin(call, params, lambda parked: self._run(call, params, parked))
+        return await self._parking.begin(
+            call, params, lambda parked: self._run(call, params, parked)
+        )
 
     async def _run(self, call: Call, params: Json, parked: Parked) -> Json:
-        parked.lease = lease = self._links.take_now(call, parked) or await self._links.take(call, parked)
+        parked.lease = lease = self._links.take_now(call, parked) or await self._links.take(
+            call, parked
+        )
         return await self._use(lease, params)
 
     async def _use(self, lease: Lease, params: Json) -> Json:
@@ -617,7 +683,8 @@ class Upstream:
         return await lease.run(params)
 
     async def _connected(self) -> None:
-        """Wait, bounded, for this server only; one that is down is tried now, once for all that wait."""
+        """Wait, bounded, for this server only; one that is down is tried now, once for all that
+        wait."""
         main = self._links.main
         if main is None or not main.alive:
             await self._tried()
@@ -641,20 +708,25 @@ class Upstream:
             self._wants_sign_in(error)
             raise
 
-    # What reaches the server besides calls ---------------------------------------------------------------------
+    # What reaches the server besides calls
+    # ---------------------------------------------------------------------
 
     async def subscribe(self, caller: Caller, uri: str, params: Json) -> Json:
         return await self.watch(caller, uri, caller.session or "", params)
 
     async def unsubscribe(self, caller: Caller, uri: str, params: Json) -> Json:
-        return await self._connections.subscriptions.unsubscribe(self._links, uri, caller.session or "", params)
+        return await self._connections.subscriptions.unsubscribe(
+            self._links, uri, caller.session or "", params
+        )
 
     async def watch(self, caller: Caller, uri: str, who: str, params: Json | None = None) -> Json:
         """Listen for a resource on behalf of a session or of a modern client's listening."""
         await self._connected()
         params = params or {}
         try:
-            link = await self._connections.link_to_watch(Call("resources/subscribe", params, caller))
+            link = await self._connections.link_to_watch(
+                Call("resources/subscribe", params, caller)
+            )
             return await self._connections.subscriptions.subscribe(link, uri, who, params)
         except Unavailable as error:
             error.say(self._fit_to_say(error.message))
@@ -671,7 +743,8 @@ class Upstream:
 
 
 def _again(error: Unavailable, repeatable: bool) -> bool:
-    """Whether to send a call once more: not one that waited for its turn in vain, its time is up."""
+    """Whether to send a call once more: not one that waited for its turn in vain, its time is
+    up."""
     return (error.unsent and error.code not in (SERVER_TIMEOUT, OVERLOADED)) or (
         repeatable and error.code == SERVER_DIED
     )

@@ -3,10 +3,13 @@
 | server | caller | link |
 |---|---|---|
 | modern | anybody | one for all; capabilities are stamped on each request |
-| any | the one client of a stdio front | one for all; it was opened with what that client can answer |
-| older, never asked | anybody | one opened with at least what the caller can be asked, lent to one client at a time |
+| any | the one client of a stdio front | one for all; it was opened with what that client can
+answer |
+| older, never asked | anybody | one opened with at least what the caller can be asked, lent to one
+client at a time |
 | older, asks | cannot be asked | one for all that declares nothing |
-| older, asks | can be asked | one opened with exactly its capabilities and name, lent to one client at a time |
+| older, asks | can be asked | one opened with exactly its capabilities and name, lent to one client
+at a time |
 | older, asks for roots, or outside of calls | can be asked (for roots) | its own |
 | older, quiet | anybody | one for all that was opened with at least the caller's capabilities |
 | `isolation: per_session`, `per_call` | anybody | its own, for the session or the call |
@@ -53,10 +56,12 @@ class Wishes:
         self._known: dict[str, Wish] = {}
         """Of sessions that can be asked: worked out once."""
 
-    # What is learnt ------------------------------------------------------------------------------------------
+    # What is learnt
+    # ------------------------------------------------------------------------------------------
 
     def greeted(self, spoke: Era, refused: Iterable[Era] = ()) -> None:
-        """The main link speaks this era. A program is not started a second time for the other: that is bridged."""
+        """The main link speaks this era. A program is not started a second time for the other: that
+        is bridged."""
         self._fixed = spoke if starts_process(self.server.connection) else None
         self._speaks = {**self._speaks, **dict.fromkeys(refused, False), spoke: True}
         self._traits.era = spoke
@@ -80,7 +85,8 @@ class Wishes:
     def forget(self, session: str) -> None:
         self._known.pop(session, None)
 
-    # What is needed ------------------------------------------------------------------------------------------
+    # What is needed
+    # ------------------------------------------------------------------------------------------
 
     def era_for(self, caller: Caller) -> Era:
         """The caller's own era where the server speaks it."""
@@ -99,7 +105,9 @@ class Wishes:
         if caller.solo or (chosen == "modern" and isolation == "shared"):
             return Wish(chosen, None)
         if isolation == "per_session":
-            wish = Wish(chosen, Needs.of(caller), _affinity(caller), "session", "isolation: per_session")
+            wish = Wish(
+                chosen, Needs.of(caller), _affinity(caller), "session", "isolation: per_session"
+            )
         elif not caller.answers:
             return Wish(chosen, NOBODY)
         # A server that asks is told whom it asks (PRO-3).
@@ -108,7 +116,9 @@ class Wishes:
             wish = Wish(chosen, Needs.of(caller), _affinity(caller), "session", why, name)
         elif self._traits.asks_for_roots and "roots" in caller.answers:
             name = told_name(through(caller.client))
-            wish = Wish(chosen, Needs.of(caller), _affinity(caller), "session", "it asks for roots", name)
+            wish = Wish(
+                chosen, Needs.of(caller), _affinity(caller), "session", "it asks for roots", name
+            )
         else:
             name = told_name(through(caller.client)) if self._traits.asks else None
             wish = Wish(chosen, Needs.of(caller), None, "lent", "its clients can be asked", name)
@@ -121,8 +131,9 @@ class Wishes:
         if not link.alive or link.modern != (wish.era == "modern") or link.use == "learning":
             return False
         if link.owner is not None:
-            # Bound to a session: that is its own, whatever else it could have. Unless it was opened for another client,
-            # and lent to this one when the server first asked something: then that server thinks of somebody else.
+            # Bound to a session: that is its own, whatever else it could have. Unless it was opened
+            # for another client, and lent to this one when the server first asked something: then
+            # that server thinks of somebody else.
             named = wish.name is None or told_name(link.who.client) in (wish.name, UNNAMED)
             return named and link.owner in (wish.owner, client)
         if wish.owner is not None:
@@ -147,8 +158,8 @@ class Wishes:
 
 
 def _affinity(caller: Caller) -> str:
-    """What a private link is private to: a session. Modern callers have none; who they are and what they can be asked
-    is all there is."""
+    """What a private link is private to: a session. Modern callers have none; who they are and what
+    they can be asked is all there is."""
     if caller.session is not None:
         return caller.session
     client: Mapping[str, Any] = caller.client
@@ -164,10 +175,13 @@ def told_name(client: Mapping[str, Any]) -> str:
 
 
 def _brief(text: str) -> str:
-    """What clients call themselves is kept in several places: of a long name what tells it from others."""
+    """What clients call themselves is kept in several places: of a long name what tells it from
+    others."""
     if len(text) <= LONGEST:
         return text
-    return f"{text[:LONGEST]}…{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    return (
+        f"{text[:LONGEST]}…{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    )
 
 
 def is_session(owner: str) -> bool:

@@ -1,10 +1,10 @@
 """Where a server is: a URL taken apart, in the form in which it is dialled and asked for.
 
-Promise: one reading for the check of a config and for the connection, so that what passes the one does not fail the
-other in a strange way. Host names of any script become their ASCII form; what is not ASCII in a path or a query is
-percent-encoded, what is encoded already stays. Everything else that cannot be dialled is refused as `BadAddress`, in
-words that hold nothing of the URL: it may have a password in it.
-No promise: that the host exists.
+Promise: one reading for the check of a config and for the connection, so that what passes the one
+does not fail the other in a strange way. Host names of any script become their ASCII form; what is
+not ASCII in a path or a query is percent-encoded, what is encoded already stays. Everything else
+that cannot be dialled is refused as `BadAddress`, in words that hold nothing of the URL: it may
+have a password in it. No promise: that the host exists.
 
 Also here: which addresses of clients count as one (`place_of`).
 """
@@ -27,8 +27,8 @@ _UNSAFE = re.compile(r"[\s\x00-\x1f\x7f]")
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _KEPT = "/?:@!$&'()*+,;=-._~%[]|^`{}\"<>\\"
-"""What stays as it is in a path or query beside letters and digits: some of it should not stand there, but servers that
-were reached with it are still reached."""
+"""What stays as it is in a path or query beside letters and digits: some of it should not stand
+there, but servers that were reached with it are still reached."""
 
 
 class BadAddress(ValueError):
@@ -62,7 +62,9 @@ class Address:
     @property
     def authority(self) -> str:
         """As the header `Host` has it."""
-        return self.shown_host if self.port == PORTS[self.scheme] else f"{self.shown_host}:{self.port}"
+        return (
+            self.shown_host if self.port == PORTS[self.scheme] else f"{self.shown_host}:{self.port}"
+        )
 
     @property
     def url(self) -> str:
@@ -92,12 +94,19 @@ def target_of(parts: SplitResult) -> str:
 
 
 def proxy_for(address: Address, environ: Mapping[str, str]) -> Address | None:
-    """The proxy that the environment names for an address; loopback is never proxied. Raises BadAddress."""
+    """The proxy that the environment names for an address; loopback is never proxied. Raises
+    BadAddress."""
     scheme = "https" if address.tls else "http"
     names = (f"{scheme}_proxy", f"{scheme.upper()}_PROXY")
     name = next((name for name in names if environ.get(name)), None)
     host = address.host
-    if name is None or host == "localhost" or host.endswith(".localhost") or host == "::1" or host.startswith("127."):
+    if (
+        name is None
+        or host == "localhost"
+        or host.endswith(".localhost")
+        or host == "::1"
+        or host.startswith("127.")
+    ):
         return None
     for entry in (environ.get("no_proxy") or environ.get("NO_PROXY") or "").lower().split(","):
         spared = entry.strip().removesuffix(f":{address.port}").lstrip(".").strip("[]")
@@ -107,11 +116,19 @@ def proxy_for(address: Address, environ: Mapping[str, str]) -> Address | None:
     hint = "name one by http://host:port, or this host in NO_PROXY"
     found = url.partition("://")[0].lower() if "://" in url else "http"
     if found != "http":
-        kind = f"a proxy reached by {found}" if re.fullmatch(r"[a-z0-9+.-]{1,16}", found) else "such a proxy"
+        kind = (
+            f"a proxy reached by {found}"
+            if re.fullmatch(r"[a-z0-9+.-]{1,16}", found)
+            else "such a proxy"
+        )
         raise BadAddress(f"{name}: {kind} is not supported", hint)
     try:
         parts = _split(url if "://" in url else f"http://{url}", ("http",))
-        given = None if parts.username is None else (unquote(parts.username), unquote(parts.password or ""))
+        given = (
+            None
+            if parts.username is None
+            else (unquote(parts.username), unquote(parts.password or ""))
+        )
         return Address("http", _host(parts), _port(parts), "/", given)
     except ValueError as error:
         what = error.what if isinstance(error, BadAddress) else "not a possible address"
@@ -127,7 +144,9 @@ def _split(url: str, schemes: tuple[str, ...]) -> SplitResult:
     try:
         parts = urlsplit(f"{scheme.lower()}://{rest}")
     except ValueError:
-        raise BadAddress("not a possible address", "check the brackets and the characters of its host") from None
+        raise BadAddress(
+            "not a possible address", "check the brackets and the characters of its host"
+        ) from None
     return parts
 
 
@@ -136,7 +155,9 @@ def _port(parts: SplitResult) -> int:
     _, colon, digits = after.partition(":")
     if not digits:
         if colon:
-            raise BadAddress("no port after the colon", "write one, 1 to 65535, or leave the colon out")
+            raise BadAddress(
+                "no port after the colon", "write one, 1 to 65535, or leave the colon out"
+            )
         return PORTS[parts.scheme]
     port = whole_number(digits)
     if port is None or not 1 <= port <= 65535:
@@ -149,7 +170,10 @@ def _host(parts: SplitResult) -> str:
     if netloc.startswith("["):
         inside, closed, _ = netloc[1:].partition("]")
         if "%" in inside:
-            raise BadAddress("an IPv6 address with a zone", "leave out what stands from the % on, or use a host name")
+            raise BadAddress(
+                "an IPv6 address with a zone",
+                "leave out what stands from the % on, or use a host name",
+            )
         try:
             IPv6Address(inside if closed else "")
         except ValueError:
@@ -169,11 +193,15 @@ def _host(parts: SplitResult) -> str:
 
 
 def _no_host() -> str:
-    raise BadAddress("not a possible host in the address", "a name, an IPv4 address, or an IPv6 address in brackets")
+    raise BadAddress(
+        "not a possible host in the address",
+        "a name, an IPv4 address, or an IPv6 address in brackets",
+    )
 
 
 def place_of(address: str) -> str:
-    """What counts as one machine: of IPv6 the network, for one machine has as many addresses there as it likes."""
+    """What counts as one machine: of IPv6 the network, for one machine has as many addresses there
+    as it likes."""
     return _network_of(address) if ":" in address else address
 
 

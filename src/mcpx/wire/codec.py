@@ -1,12 +1,14 @@
 """JSON in and out: orjson for what is well formed, `json` for what real peers send besides.
 
-Promise: what `load` accepted is dumped with the same meaning or refused by `Unencodable`; cut emoji (lone
-surrogates), integers of any size and nesting beyond orjson's 254 levels pass. `load` raises `BadJson` and
-nothing else, `dump` raises `Unencodable` and nothing else, and both end for any input: depth is bounded by
-orjson's 1,024 levels and by the interpreter's recursion limit, the number of arrays and objects by a limit of its own.
+Promise: what `load` accepted is dumped with the same meaning or refused by `Unencodable`; cut emoji
+(lone surrogates), integers of any size and nesting beyond orjson's 254 levels pass. `load` raises
+`BadJson` and nothing else, `dump` raises `Unencodable` and nothing else, and both end for any
+input: depth is bounded by orjson's 1,024 levels and by the interpreter's recursion limit, the
+number of arrays and objects by a limit of its own.
 
 No promise: the spelling of numbers (`1e2` becomes `100.0`), duplicate keys (the last wins), NaN and
-infinities that did not come through `load` (orjson writes `null`; those that `load` let in are refused).
+infinities that did not come through `load` (orjson writes `null`; those that `load` let in are
+refused).
 """
 
 import gc
@@ -26,7 +28,8 @@ __all__ = ["BadJson", "Unencodable", "dump", "load"]
 LARGE = 65536
 """Bytes from which it is worth a thought how long the parser will hold everybody up."""
 MOST_CONTAINERS = 500_000
-"""A megabyte of text is read in a millisecond; a megabyte of empty lists takes thirty, and ten times its size."""
+"""A megabyte of text is read in a millisecond; a megabyte of empty lists takes thirty, and ten
+times its size."""
 _NO_BRACKETS = bytes(c for c in range(256) if c not in b'[{"')
 _STRINGS = re.compile(rb'"[^"]*"')
 
@@ -40,17 +43,25 @@ class Unencodable(ValueError):
 
 
 class _NotFinite(float):
-    """An `Infinity`, `NaN` or `1e400` from a peer. orjson refuses subclasses of float: no silent null."""
+    """An `Infinity`, `NaN` or `1e400` from a peer. orjson refuses subclasses of float: no silent
+    null."""
 
 
-# orjson turns integers beyond 64 bits into floats without a word. They are found in two steps, since the
-# first is paid by every message: 0.2 µs at 200 bytes, 0.2 ms at 800 kB, where parsing takes 0.5 µs and 1.4 ms
-# (a regex for long runs of digits: 1.5 µs and 6.6 ms). A run of 19 digits, the shortest that can be too long,
-# holds two neighbours among every ninth byte. Many numbers do by chance: only then all of it is looked at.
+# orjson turns integers beyond 64 bits into floats without a word. They are found in two steps,
+# since the first is paid by every message: 0.2 µs at 200 bytes, 0.2 ms at 800 kB, where parsing
+# takes 0.5 µs and 1.4 ms (a regex for long runs of digits: 1.5 µs and 6.6 ms). A run of 19 digits,
+# the shortest that can be too long, holds two neighbours among every ninth byte. Many numbers do by
+# chance: only then all of it is looked at.
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 # Digits, minus, what may stand before a number, all else: so not "123…" in quotes, nor 0.123….
 _PLAIN = bytes(
-    ord("0") if c in b"0123456789" else c if c == ord("-") else ord(",") if c in b":,[ \t\r\n" else ord("x")
+    ord("0")
+    if c in b"0123456789"
+    else c
+    if c == ord("-")
+    else ord(",")
+    if c in b":,[ \t\r\n"
+    else ord("x")
     for c in range(256)
 )
 _LONG_POSITIVE = b"," + b"0" * 20  # 2**64 has 20 digits
@@ -63,8 +74,9 @@ def _has_long_integer(data: bytes | bytearray) -> bool:
 
 
 def load(data: bytes | bytearray | memoryview, *, mend: bool = False, strict: bool = False) -> Any:
-    """The value of one JSON text. With `mend`, bytes that are not UTF-8 become U+FFFD, not a refusal; with `strict`,
-    infinities and NaN are refused, so that what was loaded can be dumped."""
+    """The value of one JSON text. With `mend`, bytes that are not UTF-8 become U+FFFD, not a
+    refusal; with `strict`, infinities and NaN are refused, so that what was loaded can be
+    dumped."""
     if isinstance(data, memoryview):
         data = bytes(data)
     try:
@@ -78,10 +90,12 @@ def load(data: bytes | bytearray | memoryview, *, mend: bool = False, strict: bo
 
 def _load_large(data: bytes | bytearray) -> Any:
     memory.took(len(data))
-    if len(data) > 3 * MOST_CONTAINERS and _containers(data) > MOST_CONTAINERS:  # the least of each is `[],`
+    if (
+        len(data) > 3 * MOST_CONTAINERS and _containers(data) > MOST_CONTAINERS
+    ):  # the least of each is `[],`
         raise BadJson(f"more than {MOST_CONTAINERS:,} arrays and objects")
-    # Of millions of small lists all but one are young: a collector that looks at them again and again while they are
-    # being made takes several times as long as the parser.
+    # Of millions of small lists all but one are young: a collector that looks at them again and
+    # again while they are being made takes several times as long as the parser.
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -92,7 +106,8 @@ def _load_large(data: bytes | bytearray) -> Any:
 
 
 def _containers(data: bytes | bytearray) -> int:
-    """How many arrays and objects there are, those in strings left out. (With those it is a first, quick look.)"""
+    """How many arrays and objects there are, those in strings left out. (With those it is a first,
+    quick look.)"""
     if (most := data.count(b"[") + data.count(b"{")) <= MOST_CONTAINERS:
         return most
     plain = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NO_BRACKETS)

@@ -1,8 +1,9 @@
 """How many files and sockets this process may have open at once.
 
-Promise: `raise_limit` lifts the soft limit towards the hard one, at most to `MOST`; a child started inside `as_found`
-gets the limit that mcpx was started with (programs that walk over all possible descriptors, or use `select`, count on a
-small one). Nothing here fails: where there is no such limit, or it cannot be changed, things stay as they are.
+Promise: `raise_limit` lifts the soft limit towards the hard one, at most to `MOST`; a child started
+inside `as_found` gets the limit that mcpx was started with (programs that walk over all possible
+descriptors, or use `select`, count on a small one). Nothing here fails: where there is no such
+limit, or it cannot be changed, things stay as they are.
 """
 
 import contextlib
@@ -57,8 +58,9 @@ def raise_limit() -> int:
 
 @contextlib.contextmanager
 def as_found() -> Generator[None]:
-    """In it, the soft limit is what it was at the start, for a child to inherit; nothing may be awaited in it. When so
-    many are open that starting would fail, the limit stays: see `give_back`."""
+    """In it, the soft limit is what it was at the start, for a child to inherit; nothing may be
+    awaited in it. When so many are open that starting would fail, the limit stays: see
+    `give_back`."""
     if resource is None or _found is None or _in_use() + SPARE > _found:
         yield
         return
@@ -71,8 +73,8 @@ def as_found() -> Generator[None]:
 
 
 def give_back(pid: int) -> None:
-    """The old limit for a child that was just started without it. Where it must be done so, the child may have seen the
-    raised one for a moment."""
+    """The old limit for a child that was just started without it. Where it must be done so, the
+    child may have seen the raised one for a moment."""
     prlimit = getattr(resource, "prlimit", None)  # Linux
     if resource is None or prlimit is None or _found is None:
         return
@@ -88,7 +90,8 @@ def ran_out(error: BaseException | None) -> bool:
 
 
 class Reserve:
-    """A few descriptors put aside, so that something can still be looked at when no more may be opened."""
+    """A few descriptors put aside, so that something can still be looked at when no more may be
+    opened."""
 
     def __init__(self, size: int) -> None:
         self._size = size

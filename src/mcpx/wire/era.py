@@ -1,8 +1,9 @@
-"""The rules of each protocol revision: what it stamps on a message, what it adds to a result, what it drops.
+"""The rules of each protocol revision: what it stamps on a message, what it adds to a result, what
+it drops.
 
-Two eras. *Older* (2024-11-05 … 2025-11-25): a handshake, sessions, questions pushed to the client. *Modern*
-(2026-07-28): no session; every request carries its own envelope, a question is a result (`input_required`).
-Pure functions on raw JSON; no I/O.
+Two eras. *Older* (2024-11-05 … 2025-11-25): a handshake, sessions, questions pushed to the client.
+*Modern* (2026-07-28): no session; every request carries its own envelope, a question is a result
+(`input_required`). Pure functions on raw JSON; no I/O.
 """
 
 import base64
@@ -39,7 +40,14 @@ SUBSCRIPTION_KEY = "io.modelcontextprotocol/subscriptionId"
 ENVELOPE = (VERSION_KEY, CLIENT_KEY, CAPABILITIES_KEY, LEVEL_KEY)
 
 REMOVED = frozenset(
-    {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "shutdown"}
+    {
+        "initialize",
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "shutdown",
+    }
 )
 """Methods the modern era no longer has."""
 
@@ -60,7 +68,8 @@ NAME_PARAM = {"tools/call": "name", "prompts/get": "name", "resources/read": "ur
 """Methods whose `Mcp-Name` header mirrors a param, and which one."""
 
 MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
-"""Methods whose result may be a question (`input_required`); the others have an answer or an error."""
+"""Methods whose result may be a question (`input_required`); the others have an answer or an
+error."""
 
 HTTP_STATUS = {
     PARSE_ERROR: 400,
@@ -71,11 +80,13 @@ HTTP_STATUS = {
     UNSUPPORTED_VERSION: 400,
     METHOD_NOT_FOUND: 404,
 }
-"""Modern era: the HTTP status a JSON-RPC error travels under, whoever made it; all others are 200."""
+"""Modern era: the HTTP status a JSON-RPC error travels under, whoever made it; all others are
+200."""
 
 
 def is_modern_header(version: str | None) -> bool:
-    """Era of an HTTP request by its `MCP-Protocol-Version`: nonsense is modern, whose ladder refuses it."""
+    """Era of an HTTP request by its `MCP-Protocol-Version`: nonsense is modern, whose ladder
+    refuses it."""
     return version is not None and version not in OLDER
 
 
@@ -93,25 +104,34 @@ def meta_of(params: Any) -> Mapping[str, Any]:
 
 
 def negotiate(requested: Any) -> str:
-    """The revision to answer an `initialize` with: the one asked for if we speak it, else our newest older one."""
+    """The revision to answer an `initialize` with: the one asked for if we speak it, else our
+    newest older one."""
     return requested if requested in OLDER else LATEST_OLDER
 
 
 def admits(level: str | None, message_level: Any) -> bool:
-    """Whether a log message of `message_level` passes a threshold; no threshold lets nothing through."""
+    """Whether a log message of `message_level` passes a threshold; no threshold lets nothing
+    through."""
     if level not in LOG_LEVELS:
         return False
-    return message_level not in LOG_LEVELS or LOG_LEVELS.index(cast(str, message_level)) >= LOG_LEVELS.index(level)
+    return message_level not in LOG_LEVELS or LOG_LEVELS.index(
+        cast(str, message_level)
+    ) >= LOG_LEVELS.index(level)
 
 
-# Modern requests: the ladder ------------------------------------------------------------------------------
+# Modern requests: the ladder
+# ------------------------------------------------------------------------------
 
 
 def check_envelope(message: Json, headers: Mapping[str, str | None] | None) -> None:
-    """Rungs 1 to 3 of the modern ladder; the first failure is raised. `headers` is None where there are none."""
+    """Rungs 1 to 3 of the modern ladder; the first failure is raised. `headers` is None where there
+    are none."""
     meta = jsonrpc.params_of(message).get("_meta")
     if not isinstance(meta, dict):
-        raise RpcError(INVALID_PARAMS, f"params._meta must be an object with {VERSION_KEY} and {CAPABILITIES_KEY}")
+        raise RpcError(
+            INVALID_PARAMS,
+            f"params._meta must be an object with {VERSION_KEY} and {CAPABILITIES_KEY}",
+        )
     missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]
     if missing:
         raise RpcError(INVALID_PARAMS, f"params._meta lacks {', '.join(missing)}")
@@ -145,7 +165,8 @@ def _check_headers(message: Json, version: Any, headers: Mapping[str, str | None
             raise RpcError(HEADER_MISMATCH, f"Mcp-Name does not match params.{key}")
 
 
-# Header values ---------------------------------------------------------------------------------------------
+# Header values
+# ---------------------------------------------------------------------------------------------
 
 _WRAPPED = re.compile(r"=\?base64\?(.*)\?=")
 _PLAIN = re.compile(r"[\x20-\x7e]*")
@@ -154,14 +175,16 @@ _DECIMAL = re.compile(r"-?[0-9]+(\.0+)?")
 
 
 def encode_header(value: str) -> str:
-    """A value as it survives an HTTP header: plain printable ASCII as it is, everything else wrapped in base64."""
+    """A value as it survives an HTTP header: plain printable ASCII as it is, everything else
+    wrapped in base64."""
     if _PLAIN.fullmatch(value) and value == value.strip() and not _WRAPPED.fullmatch(value):
         return value
     return f"=?base64?{base64.b64encode(value.encode('utf-8', 'surrogatepass')).decode()}?="
 
 
 def decode_header(value: str | None) -> str | None:
-    """Inverse of `encode_header`; None for a malformed wrapper, so that it never equals anything."""
+    """Inverse of `encode_header`; None for a malformed wrapper, so that it never equals
+    anything."""
     if value is None:
         return None
     wrapped = _WRAPPED.fullmatch(value)
@@ -181,7 +204,14 @@ ParamHeaders = Mapping[tuple[str, ...], tuple[str, str]]
 
 _SINGLE = frozenset(
     (
-        *("items", "contains", "unevaluatedItems", "additionalProperties", "propertyNames", "unevaluatedProperties"),
+        *(
+            "items",
+            "contains",
+            "unevaluatedItems",
+            "additionalProperties",
+            "propertyNames",
+            "unevaluatedProperties",
+        ),
         *("not", "if", "then", "else", "contentSchema"),
     )
 )
@@ -190,19 +220,22 @@ _MAPS = frozenset(("patternProperties", "dependentSchemas", "$defs", "definition
 
 
 _Chain = tuple[Any, str] | tuple[()] | None
-"""A path as (the path before, last name): a tuple of names for each position would be quadratic in a deep schema."""
+"""A path as (the path before, last name): a tuple of names for each position would be quadratic in
+a deep schema."""
 
 _MOST_HEADERS = 100
 _LONGEST_TOKEN = 256
-"""Fields a request may have with common servers, and characters of a name; a tool that asks for more could not be
-called anyway."""
+"""Fields a request may have with common servers, and characters of a name; a tool that asks for
+more could not be called anyway."""
 LONGEST_VALUE = 8192
 MOST_IN_HEADERS = 32768
-"""Bytes of a call that are repeated in its headers, of one value and of all: common servers take no more."""
+"""Bytes of a call that are repeated in its headers, of one value and of all: common servers take no
+more."""
 
 
 def _positions(root: Any) -> Iterator[tuple[_Chain, Json]]:
-    """Every schema position with its pure `properties` path, or None once another keyword was crossed."""
+    """Every schema position with its pure `properties` path, or None once another keyword was
+    crossed."""
     stack: list[tuple[_Chain, Any]] = [((), root)]
     while stack:
         path, node = stack.pop()
@@ -231,16 +264,26 @@ def _names(chain: _Chain) -> tuple[str, ...]:
 
 
 def param_headers(schema: Any) -> ParamHeaders | None:
-    """The `x-mcp-header` annotations of a tool's input schema; None when one is invalid (the tool is then dropped)."""
+    """The `x-mcp-header` annotations of a tool's input schema; None when one is invalid (the tool
+    is then dropped)."""
     found: dict[tuple[str, ...], tuple[str, str]] = {}
     seen: set[str] = set()
     for path, position in _positions(schema):
         if "x-mcp-header" not in position:
             continue
         token, kind = position["x-mcp-header"], position.get("type")
-        if not path or not isinstance(token, str) or len(token) > _LONGEST_TOKEN or not _TOKEN.fullmatch(token):
+        if (
+            not path
+            or not isinstance(token, str)
+            or len(token) > _LONGEST_TOKEN
+            or not _TOKEN.fullmatch(token)
+        ):
             return None
-        if kind not in ("string", "integer", "boolean") or token.lower() in seen or len(seen) == _MOST_HEADERS:
+        if (
+            kind not in ("string", "integer", "boolean")
+            or token.lower() in seen
+            or len(seen) == _MOST_HEADERS
+        ):
             return None
         seen.add(token.lower())
         found[_names(path)] = (token, cast(str, kind))
@@ -272,23 +315,32 @@ def headers_for(annotations: ParamHeaders, arguments: Any) -> list[tuple[str, st
             value = bounded_header(text, where)
             size += len(token) + len(value)
             if size > MOST_IN_HEADERS:
-                what = f"with the argument {where!r} the arguments that this server wants as headers"
+                what = (
+                    f"with the argument {where!r} the arguments that this server wants as headers"
+                )
                 raise RpcError(INVALID_PARAMS, f"{what} are more than {MOST_IN_HEADERS:,} bytes")
             pairs.append((f"Mcp-Param-{token}", value))
     return pairs
 
 
 def bounded_header(text: str, what: str) -> str:
-    """A value of a request as a header repeats it, all of it printable ASCII; `what` is its name."""
+    """A value of a request as a header repeats it, all of it printable ASCII; `what` is its
+    name."""
     value = encode_header(text) if len(text) <= LONGEST_VALUE else text
     if len(value) > LONGEST_VALUE:
-        text = f"{what!r} has to travel as a header too, and takes more than {LONGEST_VALUE:,} bytes there"
+        text = (
+            f"{what!r} has to travel as a header too, and takes more than {LONGEST_VALUE:,} "
+            "bytes there"
+        )
         raise RpcError(INVALID_PARAMS, text)
     return value
 
 
-def check_param_headers(annotations: ParamHeaders, arguments: Any, headers: Mapping[str, list[str]]) -> None:
-    """Rung 4: header and argument are both there and equal, or both absent. `headers` by lower-case name."""
+def check_param_headers(
+    annotations: ParamHeaders, arguments: Any, headers: Mapping[str, list[str]]
+) -> None:
+    """Rung 4: header and argument are both there and equal, or both absent. `headers` by lower-case
+    name."""
     for path, (token, kind) in annotations.items():
         given = headers.get(f"mcp-param-{token.lower()}", [])
         value = _argument(arguments, path)
@@ -298,31 +350,49 @@ def check_param_headers(annotations: ParamHeaders, arguments: Any, headers: Mapp
         rendered = None if value is None else _as_header(value)
         if rendered is None:
             if given:
-                raise RpcError(HEADER_MISMATCH, f"Mcp-Param-{token} is present, the argument {where!r} is not")
+                raise RpcError(
+                    HEADER_MISMATCH, f"Mcp-Param-{token} is present, the argument {where!r} is not"
+                )
             continue
         if not given:
-            raise RpcError(HEADER_MISMATCH, f"Mcp-Param-{token} is missing, the argument {where!r} is present")
+            raise RpcError(
+                HEADER_MISMATCH, f"Mcp-Param-{token} is missing, the argument {where!r} is present"
+            )
         decoded = decode_header(given[0])
         if decoded is None or not _same(kind, value, rendered, decoded):
-            raise RpcError(HEADER_MISMATCH, f"Mcp-Param-{token} does not match the argument {where!r}")
+            raise RpcError(
+                HEADER_MISMATCH, f"Mcp-Param-{token} does not match the argument {where!r}"
+            )
 
 
 def _same(kind: str, value: Any, rendered: str, decoded: str) -> bool:
     if decoded == rendered:
         return True
-    whole = value.is_integer() if isinstance(value, float) else isinstance(value, int) and not isinstance(value, bool)
+    whole = (
+        value.is_integer()
+        if isinstance(value, float)
+        else isinstance(value, int) and not isinstance(value, bool)
+    )
     # 42 and 42.0 are the same integer; compared without a float in between.
     if kind != "integer" or not whole or len(decoded) >= 4000 or not _DECIMAL.fullmatch(decoded):
         return False
     return int(decoded.split(".")[0]) == int(value)
 
 
-# Results and requests from one era to the other -------------------------------------------------------------
+# Results and requests from one era to the other
+# -------------------------------------------------------------
 
 
-def stamped(params: Json, client: Mapping[str, Any], capabilities: Mapping[str, Any], level: str | None) -> Json:
+def stamped(
+    params: Json, client: Mapping[str, Any], capabilities: Mapping[str, Any], level: str | None
+) -> Json:
     """`params` with the modern envelope of one request; whatever else `_meta` holds stays."""
-    meta: Json = {**meta_of(params), VERSION_KEY: LATEST_MODERN, CLIENT_KEY: client, CAPABILITIES_KEY: capabilities}
+    meta: Json = {
+        **meta_of(params),
+        VERSION_KEY: LATEST_MODERN,
+        CLIENT_KEY: client,
+        CAPABILITIES_KEY: capabilities,
+    }
     if level is not None:
         meta[LEVEL_KEY] = level
     return {**params, "_meta": meta}
@@ -339,8 +409,11 @@ def unstamped(params: Json) -> Json:
 
 
 def as_modern(method: str, result: Json) -> Json:
-    """Add the fields that results of the modern era need. Without hints for caches, a result must not be cached."""
-    if "resultType" in result and (method not in CACHEABLE or ("ttlMs" in result and "cacheScope" in result)):
+    """Add the fields that results of the modern era need. Without hints for caches, a result must
+    not be cached."""
+    if "resultType" in result and (
+        method not in CACHEABLE or ("ttlMs" in result and "cacheScope" in result)
+    ):
         return result
     added: Json = {"resultType": "complete"}
     if method in CACHEABLE and result.get("resultType", "complete") == "complete":
@@ -350,9 +423,14 @@ def as_modern(method: str, result: Json) -> Json:
 
 
 def question_for_older(method: str, params: Any) -> Any:
-    """A modern server's question as an older client takes it: a URL elicitation had an id, which the modern lacks."""
+    """A modern server's question as an older client takes it: a URL elicitation had an id, which
+    the modern lacks."""
     fields = as_object(params)
-    if method == "elicitation/create" and fields.get("mode") == "url" and "elicitationId" not in fields:
+    if (
+        method == "elicitation/create"
+        and fields.get("mode") == "url"
+        and "elicitationId" not in fields
+    ):
         return {**fields, "elicitationId": secrets.token_hex(8)}
     return params
 

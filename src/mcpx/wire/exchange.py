@@ -1,6 +1,8 @@
-"""One HTTP request and the way to answer it. What the front sees of HTTP; `wire.http_server` makes them.
+"""One HTTP request and the way to answer it. What the front sees of HTTP; `wire.http_server` makes
+them.
 
-Promise: everything that answers is a no-op once the exchange is closed; header values cannot break out of their line.
+Promise: everything that answers is a no-op once the exchange is closed; header values cannot break
+out of their line.
 """
 
 import asyncio
@@ -11,7 +13,16 @@ from typing import Protocol
 
 from mcpx.wire.flow import Budget
 
-__all__ = ["PHRASES", "Exchange", "Headers", "Line", "encode_headers", "retry_after", "status_line", "whole_number"]
+__all__ = [
+    "PHRASES",
+    "Exchange",
+    "Headers",
+    "Line",
+    "encode_headers",
+    "retry_after",
+    "status_line",
+    "whole_number",
+]
 
 LONGEST_WISH = 86_400.0
 """Seconds of a `Retry-After` that are believed."""
@@ -49,7 +60,8 @@ class Line(Protocol):
 
 
 class Headers:
-    """Header fields, names in lower case; values are decoded (latin-1) and trimmed when asked for."""
+    """Header fields, names in lower case; values are decoded (latin-1) and trimmed when asked
+    for."""
 
     __slots__ = ("first", "more")
 
@@ -78,7 +90,11 @@ class Headers:
         first = self.first.get(key)
         if first is None:
             return []
-        values = [first, *[value for other, value in self.more if other == key]] if self.more else [first]
+        values = (
+            [first, *[value for other, value in self.more if other == key]]
+            if self.more
+            else [first]
+        )
         return [value.decode("latin-1").strip(" \t") for value in values]
 
     def items(self) -> Iterator[tuple[str, str]]:
@@ -91,12 +107,14 @@ class Headers:
 
 
 def whole_number(text: str) -> int | None:
-    """The number that a header says, if it says one in plain digits (`isdigit` alone would take a ² for one)."""
+    """The number that a header says, if it says one in plain digits (`isdigit` alone would take a ²
+    for one)."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
 
 def retry_after(headers: Headers) -> float | None:
-    """The seconds for which a server does not want to be asked again; it says them, or the time of day."""
+    """The seconds for which a server does not want to be asked again; it says them, or the time of
+    day."""
     text = headers.get("retry-after")
     if not text or len(text) > 64:
         return None
@@ -108,14 +126,17 @@ def retry_after(headers: Headers) -> float | None:
             date = parsedate_tz(text)
             if date is None:
                 return None
-            seconds = max(0.0, mktime_tz((*date[:9], date[9] or 0)) - time.time())  # without a zone it is GMT
+            seconds = max(
+                0.0, mktime_tz((*date[:9], date[9] or 0)) - time.time()
+            )  # without a zone it is GMT
         except (ValueError, OverflowError):
             return None
     return min(float(seconds), LONGEST_WISH)
 
 
 def encode_headers(headers: Sequence[tuple[str, str]]) -> bytes:
-    """Header lines as they go out. A line break would let a value write headers of its own: ValueError."""
+    """Header lines as they go out. A line break would let a value write headers of its own:
+    ValueError."""
     text = "".join([f"{name}: {value}\r\n" for name, value in headers])
     if text.count("\n") != len(headers) or text.count("\r") != len(headers) or "\0" in text:
         raise ValueError("a line break in a header")
@@ -139,7 +160,8 @@ def status_line(status: int, content_type: str | None) -> bytes:
 
 
 def _absolute(target: str) -> tuple[str, str]:
-    """Host and path of a target in absolute form; the host is empty where the scheme is not ours."""
+    """Host and path of a target in absolute form; the host is empty where the scheme is not
+    ours."""
     scheme, _, rest = target.partition("://")
     ends = [at for at in (rest.find("/"), rest.find("?")) if at >= 0]
     end = min(ends, default=len(rest))
@@ -175,7 +197,9 @@ class Exchange:
         """The head of a stream, until its first chunk."""
         self.method = method
         self._authority: str | None = None
-        if not target.startswith("/") and "://" in target:  # as sent to a proxy; servers must accept it
+        if (
+            not target.startswith("/") and "://" in target
+        ):  # as sent to a proxy; servers must accept it
             self._authority, target = _absolute(target)
         self.path, _, self.query = target.partition("?")
         self.headers = headers
@@ -190,8 +214,8 @@ class Exchange:
 
     @property
     def host(self) -> str | None:
-        """Whom the request is meant for: an absolute target says so whatever `Host` says (RFC 9112, 3.2.2). None where
-        nobody is named, or several are."""
+        """Whom the request is meant for: an absolute target says so whatever `Host` says (RFC 9112,
+        3.2.2). None where nobody is named, or several are."""
         if self._authority is not None:
             return self._authority
         hosts = self.headers.all("host")
@@ -257,7 +281,8 @@ class Exchange:
         connection.answered(self._keep)
 
     def stream(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
-        """Begin an answer in chunks. Its head goes out with the first of them (an empty one will do)."""
+        """Begin an answer in chunks. Its head goes out with the first of them (an empty one will
+        do)."""
         if self._connection is None:
             return
         if self._streaming:
@@ -298,7 +323,8 @@ class Exchange:
         connection.answered(self._keep)
 
     def abort(self) -> None:
-        """Break the connection off, so that the answer does not look complete. The client counts as gone."""
+        """Break the connection off, so that the answer does not look complete. The client counts as
+        gone."""
         if self._connection is not None:
             self._connection.abort()
 
@@ -308,8 +334,8 @@ class Exchange:
             await self._connection.drain()
 
     def upgrade(self) -> tuple[asyncio.Transport, bytes, Budget]:
-        """Take the socket away from HTTP, with the bytes that came after the head, and what counts the bytes that wait
-        for clients. Set a protocol at once."""
+        """Take the socket away from HTTP, with the bytes that came after the head, and what counts
+        the bytes that wait for clients. Set a protocol at once."""
         if self._connection is None:
             raise ConnectionError("the client is gone")
         connection, self._connection = self._connection, None
@@ -323,7 +349,8 @@ class Exchange:
             callback()
 
     def failed(self) -> None:
-        """For the connection: the handler raised. A stream is broken off, so as not to look complete."""
+        """For the connection: the handler raised. A stream is broken off, so as not to look
+        complete."""
         if self._connection is not None and self._streaming:
             self._connection.abort()
         else:

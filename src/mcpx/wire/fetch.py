@@ -1,10 +1,11 @@
-"""HTTP requests to anywhere: over pooled connections, through proxies, with redirects, unpacked, and within bounds.
+"""HTTP requests to anywhere: over pooled connections, through proxies, with redirects, unpacked,
+and within bounds.
 
-Promised: nothing is reached that may not be (`allow_private`), whatever a name resolves to and wherever a redirect
-leads; what proves us (`private` headers) goes to the origin it was meant for and to no other; an answer is bounded in
-bytes, packed and unpacked, and in time. A request that is given up, by its time-out or by whoever waits for it, ends
-at once with its connection.
-No promise: HTTP/2, cookies, caching, retries (the caller knows what may be repeated).
+Promised: nothing is reached that may not be (`allow_private`), whatever a name resolves to and
+wherever a redirect leads; what proves us (`private` headers) goes to the origin it was meant for
+and to no other; an answer is bounded in bytes, packed and unpacked, and in time. A request that is
+given up, by its time-out or by whoever waits for it, ends at once with its connection. No promise:
+HTTP/2, cookies, caching, retries (the caller knows what may be repeated).
 """
 
 import asyncio
@@ -63,8 +64,8 @@ class Fetch:
     """`user-agent`, `accept` and `accept-encoding` are added where they are not given."""
     body: bytes = field(default=b"", repr=False)
     private: frozenset[str] = frozenset()
-    """Names of headers, in lower case, that go to the origin of `url` only; `authorization`, `cookie` and
-    `proxy-authorization` always do."""
+    """Names of headers, in lower case, that go to the origin of `url` only; `authorization`,
+    `cookie` and `proxy-authorization` always do."""
     timeout: float = TIMEOUT
     """Seconds for all of it, redirects included."""
     limit: int = LIMIT
@@ -90,7 +91,13 @@ class FetchFailed(Exception):
     """There is no answer; says why in words that hold nothing of the URL but its host."""
 
     def __init__(
-        self, reason: str, *, sent: bool, timed_out: bool = False, forbidden: bool = False, too_large: bool = False
+        self,
+        reason: str,
+        *,
+        sent: bool,
+        timed_out: bool = False,
+        forbidden: bool = False,
+        too_large: bool = False,
     ) -> None:
         super().__init__(reason)
         self.sent = sent
@@ -106,7 +113,11 @@ class Fetcher:
     """All of a gateway's connections to APIs."""
 
     def __init__(
-        self, environ: Mapping[str, str], *, guard: Guard | None = None, ssl_context: "ssl.SSLContext | None" = None
+        self,
+        environ: Mapping[str, str],
+        *,
+        guard: Guard | None = None,
+        ssl_context: "ssl.SSLContext | None" = None,
     ) -> None:
         """`environ` may name proxies. `guard` and `ssl_context` replace the ordinary ones."""
         self._environ = environ
@@ -127,10 +138,14 @@ class Fetcher:
         while True:
             lines = _header_lines(request)
             pool, target = self._where(request, sent)
-            receipt = Receipt(loop.create_future(), request.limit, request.method == "HEAD", request.redirects > 0)
+            receipt = Receipt(
+                loop.create_future(), request.limit, request.method == "HEAD", request.redirects > 0
+            )
             timer = loop.call_at(deadline, receipt.expire)
             try:
-                receipt.call = call = pool.start(request.method, target, lines, request.body, receipt)
+                receipt.call = call = pool.start(
+                    request.method, target, lines, request.body, receipt
+                )
                 await receipt.done
                 if receipt.timed_out or receipt.error is not None:
                     raise _failure(receipt, pool.authority, request.timeout, sent or call.sent)
@@ -146,7 +161,10 @@ class Fetcher:
                 if not receipt.done.done() or receipt.done.cancelled():
                     receipt.give_up()
             if not left:
-                raise FetchFailed(f"more than {request.redirects} redirects, the last from {pool.authority}", sent=True)
+                raise FetchFailed(
+                    f"more than {request.redirects} redirects, the last from {pool.authority}",
+                    sent=True,
+                )
             left, sent = left - 1, True
             request = _redirected(request, pool.authority, receipt)
 
@@ -181,9 +199,13 @@ class Fetcher:
 
     def _open(self, origin: str, allow_private: bool) -> Pool:
         guard = None if allow_private else self._guard
-        pool = Pool(origin, environ=self._environ, ssl_context=self._ssl_context, resolve=guard, packed=True)
+        pool = Pool(
+            origin, environ=self._environ, ssl_context=self._ssl_context, resolve=guard, packed=True
+        )
         if len(self._pools) >= MOST_POOLS:
-            for key in [key for key, old in self._pools.items() if not old.busy][: len(self._pools) - MOST_POOLS + 1]:
+            for key in [key for key, old in self._pools.items() if not old.busy][
+                : len(self._pools) - MOST_POOLS + 1
+            ]:
                 self._pools.pop(key).retire()
         self._pools[origin, allow_private] = pool
         return pool
@@ -231,15 +253,23 @@ def _redirected(request: Fetch, host: str, receipt: Receipt) -> Fetch:
     location = receipt.headers.first[b"location"]
     try:
         before = parse(request.url)
-        to = parse(urljoin(before.url, location.decode("utf-8", "replace").strip().replace(" ", "%20")))
+        to = parse(
+            urljoin(before.url, location.decode("utf-8", "replace").strip().replace(" ", "%20"))
+        )
     except ValueError:
         raise odd("to something that is no address of the web") from None
     method, headers, body = request.method, request.headers, request.body
-    if method not in ("GET", "HEAD") and (receipt.status == 303 or (receipt.status < 303 and method == "POST")):
+    if method not in ("GET", "HEAD") and (
+        receipt.status == 303 or (receipt.status < 303 and method == "POST")
+    ):
         method, body = "GET", b""
-        headers = tuple(header for header in headers if not header[0].lower().startswith("content-"))
+        headers = tuple(
+            header for header in headers if not header[0].lower().startswith("content-")
+        )
     if (to.scheme, to.host, to.port) != (before.scheme, before.host, before.port):
-        kept = tuple(header for header in headers if header[0].lower() not in PROOF | request.private)
+        kept = tuple(
+            header for header in headers if header[0].lower() not in PROOF | request.private
+        )
         if before.tls and not to.tls and len(kept) < len(headers):
             raise odd("from https to http, where what proves us would be read by others")
         if body:

@@ -1,14 +1,18 @@
-"""One peer's share of what all have in common: turns of the event loop on the way in, memory on the way out.
+"""One peer's share of what all have in common: turns of the event loop on the way in, memory on the
+way out.
 
-Promise, for whoever reads a socket or a pipe through an `Intake`: whatever the peer pours in, and however many small
-things are in it, each turn of the loop gives it a small piece; what is left waits, bounded, while nothing more is read.
-All who have more than a piece share one slice of each turn, so that many of them take no more than one. An ordinary
-message is handed on at once, for the price of two looks at the clock.
+Promise, for whoever reads a socket or a pipe through an `Intake`: whatever the peer pours in, and
+however many small things are in it, each turn of the loop gives it a small piece; what is left
+waits, bounded, while nothing more is read. All who have more than a piece share one slice of each
+turn, so that many of them take no more than one. An ordinary message is handed on at once, for the
+price of two looks at the clock.
 
-Promise, for whoever writes through an `Outflow`: a peer that does not read, or reads a few bytes now and then, holds a
-bounded amount of memory for a bounded time, and all such peers together hold no more than a `Budget`. Then it is cut.
+Promise, for whoever writes through an `Outflow`: a peer that does not read, or reads a few bytes
+now and then, holds a bounded amount of memory for a bounded time, and all such peers together hold
+no more than a `Budget`. Then it is cut.
 
-No promise: that one piece is worked off in time; the protocols above bound what a single message may cost.
+No promise: that one piece is worked off in time; the protocols above bound what a single message
+may cost.
 """
 
 import asyncio
@@ -26,15 +30,20 @@ log = logging.getLogger(__name__)
 
 clock = time.perf_counter
 
-FORGETFUL: Final = (3, 12) <= sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (3, 13, 2)
-"""Pythons in which `writelines` of asyncio never says that the peer does not read (CVE-2024-12254)."""
+FORGETFUL: Final = (3, 12) <= sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (
+    3,
+    13,
+    2,
+)
+"""Pythons in which `writelines` of asyncio never says that the peer does not read
+(CVE-2024-12254)."""
 SLICE: Final = 0.001
 """Seconds of a turn for all who have more than one piece."""
 LONG: Final = 0.0005
 """Seconds after which a piece was a long one: its peer waits in line with the next."""
 TOO_LONG: Final = 0.01
-"""Seconds after which the line rests for as long as it took: so those in it have half of the time at most, even with
-messages that cannot be cut into pieces."""
+"""Seconds after which the line rests for as long as it took: so those in it have half of the time
+at most, even with messages that cannot be cut into pieces."""
 SHORT: Final = 0.0001
 """Seconds below which the next piece may be larger."""
 SMALLEST: Final = 256
@@ -42,7 +51,8 @@ FIRST: Final = 4096
 LARGEST: Final = 65536
 """Bytes of a piece: the smaller, the more work there was in the last one."""
 READ_AHEAD: Final = 65536
-"""Bytes that are read, not worked off, from a peer that has to wait: the end of its connection is seen behind them."""
+"""Bytes that are read, not worked off, from a peer that has to wait: the end of its connection is
+seen behind them."""
 
 MOST_WAITING: Final = 16 * 2**20
 """Bytes that may wait for one peer when another message comes to it."""
@@ -79,7 +89,8 @@ class _Line:
         while self._waiting:
             intake = self._waiting[0]
             more = intake.work()
-            self._waiting.popleft()  # not before: whoever joins meanwhile must not ask for a second turn
+            # not before: whoever joins meanwhile must not ask for a second turn
+            self._waiting.popleft()
             if more:
                 self._waiting.append(intake)
             if clock() - began > SLICE:
@@ -100,16 +111,31 @@ def _unheard(data: bytes) -> None:
 
 
 class Intake:
-    """What one peer sends, on its way to `feed`, which gets the same bytes in the same order in pieces of any size."""
+    """What one peer sends, on its way to `feed`, which gets the same bytes in the same order in
+    pieces of any size."""
 
     __slots__ = (
-        *("_at", "_feed", "_held", "_in_line", "_largest", "_line", "_paused", "_piece", "_read_ahead", "_rest"),
+        *(
+            "_at",
+            "_feed",
+            "_held",
+            "_in_line",
+            "_largest",
+            "_line",
+            "_paused",
+            "_piece",
+            "_read_ahead",
+            "_rest",
+        ),
         *("_slow", "_source"),
     )
 
-    def __init__(self, feed: Callable[[bytes], None], *, largest: int = LARGEST, read_ahead: int = READ_AHEAD) -> None:
-        """`largest`: bytes of a piece; for protocols in which few bytes can be much work. `read_ahead`: bytes that are
-        read while it is held; with none the end of the stream is not seen before all of it was worked off."""
+    def __init__(
+        self, feed: Callable[[bytes], None], *, largest: int = LARGEST, read_ahead: int = READ_AHEAD
+    ) -> None:
+        """`largest`: bytes of a piece; for protocols in which few bytes can be much work.
+        `read_ahead`: bytes that are read while it is held; with none the end of the stream is not
+        seen before all of it was worked off."""
         self._feed = feed
         self._source: Readable | None = None
         self._largest = largest
@@ -119,7 +145,9 @@ class Intake:
         self._at = 0  # of the rest, the first byte that is not worked off
         self._held = False
         self._paused = False
-        self._slow = False  # its last piece took long: it waits in line, though it has little to say
+        self._slow = (
+            False  # its last piece took long: it waits in line, though it has little to say
+        )
         self._in_line = False
         self._line: _Line | None = None
 
@@ -133,7 +161,8 @@ class Intake:
         return len(self._rest) - self._at
 
     def take(self, data: bytes) -> None:
-        """What was read. As much of it as is little work is handed on at once, the rest in line with others."""
+        """What was read. As much of it as is little work is handed on at once, the rest in line
+        with others."""
         if self._rest or self._held or self._slow:
             self._put(data)
             return
@@ -237,13 +266,18 @@ class Intake:
             self._piece = min(self._largest, self._piece * 2)
 
     def _pause(self, paused: bool) -> None:
-        if paused is not self._paused and self._source is not None and not self._source.is_closing():
+        if (
+            paused is not self._paused
+            and self._source is not None
+            and not self._source.is_closing()
+        ):
             self._paused = paused
             self._source.pause_reading() if paused else self._source.resume_reading()
 
 
 class Budget:
-    """The bytes that may wait for all peers of one kind together. Beyond it whoever has most waiting is cut."""
+    """The bytes that may wait for all peers of one kind together. Beyond it whoever has most
+    waiting is cut."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -258,13 +292,26 @@ class Budget:
         else:
             self._holders.discard(flow)
         if self.total > self._most:
-            max(self._holders, key=lambda holder: holder.held).cut("it does not read, and too much waits for it")
+            max(self._holders, key=lambda holder: holder.held).cut(
+                "it does not read, and too much waits for it"
+            )
 
 
 class Outflow:
-    """What one peer is sent. `write` never waits; whoever has much to say asks for `congested` or waits in `drain`."""
+    """What one peer is sent. `write` never waits; whoever has much to say asks for `congested` or
+    waits in `drain`."""
 
-    __slots__ = ("_budget", "_since", "_taken", "_transport", "_waiters", "_written", "congested", "held", "why")
+    __slots__ = (
+        "_budget",
+        "_since",
+        "_taken",
+        "_transport",
+        "_waiters",
+        "_written",
+        "congested",
+        "held",
+        "why",
+    )
 
     def __init__(self, transport: asyncio.WriteTransport, budget: Budget | None = None) -> None:
         self._transport = transport
@@ -333,7 +380,8 @@ class Outflow:
                 waiter.set_result(None)
 
     def sweep(self, now: float, timeout: float) -> None:
-        """Called now and then: cut a peer that in `timeout` seconds took next to nothing of what waits for it."""
+        """Called now and then: cut a peer that in `timeout` seconds took next to nothing of what
+        waits for it."""
         waiting = self.waiting
         taken = self._written - waiting
         if not waiting or self._since is None or taken - self._taken >= LEAST_TAKEN:

@@ -1,10 +1,11 @@
-"""Bytes into messages and back: lines and Content-Length blocks. Server-sent events (`wire.sse`) are made of the
-same lines.
+"""Bytes into messages and back: lines and Content-Length blocks. Server-sent events (`wire.sse`)
+are made of the same lines.
 
-Promise: the same messages whatever the chunking, time linear in the input, memory bounded by the limit and
-one chunk, and no input raises. What is too large or makes no sense is skipped and reported once it is over,
-and reading goes on at the next thing that can be a message. An exception from a callback is raised by `feed`
-after the chunk is worked off (the first one, if several): no message is lost to its neighbour's bug.
+Promise: the same messages whatever the chunking, time linear in the input, memory bounded by the
+limit and one chunk, and no input raises. What is too large or makes no sense is skipped and
+reported once it is over, and reading goes on at the next thing that can be a message. An exception
+from a callback is raised by `feed` after the chunk is worked off (the first one, if several): no
+message is lost to its neighbour's bug.
 
 No promise: that a message is JSON; that is the codec's business.
 """
@@ -19,14 +20,18 @@ __all__ = ["BOM", "HEAD", "Framing", "MessageReader", "Outlet", "Patience", "Spl
 Framing = Literal["newline", "content-length"]
 
 HEADER_LIMIT = 8192
-"""Bytes of headers before a Content-Length body. Real ones have 20 to 80; it only stops endless ones."""
+"""Bytes of headers before a Content-Length body. Real ones have 20 to 80; it only stops endless
+ones."""
 HEAD = 256
-"""Bytes of a skipped message that are reported with it: enough to tell which request it answered."""
+"""Bytes of a skipped message that are reported with it: enough to tell which request it
+answered."""
 LONGEST_BODY = 2**32
-"""A declared length beyond this is nonsense: nobody waits for its end, the next header is sought at once."""
+"""A declared length beyond this is nonsense: nobody waits for its end, the next header is sought at
+once."""
 
 NOISE_TIME = 3600.0
-"""Seconds in which `Patience` is lost: signs of life that come for days are none of the noise it is about."""
+"""Seconds in which `Patience` is lost: signs of life that come for days are none of the noise it is
+about."""
 
 BOM = b"\xef\xbb\xbf"
 _TOKEN = re.compile(rb"[A-Za-z][A-Za-z0-9-]{0,63}")
@@ -41,7 +46,8 @@ def frame(body: bytes, framing: Framing) -> bytes:
 
 
 class Patience:
-    """What a peer may send that is no message: so many bytes, and as many again with every message or every hour."""
+    """What a peer may send that is no message: so many bytes, and as many again with every message
+    or every hour."""
 
     __slots__ = ("_began", "_most", "_size")
 
@@ -55,7 +61,8 @@ class Patience:
         self._size = 0
 
     def lost(self, arrived: int, pending: int) -> bool:
-        """Whether with so many bytes more it is enough; `pending` of them and those before may yet be a message."""
+        """Whether with so many bytes more it is enough; `pending` of them and those before may yet
+        be a message."""
         self._size += arrived
         if self._size - pending <= self._most:
             return False
@@ -72,7 +79,9 @@ class Outlet(Generic[T]):
 
     __slots__ = ("_error", "_on_message", "_on_skipped")
 
-    def __init__(self, on_message: Callable[[T], None], on_skipped: Callable[[int, str, bytes], None]) -> None:
+    def __init__(
+        self, on_message: Callable[[T], None], on_skipped: Callable[[int, str, bytes], None]
+    ) -> None:
         self._on_message = on_message
         self._on_skipped = on_skipped
         self._error: Exception | None = None
@@ -96,21 +105,28 @@ class Outlet(Generic[T]):
 
 
 class Splitter:
-    """Splits bytes into lines. A line that is too long is not kept but counted, and told with its first bytes."""
+    """Splits bytes into lines. A line that is too long is not kept but counted, and told with its
+    first bytes."""
 
     __slots__ = ("_any_end", "_cr", "_head", "_kept", "_on_line", "_on_long", "_size", "limit")
 
     def __init__(
-        self, on_line: Callable[[bytes], None], on_long: Callable[[int, bytes], None], limit: int, *, any_end: bool
+        self,
+        on_line: Callable[[bytes], None],
+        on_long: Callable[[int, bytes], None],
+        limit: int,
+        *,
+        any_end: bool,
     ) -> None:
-        """`any_end`: a line ends with CR, LF or both (server-sent events), else with LF, a CR before it left out.
-        The callbacks must not raise."""
+        """`any_end`: a line ends with CR, LF or both (server-sent events), else with LF, a CR
+        before it left out. The callbacks must not raise."""
         self._on_line = on_line
         self._on_long = on_long
         self._any_end = any_end
         self._cr = False  # the last chunk ended with \r: a \n that follows belongs to it
         self._kept = bytearray()
-        """The line so far; a bytearray because a list of one-byte chunks weighs forty times its content."""
+        """The line so far; a bytearray because a list of one-byte chunks weighs forty times its
+        content."""
         self._size = 0  # bytes of the present line when it is too long, else 0
         self._head = b""
         self.limit = limit
@@ -151,7 +167,9 @@ class Splitter:
             self._end(b"")
 
     def _keep(self, piece: bytes) -> None:
-        if not self._size and len(self._kept) + len(piece) <= self.limit + 1:  # the last may yet be the \r of \r\n
+        if (
+            not self._size and len(self._kept) + len(piece) <= self.limit + 1
+        ):  # the last may yet be the \r of \r\n
             self._kept += piece
             return
         if not self._size:
@@ -179,10 +197,20 @@ class Splitter:
 
 
 class _Blocks:
-    """Headers, a blank line, a body of the declared length. Nothing ends a body, so that after a wrong length
-    the next header may begin in the middle of a line."""
+    """Headers, a blank line, a body of the declared length. Nothing ends a body, so that after a
+    wrong length the next header may begin in the middle of a line."""
 
-    __slots__ = ("_head", "_kept", "_left", "_length", "_limit", "_lost", "_out", "_skipped", "_too_large")
+    __slots__ = (
+        "_head",
+        "_kept",
+        "_left",
+        "_length",
+        "_limit",
+        "_lost",
+        "_out",
+        "_skipped",
+        "_too_large",
+    )
 
     def __init__(self, out: Outlet[bytes], limit: int) -> None:
         self._out = out
@@ -309,7 +337,8 @@ class _Blocks:
 
 
 class MessageReader:
-    """Splits a byte stream into messages; `detect` decides by the first bytes that are not blank."""
+    """Splits a byte stream into messages; `detect` decides by the first bytes that are not
+    blank."""
 
     __slots__ = ("_inner", "_kept", "_limit", "_out", "framing")
 
@@ -384,4 +413,7 @@ def _may_become_header(start: bytes) -> bool:
     if len(start) < len(BOM) and BOM.startswith(start):
         return True
     names = (b"content-length", b"content-type")
-    return any(name.startswith(start) or start.rstrip(b" \t") == name for name in names) and len(start) < 32
+    return (
+        any(name.startswith(start) or start.rstrip(b" \t") == name for name in names)
+        and len(start) < 32
+    )

@@ -1,13 +1,14 @@
-"""HTTP/1.1 towards one origin: keep-alive connections, one request on each at a time, replies to a `Sink`.
+"""HTTP/1.1 towards one origin: keep-alive connections, one request on each at a time, replies to a
+`Sink`.
 
-Promise: a request is sent at most once; whatever happens, its sink gets exactly one `end` or `failed` as the
-last call, and none after `abort`. A connection goes back to the pool before `end` is called, so that a reply
-that causes the next request finds it there; one that brought anything nobody asked for does not go back. A sink that
-raises is logged and fails its own call only. So many connections and no more are open at a time; who finds none waits
-in order.
+Promise: a request is sent at most once; whatever happens, its sink gets exactly one `end` or
+`failed` as the last call, and none after `abort`. A connection goes back to the pool before `end`
+is called, so that a reply that causes the next request finds it there; one that brought anything
+nobody asked for does not go back. A sink that raises is logged and fails its own call only. So many
+connections and no more are open at a time; who finds none waits in order.
 
-No promise: redirects (the caller sees the 3xx), compression (refused, or the sink's), limits on the size or the time
-of a reply, or on the wait for a connection (the sink's: `abort`), HTTP/2.
+No promise: redirects (the caller sees the 3xx), compression (refused, or the sink's), limits on the
+size or the time of a reply, or on the wait for a connection (the sink's: `abort`), HTTP/2.
 """
 
 import asyncio
@@ -23,12 +24,29 @@ from mcpx.wire import descriptors
 from mcpx.wire.address import parse, proxy_for
 from mcpx.wire.flow import Intake
 from mcpx.wire.http_dial import Resolve, Secured, default_context, dial, proxy_authorization
-from mcpx.wire.http_reply import Abortable, BadResponse, ConnectionLost, Crowded, Forbidden, Request, Sink
+from mcpx.wire.http_reply import (
+    Abortable,
+    BadResponse,
+    ConnectionLost,
+    Crowded,
+    Forbidden,
+    Request,
+    Sink,
+)
 
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["Abortable", "BadResponse", "ConnectionLost", "Crowded", "Forbidden", "Pool", "Sink", "header_lines"]
+__all__ = [
+    "Abortable",
+    "BadResponse",
+    "ConnectionLost",
+    "Crowded",
+    "Forbidden",
+    "Pool",
+    "Sink",
+    "header_lines",
+]
 
 MOST_CONNECTIONS: Final = 256
 FEWEST_CONNECTIONS: Final = 16
@@ -37,7 +55,9 @@ FEW: Final = 4
 """Connections that every pool may have, however many all of them have together."""
 BRIEF: Final = 8
 """Places beside those for calls, for what takes no time unless the server has none."""
-WANTS: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL))
+WANTS: Final = frozenset(
+    (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
+)
 """What keeps us from connecting to anybody: no descriptors, memory or ports."""
 MOST_WAITING: Final = 10_000
 MOST_BYTES_WAITING: Final = 64 * 2**20
@@ -53,7 +73,16 @@ class _Everywhere:
 class _Connection(asyncio.Protocol):
     """One socket: idle, or with one call."""
 
-    __slots__ = ("_call", "_clean", "_intake", "_poll", "_pool", "_transport", "data_received", "idle_since")
+    __slots__ = (
+        "_call",
+        "_clean",
+        "_intake",
+        "_poll",
+        "_pool",
+        "_transport",
+        "data_received",
+        "idle_since",
+    )
 
     def __init__(self, pool: "Pool") -> None:
         self._pool = pool
@@ -67,9 +96,12 @@ class _Connection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Whether it stands, and nothing came that nobody asked for: also nothing that is yet to be read."""
+        """Whether it stands, and nothing came that nobody asked for: also nothing that is yet to be
+        read."""
         transport, poll = self._transport, self._poll
-        return transport is not None and not transport.is_closing() and (poll is None or not poll(0))
+        return (
+            transport is not None and not transport.is_closing() and (poll is None or not poll(0))
+        )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -125,8 +157,8 @@ class _Connection(asyncio.Protocol):
 
 
 def header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Headers as `Pool.start` takes them; who sends the same ones with every request keeps them so. A line break would
-    let a value write headers of its own: ValueError."""
+    """Headers as `Pool.start` takes them; who sends the same ones with every request keeps them so.
+    A line break would let a value write headers of its own: ValueError."""
     made = [b"%b: %b\r\n" % header for header in headers]
     lines = b"".join(made)
     if lines.count(b"\n") != len(made) or lines.count(b"\r") != len(made) or b"\0" in lines:
@@ -180,10 +212,11 @@ class Pool:
         most: int | None = None,
         secure: Callable[[asyncio.Protocol], Secured] | None = None,
     ) -> None:
-        """`idle` is below the five seconds after which Node and uvicorn close: a request sent at that moment is
-        lost, and it must not be sent again. `environ` may name proxies; without it there are none. `packed`: who calls
-        says which encodings he takes, and unpacks. `most`: connections at a time, as far as there are descriptors.
-        `secure`: adds a handshake and encryption to each connection. Raises BadAddress."""
+        """`idle` is below the five seconds after which Node and uvicorn close: a request sent at
+        that moment is lost, and it must not be sent again. `environ` may name proxies; without it
+        there are none. `packed`: who calls says which encodings he takes, and unpacks. `most`:
+        connections at a time, as far as there are descriptors. `secure`: adds a handshake and
+        encryption to each connection. Raises BadAddress."""
         self._address = address = parse(url)
         self.host, self.port, self.tls = address.host, address.port, address.tls
         self.authority = address.authority
@@ -220,12 +253,25 @@ class Pool:
         """Kept, for asking for it is a system call (getpid) in Python 3.11."""
 
     def start(
-        self, method: str, target: str, headers: bytes, body: bytes, sink: Sink, *, brief: bool = False
+        self,
+        method: str,
+        target: str,
+        headers: bytes,
+        body: bytes,
+        sink: Sink,
+        *,
+        brief: bool = False,
     ) -> Abortable:
-        """Send a request; `headers` as `header_lines` makes them. The sink is never called from in here. `brief`: it
-        asks for nothing that takes time, so it does not wait for the calls that do."""
+        """Send a request; `headers` as `header_lines` makes them. The sink is never called from in
+        here. `brief`: it asks for nothing that takes time, so it does not wait for the calls that
+        do."""
         if target != self._checked:
-            if not target.startswith("/") or not target.isascii() or not target.isprintable() or " " in target:
+            if (
+                not target.startswith("/")
+                or not target.isascii()
+                or not target.isprintable()
+                or " " in target
+            ):
                 raise ValueError("the target of a request must be a path in printable ASCII")
             self._checked = target
         verb, where, common = method.encode(), target.encode(), self._common
@@ -247,7 +293,9 @@ class Pool:
         elif places.stand_in_line(call):
             call.keeper = self
         else:
-            loop.call_soon(call.fail, Crowded(f"too much waits for a connection to {self.authority} already"))
+            loop.call_soon(
+                call.fail, Crowded(f"too much waits for a connection to {self.authority} already")
+            )
         return call
 
     @property
@@ -277,8 +325,8 @@ class Pool:
         task.add_done_callback(functools.partial(self._connected, call, connection))
 
     def retire(self) -> None:
-        """Take no more calls; what is under way goes on, and each connection ends with its call. What waits for one is
-        not under way."""
+        """Take no more calls; what is under way goes on, and each connection ends with its call.
+        What waits for one is not under way."""
         self._closed = True
         for places in (self._calls, self._brief):
             while places.waiting:
@@ -309,7 +357,8 @@ class Pool:
     # --- for the connections
 
     def over(self, request: Request) -> None:
-        """A request has ended, or was given up while it stood in line: its place is the next one's."""
+        """A request has ended, or was given up while it stood in line: its place is the next
+        one's."""
         places = self._brief if request.brief else self._calls
         if places.waiting:
             if request in places.waiting:
@@ -317,13 +366,20 @@ class Pool:
                 return
             places.taken -= 1
             if self._loop is not None:
-                self._loop.call_soon(self._serve, places)  # a server that closes behind its reply is seen to by then
+                self._loop.call_soon(
+                    self._serve, places
+                )  # a server that closes behind its reply is seen to by then
         else:
             places.taken -= 1
 
     def _serve(self, places: _Places) -> None:
         """Those who wait, as far as there are places."""
-        while places.waiting and not self._closed and self._loop is not None and self._has_room(places):
+        while (
+            places.waiting
+            and not self._closed
+            and self._loop is not None
+            and self._has_room(places)
+        ):
             self._begin(places.first(), places, self._loop)
 
     def put(self, connection: _Connection) -> bool:
@@ -347,7 +403,8 @@ class Pool:
             self._empty.set()
 
     def _expire(self) -> None:
-        # One timer for all: the oldest stand first, since connections are taken and put back at the end.
+        # One timer for all: the oldest stand first, since connections are taken and put back at the
+        # end.
         loop = asyncio.get_running_loop()
         self._timer = None
         while self._idle:
@@ -382,13 +439,19 @@ class Pool:
             connection.drop()
             self.gone(connection)  # uvloop does not tell of the loss when connecting is cancelled
             if isinstance(e, TimeoutError):
-                call.fail(ConnectionLost(f"{error} in {self._connect_timeout:g} s", sent=False, vague=True))
+                call.fail(
+                    ConnectionLost(
+                        f"{error} in {self._connect_timeout:g} s", sent=False, vague=True
+                    )
+                )
             elif isinstance(e, Forbidden):
                 call.fail(e)
             elif isinstance(e, (OSError, ValueError)):
                 ours = isinstance(e, OSError) and e.errno in WANTS
                 why = f"{error}: {e.args[-1] if e.args else e}"
-                call.fail(ConnectionLost(why, sent=False, ours=ours, vague=isinstance(e, socket.gaierror)))
+                call.fail(
+                    ConnectionLost(why, sent=False, ours=ours, vague=isinstance(e, socket.gaierror))
+                )
             else:
                 raise
         else:

@@ -1,8 +1,9 @@
 """One HTTP/1.1 connection of a client: bytes in, `Exchange`s out, in order and one at a time.
 
-Promise: limits on heads, bodies and every kind of waiting hold for whatever a client sends or does not send, and each
-has its share of a turn and no more (`wire.flow`): while a client does not read its answers, none of its requests is
-begun. A client that goes away is reported. What all connections share is their house's (`wire.http_house`).
+Promise: limits on heads, bodies and every kind of waiting hold for whatever a client sends or does
+not send, and each has its share of a turn and no more (`wire.flow`): while a client does not read
+its answers, none of its requests is begun. A client that goes away is reported. What all
+connections share is their house's (`wire.http_house`).
 """
 
 import asyncio
@@ -18,18 +19,19 @@ from mcpx.wire.http_house import House, refusal
 log = logging.getLogger(__name__)
 
 LINGER: Final = 2.0
-"""Seconds a refused client may go on sending before its socket is closed. Closing at once would send a reset,
-which throws our answer out of the client's buffer before it is read."""
+"""Seconds a refused client may go on sending before its socket is closed. Closing at once would
+send a reset, which throws our answer out of the client's buffer before it is read."""
 SPARED = 2.0
 RESTED = 10.0
-"""Seconds a connection may bring nothing before it makes room for another, where there is none: half of a request or
-less; and after an answer."""
+"""Seconds a connection may bring nothing before it makes room for another, where there is none:
+half of a request or less; and after an answer."""
 MOST_HEADERS: Final = 256
 """Each costs ten times its bytes."""
 LARGE: Final = 65536
 """Bytes; smaller bodies are not worth counting: there can be no more of them than connections."""
 COPY_BELOW: Final = 65536
-"""Smaller bodies are copied behind their head; with larger ones the transport gets two buffers at once."""
+"""Smaller bodies are copied behind their head; with larger ones the transport gets two buffers at
+once."""
 
 
 class _Stop(Exception):
@@ -42,12 +44,44 @@ _NO_MORE: Final[list[tuple[bytes, bytes]]] = []
 
 
 class Connection(asyncio.Protocol):
-    """One client. Parser callbacks fill the request being read; complete ones are answered in order."""
+    """One client. Parser callbacks fill the request being read; complete ones are answered in
+    order."""
 
     __slots__ = (
-        *("_began", "_body", "_chunk", "_counted", "_current", "_deaf", "_ending", "_fields", "_http10", "_in_head"),
-        *("_intake", "_keep", "_limits", "_more", "_out", "_parser", "_pumping", "_queue", "_reading", "_server"),
-        *("_since", "_surplus", "_tail", "_transport", "_upgrade", "_url", "_used", "data_received"),
+        *(
+            "_began",
+            "_body",
+            "_chunk",
+            "_counted",
+            "_current",
+            "_deaf",
+            "_ending",
+            "_fields",
+            "_http10",
+            "_in_head",
+        ),
+        *(
+            "_intake",
+            "_keep",
+            "_limits",
+            "_more",
+            "_out",
+            "_parser",
+            "_pumping",
+            "_queue",
+            "_reading",
+            "_server",
+        ),
+        *(
+            "_since",
+            "_surplus",
+            "_tail",
+            "_transport",
+            "_upgrade",
+            "_url",
+            "_used",
+            "data_received",
+        ),
     )
 
     def __init__(self, server: House) -> None:
@@ -68,11 +102,15 @@ class Connection(asyncio.Protocol):
         self._upgrade = False
         self._chunk = 0  # size of the chunk being fed
         self._began = False  # the request began in that chunk
-        self._surplus = 0  # bytes of earlier chunks that brought neither the end of the head nor body
+        self._surplus = (
+            0  # bytes of earlier chunks that brought neither the end of the head nor body
+        )
         # The requests being answered.
         self._used = False
         self._current: Exchange | None = None
-        self._queue: list[Exchange | int] = []  # complete requests, and a refusal's status as the last
+        self._queue: list[
+            Exchange | int
+        ] = []  # complete requests, and a refusal's status as the last
         self._pumping = False
         self._deaf = False  # nothing more is parsed
         self._tail: bytearray | None = None  # what came after the head of an upgrade
@@ -147,7 +185,8 @@ class Connection(asyncio.Protocol):
         self._count(-self._counted)
         self._intake.end()
         self._out.resume()
-        # We hold each other: what a connection takes would wait for the collector, which comes rarely.
+        # We hold each other: what a connection takes would wait for the collector, which comes
+        # rarely.
         self._parser = cast(HttpRequestParser, None)
         self.data_received = _unheard
         exchange, self._current = self._current, None
@@ -209,7 +248,9 @@ class Connection(asyncio.Protocol):
         self._keep = parser.should_keep_alive()
         self._upgrade = parser.should_upgrade()
         self._http10 = False
-        if (b"connection" in fields or not self._keep) and (version := parser.get_http_version()) != "1.1":
+        if (b"connection" in fields or not self._keep) and (
+            version := parser.get_http_version()
+        ) != "1.1":
             if version != "1.0":
                 self._stop(505)
             self._http10 = True
@@ -219,7 +260,10 @@ class Connection(asyncio.Protocol):
             self._stop(400)
         if self._upgrade and parser.get_method() == b"CONNECT":
             self._stop(405)
-        if b"transfer-encoding" in fields and fields[b"transfer-encoding"].strip().lower() != b"chunked":
+        if (
+            b"transfer-encoding" in fields
+            and fields[b"transfer-encoding"].strip().lower() != b"chunked"
+        ):
             self._stop(501)
         if b"content-length" in fields and int(fields[b"content-length"]) > limits.body_bytes:
             self._stop(413)
@@ -254,7 +298,9 @@ class Connection(asyncio.Protocol):
         if self._server.forestall is None:
             return
         method, target = self._parser.get_method().decode(), self._url.decode()
-        request = Exchange(self, method, target, Headers(self._fields, self._more), b"", False, self._http10)
+        request = Exchange(
+            self, method, target, Headers(self._fields, self._more), b"", False, self._http10
+        )
         if (status := self._server.forestall(request)) is not None:
             self._stop(status)
 
@@ -264,7 +310,9 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         self._reading = False
-        if not self._upgrade:  # else it goes on in `_upgraded`, where the bytes that follow are known
+        if (
+            not self._upgrade
+        ):  # else it goes on in `_upgraded`, where the bytes that follow are known
             self._complete()
 
     def _upgraded(self, rest: bytes) -> bytes:
@@ -274,11 +322,20 @@ class Connection(asyncio.Protocol):
             self._keep = False
             self._complete()
             return b""
-        # An offer we decline, such as Java's and curl's h2c: an ordinary request, and the connection's last. But the
-        # parser has stopped before its body: give the head to a new one, without the offer.
-        fields = [f for f in (*self._fields.items(), *self._more) if f[0] not in (b"upgrade", b"connection")]
+        # An offer we decline, such as Java's and curl's h2c: an ordinary request, and the
+        # connection's last. But the parser has stopped before its body: give the head to a new one,
+        # without the offer.
+        fields = [
+            f
+            for f in (*self._fields.items(), *self._more)
+            if f[0] not in (b"upgrade", b"connection")
+        ]
         lines = [b"%b: %b\r\n" % field for field in (*fields, (b"connection", b"close"))]
-        start = b"%b %b HTTP/1.%d\r\n" % (self._parser.get_method(), self._url, 0 if self._http10 else 1)
+        start = b"%b %b HTTP/1.%d\r\n" % (
+            self._parser.get_method(),
+            self._url,
+            0 if self._http10 else 1,
+        )
         self._parser = HttpRequestParser(self)
         return b"".join([start, *lines, b"\r\n", rest])
 
@@ -289,7 +346,11 @@ class Connection(asyncio.Protocol):
         method, target = self._parser.get_method().decode(), self._url.decode()
         headers = Headers(self._fields, self._more or ())
         exchange = Exchange(self, method, target, headers, body, self._keep, self._http10)
-        self._fields, self._more, self._url = _NOTHING, _NO_MORE, b""  # an idle connection holds nothing
+        self._fields, self._more, self._url = (
+            _NOTHING,
+            _NO_MORE,
+            b"",
+        )  # an idle connection holds nothing
         self._used = True
         if not self._keep:
             self._deaf = True
@@ -348,7 +409,9 @@ class Connection(asyncio.Protocol):
         self._since = self._server.now
         self.write(refusal(status))
         self._intake.hold(False)
-        if self._transport.can_write_eof():  # TLS cannot: such a client must go by `connection: close`
+        if (
+            self._transport.can_write_eof()
+        ):  # TLS cannot: such a client must go by `connection: close`
             self._transport.write_eof()
 
     # --- writing, waiting, ending
@@ -379,10 +442,13 @@ class Connection(asyncio.Protocol):
 
     @property
     def spare(self) -> bool:
-        """It is missed least: nothing of it is being answered, and for a while nothing whole has come."""
+        """It is missed least: nothing of it is being answered, and for a while nothing whole has
+        come."""
         if self._current is not None or self._queue or self._ending:
             return False
-        return self._server.now - self._since > (RESTED if self._used and not self._reading else SPARED)
+        return self._server.now - self._since > (
+            RESTED if self._used and not self._reading else SPARED
+        )
 
     def close_if_idle(self) -> None:
         if self._current is None and not self._queue and not self._reading:

@@ -1,7 +1,7 @@
 """A connection for `wire.http_client`: to an origin or, through a proxy, into it.
 
-Promise: the server's name is what TLS checks and what a proxy is told, whichever address is dialled.
-No promise: a limit on the time (the caller's), several addresses tried at the same time.
+Promise: the server's name is what TLS checks and what a proxy is told, whichever address is
+dialled. No promise: a limit on the time (the caller's), several addresses tried at the same time.
 """
 
 import asyncio
@@ -34,8 +34,9 @@ class Secured(asyncio.Protocol):
 
 
 Resolve = Callable[[str, bool], Awaitable[Sequence[str]]]
-"""From a host to the addresses that are dialled for it, in order; or, where a proxy dials (`True`), whether it may.
-What it raises fails the request: `Forbidden` as it is. Without one the system resolves."""
+"""From a host to the addresses that are dialled for it, in order; or, where a proxy dials (`True`),
+whether it may. What it raises fails the request: `Forbidden` as it is. Without one the system
+resolves."""
 
 
 async def dial(
@@ -50,10 +51,14 @@ async def dial(
     name = to.host if context is not None else None
     found = () if resolve is None else await resolve(to.host, proxy is not None)
     if proxy is None and resolve is None:
-        await loop.create_connection(lambda: protocol, to.host, to.port, ssl=context, server_hostname=name)
+        await loop.create_connection(
+            lambda: protocol, to.host, to.port, ssl=context, server_hostname=name
+        )
     elif proxy is None:
         reached = await _first(found, to.port)
-        await loop.create_connection(lambda: protocol, sock=reached, ssl=context, server_hostname=name)
+        await loop.create_connection(
+            lambda: protocol, sock=reached, ssl=context, server_hostname=name
+        )
     elif context is None:
         await loop.create_connection(lambda: protocol, proxy.host, proxy.port)
     else:
@@ -61,12 +66,15 @@ async def dial(
 
 
 async def _first(addresses: Sequence[str], port: int) -> socket.socket:
-    """The first that answers, one after the other. Only the last has all of the time that is left."""
+    """The first that answers, one after the other. Only the last has all of the time that is
+    left."""
     loop = asyncio.get_running_loop()
     for left, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
         reached = None
         try:
-            reached = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+            reached = socket.socket(
+                socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM
+            )
             reached.setblocking(False)
             async with asyncio.timeout(UNANSWERED if left else None):
                 await loop.sock_connect(reached, (address, port))
@@ -79,7 +87,9 @@ async def _first(addresses: Sequence[str], port: int) -> socket.socket:
     raise OSError("the name has no address")
 
 
-async def _dial_through(proxy: Address, to: Address, context: "ssl.SSLContext", protocol: asyncio.Protocol) -> None:
+async def _dial_through(
+    proxy: Address, to: Address, context: "ssl.SSLContext", protocol: asyncio.Protocol
+) -> None:
     loop = asyncio.get_running_loop()
     transport, tunnel = await loop.create_connection(_Tunnel, proxy.host, proxy.port)
     try:
@@ -123,7 +133,8 @@ class _Tunnel(asyncio.Protocol):
 
 @functools.cache
 def default_context() -> "ssl.SSLContext":
-    """One for the process: loading the certificates takes some 20 ms. From the system, or SSL_CERT_FILE."""
+    """One for the process: loading the certificates takes some 20 ms. From the system, or
+    SSL_CERT_FILE."""
     import ssl
 
     context = ssl.create_default_context()
@@ -134,4 +145,6 @@ def default_context() -> "ssl.SSLContext":
 def proxy_authorization(proxy: Address) -> bytes:
     if proxy.credentials is None:
         return b""
-    return b"proxy-authorization: Basic %b\r\n" % base64.b64encode(":".join(proxy.credentials).encode())
+    return b"proxy-authorization: Basic %b\r\n" % base64.b64encode(
+        ":".join(proxy.credentials).encode()
+    )

@@ -1,4 +1,5 @@
-"""What the connections of one HTTP server have in common: their limits, and the house that counts them."""
+"""What the connections of one HTTP server have in common: their limits, and the house that counts
+them."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,21 +15,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one client may cost. Times in seconds and for the whole phase: dripping bytes gains nothing."""
+    """What one client may cost. Times in seconds and for the whole phase: dripping bytes gains
+    nothing."""
 
     header_bytes: int = 65536
     body_bytes: int = 4 * 2**20
     head_timeout: float = 10.0
     body_timeout: float = 30.0
     keep_alive: float = 75.0
-    """Longer than the pools of clients keep idle connections (Node 4 s, Go and aiohttp 15 to 90)."""
+    """Longer than the pools of clients keep idle connections (Node 4 s, Go and aiohttp 15 to
+    90)."""
     connections: int = 4096
     write_timeout: float = 30.0
     """A reader that takes next to nothing for so long is dropped."""
     waiting_bytes: int = 128 * 2**20
     """What may wait to be read by all clients together."""
     bodies_bytes: int = 256 * 2**20
-    """The bodies of all requests that are being read or answered. Beyond it the next large one is refused."""
+    """The bodies of all requests that are being read or answered. Beyond it the next large one is
+    refused."""
 
 
 class House(Protocol):
@@ -37,7 +41,8 @@ class House(Protocol):
     limits: Limits
     handler: Callable[[Exchange], None]
     forestall: Callable[[Exchange], int | None] | None
-    """The status with which a request is refused whatever its body says, asked before much of that was read."""
+    """The status with which a request is refused whatever its body says, asked before much of that
+    was read."""
     now: float
     """By the coarse clock of all of them."""
     closing: bool

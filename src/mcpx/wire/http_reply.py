@@ -1,10 +1,16 @@
-"""One HTTP request and the reading of its response, for `wire.http_client`, which see for the promise."""
+"""One HTTP request and the reading of its response, for `wire.http_client`, which see for the
+promise."""
 
 import asyncio
 import logging
 from typing import Final, NoReturn, Protocol
 
-from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpResponseParser
+from httptools import (
+    HttpParserCallbackError,
+    HttpParserError,
+    HttpParserUpgrade,
+    HttpResponseParser,
+)
 
 from mcpx.wire.exchange import Headers
 
@@ -17,11 +23,14 @@ HEADER_BYTES: Final = 65536
 
 
 class ConnectionLost(ConnectionError):
-    """No complete reply. With `sent` the server may have acted on the request: it must not be repeated. `ours`: there
-    was no connection for a want of our own, which says nothing of the server. `vague`: there was none in time, or no
-    address for its name; a loop that stood still for as long finds the same."""
+    """No complete reply. With `sent` the server may have acted on the request: it must not be
+    repeated. `ours`: there was no connection for a want of our own, which says nothing of the
+    server. `vague`: there was none in time, or no address for its name; a loop that stood still for
+    as long finds the same."""
 
-    def __init__(self, message: str, *, sent: bool, ours: bool = False, vague: bool = False) -> None:
+    def __init__(
+        self, message: str, *, sent: bool, ours: bool = False, vague: bool = False
+    ) -> None:
         super().__init__(message)
         self.sent = sent
         self.ours = ours
@@ -29,7 +38,8 @@ class ConnectionLost(ConnectionError):
 
 
 class Crowded(ConnectionError):
-    """Too much waits for a connection to this server already: the request was not even put in line."""
+    """Too much waits for a connection to this server already: the request was not even put in
+    line."""
 
 
 class Forbidden(ConnectionError):
@@ -47,8 +57,8 @@ class Sink(Protocol):
     def body(self, data: bytes) -> None: ...
 
     def trusted(self) -> bool:
-        """The reply is complete: whether it is what was asked for. If not, the connection may be out of step, and is
-        ended; asked once, before `end`."""
+        """The reply is complete: whether it is what was asked for. If not, the connection may be
+        out of step, and is ended; asked once, before `end`."""
         ...
 
     def end(self) -> None: ...
@@ -67,7 +77,8 @@ class Abortable(Protocol):
         """Drop it, and its connection; the sink hears nothing more."""
 
     def hold(self, held: bool) -> None:
-        """Whether the sink wants nothing for the moment: then the server is not read from, and notices."""
+        """Whether the sink wants nothing for the moment: then the server is not read from, and
+        notices."""
 
 
 class Line(Protocol):
@@ -95,16 +106,28 @@ class _Stop(Exception):
 class Request:
     """One request: its bytes until they are sent, then the parser of its response.
 
-    A parser of its own, with itself as the target: so what a server sends behind a response is never taken for
-    the response to the connection's next request.
+    A parser of its own, with itself as the target: so what a server sends behind a response is
+    never taken for the response to the connection's next request.
     """
 
     __slots__ = (
-        *("_bare", "_complete", "_error", "_fields", "_in_head", "_keep", "_more", "_packed", "_parser"),
+        *(
+            "_bare",
+            "_complete",
+            "_error",
+            "_fields",
+            "_in_head",
+            "_keep",
+            "_more",
+            "_packed",
+            "_parser",
+        ),
         *("_surplus", "_until_eof", "brief", "connection", "keeper", "request", "sink", "task"),
     )
 
-    def __init__(self, request: bytes, sink: Sink, bare: bool, brief: bool, packed: bool = False) -> None:
+    def __init__(
+        self, request: bytes, sink: Sink, bare: bool, brief: bool, packed: bool = False
+    ) -> None:
         self.request = request
         self.brief = brief
         self.keeper: Keeper | None = None
@@ -243,7 +266,9 @@ class Request:
         if status < 200:
             return
         if self._surplus > HEADER_BYTES:
-            size = sum([len(name) + len(value) + 4 for name, value in (*fields.items(), *self._more)])
+            size = sum(
+                [len(name) + len(value) + 4 for name, value in (*fields.items(), *self._more)]
+            )
             if size > HEADER_BYTES:
                 self._stop(f"headers of more than {HEADER_BYTES} bytes")
         self._surplus = 0

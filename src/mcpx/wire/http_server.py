@@ -1,12 +1,14 @@
-"""HTTP/1.1 for the front: requests as `Exchange`s, handed to one synchronous handler. No task per request.
+"""HTTP/1.1 for the front: requests as `Exchange`s, handed to one synchronous handler. No task per
+request.
 
-Promise: the handler is called with the whole body, in order for each connection, one exchange at a time; an
-answer known at once is one write to the socket. Limits on heads, bodies, connections and every kind of
-waiting hold for whatever a client sends or does not send, and each has its share of a turn and no more (`wire.flow`):
-while a client does not read its answers, none of its requests is begun. A client that goes away is reported.
+Promise: the handler is called with the whole body, in order for each connection, one exchange at a
+time; an answer known at once is one write to the socket. Limits on heads, bodies, connections and
+every kind of waiting hold for whatever a client sends or does not send, and each has its share of a
+turn and no more (`wire.flow`): while a client does not read its answers, none of its requests is
+begun. A client that goes away is reported.
 
-No promise: HTTP/2, compression, routing, checks of Host and Origin (the front's), half-open clients (one that
-shuts its writing side counts as gone: so a cancelled call looks).
+No promise: HTTP/2, compression, routing, checks of Host and Origin (the front's), half-open clients
+(one that shuts its writing side counts as gone: so a cancelled call looks).
 """
 
 import asyncio
@@ -30,7 +32,8 @@ LOOKS: Final = 64
 
 
 async def _turns() -> None:
-    """asyncio takes up to four turns of the loop from accepting a client to its connection, and to its end."""
+    """asyncio takes up to four turns of the loop from accepting a client to its connection, and to
+    its end."""
     for _ in range(4):
         await asyncio.sleep(0)
 
@@ -45,8 +48,8 @@ class HttpServer:
         forestall: Callable[[Exchange], int | None] | None = None,
         secure: Callable[[asyncio.Protocol], asyncio.Protocol] | None = None,
     ) -> None:
-        """`forestall`: the status with which a request with a large body is refused before that is read; None: it is
-        read. `secure`: adds a handshake and encryption to each connection."""
+        """`forestall`: the status with which a request with a large body is refused before that is
+        read; None: it is read. `secure`: adds a handshake and encryption to each connection."""
         self.handler = handler
         self.forestall = forestall
         self._secure = secure
@@ -56,8 +59,11 @@ class HttpServer:
         self.bodies = 0
         """Bytes of large bodies, of requests being read or answered."""
         self.budget = Budget(limits.waiting_bytes)
-        """What waits to be read by all clients; those of sockets given away too, if their new owner counts it."""
-        self._tick = min(1.0, *(t / 4 for t in (limits.head_timeout, limits.body_timeout, limits.keep_alive)))
+        """What waits to be read by all clients; those of sockets given away too, if their new owner
+        counts it."""
+        self._tick = min(
+            1.0, *(t / 4 for t in (limits.head_timeout, limits.body_timeout, limits.keep_alive))
+        )
         self._tick = min(self._tick, limits.write_timeout / 4)
         self._listeners: list[asyncio.Server] = []
         self._connections: dict[Connection, None] = {}
@@ -104,8 +110,8 @@ class HttpServer:
             self._timer.cancel()
 
     async def _stop_listening(self) -> None:
-        # asyncio of Python 3.11 leaks the socket of a client accepted in the turn in which its server closes:
-        # accept no more, let those be connected that were accepted, then close.
+        # asyncio of Python 3.11 leaks the socket of a client accepted in the turn in which its
+        # server closes: accept no more, let those be connected that were accepted, then close.
         loop = asyncio.get_running_loop()
         for listener in self._listeners:
             for sock in listener.sockets:
@@ -142,7 +148,10 @@ class HttpServer:
     def admit(self, connection: Connection) -> bool:
         if self.closing:
             return False
-        if len(self._connections) + len(self._adopted) >= self.limits.connections and not self._make_room():
+        if (
+            len(self._connections) + len(self._adopted) >= self.limits.connections
+            and not self._make_room()
+        ):
             return False
         self._connections[connection] = None
         return True
@@ -153,7 +162,8 @@ class HttpServer:
             connection = next(iter(self._connections))
             del self._connections[connection]
             if connection.spare:
-                # What it has not read would keep its socket open, and nobody looks after it any more.
+                # What it has not read would keep its socket open, and nobody looks after it any
+                # more.
                 connection.abort() if connection.waiting else connection.close()
                 return True
             self._connections[connection] = None

@@ -1,6 +1,7 @@
 """JSON-RPC 2.0 messages as plain dicts: what they are, and how to make one.
 
-MCP narrows JSON-RPC: ids are strings or integers, params are objects, batches are refused in every revision.
+MCP narrows JSON-RPC: ids are strings or integers, params are objects, batches are refused in every
+revision.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,8 @@ MessageKind = Literal["request", "notification", "response", "invalid"]
 
 
 def classify(message: Any) -> MessageKind:
-    """What kind of message this is. Only the envelope is looked at, never params or result beyond their type."""
+    """What kind of message this is. Only the envelope is looked at, never params or result beyond
+    their type."""
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":  # pyright: ignore[reportUnknownMemberType]
         return "invalid"
     if "method" in message:
@@ -53,9 +55,11 @@ def result(id: str | int, value: Json) -> Json:
     return {"jsonrpc": "2.0", "id": id, "result": value}
 
 
-def failure(id: str | int | None, error: RpcError, request_id: Callable[[], str] | None = None) -> Json:
-    """`request_id`: by which people find the request in logs; an error of ours tells it, in `data` where that has
-    room for it. Somebody else's stays as it is (PRO-6)."""
+def failure(
+    id: str | int | None, error: RpcError, request_id: Callable[[], str] | None = None
+) -> Json:
+    """`request_id`: by which people find the request in logs; an error of ours tells it, in `data`
+    where that has room for it. Somebody else's stays as it is (PRO-6)."""
     told = error.to_json()
     if request_id is not None and not error.foreign:
         data = told.get("data")
@@ -66,4 +70,6 @@ def failure(id: str | int | None, error: RpcError, request_id: Callable[[], str]
 
 def broken(id: str | int, request_id: str) -> Json:
     """The answer to a request that met a bug of ours; the log says more, under that id."""
-    return failure(id, RpcError(INTERNAL_ERROR, f"Internal error (request {request_id})"), lambda: request_id)
+    return failure(
+        id, RpcError(INTERNAL_ERROR, f"Internal error (request {request_id})"), lambda: request_id
+    )

@@ -1,11 +1,13 @@
-"""How log lines go out: one line each, as plain text or JSON, and of each kind no more than somebody would read.
+"""How log lines go out: one line each, as plain text or JSON, and of each kind no more than
+somebody would read.
 
-Promise: what a peer put into a value begins no line of its own and steers no terminal (`Plain`, and `AsJson`, where
-every line is one JSON object whatever is logged); a kind of line,
-which is its wording and the server it tells of, is limited in rate, and what was left out is counted (`Outlet`). So no
-caller of `log` has to think of either. Our own words (`OURS`) may have several lines, and are never left out. An outlet
-that was given a way to redact lets no text out that did not go through it: messages before they are cut, and the whole
-line once more, with its traceback, whatever formats it.
+Promise: what a peer put into a value begins no line of its own and steers no terminal (`Plain`, and
+`AsJson`, where every line is one JSON object whatever is logged); a kind of line, which is its
+wording and the server it tells of, is limited in rate, and what was left out is counted (`Outlet`).
+So no caller of `log` has to think of either. Our own words (`OURS`) may have several lines, and are
+never left out. An outlet that was given a way to redact lets no text out that did not go through
+it: messages before they are cut, and the whole line once more, with its traceback, whatever formats
+it.
 """
 
 import asyncio
@@ -37,7 +39,8 @@ LOOK = 10.0
 FULL = 10 << 20
 """Seconds between two looks at a log that is standard error, and the bytes it may have."""
 COUNTING = 10.0
-"""Seconds after which the lines that were left out are counted, if none of the kind comes before."""
+"""Seconds after which the lines that were left out are counted, if none of the kind comes
+before."""
 KINDS = 1000
 """Kinds that are remembered; there are as many as wordings times servers."""
 LONGEST = 8_000
@@ -50,7 +53,8 @@ STEERING: Final = (
     "\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f"
 )
-"""For a class of characters: those that break lines, reorder or hide text, or speak to a terminal."""
+"""For a class of characters: those that break lines, reorder or hide text, or speak to a
+terminal."""
 _STEERING = re.compile(f"[{STEERING}]")
 
 
@@ -60,7 +64,8 @@ def plain(text: str) -> str:
 
 
 class Brief:
-    """A value that a peer sent, for a log line: rendered only if it is logged, and no more of it than is shown."""
+    """A value that a peer sent, for a log line: rendered only if it is logged, and no more of it
+    than is shown."""
 
     __slots__ = ("_value",)
 
@@ -109,7 +114,8 @@ class Plain(logging.Formatter):
 
 
 class AsJson(logging.Formatter):
-    """`time` (UTC), `level`, `logger`, `message`; `server`, `request_id`, `trace_id`, `error` where there is one."""
+    """`time` (UTC), `level`, `logger`, `message`; `server`, `request_id`, `trace_id`, `error` where
+    there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         try:
@@ -140,8 +146,9 @@ class AsJson(logging.Formatter):
 
 
 def _asking() -> Request | None:
-    """The request that a line belongs to. Not one that is over, though what it began goes on; nor for what is called
-    back by the loop, for that is called for everybody who uses a connection or a timer."""
+    """The request that a line belongs to. Not one that is over, though what it began goes on; nor
+    for what is called back by the loop, for that is called for everybody who uses a connection or a
+    timer."""
     request = REQUEST.get()
     if request is None or request.over:
         return None
@@ -159,14 +166,21 @@ def server_of(record: logging.LogRecord) -> str | None:
         return vars(record)["server"]
     wording, args = record.msg, record.args
     ours = record.name.startswith("mcpx") and isinstance(wording, str)
-    return str(args[0]) if ours and wording.startswith("[%s]") and isinstance(args, tuple) and args else None
+    return (
+        str(args[0])
+        if ours and wording.startswith("[%s]") and isinstance(args, tuple) and args
+        else None
+    )
 
 
 def _told(error: BaseException, redact: Callable[[str], str] = str) -> str:
-    """A traceback, indented, so that none of it looks like a line of the log; what the error says is one line."""
+    """A traceback, indented, so that none of it looks like a line of the log; what the error says
+    is one line."""
     told: list[str] = []
     for part in map(redact, traceback.format_exception(error)):
-        is_frame = part.lstrip(" |+-").startswith('File "')  # its code is ours, the rest may quote a peer
+        is_frame = part.lstrip(" |+-").startswith(
+            'File "'
+        )  # its code is ours, the rest may quote a peer
         told += part.splitlines() if is_frame else [part.strip("\n")] if part.strip() else []
     text = "".join(f"\n    {plain(line[:LONGEST])}" for line in told)
     if len(text) > LONGEST_TRACEBACK:
@@ -206,7 +220,9 @@ class _Redacted(logging.Formatter):
 class Outlet(logging.Handler):
     """The one handler of the log: limits, redacts, then hands on."""
 
-    def __init__(self, targets: Sequence[logging.Handler], redact: Callable[[str], str] | None = None) -> None:
+    def __init__(
+        self, targets: Sequence[logging.Handler], redact: Callable[[str], str] | None = None
+    ) -> None:
         """`redact` takes out of a text what must not be said."""
         super().__init__()
         self.targets = tuple(targets)
@@ -279,8 +295,8 @@ class Outlet(logging.Handler):
 
 
 def hear_the_unheard() -> None:
-    """What nobody caught, in any thread, becomes a line of the log like all others: Python would write it to standard
-    error as it is."""
+    """What nobody caught, in any thread, becomes a line of the log like all others: Python would
+    write it to standard error as it is."""
     log = logging.getLogger("mcpx")
 
     def uncaught(kind: type[BaseException], error: BaseException, trace: Any) -> None:
@@ -294,7 +310,9 @@ def hear_the_unheard() -> None:
 
     def unraisable(args: Any) -> None:
         if args.exc_value is not None:
-            log.error("%s", args.err_msg or "an error where none could be raised", exc_info=args.exc_value)
+            log.error(
+                "%s", args.err_msg or "an error where none could be raised", exc_info=args.exc_value
+            )
 
     sys.excepthook, threading.excepthook, sys.unraisablehook = uncaught, in_thread, unraisable
 
@@ -311,19 +329,24 @@ class LogFile(logging.handlers.RotatingFileHandler):
         return open(self.baseFilename, self.mode, encoding=self.encoding, opener=private)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """A full disk, or no descriptor left: said, but not for each line; the next line tries again."""
+        """A full disk, or no descriptor left: said, but not for each line; the next line tries
+        again."""
         if monotonic() - self._complained > 60:
             self._complained = monotonic()
             why = plain(str(sys.exc_info()[1])[:200])
             said = f"mcpx: the log file {self.baseFilename} cannot be written: {why}"
             if isinstance(self.formatter, AsJson):
-                said = self.formatter.format(logging.makeLogRecord({"name": "mcpx", "levelname": "ERROR", "msg": said}))
+                said = self.formatter.format(
+                    logging.makeLogRecord({"name": "mcpx", "levelname": "ERROR", "msg": said})
+                )
             sys.stderr.write(said + "\n")
 
 
-def start(level: str, form: str, file: Path | None, redact: Callable[[str], str] | None = None) -> None:
-    """Where lines go, for the whole process, whoever writes them: stderr, and the file if there is one. Raises
-    OSError."""
+def start(
+    level: str, form: str, file: Path | None, redact: Callable[[str], str] | None = None
+) -> None:
+    """Where lines go, for the whole process, whoever writes them: stderr, and the file if there is
+    one. Raises OSError."""
     targets: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     if file is not None:
         targets.append(LogFile(file, maxBytes=10 * 2**20, backupCount=2, encoding="utf-8"))
@@ -339,7 +362,8 @@ def start(level: str, form: str, file: Path | None, redact: Callable[[str], str]
 
 
 async def keep_small(file: Path) -> None:
-    """Where standard error is a file that nobody else looks after: begin anew when it is full, and keep one."""
+    """Where standard error is a file that nobody else looks after: begin anew when it is full, and
+    keep one."""
     while True:
         await asyncio.sleep(LOOK)
         try:
@@ -353,7 +377,9 @@ def begin_anew(file: Path) -> None:
     """Raises OSError."""
     try:
         os.replace(file, f"{file}.1")
-        fresh = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        fresh = os.open(
+            file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o600
+        )
     except OSError:
         os.ftruncate(2, 0)  # somebody removed it: what nobody can read is not kept
         return

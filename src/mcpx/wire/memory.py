@@ -1,4 +1,5 @@
-"""Memory that large messages took, handed back to the system when they are gone: the allocator would keep it for ever.
+"""Memory that large messages took, handed back to the system when they are gone: the allocator
+would keep it for ever.
 
 Promise: nothing here fails or takes long; where there is no glibc, nothing happens.
 """

@@ -1,8 +1,10 @@
-"""One side of one JSON-RPC conversation, in either direction: ids, replies, progress, cancellation, deadlines.
+"""One side of one JSON-RPC conversation, in either direction: ids, replies, progress, cancellation,
+deadlines.
 
-`Peer` speaks over any carrier that moves whole messages in order (stdio, WebSocket, HTTP+SSE). Streamable HTTP
-has a stream per request and is its own `Conversation` (`mcpx.transports.http`); both keep what they wait for in
-a `Waiting` table. Nothing here knows a method of MCP beyond `ping`, progress and cancellation.
+`Peer` speaks over any carrier that moves whole messages in order (stdio, WebSocket, HTTP+SSE).
+Streamable HTTP has a stream per request and is its own `Conversation` (`mcpx.transports.http`);
+both keep what they wait for in a `Waiting` table. Nothing here knows a method of MCP beyond `ping`,
+progress and cancellation.
 """
 
 import asyncio
@@ -39,7 +41,8 @@ LONGEST_CALL = 3600.0
 MOST_CALLS = 1000
 LARGE = 65536
 MOST_LARGE = 64 * 2**20
-"""Requests of the other side that are answered at a time, and the bytes of those among them that are large."""
+"""Requests of the other side that are answered at a time, and the bytes of those among them that
+are large."""
 
 _VERSION = rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
 _ANSWERED_ID = re.compile(
@@ -81,7 +84,12 @@ class Conversation(Protocol):
     """What a link talks through, whatever carries it."""
 
     def request(
-        self, method: str, params: Json, *, meanwhile: Meanwhile | None = None, timeout: float | None = None
+        self,
+        method: str,
+        params: Json,
+        *,
+        meanwhile: Meanwhile | None = None,
+        timeout: float | None = None,
     ) -> Coroutine[Any, Any, Json]: ...
 
     def notify(self, method: str, params: Json | None) -> None: ...
@@ -103,7 +111,11 @@ class Wait:
     __slots__ = ("deadline", "future", "latest", "meanwhile", "timeout", "token")
 
     def __init__(
-        self, future: asyncio.Future[Json], meanwhile: Meanwhile | None, token: Any, timeout: float | None
+        self,
+        future: asyncio.Future[Json],
+        meanwhile: Meanwhile | None,
+        token: Any,
+        timeout: float | None,
     ) -> None:
         self.future = future
         self.meanwhile = meanwhile
@@ -114,7 +126,8 @@ class Wait:
 
 
 class Waiting:
-    """The requests one side has in flight, by id. Replies, progress and deadlines find their request here."""
+    """The requests one side has in flight, by id. Replies, progress and deadlines find their
+    request here."""
 
     def __init__(self, name: str, ids: Iterator[int] | None = None) -> None:
         """`ids`: where the ids of requests come from, if not from one on."""
@@ -146,7 +159,8 @@ class Waiting:
         timeout: float | None,
         id: str | None = None,
     ) -> tuple[str | int, Wait, Json]:
-        """Register a request: its id, its wait and the message to send. A progress token becomes one of ours."""
+        """Register a request: its id, its wait and the message to send. A progress token becomes
+        one of ours."""
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
@@ -196,7 +210,9 @@ class Waiting:
             if wait.timeout is None or wait.future.done():
                 continue
             if wait.deadline <= late:
-                problem = Unavailable(self.name, SERVER_TIMEOUT, f"no answer within {wait.timeout:g} s")
+                problem = Unavailable(
+                    self.name, SERVER_TIMEOUT, f"no answer within {wait.timeout:g} s"
+                )
                 wait.future.set_exception(problem)
             elif following is None or wait.deadline < following:
                 following = wait.deadline
@@ -226,7 +242,9 @@ class Waiting:
         elif isinstance(message.get("result"), dict):
             wait.future.set_result(cast(Json, message["result"]))
         else:
-            wait.future.set_exception(Unavailable(self.name, SERVER_GARBAGE, "the result is not an object"))
+            wait.future.set_exception(
+                Unavailable(self.name, SERVER_GARBAGE, "the result is not an object")
+            )
 
     def fail(self, rid: str | int, error: RpcError) -> None:
         wait = self._waits.get(rid)
@@ -234,14 +252,20 @@ class Waiting:
             wait.future.set_exception(error)
 
     def too_large(self, head: bytes, limit: int) -> bool:
-        """A message over the limit was skipped: fail the request it answered. Whether that could be told."""
+        """A message over the limit was skipped: fail the request it answered. Whether that could be
+        told."""
         rid: int | str | None = None
         if (found := _ANSWERED_ID.match(head)) is not None:
             rid = int(found[1])
         elif len(self._waits) == 1 and not _NO_ANSWER.match(head):
             rid = next(iter(self._waits))
         if rid in self._waits:
-            self.fail(rid, Unavailable(self.name, SERVER_TOO_LARGE, f"the answer is larger than {limit:,} bytes"))
+            self.fail(
+                rid,
+                Unavailable(
+                    self.name, SERVER_TOO_LARGE, f"the answer is larger than {limit:,} bytes"
+                ),
+            )
             return True
         self.strays += 1
         return False
@@ -269,7 +293,8 @@ class Peer:
         answer_garbage: bool = False,
         identify: bool = False,
     ) -> None:
-        """`identify`: whoever asks is a client, whose requests have ids that errors of ours tell."""
+        """`identify`: whoever asks is a client, whose requests have ids that errors of ours
+        tell."""
         self._transmit = transmit
         self._inbound = inbound
         self._answer_garbage = answer_garbage
@@ -310,7 +335,9 @@ class Peer:
         except (asyncio.CancelledError, Unavailable) as error:
             gave_up = isinstance(error, asyncio.CancelledError) or error.code == SERVER_TIMEOUT
             if gave_up and method != "initialize" and self.lost is None:
-                self.notify("notifications/cancelled", {"requestId": rid, "reason": "the caller gave up"})
+                self.notify(
+                    "notifications/cancelled", {"requestId": rid, "reason": "the caller gave up"}
+                )
             raise
         except codec.Unencodable as error:
             raise RpcError(INVALID_REQUEST, f"the message cannot be sent: {error}") from None
@@ -365,7 +392,10 @@ class Peer:
         if rid in self._answering:
             self.refuse(rid, RpcError(INVALID_REQUEST, f"Request id {rid!r} is already in flight"))
         elif len(self._answering) >= MOST_CALLS or self._large + size > MOST_LARGE:
-            text = f"{len(self._answering):,} requests are in flight on this connection; wait for some of their answers"
+            text = (
+                f"{len(self._answering):,} requests are in flight on this connection; wait for "
+                "some of their answers"
+            )
             self.refuse(rid, overloaded(text, status=429))
         else:
             self._answering[rid] = task = self._tasks.start(self._answer(rid, message))
@@ -389,7 +419,9 @@ class Peer:
                 reply = jsonrpc.failure(rid, RpcError(INTERNAL_ERROR, "Internal error"))
             else:
                 which = self._request_id()
-                log.exception("answering %s failed (request %s)", message["method"], which, extra=answering())
+                log.exception(
+                    "answering %s failed (request %s)", message["method"], which, extra=answering()
+                )
                 reply = jsonrpc.broken(rid, which)
         finally:
             if self._answering.get(rid) is asyncio.current_task(
@@ -399,7 +431,8 @@ class Peer:
         self.send(reply)
 
     def send(self, message: Json) -> None:
-        """Send a message as it is. An answer that cannot be written as JSON becomes an error, never silence."""
+        """Send a message as it is. An answer that cannot be written as JSON becomes an error, never
+        silence."""
         if self.lost is not None:
             return
         try:
@@ -417,7 +450,8 @@ class Peer:
             self._transmit(raw)
 
     async def finish(self, grace: float) -> None:
-        """Let what is being answered finish, for so many seconds; what does not is answered with an error."""
+        """Let what is being answered finish, for so many seconds; what does not is answered with an
+        error."""
         if self._answering:
             await asyncio.wait(self._answering.values(), timeout=grace)
         for rid, task in list(self._answering.items()):

@@ -19,8 +19,9 @@ class _Number:
 
 
 def handed_over(pipe: IO[bytes] | None, loop: asyncio.AbstractEventLoop) -> Any:
-    """What to give the loop for this pipe. asyncio closes the file; uvloop closes the descriptor and *then* the
-    file as well, by which time another thread may have been given the number: so uvloop gets no file to close."""
+    """What to give the loop for this pipe. asyncio closes the file; uvloop closes the descriptor
+    and *then* the file as well, by which time another thread may have been given the number: so
+    uvloop gets no file to close."""
     assert pipe is not None
     if isinstance(loop, asyncio.BaseEventLoop):
         return pipe
@@ -39,8 +40,8 @@ AT_ONCE = 65536
 
 
 class Gathered:
-    """Writes what is said in one turn of the loop in one system call, which costs as much as a good part of all else
-    that is done for a small message."""
+    """Writes what is said in one turn of the loop in one system call, which costs as much as a good
+    part of all else that is done for a small message."""
 
     __slots__ = ("_loop", "_size", "_transport", "_waiting")
 

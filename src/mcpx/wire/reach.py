@@ -1,12 +1,12 @@
 """Which addresses may be reached on behalf of somebody who does not decide it: the public ones.
 
-Promise: a `Guard` gives the addresses that a host has and that are public, and what it gives is what is dialled: an
-answer of the name system that changes a moment later changes nothing. Everything that is not plainly somewhere on the
-internet is refused: loopback, private, link-local, shared (CGNAT), metadata of clouds, multicast, reserved,
-documentation, and all of these dressed up as IPv6; so are numbers that one program reads as another address than the
-next does (`0177.0.0.1`, `127.1`, `2130706433`).
-No promise: that a public address is not a machine of one's own network; that a proxy, which asks the name system
-itself, gets the answer that was looked at here.
+Promise: a `Guard` gives the addresses that a host has and that are public, and what it gives is
+what is dialled: an answer of the name system that changes a moment later changes nothing.
+Everything that is not plainly somewhere on the internet is refused: loopback, private, link-local,
+shared (CGNAT), metadata of clouds, multicast, reserved, documentation, and all of these dressed up
+as IPv6; so are numbers that one program reads as another address than the next does (`0177.0.0.1`,
+`127.1`, `2130706433`). No promise: that a public address is not a machine of one's own network;
+that a proxy, which asks the name system itself, gets the answer that was looked at here.
 """
 
 import asyncio
@@ -29,7 +29,14 @@ _CLOSED_4: Final = tuple(
     for network in map(
         IPv4Network,
         (
-            *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+            *(
+                "0.0.0.0/8",
+                "10.0.0.0/8",
+                "100.64.0.0/10",
+                "127.0.0.0/8",
+                "169.254.0.0/16",
+                "172.16.0.0/12",
+            ),
             *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15"),
             *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
             "168.63.129.16/32",  # Azure's own machine, reached from inside only
@@ -42,7 +49,9 @@ _MAPPED: Final = IPv6Network("::ffff:0:0/96")
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 _6TO4: Final = IPv6Network("2002::/16")
 
-_HOME: Final = frozenset(("localhost", "local", "internal", "localdomain", "lan", "home", "corp", "intranet"))
+_HOME: Final = frozenset(
+    ("localhost", "local", "internal", "localdomain", "lan", "home", "corp", "intranet")
+)
 """Last labels that no public name has, whatever a resolver makes of them."""
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
@@ -81,8 +90,9 @@ class Guard:
         await self._tasks.close()
 
     async def __call__(self, host: str, proxied: bool) -> list[str]:
-        """The addresses to dial. `proxied`: somebody else resolves the name, so it must not be private at all; if it
-        is not known here, that is all that can be said. Raises Forbidden, or OSError if the name is not known."""
+        """The addresses to dial. `proxied`: somebody else resolves the name, so it must not be
+        private at all; if it is not known here, that is all that can be said. Raises Forbidden, or
+        OSError if the name is not known."""
         name = host.removesuffix(".")
         last = name.rpartition(".")[2]
         if ":" in name or _NUMBER.fullmatch(last):
@@ -103,8 +113,8 @@ class Guard:
         return public[:MOST_TRIED]
 
     async def _find(self, host: str) -> list[str]:
-        """The system asks for few names at a time, so all who want the same one ask once: one that is not answered
-        must not keep the others waiting."""
+        """The system asks for few names at a time, so all who want the same one ask once: one that
+        is not answered must not keep the others waiting."""
         asked = self._asked.get(host)
         if asked is None:
             asked = self._asked[host] = self._tasks.start(self._ask(host), awaited=True)
@@ -120,7 +130,9 @@ class Guard:
         try:
             address = ip_address(name)
         except ValueError:
-            raise Forbidden(f"{host} is an IP address in an unusual form: write it as four decimal numbers") from None
+            raise Forbidden(
+                f"{host} is an IP address in an unusual form: write it as four decimal numbers"
+            ) from None
         if not self._may(address):
             raise _forbidden(host)
         return str(address)
@@ -134,6 +146,7 @@ class Guard:
 
 def _forbidden(host: str) -> Forbidden:
     return Forbidden(
-        f"{host} is at an address that is not public (this machine, its network, or a cloud's metadata), which is not "
+        f"{host} is at an address that is not public (this machine, its network, or a cloud's "
+        "metadata), which is not "
         "reached unless 'allow_private: true' is set"
     )

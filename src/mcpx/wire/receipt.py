@@ -1,7 +1,9 @@
-"""The answer to one request as it comes in, for `wire.fetch`: counted, unpacked, and given up where it is too much.
+"""The answer to one request as it comes in, for `wire.fetch`: counted, unpacked, and given up where
+it is too much.
 
-Promise: it holds no more than `limit` bytes packed and as many unpacked; what it does with one piece of a body takes
-about a millisecond, however much that piece stands for. The rest is done by whoever awaits `unpacked`.
+Promise: it holds no more than `limit` bytes packed and as many unpacked; what it does with one
+piece of a body takes about a millisecond, however much that piece stands for. The rest is done by
+whoever awaits `unpacked`.
 """
 
 import asyncio
@@ -31,15 +33,28 @@ class TooLarge(BadBody):
 
 
 class Receipt:
-    """A `Sink`. `done` is set when there is nothing more to come; then `error` says whether all of it came."""
+    """A `Sink`. `done` is set when there is nothing more to come; then `error` says whether all of
+    it came."""
 
     __slots__ = (
-        *("_bare", "_body", "_follow", "_limit", "_packed", "_size", "_unpacking", "call", "done", "error"),
+        *(
+            "_bare",
+            "_body",
+            "_follow",
+            "_limit",
+            "_packed",
+            "_size",
+            "_unpacking",
+            "call",
+            "done",
+            "error",
+        ),
         *("headers", "status", "timed_out"),
     )
 
     def __init__(self, done: "asyncio.Future[None]", limit: int, bare: bool, follow: bool) -> None:
-        """`bare`: there is no body, whatever the head says. `follow`: nobody wants the body of a redirect."""
+        """`bare`: there is no body, whatever the head says. `follow`: nobody wants the body of a
+        redirect."""
         self.done = done
         self.call: Abortable | None = None
         self.status = 0
@@ -72,7 +87,9 @@ class Receipt:
     async def unpacked(self, deadline: float) -> bytes:
         """All of it. Raises BadBody, TimeoutError."""
         unpacking = self._unpacking
-        if unpacking is not None and self._packed:  # nothing is nothing, whatever it says to be packed in
+        if (
+            unpacking is not None and self._packed
+        ):  # nothing is nothing, whatever it says to be packed in
             try:
                 while unpacking.more:
                     self._work(unpacking)
@@ -149,7 +166,9 @@ class Receipt:
         if not self._body:
             self._body = data
             return
-        if isinstance(self._body, bytes):  # many tiny pieces, kept each, would take many times their size
+        if isinstance(
+            self._body, bytes
+        ):  # many tiny pieces, kept each, would take many times their size
             whole = BytesIO()
             whole.write(self._body)
             self._body = whole

@@ -9,11 +9,13 @@ from mcpx.wire.framing import BOM, HEAD, Outlet, Splitter
 __all__ = ["LONGEST_ID", "SseEvent", "SseReader", "sse_frame"]
 
 LONGEST_ID = 1024
-"""Bytes of an event's id; a longer one is dropped, for it would be kept, and sent back in a header."""
+"""Bytes of an event's id; a longer one is dropped, for it would be kept, and sent back in a
+header."""
 
 
 class SseEvent(NamedTuple):
-    """One server-sent event. `data` is None when it had only an id or a retry; `id` is that event's own."""
+    """One server-sent event. `data` is None when it had only an id or a retry; `id` is that event's
+    own."""
 
     data: bytes | None
     event: str
@@ -22,15 +24,32 @@ class SseEvent(NamedTuple):
 
 
 class SseReader:
-    """Splits a byte stream into events. An event that the stream breaks off is dropped, as browsers do."""
+    """Splits a byte stream into events. An event that the stream breaks off is dropped, as browsers
+    do."""
 
     __slots__ = (
-        *("_data", "_event", "_head", "_id", "_limit", "_lines", "_out", "_retry", "_size", "_skipping", "_start"),
+        *(
+            "_data",
+            "_event",
+            "_head",
+            "_id",
+            "_limit",
+            "_lines",
+            "_out",
+            "_retry",
+            "_size",
+            "_skipping",
+            "_start",
+        ),
         "_told",
     )
 
     def __init__(
-        self, on_event: Callable[[SseEvent], None], *, limit: int, on_skipped: Callable[[int, str, bytes], None]
+        self,
+        on_event: Callable[[SseEvent], None],
+        *,
+        limit: int,
+        on_skipped: Callable[[int, str, bytes], None],
     ) -> None:
         self._out = Outlet(on_event, on_skipped)
         self._limit = limit
@@ -96,7 +115,9 @@ class SseReader:
                 self._data = value
             else:
                 # Joined at once: many empty lines must not become many objects.
-                self._data = self._data if isinstance(self._data, bytearray) else bytearray(self._data)
+                self._data = (
+                    self._data if isinstance(self._data, bytearray) else bytearray(self._data)
+                )
                 self._data += b"\n" + value
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
@@ -112,11 +133,16 @@ class SseReader:
         if skipping:
             self._out.skipped(size, f"an event of more than {self._limit} bytes", head)
         elif data is not None or id is not None or retry is not None:
-            self._out.message(SseEvent(None if data is None else bytes(data), event or "message", id, retry))
+            self._out.message(
+                SseEvent(None if data is None else bytes(data), event or "message", id, retry)
+            )
 
 
-def sse_frame(data: bytes, *, id: str | None = None, event: str | None = None, retry: int | None = None) -> bytes:
-    """One server-sent event as it goes out. An id or event name with a line break in it is a ValueError."""
+def sse_frame(
+    data: bytes, *, id: str | None = None, event: str | None = None, retry: int | None = None
+) -> bytes:
+    """One server-sent event as it goes out. An id or event name with a line break in it is a
+    ValueError."""
     head = b""
     for name, value in ((b"id", id), (b"event", event)):
         if value is not None:

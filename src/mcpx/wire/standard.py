@@ -1,8 +1,10 @@
-"""Standard input and output as transports: by the event loop, or by a thread each where it cannot wait for them.
+"""Standard input and output as transports: by the event loop, or by a thread each where it cannot
+wait for them.
 
-Windows' loop waits only for pipes that were made for it, and what a client gives us was not. The threads promise what
-transports do: nothing is handed on while reading is paused, at most one piece is read ahead, and what is written counts
-until it is out. A thread that waits for input cannot be woken; it is left behind, and ends with the process.
+Windows' loop waits only for pipes that were made for it, and what a client gives us was not. The
+threads promise what transports do: nothing is handed on while reading is paused, at most one piece
+is read ahead, and what is written counts until it is out. A thread that waits for input cannot be
+woken; it is left behind, and ends with the process.
 """
 
 import asyncio
@@ -18,7 +20,8 @@ from mcpx.wire.system import PORTABLE
 
 CHUNK = 65536
 HIGH, LOW = 65536, 16384
-"""Bytes that wait to be written: from the first on there is no room, below the second there is again."""
+"""Bytes that wait to be written: from the first on there is no room, below the second there is
+again."""
 
 
 async def read_pipe(protocol: asyncio.Protocol, pipe: IO[bytes]) -> asyncio.ReadTransport:
@@ -46,7 +49,9 @@ def _tell(loop: asyncio.AbstractEventLoop, what: Callable[..., object], *about: 
 
 
 class ThreadReader(asyncio.ReadTransport):
-    def __init__(self, loop: asyncio.AbstractEventLoop, pipe: IO[bytes], protocol: asyncio.Protocol) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, pipe: IO[bytes], protocol: asyncio.Protocol
+    ) -> None:
         super().__init__()
         self._loop, self._pipe, self._protocol = loop, pipe, protocol
         self._closing = False
@@ -105,7 +110,8 @@ class ThreadReader(asyncio.ReadTransport):
         return self._closing
 
     def close(self) -> None:
-        """The pipe stays open: to close what another thread reads blocks on some systems until it has read."""
+        """The pipe stays open: to close what another thread reads blocks on some systems until it
+        has read."""
         if not self._closing:
             self._closing = True
             self._taken.set()
@@ -116,7 +122,9 @@ class ThreadReader(asyncio.ReadTransport):
 
 
 class ThreadWriter(asyncio.WriteTransport):
-    def __init__(self, loop: asyncio.AbstractEventLoop, pipe: IO[bytes], protocol: asyncio.BaseProtocol) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, pipe: IO[bytes], protocol: asyncio.BaseProtocol
+    ) -> None:
         super().__init__()
         self._loop, self._pipe, self._protocol = loop, pipe, protocol
         self._closing = self._lost = self._full = False

@@ -1,7 +1,7 @@
 """An owner for background tasks: every task belongs to one, and ends with it.
 
-`asyncio.TaskGroup` ends all tasks when one fails; a gateway wants the opposite, so a task that dies of a bug is
-logged and the others live on. What a task is expected to raise, it handles itself.
+`asyncio.TaskGroup` ends all tasks when one fails; a gateway wants the opposite, so a task that dies
+of a bug is logged and the others live on. What a task is expected to raise, it handles itself.
 """
 
 import asyncio
@@ -17,12 +17,13 @@ T = TypeVar("T")
 
 AT_ONCE = 16
 AGAIN = 0.2
-"""Seconds after which a task that goes on is asked to stop once more: one whose own `asyncio.timeout` was up in the
-turn in which it was asked has heard only of that."""
+"""Seconds after which a task that goes on is asked to stop once more: one whose own
+`asyncio.timeout` was up in the turn in which it was asked has heard only of that."""
 
 
 def spread(items: Iterable[T], act: Callable[[T], object]) -> None:
-    """Do it to a few in each turn of the loop: a thousand calls that end at once would hold all others up."""
+    """Do it to a few in each turn of the loop: a thousand calls that end at once would hold all
+    others up."""
     rest = iter(items)
 
     def go_on() -> None:
@@ -43,12 +44,16 @@ class Tasks:
         """Kept, for asking for it is a system call (getpid) in Python 3.11."""
         self.closed = False
 
-    def start(self, work: Coroutine[Any, Any, Any], *, awaited: bool = False, apart: bool = False) -> asyncio.Task[Any]:
-        """`awaited`: whoever waits for the task gets its error, so it is not a surprise worth a log line. `apart`: it
-        is nothing of the request that happened to cause it."""
+    def start(
+        self, work: Coroutine[Any, Any, Any], *, awaited: bool = False, apart: bool = False
+    ) -> asyncio.Task[Any]:
+        """`awaited`: whoever waits for the task gets its error, so it is not a surprise worth a log
+        line. `apart`: it is nothing of the request that happened to cause it."""
         if self.loop is None:
             self.loop = asyncio.get_running_loop()
-        task = self.loop.create_task(work, context=Context()) if apart else self.loop.create_task(work)
+        task = (
+            self.loop.create_task(work, context=Context()) if apart else self.loop.create_task(work)
+        )
         self._running.add(task)
         task.add_done_callback(self._done_awaited if awaited else self._done)
         if self.closed:

@@ -1,9 +1,10 @@
 """Packed bodies: gzip, deflate, br and zstd, unpacked piece by piece.
 
-Promise: whoever steps an `Unpacking` decides how much is made: a step takes a bounded time and makes a bounded amount,
-whatever a few bytes may stand for. A body that ends too early, goes on behind its end, or is not what its name says is
-`BadPacking`. Libraries that are seldom needed are imported with the first body that needs them.
-No promise: a limit on all steps together (the caller counts), dictionaries, windows beyond 8 MiB (RFC 9659).
+Promise: whoever steps an `Unpacking` decides how much is made: a step takes a bounded time and
+makes a bounded amount, whatever a few bytes may stand for. A body that ends too early, goes on
+behind its end, or is not what its name says is `BadPacking`. Libraries that are seldom needed are
+imported with the first body that needs them. No promise: a limit on all steps together (the caller
+counts), dictionaries, windows beyond 8 MiB (RFC 9659).
 """
 
 import zlib
@@ -51,17 +52,24 @@ class _Layer(Protocol):
 
 
 def packings(headers: Headers) -> Sequence[str]:
-    """The content encodings of a message, in the order in which they were put on. Raises BadPacking."""
+    """The content encodings of a message, in the order in which they were put on. Raises
+    BadPacking."""
     if "content-encoding" not in headers:
         return ()
-    named = [name.strip().lower() for value in headers.all("content-encoding") for name in value.split(",")]
+    named = [
+        name.strip().lower()
+        for value in headers.all("content-encoding")
+        for name in value.split(",")
+    ]
     names = [name for name in named if name and name != "identity"]
     if len(names) > MOST_STACKED:
         raise BadPacking(f"the body is packed more than {MOST_STACKED} times")
     for name in names:
         if name not in _LAYERS:
             shown = f"'{name[:40]}'" if name.isprintable() else "in an unknown way"
-            raise BadPacking(f"the body is packed {shown}, which was not asked for: {ACCEPTED} are known")
+            raise BadPacking(
+                f"the body is packed {shown}, which was not asked for: {ACCEPTED} are known"
+            )
     return names
 
 
@@ -88,7 +96,8 @@ class Unpacking:
         return all(layer.complete for layer in self._layers)
 
     def step(self) -> bytes:
-        """Some of what was given, unpacked; often all of it, sometimes nothing yet. Raises BadPacking."""
+        """Some of what was given, unpacked; often all of it, sometimes nothing yet. Raises
+        BadPacking."""
         layers = self._layers
         at = len(layers) - 1
         while at >= 0 and layers[at].hungry:  # the innermost that has something to work on
@@ -111,7 +120,8 @@ class _Zlib:
         self._bits = bits
         self._stream = zlib.decompressobj(bits)
         self._data = b""
-        self._full = False  # the last step made all it may: there can be more inside, though nothing is left to read
+        # the last step made all it may: there can be more inside, though nothing is left to read
+        self._full = False
         self._members = 0
         self.complete = False
 

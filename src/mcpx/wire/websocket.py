@@ -1,13 +1,15 @@
-"""WebSockets, both sides, on the sans-I/O protocols of `websockets` (imported when the first one is opened).
+"""WebSockets, both sides, on the sans-I/O protocols of `websockets` (imported when the first one is
+opened).
 
-Promise: text and binary messages alike reach `on_message`, whole and within the limit (beyond it the peer
-gets 1009); pings are answered, a peer that does not answer ours is dropped, as is one that sends frames without end
-that are no messages; `on_close` is called exactly once for every socket that was open, with a reason fit for a log.
-If `on_message` raises, the peer gets 1011. Each peer has its share of time and memory (`wire.flow`); from a client that
-does not read its answers nothing more is taken.
+Promise: text and binary messages alike reach `on_message`, whole and within the limit (beyond it
+the peer gets 1009); pings are answered, a peer that does not answer ours is dropped, as is one that
+sends frames without end that are no messages; `on_close` is called exactly once for every socket
+that was open, with a reason fit for a log. If `on_message` raises, the peer gets 1011. Each peer
+has its share of time and memory (`wire.flow`); from a client that does not read its answers nothing
+more is taken.
 
-No promise: compression (never negotiated), that a message is UTF-8 or JSON, proxies. `on_message` may be called
-before `connect` returns, if the server speaks at once.
+No promise: compression (never negotiated), that a message is UTF-8 or JSON, proxies. `on_message`
+may be called before `connect` returns, if the server speaks at once.
 """
 
 import asyncio
@@ -27,7 +29,8 @@ __all__ = ["Refused", "WebSocket", "accept", "connect"]
 
 log = logging.getLogger(__name__)
 quiet = logging.getLogger(f"{__name__}.protocol")
-"""For the library: it tells of every connection at INFO, and of headers, with their secrets, at DEBUG."""
+"""For the library: it tells of every connection at INFO, and of headers, with their secrets, at
+DEBUG."""
 quiet.setLevel(logging.WARNING)
 
 PING_EVERY: Final = 20.0
@@ -121,7 +124,9 @@ class WebSocket(asyncio.Protocol):
     def begin(self) -> None:
         """The handshake is done."""
         self.begun = True
-        self._open = self._end is None  # the first frames may have come with the handshake, and have been wrong
+        self._open = (
+            self._end is None
+        )  # the first frames may have come with the handshake, and have been wrong
         self._ping = asyncio.get_running_loop().call_later(PING_EVERY, self._keep_alive)
         if not self.opened.done():
             self.opened.set_result(None)
@@ -248,7 +253,10 @@ class WebSocket(asyncio.Protocol):
         if not isinstance(refused := self._protocol.handshake_exc, InvalidStatus):
             return ConnectionError(self._reason(exc))
         answer = refused.response
-        fields = [(name.lower().encode(), value.encode("latin-1")) for name, value in answer.headers.raw_items()]
+        fields = [
+            (name.lower().encode(), value.encode("latin-1"))
+            for name, value in answer.headers.raw_items()
+        ]
         return Refused(answer.status_code, Headers.of(fields), bytes(answer.body))
 
     @property
@@ -294,17 +302,27 @@ def accept(
         return Subprotocol(subprotocol) if subprotocol in offered else None
 
     protocol = ServerProtocol(
-        subprotocols=[Subprotocol(subprotocol)], select_subprotocol=select, max_size=limit, logger=quiet
+        subprotocols=[Subprotocol(subprotocol)],
+        select_subprotocol=select,
+        max_size=limit,
+        logger=quiet,
     )
-    # The protocol insists on parsing a request itself. It gets what concerns it: its limits are not ours.
-    fields = [(n, v) for n, v in exchange.headers.items() if n.startswith("sec-websocket-") or n in _HOP_BY_HOP]
+    # The protocol insists on parsing a request itself. It gets what concerns it: its limits are not
+    # ours.
+    fields = [
+        (n, v)
+        for n, v in exchange.headers.items()
+        if n.startswith("sec-websocket-") or n in _HOP_BY_HOP
+    ]
     request = Request("/", Fields(fields))
     protocol.receive_data(request.serialize())
     response = protocol.accept(request) if protocol.events_received() else None
     if response is None or response.status_code != 101 or exchange.method != "GET":
         status = 426 if response is not None and response.status_code == 426 else 400
         more = [("upgrade", "websocket")] if status == 426 else []
-        exchange.reply(status, b"this is a WebSocket; the handshake was not one\n", "text/plain", more)
+        exchange.reply(
+            status, b"this is a WebSocket; the handshake was not one\n", "text/plain", more
+        )
         return None
     transport, rest, budget = exchange.upgrade()
     socket = WebSocket(protocol, on_message, on_close, budget)
@@ -328,7 +346,8 @@ async def connect(
     on_message: Callable[[bytes], None],
     on_close: Callable[[str], None],
 ) -> WebSocket:
-    """Open a WebSocket. OSError (so also `Refused`, ConnectionError and TimeoutError) says why not."""
+    """Open a WebSocket. OSError (so also `Refused`, ConnectionError and TimeoutError) says why
+    not."""
     from websockets.client import ClientProtocol
     from websockets.typing import Subprotocol
     from websockets.uri import parse_uri
@@ -339,7 +358,9 @@ async def connect(
     except ValueError as error:
         why = str(error) if isinstance(error, BadAddress) else "a header that cannot be sent"
         raise ConnectionError(why) from None
-    protocol = ClientProtocol(uri, subprotocols=[Subprotocol(subprotocol)], max_size=limit, logger=quiet)
+    protocol = ClientProtocol(
+        uri, subprotocols=[Subprotocol(subprotocol)], max_size=limit, logger=quiet
+    )
     request = protocol.connect()
     for name, value in headers:
         request.headers[name] = value
@@ -348,7 +369,11 @@ async def connect(
     try:
         async with asyncio.timeout(timeout):
             await asyncio.get_running_loop().create_connection(
-                lambda: socket, uri.host, uri.port, ssl=context, server_hostname=uri.host if uri.secure else None
+                lambda: socket,
+                uri.host,
+                uri.port,
+                ssl=context,
+                server_hostname=uri.host if uri.secure else None,
             )
             protocol.send_request(request)
             socket.flush()

@@ -1,4 +1,5 @@
-"""What strangers say, made fit to be told: one short printable line without the gateway's own secrets."""
+"""What strangers say, made fit to be told: one short printable line without the gateway's own
+secrets."""
 
 from collections.abc import Callable, Iterable
 

@@ -11,12 +11,19 @@ from mcpx.catalog.search.glossary import Glossary, Synonyms, chinese, in_chinese
 from mcpx.catalog.search.words import STOP_WORDS, is_cjk, stems, words
 
 SAMPLE = Path(__file__).with_name("sample")
-OWN_QUERIES = ("帮我查一下明天的天气", "把文件移动到另一个目录", "生成一张柱状图", "查询比特币的实时价格")
+OWN_QUERIES = (
+    "帮我查一下明天的天气",
+    "把文件移动到另一个目录",
+    "生成一张柱状图",
+    "查询比特币的实时价格",
+)
 
 
 def test_lines_are_words_and_their_names() -> None:
     """FMT-3"""
-    glossary = Glossary.parse("# a comment\n查询 搜索: search, look up  # why\n查询: find\n的:\nno colon\n")
+    glossary = Glossary.parse(
+        "# a comment\n查询 搜索: search, look up  # why\n查询: find\n的:\nno colon\n"
+    )
     assert glossary.entries == {
         "查询": (("search",), ("look", "up"), ("find",)),
         "搜索": (("search",), ("look", "up")),
@@ -41,7 +48,9 @@ def test_the_glossary_is_large_and_well_formed() -> None:
         assert any(is_cjk(run) for run in words(word)), word
         assert len(word) <= 6, f"{word}: a word, not a phrase"
         for name in names:
-            assert all(part.isascii() and part == part.lower() and part.isalnum() for part in name), (word, name)
+            assert all(
+                part.isascii() and part == part.lower() and part.isalnum() for part in name
+            ), (word, name)
             assert set(name) - STOP_WORDS, (word, name)
         assert len(names) <= 10, word
 
@@ -64,9 +73,11 @@ def test_no_entry_is_a_phrase_of_stop_words_and_words() -> None:
 
 
 def test_synonyms_look_for_each_other_or_one_way() -> None:
-    """FMT-3: words are kept as terms, so that endings do not matter; two words can have names too, if
-    neither is a stop word."""
-    parsed = Synonyms.parse("# why\nerase, deleting, get rid\nlook_up sign_in logins: authentication\n")
+    """FMT-3: words are kept as terms, so that endings do not matter; two words can have names too,
+    if neither is a stop word."""
+    parsed = Synonyms.parse(
+        "# why\nerase, deleting, get rid\nlook_up sign_in logins: authentication\n"
+    )
     assert parsed.entries == {
         ("eras",): (("delet",), ("get", "rid")),
         ("delet",): (("eras",), ("get", "rid")),
@@ -84,13 +95,17 @@ def test_the_synonyms_are_many_words_and_few_at_once() -> None:
         assert 1 <= len(said) <= 3, said
         assert said not in names, said
         assert len(names) <= 24, (said, "drowns what it means")
-        assert all(1 <= len(name) <= 4 and all(term.isascii() for term in name) for name in names), said
+        assert all(
+            1 <= len(name) <= 4 and all(term.isascii() for term in name) for name in names
+        ), said
 
 
 def test_the_synonyms_hold_no_whole_query() -> None:
     """FMT-3: it is made of words; a query that stood in it would measure nothing."""
     rows = (SAMPLE / "queries.jsonl").read_text(encoding="utf-8").splitlines()
-    queries = {stems(tuple(word.lower() for word in words(json.loads(row)["query"]))) for row in rows}
+    queries = {
+        stems(tuple(word.lower() for word in words(json.loads(row)["query"]))) for row in rows
+    }
     assert not {query for query in queries if len(query) > 2} & set(synonyms().entries)
 
 
@@ -101,9 +116,15 @@ def test_english_finds_tools_that_are_described_in_chinese() -> None:
 
 @pytest.mark.parametrize(
     ("query", "described", "read"),
-    [("weather forecast", "weather", False), ("weather forecast", "查询天气", True), ("天气", "weather", True)],
+    [
+        ("weather forecast", "weather", False),
+        ("weather forecast", "查询天气", True),
+        ("天气", "weather", True),
+    ],
 )
-def test_the_chinese_glossary_is_read_for_chinese_only(query: str, described: str, read: bool) -> None:
+def test_the_chinese_glossary_is_read_for_chinese_only(
+    query: str, described: str, read: bool
+) -> None:
     """FMT-3: nothing is loaded before it is needed, by a query or by a tool."""
     program = (
         "from mcpx.catalog.search import Document, Index\n"
@@ -112,6 +133,8 @@ def test_the_chinese_glossary_is_read_for_chinese_only(query: str, described: st
         f"assert index.search({query!r}).total == 1\n"
         "print(chinese.cache_info().currsize)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(int(read))

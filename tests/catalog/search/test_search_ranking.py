@@ -15,12 +15,16 @@ def rows(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (SAMPLE / name).read_text(encoding="utf-8").splitlines()]
 
 
-def tool(name: str, description: str = "", service: str = "s", public: str = "", **parameters: str) -> Document:
+def tool(
+    name: str, description: str = "", service: str = "s", public: str = "", **parameters: str
+) -> Document:
     return Document(name, public or name, service, "", description, tuple(parameters.items()))
 
 
 def found(documents: list[Document], query: str, **options: Any) -> list[str]:
-    return [documents[hit.position].public for hit in Index(documents).search(query, **options).hits]
+    return [
+        documents[hit.position].public for hit in Index(documents).search(query, **options).hits
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +36,10 @@ def documents() -> list[Document]:
             row["server"],
             row["server_description"],
             row["description"],
-            tuple((name, schema.get("description", "")) for name, schema in row["input_schema"]["properties"].items()),
+            tuple(
+                (name, schema.get("description", ""))
+                for name, schema in row["input_schema"]["properties"].items()
+            ),
         )
         for row in rows("tools.jsonl")
     ]
@@ -52,10 +59,13 @@ def test_a_sentence_in_english_or_chinese_finds_its_tools(
     assert {wanted["tool"] for wanted in row["relevant"]} <= set(hits)
 
 
-# Names ---------------------------------------------------------------------------------------------------------
+# Names
+# --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("query", ["read_file", "read file", "ReadFile", "READ-FILE", " readfile ", "read.file"])
+@pytest.mark.parametrize(
+    "query", ["read_file", "read file", "ReadFile", "READ-FILE", " readfile ", "read.file"]
+)
 def test_an_exact_name_comes_first_however_it_is_written(query: str) -> None:
     """FMT-3"""
     documents = [
@@ -83,7 +93,9 @@ def test_a_display_name_wins_over_a_raw_name() -> None:
     assert found(documents, "search") == ["search", "a_search"]
 
 
-@pytest.mark.parametrize("query", ["github.create_issue", "github create issue", "github::create_issue"])
+@pytest.mark.parametrize(
+    "query", ["github.create_issue", "github create issue", "github::create_issue"]
+)
 def test_a_name_with_its_service_in_front_is_a_name_too(query: str) -> None:
     """FMT-3"""
     documents = [
@@ -95,7 +107,11 @@ def test_a_name_with_its_service_in_front_is_a_name_too(query: str) -> None:
 
 def test_the_beginning_of_a_name_is_enough() -> None:
     """FMT-3"""
-    documents = [tool("get_screen", "A screenshot, screenshots."), tool("screenshot_page"), tool("other")]
+    documents = [
+        tool("get_screen", "A screenshot, screenshots."),
+        tool("screenshot_page"),
+        tool("other"),
+    ]
     assert found(documents, "screens")[0] == "screenshot_page"
     assert found(documents, "screenshot pa")[0] == "screenshot_page"
 
@@ -111,12 +127,16 @@ def test_the_rule_for_prefixes_leaves_sentences_alone() -> None:
     assert not any(hit.score > 100 for hit in Index(documents).search("get the weather of").hits)
 
 
-# Words ---------------------------------------------------------------------------------------------------------
+# Words
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_word_in_the_name_says_more_than_one_in_a_parameter() -> None:
     """FMT-3"""
-    documents = [tool("one", "Text.", country="The weather there"), tool("get_weather", "Text.", country="Where")]
+    documents = [
+        tool("one", "Text.", country="The weather there"),
+        tool("get_weather", "Text.", country="Where"),
+    ]
     assert found(documents, "weather please") == ["get_weather", "one"]
 
 
@@ -144,11 +164,17 @@ def test_a_word_unfinished_at_the_end_finds_its_continuations() -> None:
 
 def test_english_synonyms_find_each_other_but_count_less_than_the_word() -> None:
     """FMT-3"""
-    documents = [tool("a1", "Remove a folder."), tool("a2", "Erase a directory."), tool("a3", "Paint a wall.")]
+    documents = [
+        tool("a1", "Remove a folder."),
+        tool("a2", "Erase a directory."),
+        tool("a3", "Paint a wall."),
+    ]
     assert found(documents, "erase the directory") == ["a2", "a1"]
 
 
-@pytest.mark.parametrize("query", ["wether forcast", "waether forecst", "weathr forecasst", "eather forecas"])
+@pytest.mark.parametrize(
+    "query", ["wether forcast", "waether forecst", "weathr forecasst", "eather forecas"]
+)
 def test_slips_do_not_break_it(query: str) -> None:
     """FMT-3"""
     documents = [tool("a1", "The forecast of the weather."), tool("a2", "The price of a stock.")]
@@ -162,7 +188,8 @@ def test_a_word_that_occurs_is_never_taken_for_a_slip() -> None:
     assert found(documents, "one chart here now") == ["a1"]
 
 
-# Chinese -------------------------------------------------------------------------------------------------------
+# Chinese
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_chinese_query_finds_english_and_chinese_tools() -> None:
@@ -190,7 +217,8 @@ def test_words_of_both_languages_work_together() -> None:
     assert found(documents, "把PDF转换成文本")[0] == "a1"
 
 
-# Counting ------------------------------------------------------------------------------------------------------
+# Counting
+# --------------------------------------------------------------------------------------------------
 
 
 def test_total_counts_all_and_pages_follow_each_other() -> None:
@@ -208,7 +236,12 @@ def test_total_counts_all_and_pages_follow_each_other() -> None:
 def test_equal_scores_come_in_the_order_given() -> None:
     """FMT-3"""
     documents = [tool(f"t{n}", "weather") for n in (5, 3, 9, 1)]
-    assert [hit.position for hit in Index(documents).search("the weather today now").hits] == [0, 1, 2, 3]
+    assert [hit.position for hit in Index(documents).search("the weather today now").hits] == [
+        0,
+        1,
+        2,
+        3,
+    ]
 
 
 @pytest.mark.parametrize("blank", ["", "   ", "\n\t"])

@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 
 from mcpx.catalog.search.typos import Spellings, slips
 
-WORDS = ["search", "weather", "forecast", "screenshot", "presentation", "file", "fill", "repository", "commit"]
+WORDS = [
+    "search",
+    "weather",
+    "forecast",
+    "screenshot",
+    "presentation",
+    "file",
+    "fill",
+    "repository",
+    "commit",
+]
 
 
 def spellings(words: list[str] = WORDS) -> Spellings:
@@ -17,7 +27,14 @@ def spellings(words: list[str] = WORDS) -> Spellings:
 
 @pytest.mark.parametrize(
     ("one", "other", "number"),
-    [("a", "a", 0), ("ab", "ba", 1), ("abc", "ac", 1), ("abc", "abxc", 1), ("abc", "axc", 1), ("abcd", "badc", 2)],
+    [
+        ("a", "a", 0),
+        ("ab", "ba", 1),
+        ("abc", "ac", 1),
+        ("abc", "abxc", 1),
+        ("abc", "axc", 1),
+        ("abcd", "badc", 2),
+    ],
 )
 def test_slips_are_counted(one: str, other: str, number: int) -> None:
     """FMT-3"""
@@ -30,7 +47,9 @@ def a_slip(word: str) -> st.SearchStrategy[str]:
     letter = st.sampled_from(string.ascii_lowercase)
     return st.one_of(
         at.map(lambda n: word[:n] + word[n + 1 :]),
-        at.filter(lambda n: n < len(word) - 1).map(lambda n: word[:n] + word[n + 1] + word[n] + word[n + 2 :]),
+        at.filter(lambda n: n < len(word) - 1).map(
+            lambda n: word[:n] + word[n + 1] + word[n] + word[n + 2 :]
+        ),
         st.builds(lambda n, new: word[:n] + new + word[n:], at, letter),
         st.builds(lambda n, new: word[:n] + new + word[n + 1 :], at, letter),
     )
@@ -48,7 +67,9 @@ def test_one_slip_is_found_wherever_it_stands(pair: tuple[str, str]) -> None:
     assert spellings().near(slipped, 3)[:1] == [word]
 
 
-@pytest.mark.parametrize("slipped", ["presnetaton", "presentatoin", "prezentacion", "repostory", "scrensot"])
+@pytest.mark.parametrize(
+    "slipped", ["presnetaton", "presentatoin", "prezentacion", "repostory", "scrensot"]
+)
 def test_long_words_may_have_two_slips(slipped: str) -> None:
     """FMT-3"""
     assert len(spellings().near(slipped, 3)) == 1

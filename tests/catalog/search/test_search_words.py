@@ -28,7 +28,8 @@ def cut(text: str) -> list[str]:
     ],
 )
 def test_identifiers_are_cut_into_their_words(text: str, expected: set[str]) -> None:
-    """FMT-3: camelCase, snake_case, kebab-case, acronyms, digits, accents and full-width letters."""
+    """FMT-3: camelCase, snake_case, kebab-case, acronyms, digits, accents and full-width
+    letters."""
     assert set(cut(text)) == expected
 
 
@@ -57,7 +58,9 @@ def test_the_endings_of_a_word_do_not_matter(family: str) -> None:
     assert len({stem(word) for word in family.split()}) == 1
 
 
-@pytest.mark.parametrize("pair", ["new news", "string strike", "status state", "process product", "thing the"])
+@pytest.mark.parametrize(
+    "pair", ["new news", "string strike", "status state", "process product", "thing the"]
+)
 def test_different_words_stay_different(pair: str) -> None:
     """FMT-3"""
     one, other = pair.split()
@@ -78,7 +81,15 @@ def test_chinese_gives_characters_and_pairs_and_stands_apart_from_letters() -> N
 
 def test_a_name_is_the_same_without_its_separators_and_case() -> None:
     """FMT-3"""
-    assert len({plain(name) for name in ("read_file", "Read-File", "readFile", "READ FILE", "read.file")}) == 1
+    assert (
+        len(
+            {
+                plain(name)
+                for name in ("read_file", "Read-File", "readFile", "READ FILE", "read.file")
+            }
+        )
+        == 1
+    )
 
 
 @calmly

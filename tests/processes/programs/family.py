@@ -3,11 +3,12 @@
     family.py NOTES [word ...]      echoes lines until its input ends
     family.py NOTES --sleep NAME    a relative that never ends by itself
 
-Everyone who is ready leaves a note `NOTES/<name>` with "pid start". Words: `deaf` ignores SIGTERM, `stays` does not
-end with its input, `crashes` exits with 3 when its relatives are ready; and one relative each for `plain`, `setsid`
-(a session of its own), `daemon` (double fork, all descriptors closed), `bare` (session of its own, empty
-environment), `stubborn` (session of its own, ignores SIGTERM), `holder` (keeps our output open), `clinger` (keeps it
-open and ignores SIGTERM), `odd` (a name with newlines and parentheses).
+Everyone who is ready leaves a note `NOTES/<name>` with "pid start". Words: `deaf` ignores SIGTERM,
+`stays` does not end with its input, `crashes` exits with 3 when its relatives are ready; and one
+relative each for `plain`, `setsid` (a session of its own), `daemon` (double fork, all descriptors
+closed), `bare` (session of its own, empty environment), `stubborn` (session of its own, ignores
+SIGTERM), `holder` (keeps our output open), `clinger` (keeps it open and ignores SIGTERM), `odd` (a
+name with newlines and parentheses).
 """
 
 import os

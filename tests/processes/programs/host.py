@@ -17,10 +17,16 @@ FAMILY = str(Path(__file__).with_name("family.py"))
 async def main(end: str, notes: Path, words: list[str]) -> None:
     ready = asyncio.Event()
     spec = process.Spawn(
-        command=sys.executable, args=("-I", "-S", FAMILY, str(notes), *words), env=dict(os.environ), cwd=None
+        command=sys.executable,
+        args=("-I", "-S", FAMILY, str(notes), *words),
+        env=dict(os.environ),
+        cwd=None,
     )
     child = await process.spawn(
-        spec, on_stdout=lambda data: ready.set(), on_stderr=lambda data: None, on_exit=lambda code: None
+        spec,
+        on_stdout=lambda data: ready.set(),
+        on_stderr=lambda data: None,
+        on_exit=lambda code: None,
     )
     child.write(b"hello\n")
     await ready.wait()

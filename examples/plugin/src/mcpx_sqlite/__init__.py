@@ -58,11 +58,19 @@ class Markdown:
 
     def value(self, value: object) -> str | None:
         """A table, where all rows have the same keys."""
-        if not isinstance(value, list) or not value or not all(isinstance(row, dict) for row in value):
+        if (
+            not isinstance(value, list)
+            or not value
+            or not all(isinstance(row, dict) for row in value)
+        ):
             return None
         if not (names := list(value[0])) or any(list(row) != names for row in value):
             return None
-        rows = [names, ["---"] * len(names), *([_cell(row[name]) for name in names] for row in value)]
+        rows = [
+            names,
+            ["---"] * len(names),
+            *([_cell(row[name]) for name in names] for row in value),
+        ]
         return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 

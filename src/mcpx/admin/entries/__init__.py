@@ -1,5 +1,5 @@
-"""What the admin API tells of servers, commands, auth configs and profiles: the configuration as it is written put
-together with what runs. Nothing here changes anything."""
+"""What the admin API tells of servers, commands, auth configs and profiles: the configuration as it
+is written put together with what runs. Nothing here changes anything."""
 
 from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError
@@ -27,7 +27,8 @@ def place_of(entry: Entry | None) -> Place | None:
 
 
 def entry_of(written: Written, section: EntrySection, name: str, *also: str) -> Entry:
-    """`also`: names there are that the files do not have. Raises a 404 that says what may have been meant."""
+    """`also`: names there are that the files do not have. Raises a 404 that says what may have been
+    meant."""
     found = written.entry(section, name)
     if found is None:
         names = [*(entry.name for entry in written.entries(section)), *also]

@@ -24,7 +24,9 @@ _KINDS = ((r"\$\{keyring:", "keyring"), (r"\$\{file:", "file"), (r"\$\{", "envir
 
 def rows(desk: Desk, written: Written) -> list[AuthRow]:
     users = users_of(written)
-    return [_row(desk, entry, users.get(entry.name, [])) for entry in written.entries("auth_configs")]
+    return [
+        _row(desk, entry, users.get(entry.name, [])) for entry in written.entries("auth_configs")
+    ]
 
 
 def row(desk: Desk, written: Written, name: str) -> AuthRow:
@@ -39,7 +41,9 @@ def users_of(written: Written) -> dict[str, list[str]]:
             found.setdefault(name, []).append(f"server:{entry.name}")
     for entry in written.entries("commands"):
         kind = entry.value.get("type")
-        if name := _ref(as_object(entry.value.get(kind) if isinstance(kind, str) else None).get("auth")):
+        if name := _ref(
+            as_object(entry.value.get(kind) if isinstance(kind, str) else None).get("auth")
+        ):
             found.setdefault(name, []).append(f"command:{entry.name}")
     return found
 
@@ -73,12 +77,24 @@ def _state(desk: Desk, name: str, users: list[str]) -> tuple[State, str, float |
     if not users:
         return "unused", "nothing refers to it", None
     upstreams = desk.gateway.generation.upstreams
-    waiting = [each for each in upstreams.values() if each.server.auth == name and each.status.state == "needs_auth"]
+    waiting = [
+        each
+        for each in upstreams.values()
+        if each.server.auth == name and each.status.state == "needs_auth"
+    ]
     if any(each.signing is not None for each in waiting):
-        return "sign_in_needed", f"somebody has to sign in to {', '.join(each.name for each in waiting)}", None
+        return (
+            "sign_in_needed",
+            f"somebody has to sign in to {', '.join(each.name for each in waiting)}",
+            None,
+        )
     if waiting:
         return "failed", desk.gateway.redactor.redact(f"refused by {waiting[0].name}"), None
-    told = [cast(Any, each).describe() for each in desk.gateway.credentials(name) if hasattr(each, "describe")]
+    told = [
+        cast(Any, each).describe()
+        for each in desk.gateway.credentials(name)
+        if hasattr(each, "describe")
+    ]
     problem = next((each["problem"] for each in told if each.get("problem")), None)
     if problem is not None:
         return "failed", desk.gateway.redactor.redact(str(problem)), None

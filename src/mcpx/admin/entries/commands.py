@@ -15,8 +15,14 @@ SHOWN = 200
 
 def rows(desk: Desk, written: Written) -> list[CommandRow]:
     entries = {entry.name: entry for entry in written.entries("commands")}
-    running = [_row(desk, each, entries.pop(each.name, None)) for each in desk.gateway.generation.config.commands]
-    return [CommandRow.model_validate(plain(row)) for row in (*running, *map(_waiting, entries.values()))]
+    running = [
+        _row(desk, each, entries.pop(each.name, None))
+        for each in desk.gateway.generation.config.commands
+    ]
+    return [
+        CommandRow.model_validate(plain(row))
+        for row in (*running, *map(_waiting, entries.values()))
+    ]
 
 
 def detail(desk: Desk, written: Written, name: str) -> CommandDetail:
@@ -25,7 +31,9 @@ def detail(desk: Desk, written: Written, name: str) -> CommandDetail:
     if name in commands:
         told: Json = {"name": name} if entry is None else entry.value
         tool = definition_of(commands[name])
-        return CommandDetail.model_validate(plain({**_row(desk, commands[name], entry), "entry": told, "tool": tool}))
+        return CommandDetail.model_validate(
+            plain({**_row(desk, commands[name], entry), "entry": told, "tool": tool})
+        )
     if entry is None:
         raise unknown("commands", name, list(commands))
     return CommandDetail.model_validate(plain({**_waiting(entry), "entry": entry.value}))

@@ -14,14 +14,21 @@ from mcpx.policy.sights import Effect
 
 async def profiles(desk: Desk, written: Written) -> Profiles:
     """Each with what is seen through it now."""
-    rows = [await _profile(desk, entry.name, entry.value, place_of(entry)) for entry in written.entries("profiles")]
+    rows = [
+        await _profile(desk, entry.name, entry.value, place_of(entry))
+        for entry in written.entries("profiles")
+    ]
     return Profiles(profiles=rows, default=await _profile(desk, None, {}, None))
 
 
 async def _profile(desk: Desk, name: str | None, entry: Json, place: Place | None) -> ProfileRow:
     gateway = desk.gateway
     catalog = await gateway.catalogs.seen(gateway.sight(Caller(profile=name)))
-    seen = [source for source in gateway.generation.sources if source.enabled and catalog.knows(source.name)]
+    seen = [
+        source
+        for source in gateway.generation.sources
+        if source.enabled and catalog.knows(source.name)
+    ]
     path = "/mcp" if name is None else f"/p/{quote(name, safe='')}/mcp"
     mode = entry.get("mode") if name is not None else gateway.generation.config.mode
     tokens = entry.get("tokens")
@@ -48,7 +55,9 @@ def policy(desk: Desk, written: Written) -> PolicyTold:
     entry = as_object(value)
     rules = [as_object(each) for each in as_list(entry.get("rules"))]
     # What a reference stands for is known to what runs, while both have as many rules.
-    effects: list[Effect] = [rule.effect for rule in running.rules] if len(rules) == len(running.rules) else []
+    effects: list[Effect] = (
+        [rule.effect for rule in running.rules] if len(rules) == len(running.rules) else []
+    )
     told = [
         RuleTold(
             number=index + 1,
@@ -59,7 +68,11 @@ def policy(desk: Desk, written: Written) -> PolicyTold:
         for index, rule in enumerate(rules)
     ]
     default = entry.get("default")
-    return PolicyTold(default=default if default in ("allow", "deny") else running.default, rules=told, entry=entry)
+    return PolicyTold(
+        default=default if default in ("allow", "deny") else running.default,
+        rules=told,
+        entry=entry,
+    )
 
 
 def _effect(given: Any) -> Effect:

@@ -32,7 +32,10 @@ async def rows(desk: Desk, written: Written) -> list[ServerRow]:
     for name, upstream in _upstreams(desk).items():
         rows.append(ServerRow.model_validate(plain(_row(desk, upstream, entries.pop(name, None)))))
         await pace.step()
-    return [*rows, *(ServerRow.model_validate(plain(_waiting(entry))) for entry in entries.values())]
+    return [
+        *rows,
+        *(ServerRow.model_validate(plain(_waiting(entry))) for entry in entries.values()),
+    ]
 
 
 async def row(desk: Desk, written: Written, name: str) -> ServerRow:
@@ -60,7 +63,9 @@ async def detail(desk: Desk, written: Written, name: str) -> ServerDetail:
         **({} if cause is None else cause.told()),
     }
     told["entry"] = value
-    return ServerDetail.model_validate(plain({**told, **desk.gateway.redactor.redact_values(more), "held": held}))
+    return ServerDetail.model_validate(
+        plain({**told, **desk.gateway.redactor.redact_values(more), "held": held})
+    )
 
 
 async def why(desk: Desk, upstream: Upstream) -> Cause | None:
@@ -110,7 +115,9 @@ def _row(desk: Desk, upstream: Upstream, entry: Entry | None) -> Json:
         "last_error": None if problem is None else problem.removeprefix(f"{server.name}: "),
         "phase": about["phase"],
         "phase_since": None if started is None else moment(time.time() - started),
-        "next_try": moment(upstream.next_try) if status.state in ("disconnected", "needs_auth") else None,
+        "next_try": moment(upstream.next_try)
+        if status.state in ("disconnected", "needs_auth")
+        else None,
         "tools_count": desk.gateway.catalog.count(server.name, "tools"),
         "held": upstream.describe_held()[0],
         "quarantined": server.enabled and not upstream.enabled,

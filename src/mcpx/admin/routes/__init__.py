@@ -1,1 +1,2 @@
-"""What the API can do: one module per subject, each with a `router`; found by the names of their files."""
+"""What the API can do: one module per subject, each with a `router`; found by the names of their
+files."""

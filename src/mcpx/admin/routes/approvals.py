@@ -1,6 +1,8 @@
-"""Approvals over the admin API: calls that wait for a person, and definitions that are held back (SEC-5).
+"""Approvals over the admin API: calls that wait for a person, and definitions that are held back
+(SEC-5).
 
-What is approved is what was shown: by its fingerprints. What has changed since stays held, and whoever asked is told.
+What is approved is what was shown: by its fingerprints. What has changed since stays held, and
+whoever asked is told.
 """
 
 import asyncio
@@ -27,9 +29,13 @@ BY = "admin"
 async def list_approvals(desk: AtDesk) -> Approvals:
     """Calls that wait for somebody, and definitions that are held back."""
     redact = desk.gateway.redactor.redact_values
-    pending = [approval.told() for approval in await desk.gateway.provisions.policy_state.book.pending()]
+    pending = [
+        approval.told() for approval in await desk.gateway.provisions.policy_state.book.pending()
+    ]
     answer = await _waiting(desk)
-    definitions = await asyncio.to_thread(held, [as_object(server) for server in as_list(answer["servers"])])
+    definitions = await asyncio.to_thread(
+        held, [as_object(server) for server in as_list(answer["servers"])]
+    )
     calls = [_call(redact(call)) for call in pending]
     return Approvals(calls=calls, definitions=definitions, pending=len(calls) + len(definitions))
 
@@ -38,7 +44,9 @@ async def list_approvals(desk: AtDesk) -> Approvals:
 async def decide_call(desk: AtDesk, id: str, decision: Decision) -> Done:
     """Let a waiting call pass, once, or refuse it."""
     try:
-        decided = await desk.gateway.provisions.policy_state.book.decide(id, allow=decision.allow, by=BY)
+        decided = await desk.gateway.provisions.policy_state.book.decide(
+            id, allow=decision.allow, by=BY
+        )
     except Denied as away:
         raise ApiError(503, None, away.message) from None
     if decided is None:
@@ -56,9 +64,20 @@ async def approve_definitions(desk: AtDesk, decision: DefinitionDecision) -> Don
     server = next((as_object(one) for one in as_list(answer.get("servers"))), None)
     if server is None:
         hint = "`trust: pin` or `trust: quarantine` of a server holds its definitions back"
-        raise ApiError(409, "not_held", "this server is trusted as it comes: nothing of it waits", "server", hint)
+        raise ApiError(
+            409,
+            "not_held",
+            "this server is trusted as it comes: nothing of it waits",
+            "server",
+            hint,
+        )
     fingerprints, release = _chosen(decision, server)
-    request: Json = {"server": decision.server, "fingerprints": fingerprints, "release": release, "by": BY}
+    request: Json = {
+        "server": decision.server,
+        "fingerprints": fingerprints,
+        "release": release,
+        "by": BY,
+    }
     done = await desk.gateway.pinning.verbs["pins.approve"](request)
     if not done.get("ok"):
         raise ApiError(503, "not_kept", str(done.get("error")))
@@ -71,21 +90,38 @@ async def _waiting(desk: Desk, server: str | None = None) -> Json:
 
 def _chosen(decision: DefinitionDecision, server: Json) -> tuple[list[str], bool]:
     """What is approved, by its fingerprints, and whether the server as a whole is with it."""
-    waiting = {str(as_object(one)["fingerprint"]): str(as_object(one)["name"]) for one in as_list(server["waiting"])}
+    waiting = {
+        str(as_object(one)["fingerprint"]): str(as_object(one)["name"])
+        for one in as_list(server["waiting"])
+    }
     chosen = list(waiting)
     if decision.fingerprints is not None:
         chosen = decision.fingerprints
         if any(one not in waiting for one in chosen):
             hint = "look again: nothing was approved"
-            raise ApiError(409, "changed", "it has changed since it was shown, or is gone", "fingerprints", hint)
+            raise ApiError(
+                409,
+                "changed",
+                "it has changed since it was shown, or is gone",
+                "fingerprints",
+                hint,
+            )
     if decision.names is not None:
         chosen = [one for one in chosen if waiting[one] in decision.names]
         if not set(decision.names) <= {waiting[one] for one in chosen}:
-            raise ApiError(409, "changed", "not everything that was named is held", "names", "look again")
+            raise ApiError(
+                409, "changed", "not everything that was named is held", "names", "look again"
+            )
     whole = server["state"] in ("quarantine", "damaged")
     if whole and set(chosen) != set(waiting):
         hint = "approve all that it offers, or nothing"
-        raise ApiError(409, "quarantined", "nothing of this server is shown: it is approved as a whole", None, hint)
+        raise ApiError(
+            409,
+            "quarantined",
+            "nothing of this server is shown: it is approved as a whole",
+            None,
+            hint,
+        )
     return chosen, whole
 
 

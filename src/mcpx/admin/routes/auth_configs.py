@@ -19,8 +19,16 @@ AuthEntry = Annotated[
     Entry,
     Body(
         examples=[
-            {"name": "github", "type": "bearer_token", "bearer_token": {"token": "${GITHUB_TOKEN}"}},
-            {"name": "maps", "type": "api_key", "api_key": {"name": "X-Api-Key", "value": "${MAPS_KEY}"}},
+            {
+                "name": "github",
+                "type": "bearer_token",
+                "bearer_token": {"token": "${GITHUB_TOKEN}"},
+            },
+            {
+                "name": "maps",
+                "type": "api_key",
+                "api_key": {"name": "X-Api-Key", "value": "${MAPS_KEY}"},
+            },
         ]
     ),
 ]
@@ -39,9 +47,13 @@ async def auth_types(desk: AtDesk) -> AuthTypes:
 
 
 @router.post(
-    "/auth-configs", status_code=201, responses={200: {"model": Preview, "description": "A dry run."}, **WRITES}
+    "/auth-configs",
+    status_code=201,
+    responses={200: {"model": Preview, "description": "A dry run."}, **WRITES},
 )
-async def add_auth_config(desk: AtDesk, response: Response, entry: AuthEntry, change: Writing) -> Written | Preview:
+async def add_auth_config(
+    desk: AtDesk, response: Response, entry: AuthEntry, change: Writing
+) -> Written | Preview:
     """Add one."""
     return await given.put(desk, response, change, SECTION, entry)
 
@@ -56,15 +68,23 @@ async def show_auth_config(desk: AtDesk, response: Response, name: Name) -> Auth
 async def change_auth_config(
     desk: AtDesk, response: Response, name: Name, entry: AuthEntry, change: Writing
 ) -> Written | Preview:
-    """Replace it; a masked secret stays what it is. Another `name` in it renames it, once nothing refers to it."""
+    """Replace it; a masked secret stays what it is. Another `name` in it renames it, once nothing
+    refers to it."""
     return await given.put(desk, response, change, SECTION, entry, name)
 
 
 @router.delete("/auth-configs/{name}", responses=WRITES)
-async def remove_auth_config(desk: AtDesk, response: Response, name: Name, change: Writing) -> Written | Preview:
+async def remove_auth_config(
+    desk: AtDesk, response: Response, name: Name, change: Writing
+) -> Written | Preview:
     """Remove it; 409 while something refers to it."""
     users = auths.users_of(await desk.store.look()).get(name)
     if users:
         hint = f"take it out of {', '.join(users[:10])} first"
-        raise ApiError(409, "in_use", f"{name!r} is referred to by {len(users)} of the configuration", hint=hint)
+        raise ApiError(
+            409,
+            "in_use",
+            f"{name!r} is referred to by {len(users)} of the configuration",
+            hint=hint,
+        )
     return await given.remove(desk, response, change, SECTION, name)

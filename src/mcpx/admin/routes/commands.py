@@ -43,7 +43,12 @@ CommandEntry = Annotated[
                 "type": "http",
                 "http": {"url": "https://wttr.in/{city}", "params": {"format": "j1"}},
             },
-            {"name": "disk", "description": "Free space.", "type": "script", "script": {"path": "disk.sh"}},
+            {
+                "name": "disk",
+                "description": "Free space.",
+                "type": "script",
+                "script": {"path": "disk.sh"},
+            },
         ]
     ),
 ]
@@ -55,8 +60,12 @@ async def list_commands(desk: AtDesk, response: Response) -> Commands:
     return Commands(commands=commands.rows(desk, await given.look(desk, response)))
 
 
-@router.post("", status_code=201, responses={200: {"model": Preview, "description": "A dry run."}, **WRITES})
-async def add_command(desk: AtDesk, response: Response, entry: CommandEntry, change: Writing) -> Written | Preview:
+@router.post(
+    "", status_code=201, responses={200: {"model": Preview, "description": "A dry run."}, **WRITES}
+)
+async def add_command(
+    desk: AtDesk, response: Response, entry: CommandEntry, change: Writing
+) -> Written | Preview:
     """Add a command; it is a tool at once."""
     return await given.put(desk, response, change, SECTION, entry)
 
@@ -66,12 +75,21 @@ async def try_command(desk: AtDesk, request: Request, trial: CommandTrial) -> Co
     """Resolve and run a command that is not saved."""
     if trial.entry is None:
         if trial.stored is None:
-            raise ApiError(422, "invalid", "there is nothing to try", "entry", "send an entry, or `stored`")
+            raise ApiError(
+                422, "invalid", "there is nothing to try", "entry", "send an entry, or `stored`"
+            )
         return await _try_saved(desk, request, trial.stored, trial.arguments, trial.dry)
     name = trial.entry.get("name") or UNNAMED
     if not isinstance(name, str):
         raise ApiError(422, "invalid", "a name is text", "entry.name")
-    return await _try(desk, request, trial.stored or name, {**trial.entry, "name": name}, trial.arguments, trial.dry)
+    return await _try(
+        desk,
+        request,
+        trial.stored or name,
+        {**trial.entry, "name": name},
+        trial.arguments,
+        trial.dry,
+    )
 
 
 @router.post("/import", responses=responses(503))
@@ -82,11 +100,17 @@ async def import_commands(desk: AtDesk, wanted: CommandImport) -> CommandImportR
         raise ApiError(503, None, f"this gateway cannot import {wanted.kind}")
     if wanted.text is None and (wanted.url is None or wanted.kind == "curl"):
         raise ApiError(
-            422, "invalid", "there is nothing to import", "text", "send its text, or the `url` of a document"
+            422,
+            "invalid",
+            "there is nothing to import",
+            "text",
+            "send its text, or the `url` of a document",
         )
     try:
         if wanted.kind == "curl":
-            made: Json = await make(text=wanted.text, name=wanted.name, allow_private=wanted.allow_private)
+            made: Json = await make(
+                text=wanted.text, name=wanted.name, allow_private=wanted.allow_private
+            )
         else:
             made = await make(
                 text=wanted.text,
@@ -101,10 +125,17 @@ async def import_commands(desk: AtDesk, wanted: CommandImport) -> CommandImportR
         raise _unimportable(error) from None
     written = await desk.store.look()
     taken = {
-        (entry.section, entry.name) for section in ("commands", "auth_configs") for entry in written.entries(section)
+        (entry.section, entry.name)
+        for section in ("commands", "auth_configs")
+        for entry in written.entries(section)
     }
     entries = [
-        Recognised(section=section, entry=entry, yaml=yaml_of(entry), taken=(section, entry.get("name")) in taken)
+        Recognised(
+            section=section,
+            entry=entry,
+            yaml=yaml_of(entry),
+            taken=(section, entry.get("name")) in taken,
+        )
         for section in ("auth_configs", "commands")
         for entry in made[section]
     ]
@@ -117,13 +148,19 @@ async def import_commands(desk: AtDesk, wanted: CommandImport) -> CommandImportR
 
 
 def _unimportable(error: ConfigError) -> ApiError:
-    lines = [_ours(line.removeprefix("error: ")) for line in error.problems] or ["it cannot be imported"]
-    return ApiError(422, "not_importable", lines[0], "text", errors=[{"message": line} for line in lines])
+    lines = [_ours(line.removeprefix("error: ")) for line in error.problems] or [
+        "it cannot be imported"
+    ]
+    return ApiError(
+        422, "not_importable", lines[0], "text", errors=[{"message": line} for line in lines]
+    )
 
 
 def _ours(line: str) -> str:
     """In the words of this API, not of the command line."""
-    return line.replace("--allow-private", "`allow_private`").replace("--only, --tag, --method or --skip", "`pick`")
+    return line.replace("--allow-private", "`allow_private`").replace(
+        "--only, --tag, --method or --skip", "`pick`"
+    )
 
 
 @router.get("/{name}", responses=READS)
@@ -141,7 +178,9 @@ async def change_command(
 
 
 @router.delete("/{name}", responses=WRITES)
-async def remove_command(desk: AtDesk, response: Response, name: Name, change: Writing) -> Written | Preview:
+async def remove_command(
+    desk: AtDesk, response: Response, name: Name, change: Writing
+) -> Written | Preview:
     """Remove it."""
     return await given.remove(desk, response, change, SECTION, name)
 
@@ -151,16 +190,22 @@ async def toggle_command(
     desk: AtDesk, response: Response, name: Name, change: Writing, toggle: Toggle | None = None
 ) -> Written | Preview:
     """Switch it on or off."""
-    return await given.toggle(desk, response, change, SECTION, name, None if toggle is None else toggle.enabled)
+    return await given.toggle(
+        desk, response, change, SECTION, name, None if toggle is None else toggle.enabled
+    )
 
 
 @router.post("/{name}/test", responses=TRIALS)
-async def try_saved_command(desk: AtDesk, request: Request, name: Name, trial: SavedCommandTrial) -> CommandTrialResult:
+async def try_saved_command(
+    desk: AtDesk, request: Request, name: Name, trial: SavedCommandTrial
+) -> CommandTrialResult:
     """Resolve and run it."""
     return await _try_saved(desk, request, name, trial.arguments, trial.dry)
 
 
-async def _try_saved(desk: AtDesk, request: Request, name: str, arguments: Json, dry: bool) -> CommandTrialResult:
+async def _try_saved(
+    desk: AtDesk, request: Request, name: str, arguments: Json, dry: bool
+) -> CommandTrialResult:
     entry = entry_of(await desk.store.look(), SECTION, name)
     return await _try(desk, request, name, entry.value, arguments, dry)
 

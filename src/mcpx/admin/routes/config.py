@@ -1,4 +1,5 @@
-"""Configuration over the admin API: its text, its mistakes, its history; and what is pasted to become part of it."""
+"""Configuration over the admin API: its text, its mistakes, its history; and what is pasted to
+become part of it."""
 
 import asyncio
 from dataclasses import replace
@@ -40,7 +41,9 @@ async def show_config(desk: AtDesk, response: Response) -> ConfigTold:
 
 
 @router.post("/config", responses=WRITES)
-async def write_config(desk: AtDesk, response: Response, text: ConfigText, change: Writing) -> Written | Preview:
+async def write_config(
+    desk: AtDesk, response: Response, text: ConfigText, change: Writing
+) -> Written | Preview:
     """Replace the text of a file."""
     edit = await configuring.new_text(desk, text)
     return await given.write(desk, response, _with_message(change, text.message), edit)
@@ -53,7 +56,9 @@ async def validate_config(desk: AtDesk, text: ConfigText) -> Checked:
 
 
 @router.post("/config/plan", responses=responses(404, 409))
-async def plan_config(desk: AtDesk, response: Response, text: ConfigText, objection: Objecting) -> Preview:
+async def plan_config(
+    desk: AtDesk, response: Response, text: ConfigText, objection: Objecting
+) -> Preview:
     """What a text would change; nothing is changed."""
     return await given.preview(desk, response, await configuring.new_text(desk, text), objection)
 
@@ -67,7 +72,9 @@ async def reload_config(desk: AtDesk, response: Response) -> ReloadResult:
 @router.get("/config/history")
 async def show_history(desk: AtDesk, limit: Annotated[int, Query(ge=1, le=1000)] = 50) -> History:
     """Who changed what and when."""
-    return History(revisions=[configuring.row(desk, each) for each in desk.store.revisions()[:limit]])
+    return History(
+        revisions=[configuring.row(desk, each) for each in desk.store.revisions()[:limit]]
+    )
 
 
 @router.get("/config/history/{number}", responses=responses(404))
@@ -87,16 +94,24 @@ async def diff_config(desk: AtDesk, wanted: DiffWanted) -> DiffTold:
 
 
 @router.post("/config/rollback", responses=WRITES)
-async def roll_back(desk: AtDesk, response: Response, wanted: Rollback, change: Writing) -> Written | Preview:
+async def roll_back(
+    desk: AtDesk, response: Response, wanted: Rollback, change: Writing
+) -> Written | Preview:
     """Make an earlier revision the present one, as a new revision."""
     message = wanted.message or change.message or f"restored revision {wanted.revision}"
-    return await given.write(desk, response, _with_message(change, message), Restore(wanted.revision))
+    return await given.write(
+        desk, response, _with_message(change, message), Restore(wanted.revision)
+    )
 
 
 @router.post("/config/import", responses=WRITES)
-async def import_config(desk: AtDesk, response: Response, wanted: ConfigImport, change: Writing) -> Written | Preview:
+async def import_config(
+    desk: AtDesk, response: Response, wanted: ConfigImport, change: Writing
+) -> Written | Preview:
     """Take servers over from a client's file."""
-    return await configuring.take_over(desk, response, wanted, _with_message(change, wanted.message))
+    return await configuring.take_over(
+        desk, response, wanted, _with_message(change, wanted.message)
+    )
 
 
 @router.post(
@@ -104,7 +119,9 @@ async def import_config(desk: AtDesk, response: Response, wanted: ConfigImport, 
     status_code=201,
     responses={200: {"model": Preview, "description": "A dry run."}, **WRITES},
 )
-async def add_entries(desk: AtDesk, response: Response, new: NewEntries, change: Writing) -> Written | Preview:
+async def add_entries(
+    desk: AtDesk, response: Response, new: NewEntries, change: Writing
+) -> Written | Preview:
     """Add servers, commands and auth configs together: all of them in one revision, or none."""
     edits = [given.putting(each.section, each.entry) for each in new.entries]
     return await given.write(desk, response, change, edits)

@@ -1,7 +1,9 @@
-"""What several routes are given alike: names in paths, what comes with a change; and how a change is made.
+"""What several routes are given alike: names in paths, what comes with a change; and how a change
+is made.
 
-Promise: every write goes through `write`: it needs the `ETag` it was made to (428), is refused where somebody else was
-quicker (412), only looks where it is asked to (`dry_run`), and tells mistakes with their places (422).
+Promise: every write goes through `write`: it needs the `ETag` it was made to (428), is refused
+where somebody else was quicker (412), only looks where it is asked to (`dry_run`), and tells
+mistakes with their places (422).
 """
 
 import asyncio
@@ -39,7 +41,9 @@ Objects = Callable[[Config], Objection | None]
 """What a configuration would do to whoever asks."""
 AtDesk = Annotated[Desk, Depends(the_desk)]
 AtLive = Annotated[Live, Depends(the_live)]
-Name = Annotated[str, Path(min_length=1, max_length=200), AfterValidator(lambda name: name.replace(SLASH, "/"))]
+Name = Annotated[
+    str, Path(min_length=1, max_length=200), AfterValidator(lambda name: name.replace(SLASH, "/"))
+]
 
 READS = responses(404)
 """What reading one of several may answer."""
@@ -51,7 +55,8 @@ TRIALS = responses(404, 408, 409)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What comes with a write: against which state it was made, by whom, and whether it is meant yet."""
+    """What comes with a write: against which state it was made, by whom, and whether it is meant
+    yet."""
 
     if_match: str | None
     message: str
@@ -81,13 +86,24 @@ def _change(
     if_match: Annotated[
         str | None,
         Header(
-            description="The `ETag` of the configuration the change was made to; `*`: whatever it is.", max_length=500
+            description=(
+                "The `ETag` of the configuration the change was made to; `*`: whatever it is."
+            ),
+            max_length=500,
         ),
     ] = None,
-    message: Annotated[str, Query(max_length=500, pattern=ONE_LINE, description="For the history.")] = "",
-    dry_run: Annotated[bool, Query(description="Only tell what it would do: the answer is a preview.")] = False,
-    force: Annotated[bool, Query(description="Also if it shuts out whoever asks (409 `would_lock_you_out`).")] = False,
-    x_mcpx_via: Annotated[str, Header(pattern="^(ui|api|cli)$", description="Where it comes from.")] = "api",
+    message: Annotated[
+        str, Query(max_length=500, pattern=ONE_LINE, description="For the history.")
+    ] = "",
+    dry_run: Annotated[
+        bool, Query(description="Only tell what it would do: the answer is a preview.")
+    ] = False,
+    force: Annotated[
+        bool, Query(description="Also if it shuts out whoever asks (409 `would_lock_you_out`).")
+    ] = False,
+    x_mcpx_via: Annotated[
+        str, Header(pattern="^(ui|api|cli)$", description="Where it comes from.")
+    ] = "api",
     x_mcpx_author: Annotated[
         str, Header(max_length=100, pattern=ONE_LINE, description="Who made it, for the history.")
     ] = "",
@@ -98,7 +114,8 @@ def _change(
 Writing = Annotated[Change, Depends(_change)]
 
 
-# Reading -----------------------------------------------------------------------------------------------------------
+# Reading
+# --------------------------------------------------------------------------------------------------
 
 
 async def look(desk: Desk, response: Response) -> Files:
@@ -114,11 +131,17 @@ async def prepare(written: Files, response: Response) -> None:
     response.headers["ETag"] = quoted(written.etag)
 
 
-# Writing -----------------------------------------------------------------------------------------------------------
+# Writing
+# --------------------------------------------------------------------------------------------------
 
 
 async def put(
-    desk: Desk, response: Response, given: Change, section: EntrySection, entry: dict[str, Any], name: str | None = None
+    desk: Desk,
+    response: Response,
+    given: Change,
+    section: EntrySection,
+    entry: dict[str, Any],
+    name: str | None = None,
 ) -> Written | Preview:
     """Add an entry, or replace the one of that name."""
     return await write(desk, response, given, putting(section, entry, name))
@@ -127,16 +150,29 @@ async def put(
 def putting(section: EntrySection, entry: dict[str, Any], name: str | None = None) -> PutEntry:
     own = entry.get("name", name)
     if not isinstance(own, str) or not own:
-        raise ApiError(422, "invalid", f"a {NOUNS[section]} has a name", "name", 'put `"name": "…"` into the entry')
+        raise ApiError(
+            422,
+            "invalid",
+            f"a {NOUNS[section]} has a name",
+            "name",
+            'put `"name": "…"` into the entry',
+        )
     return PutEntry(section, name or own, {**entry, "name": own}, create=name is None)
 
 
-async def remove(desk: Desk, response: Response, given: Change, section: EntrySection, name: str) -> Written | Preview:
+async def remove(
+    desk: Desk, response: Response, given: Change, section: EntrySection, name: str
+) -> Written | Preview:
     return await write(desk, response, given, RemoveEntry(section, name))
 
 
 async def toggle(
-    desk: Desk, response: Response, given: Change, section: EntrySection, name: str, enabled: bool | None
+    desk: Desk,
+    response: Response,
+    given: Change,
+    section: EntrySection,
+    name: str,
+    enabled: bool | None,
 ) -> Written | Preview:
     """Switch an entry on or off; None: the other one of the two."""
     if enabled is None:
@@ -151,7 +187,9 @@ async def write(desk: Desk, response: Response, given: Change, edit: Edits) -> W
         return await preview(desk, response, edit, given.objection, given.if_match)
     if given.if_match is None:
         hint = "read the configuration first, and send the ETag of that answer as If-Match"
-        raise ApiError(428, None, "a change needs If-Match: what it was made to", "header.if-match", hint)
+        raise ApiError(
+            428, None, "a change needs If-Match: what it was made to", "header.if-match", hint
+        )
     try:
         done = await desk.store.commit(
             edit,
@@ -214,7 +252,10 @@ def _previewed(seen: Seen, at: "_Spot | None") -> Preview:
         file="" if first is None else str(first.path),
         diff="".join(each.diff for each in seen.files),
         plan=None if seen.plan is None else plan_told(seen.plan),
-        problems=[*told, *(Problem(message=line, path=None, severity="warning") for line in seen.warnings)],
+        problems=[
+            *told,
+            *(Problem(message=line, path=None, severity="warning") for line in seen.warnings),
+        ],
     )
 
 
@@ -243,9 +284,15 @@ def plan_told(plan: Plan) -> PlanTold:
     )
 
 
-# Refusing ----------------------------------------------------------------------------------------------------------
+# Refusing
+# --------------------------------------------------------------------------------------------------
 
-STATUSES: dict[str, Literal[404, 409, 422]] = {"not_found": 404, "exists": 409, "invalid": 422, "not_possible": 409}
+STATUSES: dict[str, Literal[404, 409, 422]] = {
+    "not_found": 404,
+    "exists": 409,
+    "invalid": 422,
+    "not_possible": 409,
+}
 
 
 async def refusal(desk: Desk, error: Exception, edit: Edits | None = None) -> ApiError:
@@ -253,7 +300,10 @@ async def refusal(desk: Desk, error: Exception, edit: Edits | None = None) -> Ap
     match error:
         case Stale():
             hint = "read it again, look at what is different, and save once more"
-            told, headers = "the configuration was changed by somebody else meanwhile", {"ETag": quoted(error.etag)}
+            told, headers = (
+                "the configuration was changed by somebody else meanwhile",
+                {"ETag": quoted(error.etag)},
+            )
             return ApiError(412, "stale", told, hint=hint, headers=headers)
         case Unwritable():
             return ApiError(409, "unwritable", str(error))
@@ -261,15 +311,23 @@ async def refusal(desk: Desk, error: Exception, edit: Edits | None = None) -> Ap
             if error.code == "not_found" and isinstance(edit, PutEntry | SetFields | RemoveEntry):
                 if edit.section == "mcp_servers" and edit.name in desk.gateway.generation.upstreams:
                     told = f"{edit.name} stands in no file, so nothing can be changed about it"
-                    return ApiError(409, "not_possible", told, hint="it goes with the first server of your own")
+                    return ApiError(
+                        409, "not_possible", told, hint="it goes with the first server of your own"
+                    )
                 names = [each.name for each in (await desk.store.look()).entries(edit.section)]
                 return unknown(edit.section, edit.name, names)
             at = await _index_of(desk, edit)
-            own = error.path if at is None else re.sub(rf"^{at.section}\[\d+\]\.?", "", error.path)  # it names no other
+            own = (
+                error.path if at is None else re.sub(rf"^{at.section}\[\d+\]\.?", "", error.path)
+            )  # it names no other
             path = "name" if error.code == "exists" else _relative(own, at) or None
-            return ApiError(STATUSES[error.code], error.code, error.message, path, error.hint or None)
+            return ApiError(
+                STATUSES[error.code], error.code, error.message, path, error.hint or None
+            )
         case ConfigError():
-            return await _there_before(desk, error, edit) or invalid(error, await _index_of(desk, edit))
+            return await _there_before(desk, error, edit) or invalid(
+                error, await _index_of(desk, edit)
+            )
         case _:
             raise error
 
@@ -282,9 +340,15 @@ async def _there_before(desk: Desk, error: ConfigError, edit: Edits | None) -> A
     there = (await desk.store.preview([])).told
     if not any((each.message, each.path) == (first.message, first.path) for each in there):
         return None
-    where = f"{os.path.basename(first.file)}:{first.line}" if first.file and first.line else "the config file"
+    where = (
+        f"{os.path.basename(first.file)}:{first.line}"
+        if first.file and first.line
+        else "the config file"
+    )
     told = f"nothing was written: {where} has a mistake already ({first.message})"
-    hint = "; ".join(each for each in (first.hint, "mend it in the file or under Config, then try again") if each)
+    hint = "; ".join(
+        each for each in (first.hint, "mend it in the file or under Config, then try again") if each
+    )
     errors = [problem_of(each, None).model_dump(exclude_none=True) for each in error.told]
     return ApiError(422, "invalid_config", told, first.path or None, hint, errors=errors)
 
@@ -292,8 +356,12 @@ async def _there_before(desk: Desk, error: ConfigError, edit: Edits | None) -> A
 def invalid(error: ConfigError, at: "_Spot | None" = None) -> ApiError:
     told: Sequence[Told] = error.told if isinstance(error, Refused) else ()
     problems = [problem_of(each, at) for each in told]
-    problems = problems or [Problem(message=line.removeprefix("error: "), path=None) for line in error.problems]
-    first = problems[0] if problems else Problem(message="the configuration is not valid", path=None)
+    problems = problems or [
+        Problem(message=line.removeprefix("error: "), path=None) for line in error.problems
+    ]
+    first = (
+        problems[0] if problems else Problem(message="the configuration is not valid", path=None)
+    )
     errors = [each.model_dump(exclude_none=True) for each in problems]
     return ApiError(422, "invalid_config", first.message, first.path, first.hint, errors=errors)
 
@@ -328,7 +396,8 @@ def problem_of(told: Told, at: _Spot | None) -> Problem:
 
 
 def _relative(path: str, at: _Spot | None) -> str:
-    """From the entry down, if it stands there; in a client's file entries stand below their names."""
+    """From the entry down, if it stands there; in a client's file entries stand below their
+    names."""
     if at is None:
         return path
     for begin in (

@@ -19,20 +19,37 @@ SECTION = "profiles"
 
 ProfileEntry = Annotated[
     Entry,
-    Body(examples=[{"name": "dev", "servers": ["github", "!prod-*"], "tools": ["!*delete*"], "mode": "search"}]),
+    Body(
+        examples=[
+            {
+                "name": "dev",
+                "servers": ["github", "!prod-*"],
+                "tools": ["!*delete*"],
+                "mode": "search",
+            }
+        ]
+    ),
 ]
 
 
 @router.get("/profiles")
 async def list_profiles(desk: AtDesk, response: Response) -> Profiles:
     """Every profile, and what is seen through it."""
-    async with desk.store.at_rest() as written:  # or a profile that is just being taken up would show nothing
+    async with (
+        desk.store.at_rest() as written
+    ):  # or a profile that is just being taken up would show nothing
         await given.prepare(written, response)
         return await guarding.profiles(desk, written)
 
 
-@router.post("/profiles", status_code=201, responses={200: {"model": Preview, "description": "A dry run."}, **WRITES})
-async def add_profile(desk: AtDesk, response: Response, entry: ProfileEntry, change: Writing) -> Written | Preview:
+@router.post(
+    "/profiles",
+    status_code=201,
+    responses={200: {"model": Preview, "description": "A dry run."}, **WRITES},
+)
+async def add_profile(
+    desk: AtDesk, response: Response, entry: ProfileEntry, change: Writing
+) -> Written | Preview:
     """Add one."""
     return await given.put(desk, response, change, SECTION, entry)
 
@@ -46,7 +63,9 @@ async def change_profile(
 
 
 @router.delete("/profiles/{name}", responses=WRITES)
-async def remove_profile(desk: AtDesk, response: Response, name: Name, change: Writing) -> Written | Preview:
+async def remove_profile(
+    desk: AtDesk, response: Response, name: Name, change: Writing
+) -> Written | Preview:
     """Remove it."""
     return await given.remove(desk, response, change, SECTION, name)
 
@@ -58,7 +77,9 @@ async def show_policy(desk: AtDesk, response: Response) -> PolicyTold:
 
 
 @router.put("/policy", responses=WRITES)
-async def change_policy(desk: AtDesk, response: Response, policy: PolicyGiven, change: Writing) -> Written | Preview:
+async def change_policy(
+    desk: AtDesk, response: Response, policy: PolicyGiven, change: Writing
+) -> Written | Preview:
     """Replace them."""
     return await given.write(desk, response, change, SetSection("policy", policy.entry))
 

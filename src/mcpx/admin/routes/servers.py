@@ -40,8 +40,15 @@ ServerEntry = Annotated[
     Entry,
     Body(
         examples=[
-            {"name": "time", "connection": {"type": "stdio", "command": "uvx", "args": ["mcp-server-time"]}},
-            {"name": "docs", "connection": {"type": "http", "url": "https://mcp.example.com/mcp"}, "timeout": 20},
+            {
+                "name": "time",
+                "connection": {"type": "stdio", "command": "uvx", "args": ["mcp-server-time"]},
+            },
+            {
+                "name": "docs",
+                "connection": {"type": "http", "url": "https://mcp.example.com/mcp"},
+                "timeout": 20,
+            },
         ]
     ),
 ]
@@ -53,8 +60,12 @@ async def list_servers(desk: AtDesk, response: Response) -> Servers:
     return Servers(servers=await servers.rows(desk, await given.look(desk, response)))
 
 
-@router.post("", status_code=201, responses={200: {"model": Preview, "description": "A dry run."}, **WRITES})
-async def add_server(desk: AtDesk, response: Response, entry: ServerEntry, change: Writing) -> Written | Preview:
+@router.post(
+    "", status_code=201, responses={200: {"model": Preview, "description": "A dry run."}, **WRITES}
+)
+async def add_server(
+    desk: AtDesk, response: Response, entry: ServerEntry, change: Writing
+) -> Written | Preview:
     """Add a server; it is started at once."""
     return await given.put(desk, response, change, SECTION, entry)
 
@@ -83,7 +94,9 @@ async def change_server(
 
 
 @router.delete("/{name}", responses=WRITES)
-async def remove_server(desk: AtDesk, response: Response, name: Name, change: Writing) -> Written | Preview:
+async def remove_server(
+    desk: AtDesk, response: Response, name: Name, change: Writing
+) -> Written | Preview:
     """Remove it."""
     return await given.remove(desk, response, change, SECTION, name)
 
@@ -93,7 +106,9 @@ async def toggle_server(
     desk: AtDesk, response: Response, name: Name, change: Writing, toggle: Toggle | None = None
 ) -> Written | Preview:
     """Switch it on or off."""
-    return await given.toggle(desk, response, change, SECTION, name, None if toggle is None else toggle.enabled)
+    return await given.toggle(
+        desk, response, change, SECTION, name, None if toggle is None else toggle.enabled
+    )
 
 
 @router.post("/{name}/test", responses=TRIALS)
@@ -101,7 +116,9 @@ async def try_server(desk: AtDesk, request: Request, name: Name) -> TrialResult:
     """Connect to it once more, beside what runs."""
     written = await desk.store.look()
     if written.entry(SECTION, name) is None and name in desk.gateway.generation.upstreams:
-        raise ApiError(409, "not_possible", f"{name} stands in no file: there is nothing to try it by")
+        raise ApiError(
+            409, "not_possible", f"{name} stands in no file: there is nothing to try it by"
+        )
     return await _try(desk, request, name, entry_of(written, SECTION, name).value)
 
 
@@ -143,7 +160,9 @@ async def server_tools(desk: AtDesk, live: AtLive, name: Name) -> Response:
 async def reconnect(desk: AtDesk, name: Name) -> ServerRow:
     """Connect anew, now; calls that run may fail."""
     if not servers.upstream_of(desk, name).server.enabled:
-        raise ApiError(409, "disabled", f"{name} is switched off", hint="switch it on: that connects it")
+        raise ApiError(
+            409, "disabled", f"{name} is switched off", hint="switch it on: that connects it"
+        )
     await desk.gateway.reconnect(name)
     return await servers.row(desk, await desk.store.look(), name)
 
@@ -152,7 +171,9 @@ async def reconnect(desk: AtDesk, name: Name) -> ServerRow:
 async def server_logs(
     desk: AtDesk,
     name: Name,
-    after: Annotated[int, Query(ge=0, le=2**53, description="The number of the last line that is known.")] = 0,
+    after: Annotated[
+        int, Query(ge=0, le=2**53, description="The number of the last line that is known.")
+    ] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> Logs:
     """What it said on standard error, and what happened to it."""
@@ -173,11 +194,16 @@ async def server_health(desk: AtDesk, name: Name) -> Health:
     known = [(span, (span.end or now) - span.start) for span in spans if span.state != "disabled"]
     whole = sum(seconds for _, seconds in known)
     well = sum(seconds for span, seconds in known if span.state in WELL)
-    return Health(spans=[_span(each) for each in spans], ready_share=round(well / whole, 4) if whole > 0 else None)
+    return Health(
+        spans=[_span(each) for each in spans],
+        ready_share=round(well / whole, 4) if whole > 0 else None,
+    )
 
 
 def _span(span: Span) -> HealthSpan:
-    return HealthSpan(start=told_at(span.start), end=moment(span.end), status=span.state, error=span.error)
+    return HealthSpan(
+        start=told_at(span.start), end=moment(span.end), status=span.state, error=span.error
+    )
 
 
 @router.post("/{name}/sign-in", responses=READS)
@@ -198,4 +224,6 @@ async def sign_out(desk: AtDesk, name: Name) -> SignIn:
 def _signed(told: Json) -> SignIn:
     problem = told.get("error") or told.get("problem")
     state = told.get("state", "unknown")
-    return SignIn(name=str(told.get("name", "")), state=state, auth_url=told.get("auth_url"), problem=problem)
+    return SignIn(
+        name=str(told.get("name", "")), state=state, auth_url=told.get("auth_url"), problem=problem
+    )

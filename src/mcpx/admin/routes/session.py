@@ -1,4 +1,5 @@
-"""Logging in and out, for browsers. Scripts send the token with each request and need none of this."""
+"""Logging in and out, for browsers. Scripts send the token with each request and need none of
+this."""
 
 from typing import Annotated
 
@@ -19,8 +20,8 @@ Comer = Annotated[Entry, Depends(the_entry)]
 async def log_in(login: Login, response: Response, door: AtDoor, entry: Comer) -> LoginResult:
     """Start a browser session with the admin token, or with the token of a login URL.
 
-    The response sets a cookie and contains a secret. Each request of the session needs the cookie and the header
-    `X-Mcpx-Session` with the secret.
+    The response sets a cookie and contains a secret. Each request of the session needs the cookie
+    and the header `X-Mcpx-Session` with the secret.
     """
     token = login.token.encode()
     if not door.keys.passes.spend(token):

@@ -1,6 +1,8 @@
-"""Tokens over the admin API: those that were made, and by name those that stand in the configuration (SEC-1).
+"""Tokens over the admin API: those that were made, and by name those that stand in the
+configuration (SEC-1).
 
-The front looks at the store itself: a token counts within a second, and the sessions of one that is revoked end then.
+The front looks at the store itself: a token counts within a second, and the sessions of one that is
+revoked end then.
 """
 
 import asyncio
@@ -50,11 +52,21 @@ async def make_token(desk: AtDesk, wanted: NewToken, response: Response) -> Made
         raise ApiError(422, None, "not a possible name of a token", "name", hint)
     auth = _auth(desk)
     if auth is not None and any(token.name == name for token in auth.tokens):
-        raise ApiError(409, "exists", "the configuration has a token of this name", "name", "choose another name")
+        raise ApiError(
+            409,
+            "exists",
+            "the configuration has a token of this name",
+            "name",
+            "choose another name",
+        )
     profiles = [profile.name for profile in desk.gateway.generation.config.profiles]
     if wanted.profile is not None and wanted.profile not in profiles:
         near = get_close_matches(wanted.profile[:100], profiles, 1, 0.6)
-        hint = f"did you mean {near[0]!r}?" if near else "the profiles of the configuration are those there are"
+        hint = (
+            f"did you mean {near[0]!r}?"
+            if near
+            else "the profiles of the configuration are those there are"
+        )
         raise ApiError(422, None, "there is no profile of this name", "profile", hint)
     days = wanted.expires_in_days
     expires = None if days is None else float(int(time.time() + days * DAY) + 1)
@@ -74,7 +86,9 @@ async def revoke_token(desk: AtDesk, name: Name) -> Done:
     if not await _asked(lambda: store.revoke(name)):
         if auth is not None and any(token.name == name for token in auth.tokens):
             hint = "remove it from server.auth.tokens"
-            raise ApiError(409, "in_config", "this token stands in the configuration", "path.name", hint)
+            raise ApiError(
+                409, "in_config", "this token stands in the configuration", "path.name", hint
+            )
         raise ApiError(404, None, "there is no token of this name", "path.name")
     return Done()
 
@@ -86,8 +100,14 @@ def _auth(desk: Desk) -> FrontAuth | None:
 def _store(desk: Desk) -> Kept:
     if desk.tokens is None:
         has_file = desk.about().config is not None
-        hint = "start mcpx again: there is a config file now" if has_file else "add a server, then start mcpx again"
-        raise ApiError(409, "not_kept", "mcpx was started as the demo, which keeps no tokens", hint=hint)
+        hint = (
+            "start mcpx again: there is a config file now"
+            if has_file
+            else "add a server, then start mcpx again"
+        )
+        raise ApiError(
+            409, "not_kept", "mcpx was started as the demo, which keeps no tokens", hint=hint
+        )
     return desk.tokens
 
 

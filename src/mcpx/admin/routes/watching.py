@@ -52,7 +52,8 @@ async def statistics(desk: AtDesk, range: Range = "1h", server: Text = None) -> 
     counts = watching.needed(desk.statistics)
     step, points = counts.points(range, server)
     told = [
-        Point(at=one.at, calls=one.calls, errors=one.errors, p50_ms=one.p50_ms, p95_ms=one.p95_ms) for one in points
+        Point(at=one.at, calls=one.calls, errors=one.errors, p50_ms=one.p50_ms, p95_ms=one.p95_ms)
+        for one in points
     ]
     return Statistics(range=range, step=step, since=told_at(counts.since), points=told)
 
@@ -89,7 +90,8 @@ async def show_call(desk: AtDesk, number: Number) -> CallDetail:
 
 @router.post("/activity/{number}/replay", responses=responses(404, 408, 409, 429, 503))
 async def replay(desk: AtDesk, live: AtLive, request: Request, number: Number) -> CallResult:
-    """Make the call again, as the owner, with the very same arguments; rules, limits and the audit trail count."""
+    """Make the call again, as the owner, with the very same arguments; rules, limits and the audit
+    trail count."""
     recording = watching.kept(desk.recording)
     again = recording.again(number)
     if again is None:
@@ -116,7 +118,9 @@ async def savings(desk: AtDesk, live: AtLive) -> Savings:
 async def clients(
     desk: AtDesk,
     live: AtLive,
-    profile: Annotated[str | None, Query(max_length=200, description="Connect through this profile.")] = None,
+    profile: Annotated[
+        str | None, Query(max_length=200, description="Connect through this profile.")
+    ] = None,
 ) -> ClientPrograms:
     """How to connect each client program."""
     return connecting.programs(desk, live.people, profile)
@@ -136,7 +140,8 @@ async def replicas(desk: AtDesk) -> ReplicasTold:
 
 @router.get("/diagnostics")
 async def diagnostics(desk: AtDesk, live: AtLive) -> dict[str, Any]:
-    """All there is to know for a report of a problem, without secrets and without what was said in calls."""
+    """All there is to know for a report of a problem, without secrets and without what was said in
+    calls."""
     return await diagnosing.diagnostics(desk, live.people)
 
 
@@ -147,9 +152,16 @@ async def diagnostics(desk: AtDesk, live: AtLive) -> dict[str, Any]:
 )
 async def events(
     live: AtLive,
-    last_event_id: Annotated[str | None, Header(max_length=100, description="Resumes after this event.")] = None,
+    last_event_id: Annotated[
+        str | None, Header(max_length=100, description="Resumes after this event.")
+    ] = None,
     after: Annotated[
-        str | None, Query(max_length=100, alias="last_event_id", description="The same, where no header can be sent.")
+        str | None,
+        Query(
+            max_length=100,
+            alias="last_event_id",
+            description="The same, where no header can be sent.",
+        ),
     ] = None,
 ) -> EventStream:
     """Everything that happens, as server-sent events (ADM-4); `Last-Event-ID` resumes."""

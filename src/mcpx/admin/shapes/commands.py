@@ -15,7 +15,9 @@ class CommandRow(Spoken):
     description: str = ""
     type: str = Field(examples=["http"])
     enabled: bool
-    last_error: str | None = Field(None, description="Why it is switched off, if it is not by `enabled`.")
+    last_error: str | None = Field(
+        None, description="Why it is switched off, if it is not by `enabled`."
+    )
     summary: str = Field("", examples=["GET https://api.example.com/users/{id}"])
     parameters: list[str] = []
     read_only: bool | None = None
@@ -39,7 +41,9 @@ class CommandDetail(CommandRow):
 
 class CommandTrial(Given):
     entry: Entry | None = Field(None, description="Absent: as it is saved under `stored`.")
-    stored: str | None = Field(None, max_length=200, description="The saved one whose masked values are meant.")
+    stored: str | None = Field(
+        None, max_length=200, description="The saved one whose masked values are meant."
+    )
     arguments: dict[str, Any] = {}
     dry: bool = Field(False, description="Only tell what would be sent or run.")
 

@@ -8,12 +8,19 @@ from mcpx.admin.sentences import said
 
 Entry = Annotated[
     dict[str, Any],
-    Field(description="As the configuration has it, in the native shape; `${VAR}` as written, secrets as `••••••••`."),
+    Field(
+        description=(
+            "As the configuration has it, in the native shape; `${VAR}` as written, "
+            "secrets as `••••••••`."
+        )
+    ),
 ]
 ONE_LINE = r"^[^\u0000-\u001f\u007f-\u009f]*$"
 """Without control characters: it is shown in lists and on terminals."""
 Message = Annotated[str, Field(max_length=500, pattern=ONE_LINE, description="For the history.")]
-Status = Literal["connecting", "connected", "degraded", "sleeping", "disconnected", "needs_auth", "disabled"]
+Status = Literal[
+    "connecting", "connected", "degraded", "sleeping", "disconnected", "needs_auth", "disabled"
+]
 Outcome = Literal["ok", "tool_error", "error", "cancelled", "denied"]
 Transport = Literal["stdio", "http", "sse", "websocket", "other"]
 
@@ -46,13 +53,16 @@ class Spoken(Told):
     """Fields that may hold some: texts, lists of texts, or (`links.why`) of objects."""
 
     said: dict[str, SentenceTold] | None = Field(
-        default=None, description="Codes of sentences, by the field they stand in, or by `field.0` in a list."
+        default=None,
+        description="Codes of sentences, by the field they stand in, or by `field.0` in a list.",
     )
 
     @model_validator(mode="after")
     def _say(self) -> Self:
         found = said({name: getattr(self, name.partition(".")[0]) for name in self.SENTENCES})
-        self.said = {name: SentenceTold.model_validate(sentence) for name, sentence in found.items()} or None
+        self.said = {
+            name: SentenceTold.model_validate(sentence) for name, sentence in found.items()
+        } or None
         return self
 
 

@@ -13,7 +13,9 @@ class ConfigFile(Spoken):
     SENTENCES = ("why_not",)
 
     path: str
-    text: str = Field(description="Secrets masked as `••••••••`; sent back like that they stay what they are.")
+    text: str = Field(
+        description="Secrets masked as `••••••••`; sent back like that they stay what they are."
+    )
     format: Literal["yaml", "json", "toml"]
     writable: bool
     why_not: str | None = None
@@ -31,7 +33,9 @@ class LastReload(Spoken):
 class ConfigTold(Spoken):
     SENTENCES = ("warnings",)
 
-    path: str | None = Field(None, description="None: the built-in demo; the first change writes `would_be`.")
+    path: str | None = Field(
+        None, description="None: the built-in demo; the first change writes `would_be`."
+    )
     would_be: str | None = None
     files: list[ConfigFile]
     etag: str
@@ -78,8 +82,12 @@ class RevisionTold(RevisionRow):
 
 
 class DiffWanted(Given):
-    before: int | None = Field(None, ge=0, le=10**8, description="A revision; absent: what is there now.")
-    after: int | None = Field(None, ge=0, le=10**8, description="A revision; absent: what is there now.")
+    before: int | None = Field(
+        None, ge=0, le=10**8, description="A revision; absent: what is there now."
+    )
+    after: int | None = Field(
+        None, ge=0, le=10**8, description="A revision; absent: what is there now."
+    )
 
 
 class DiffTold(Told):
@@ -105,8 +113,12 @@ class ReloadResult(Spoken):
 
 class ConfigImport(Given):
     text: str = Field(max_length=4_000_000)
-    pick: list[str] | None = Field(None, description="Names of servers; absent: only tell what is there.")
-    leave: list[str] = Field([], description="Names of auth configs to leave out; what refers to them comes without.")
+    pick: list[str] | None = Field(
+        None, description="Names of servers; absent: only tell what is there."
+    )
+    leave: list[str] = Field(
+        [], description="Names of auth configs to leave out; what refers to them comes without."
+    )
     on_conflict: Literal["skip", "replace", "rename"] = "rename"
     message: Message = ""
 

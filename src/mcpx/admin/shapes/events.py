@@ -4,7 +4,8 @@
     event: <name>
     data: <one line of JSON>
 
-With several replicas, what happens at any of them is told at each, under the same ids; `replica` says where.
+With several replicas, what happens at any of them is told at each, under the same ids; `replica`
+says where.
 
 A comment line comes every 15 seconds, so that both sides notice a dead connection.
 """
@@ -16,10 +17,14 @@ from pydantic import Field
 from mcpx.admin.shapes.common import Spoken, Status, Told
 from mcpx.admin.shapes.watching import CallRow, ClientRow, ServerRate
 
-Name = Literal["hello", "reset", "status", "catalog", "call", "config", "approvals", "clients", "rates"]
+Name = Literal[
+    "hello", "reset", "status", "catalog", "call", "config", "approvals", "clients", "rates"
+]
 
 
-Replica = Annotated[str | None, Field(description="Of several replicas the one that it happened at.")]
+Replica = Annotated[
+    str | None, Field(description="Of several replicas the one that it happened at.")
+]
 
 
 class Hello(Told):
@@ -62,7 +67,8 @@ class CatalogEvent(Told):
 
 
 class CallEvent(CallRow):
-    """`call`: one is over. Many a second come together: at most 50 a second are told, `skipped` counts the others."""
+    """`call`: one is over. Many a second come together: at most 50 a second are told, `skipped`
+    counts the others."""
 
     skipped: int = 0
     replica: Replica = None
@@ -97,19 +103,22 @@ class ClientsEvent(Told):
 
 
 class RatesEvent(Told):
-    """`rates`: once a second while something is called, and once when nothing is any more. Servers and clients that are
-    not in it were not called for a minute."""
+    """`rates`: once a second while something is called, and once when nothing is any more. Servers
+    and clients that are not in it were not called for a minute."""
 
     calls_per_minute: float
     p95_ms: float | None
     in_flight: int
     servers: list[ServerRate]
-    local: ServerRate | None = Field(default=None, description="The local commands; absent where there are none.")
+    local: ServerRate | None = Field(
+        default=None, description="The local commands; absent where there are none."
+    )
     clients: list[ClientRow]
 
 
 class EventShapes(Told):
-    """The data of each event, by its name. `clients` and `rates` have no id: only the latest counts."""
+    """The data of each event, by its name. `clients` and `rates` have no id: only the latest
+    counts."""
 
     hello: Hello
     reset: Reset

@@ -38,7 +38,9 @@ class PolicyTold(Told):
 
 
 class PolicyGiven(Given):
-    entry: Entry = Field(examples=[{"default": "allow", "rules": [{"effect": "ask", "destructive": True}]}])
+    entry: Entry = Field(
+        examples=[{"default": "allow", "rules": [{"effect": "ask", "destructive": True}]}]
+    )
 
 
 class Question(Given):
@@ -62,7 +64,9 @@ class Verdict(Spoken):
     because: list[str]
     rule: int | None = Field(None, description="The number of the rule that decided.")
     source: Place | None = None
-    outside: str | None = Field(None, description="Why this caller never comes there over HTTP, as far as tokens tell.")
+    outside: str | None = Field(
+        None, description="Why this caller never comes there over HTTP, as far as tokens tell."
+    )
 
 
 class PendingCall(Spoken):
@@ -98,9 +102,13 @@ class HeldDefinition(Told):
     change: Literal["new", "changed", "gone"]
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
-    diff: str = Field(default="", description="Unified, of the definitions as text; nothing in it is unseen.")
+    diff: str = Field(
+        default="", description="Unified, of the definitions as text; nothing in it is unseen."
+    )
     marks: list[Mark] = []
-    fingerprint: str = Field(default="", description="Of exactly this definition, to approve it by; empty: a server.")
+    fingerprint: str = Field(
+        default="", description="Of exactly this definition, to approve it by; empty: a server."
+    )
     for_some: bool = Field(default=False, description="Only some clients are offered it.")
 
 
@@ -116,9 +124,12 @@ class Decision(Given):
 
 class DefinitionDecision(Given):
     server: str
-    names: list[str] | None = Field(None, description="Of tools and prompts; absent: all that is held of the server.")
+    names: list[str] | None = Field(
+        None, description="Of tools and prompts; absent: all that is held of the server."
+    )
     fingerprints: list[str] | None = Field(
-        None, description="Exactly these, as they were shown: what has changed since is not approved."
+        None,
+        description="Exactly these, as they were shown: what has changed since is not approved.",
     )
 
 

@@ -16,15 +16,23 @@ class ServerRow(Spoken):
     status: Status
     since: str = Field(description="When it came to be so, RFC 3339.")
     last_error: str | None = None
-    phase: str | None = Field(None, examples=["downloading"], description="What a connecting server is at.")
-    phase_since: str | None = Field(None, description="When its start began, while it starts, RFC 3339.")
-    next_try: str | None = Field(None, description="Of one that is down, when it is tried again, RFC 3339.")
+    phase: str | None = Field(
+        None, examples=["downloading"], description="What a connecting server is at."
+    )
+    phase_since: str | None = Field(
+        None, description="When its start began, while it starts, RFC 3339."
+    )
+    next_try: str | None = Field(
+        None, description="Of one that is down, when it is tried again, RFC 3339."
+    )
     tools_count: int
     held: int = Field(0, description="Definitions that wait for approval.")
     quarantined: bool = False
     transport: Transport
     connection: dict[str, Any] = Field(description="As written, secrets masked.")
-    command_line: str | None = Field(None, description="Of a stdio server, to read and copy; secrets masked.")
+    command_line: str | None = Field(
+        None, description="Of a stdio server, to read and copy; secrets masked."
+    )
     trust: Literal["open", "pin", "quarantine"] = "open"
     lazy: bool = False
     calls_per_minute: float = Field(0, description="Over the last minute.")
@@ -52,7 +60,10 @@ class Diagnosis(Told):
     repair: dict[str, Any] | None = Field(
         None,
         examples=[{"connection.command": "/home/ada/.nvm/versions/node/v24.0.0/bin/npx"}],
-        description="Fields of the entry that would mend it, where that is clear; a dotted name goes deeper.",
+        description=(
+            "Fields of the entry that would mend it, where that is clear; a dotted name "
+            "goes deeper."
+        ),
     )
     searched: list[str] = Field([], description="Folders in which its program was looked for.")
 
@@ -73,7 +84,12 @@ class Trial(Given):
     """An entry to try out, before it is saved or after."""
 
     entry: Entry = Field(
-        examples=[{"name": "time", "connection": {"type": "stdio", "command": "uvx", "args": ["mcp-server-time"]}}]
+        examples=[
+            {
+                "name": "time",
+                "connection": {"type": "stdio", "command": "uvx", "args": ["mcp-server-time"]},
+            }
+        ]
     )
     stored: str | None = Field(
         None, max_length=200, description="The saved one whose masked values are meant, if renamed."
@@ -104,7 +120,9 @@ class LogLine(Told):
 
 class Logs(Told):
     lines: list[LogLine]
-    last: int = Field(description="The number of the last line there is: give it as `after` to go on.")
+    last: int = Field(
+        description="The number of the last line there is: give it as `after` to go on."
+    )
 
 
 class HealthSpan(Spoken):
@@ -134,7 +152,10 @@ class Pasted(Given):
     text: str = Field(
         max_length=1_000_000,
         examples=["npx -y @modelcontextprotocol/server-filesystem ~/data"],
-        description="A client's JSON or TOML, native YAML, a command line, a URL, an OpenAPI document, a curl line.",
+        description=(
+            "A client's JSON or TOML, native YAML, a command line, a URL, an OpenAPI "
+            "document, a curl line."
+        ),
     )
 
 
@@ -143,7 +164,9 @@ class Recognised(Told):
     entry: Entry
     yaml: str = Field(description="As it would stand in the file.")
     taken: bool = Field(False, description="An entry of this name is there already.")
-    free_name: str | None = Field(default=None, description="If it is taken: one like it that is not.")
+    free_name: str | None = Field(
+        default=None, description="If it is taken: one like it that is not."
+    )
 
 
 class Operation(Told):

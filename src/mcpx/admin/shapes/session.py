@@ -16,4 +16,6 @@ class SessionTold(Told):
 
 
 class LoginResult(SessionTold):
-    secret: str = Field(description="Value of the header `X-Mcpx-Session`; each request of the session needs it.")
+    secret: str = Field(
+        description="Value of the header `X-Mcpx-Session`; each request of the session needs it."
+    )

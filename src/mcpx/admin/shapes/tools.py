@@ -69,9 +69,15 @@ class ModelSees(Told):
 class CallResult(Told):
     ok: bool
     ms: float
-    result: dict[str, Any] | None = Field(default=None, description="As the server gave it; secrets blotted out.")
-    error: dict[str, Any] | None = Field(default=None, description="A JSON-RPC error: code, message, data.")
-    shortened: bool = Field(default=False, description="The result was too large to be answered whole.")
+    result: dict[str, Any] | None = Field(
+        default=None, description="As the server gave it; secrets blotted out."
+    )
+    error: dict[str, Any] | None = Field(
+        default=None, description="A JSON-RPC error: code, message, data."
+    )
+    shortened: bool = Field(
+        default=False, description="The result was too large to be answered whole."
+    )
     model: ModelSees | None = None
 
 

@@ -72,7 +72,10 @@ class Overview(Told):
     gateway: GatewayRow
     servers: list[ServerRate]
     local: ServerRate | None = Field(
-        default=None, description="The local commands as one more target beside servers; absent where there are none."
+        default=None,
+        description=(
+            "The local commands as one more target beside servers; absent where there are none."
+        ),
     )
     commands: int
     waiting: list[Waiting]
@@ -82,9 +85,14 @@ class Overview(Told):
     config_loaded: str
     config_path: str | None = None
     config_refused: bool = Field(
-        default=False, description="The files on disk have mistakes and were not taken up; the last revision runs on."
+        default=False,
+        description=(
+            "The files on disk have mistakes and were not taken up; the last revision runs on."
+        ),
     )
-    first_run: bool = Field(default=False, description="Nothing is configured yet: the built-in demo runs.")
+    first_run: bool = Field(
+        default=False, description="Nothing is configured yet: the built-in demo runs."
+    )
 
 
 class Point(Told):
@@ -131,10 +139,14 @@ class Activity(Told):
 
 
 class CallDetail(CallRow):
-    arguments: Any = Field(default=None, description="Secrets blotted out; shortened where it is long.")
+    arguments: Any = Field(
+        default=None, description="Secrets blotted out; shortened where it is long."
+    )
     result: Any = None
     shortened: bool = False
-    kept: bool = Field(description="Whether arguments and result are there to be seen: kept while somebody looks.")
+    kept: bool = Field(
+        description="Whether arguments and result are there to be seen: kept while somebody looks."
+    )
     replayable: bool = False
     trace: str | None = None
 
@@ -162,7 +174,8 @@ class ClientSaving(Told):
 
 
 class Savings(Spoken):
-    """Estimated without a tokenizer; against showing every definition in each list that was asked for."""
+    """Estimated without a tokenizer; against showing every definition in each list that was asked
+    for."""
 
     SENTENCES = ("method",)
 

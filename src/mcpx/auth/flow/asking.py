@@ -1,7 +1,7 @@
 """The page a person opens to sign in, and what the browser comes back with.
 
-Promised: each asking has a state and a verifier of its own, 256 random bits, and is answered once; an answer that names
-another issuer is refused (RFC 9207), errors included.
+Promised: each asking has a state and a verifier of its own, 256 random bits, and is answered once;
+an answer that names another issuer is refused (RFC 9207), errors included.
 """
 
 import base64
@@ -54,13 +54,21 @@ class Asking:
         """What the browser brought, if it is the answer to this. Raises `Unproved`."""
         issuer, said = self.found.issuer, query.get("iss")
         if not hmac.compare_digest(query.get("state", "").encode(), self.state.encode()):
-            raise Unproved("this is not the answer to what was asked; open the sign-in page again", sign_in=True)
+            raise Unproved(
+                "this is not the answer to what was asked; open the sign-in page again",
+                sign_in=True,
+            )
         if said is None and issuer.says_iss:
-            raise Unproved("the answer does not say whose it is, though its server says it always does", sign_in=True)
+            raise Unproved(
+                "the answer does not say whose it is, though its server says it always does",
+                sign_in=True,
+            )
         if said is not None and said != issuer.issuer:
             raise Unproved(f"the answer is of another issuer: {printable(said)}", sign_in=True)
         if (error := query.get("error")) is not None:
-            words = [printable(word) for word in (error, query.get("error_description", "")) if word]
+            words = [
+                printable(word) for word in (error, query.get("error_description", "")) if word
+            ]
             raise Unproved(f"nobody was signed in: {': '.join(words)}", sign_in=True)
         code = query.get("code", "")
         if not 0 < len(code) <= LONGEST_CODE:
@@ -69,16 +77,20 @@ class Asking:
 
 
 def union(*scopes: str) -> str:
-    """All of them, each once, in their order. Raises `Unproved` where that is too much to ask for."""
+    """All of them, each once, in their order. Raises `Unproved` where that is too much to ask
+    for."""
     merged = " ".join(dict.fromkeys(" ".join(scopes).split()))
     if len(merged) > LONGEST_SCOPE:
-        raise Unproved("it has more scopes than a sign-in can ask for: name those you need in 'scope' (type: oauth)")
+        raise Unproved(
+            "it has more scopes than a sign-in can ask for: name those you need in 'scope' (type: "
+            "oauth)"
+        )
     return merged
 
 
 def first_scope(configured: str, challenged: str | None, found: Found) -> str:
-    """What to ask for: as configured, else as the server said, else all that the resource has, else nothing; and to
-    stay signed in where the issuer knows that."""
+    """What to ask for: as configured, else as the server said, else all that the resource has, else
+    nothing; and to stay signed in where the issuer knows that."""
     if configured:
         return union(configured)
     wanted = union(challenged or " ".join(found.scopes or ()))

@@ -1,7 +1,8 @@
-"""What a server says in `WWW-Authenticate` (RFC 9110, 11.6.1): several challenges, quoted or not, in one line or more.
+"""What a server says in `WWW-Authenticate` (RFC 9110, 11.6.1): several challenges, quoted or not,
+in one line or more.
 
-Promise: any text is read, in time that grows with its length; what is not understood is passed over. A `scope` inside
-the quotes of another value is not one.
+Promise: any text is read, in time that grows with its length; what is not understood is passed
+over. A `scope` inside the quotes of another value is not one.
 """
 
 import re
@@ -28,14 +29,19 @@ class Challenge:
 
 
 def challenges(header: str) -> Sequence[tuple[str, Mapping[str, str]]]:
-    """Every challenge: its scheme, in lower case, and its parameters; of a parameter said twice the first."""
+    """Every challenge: its scheme, in lower case, and its parameters; of a parameter said twice the
+    first."""
     found: list[tuple[str, dict[str, str]]] = []
     for piece in _PIECE.finditer(header[:LONGEST]):
         if (scheme := piece["scheme"]) is not None:
             found.append((scheme.lower(), {}))
         elif (name := piece["name"]) is not None and found:
             quoted = piece["quoted"]
-            value = piece["plain"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
+            value = (
+                piece["plain"]
+                if quoted is None
+                else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
+            )
             found[-1][1].setdefault(name.lower(), value)
     return found
 

@@ -1,6 +1,8 @@
-"""As whom mcpx comes to an authorization server: configured, by a document about it, or registered (RFC 7591).
+"""As whom mcpx comes to an authorization server: configured, by a document about it, or registered
+(RFC 7591).
 
-A registration is kept for its issuer and redirect address, and made anew when it has expired or is refused.
+A registration is kept for its issuer and redirect address, and made anew when it has expired or is
+refused.
 """
 
 import asyncio
@@ -67,9 +69,16 @@ class Client:
     @classmethod
     def from_json(cls, kept: Json) -> "Client | None":
         match kept:
-            case {"id": str(name), "secret": str(secret), "method": str(method), "expires": int() | float() as expires}:
+            case {
+                "id": str(name),
+                "secret": str(secret),
+                "method": str(method),
+                "expires": int() | float() as expires,
+            }:
                 scope = str(kept.get("scope", ""))
-                return cls(name, secret, method, registered=True, kept=True, expires=expires, scope=scope)
+                return cls(
+                    name, secret, method, registered=True, kept=True, expires=expires, scope=scope
+                )
             case _:
                 return None
 
@@ -91,10 +100,16 @@ def configured(issuer: Issuer, client_id: str, secret: str) -> Client | None:
     if not secret:
         return Client(client_id)
     methods = ("client_secret_basic",) if issuer.methods is None else issuer.methods  # RFC 8414, 2
-    return Client(client_id, secret, next((one for one in METHODS[1:] if one in methods), "client_secret_basic"))
+    return Client(
+        client_id,
+        secret,
+        next((one for one in METHODS[1:] if one in methods), "client_secret_basic"),
+    )
 
 
-async def registered(web: Web, vault: "Vault", issuer: Issuer, redirect: str, scope: str, *, anew: bool) -> Client:
+async def registered(
+    web: Web, vault: "Vault", issuer: Issuer, redirect: str, scope: str, *, anew: bool
+) -> Client:
     """Raises `Unproved`."""
     key = _key(issuer.issuer, redirect)
     kept = None if anew else await asyncio.to_thread(vault.read, key)
@@ -103,7 +118,8 @@ async def registered(web: Web, vault: "Vault", issuer: Issuer, redirect: str, sc
         return client
     if issuer.register is None:
         raise Unproved(
-            f"{checked(issuer.issuer).host} does not register programs by itself: register mcpx there, with the "
+            f"{checked(issuer.issuer).host} does not register programs by itself: register mcpx "
+            "there, with the "
             f"redirect address {redirect}, and name its client_id in auth_configs (type: oauth)"
         )
     client = await _register(web, issuer, issuer.register, redirect, scope)
@@ -136,12 +152,28 @@ async def _register(web: Web, issuer: Issuer, place: str, redirect: str, scope: 
         about["scope"] = scope
     given = await web.register(place, about)
     name, secret = given.get("client_id"), given.get("client_secret") or ""
-    method, expires = given.get("token_endpoint_auth_method") or wanted, given.get("client_secret_expires_at") or 0
+    method, expires = (
+        given.get("token_endpoint_auth_method") or wanted,
+        given.get("client_secret_expires_at") or 0,
+    )
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST:
         raise Unproved(f"{host} registered mcpx without giving it an id")
     if not isinstance(secret, str) or len(secret) > LONGEST:
         raise Unproved(f"{host} registered mcpx with a secret that cannot be one")
     if method not in METHODS or (method != "none" and not secret):
-        raise Unproved(f"{host} registered mcpx so that it cannot prove itself: {printable(str(method))}")
-    ends = float(expires) if secret and isinstance(expires, int | float) and 0 < expires < 2**40 else 0.0
-    return Client(name, secret if method != "none" else "", str(method), registered=True, expires=ends, scope=scope)
+        raise Unproved(
+            f"{host} registered mcpx so that it cannot prove itself: {printable(str(method))}"
+        )
+    ends = (
+        float(expires)
+        if secret and isinstance(expires, int | float) and 0 < expires < 2**40
+        else 0.0
+    )
+    return Client(
+        name,
+        secret if method != "none" else "",
+        str(method),
+        registered=True,
+        expires=ends,
+        scope=scope,
+    )

@@ -1,8 +1,8 @@
 """Whom an MCP server trusts to sign people in, and where that authorization server takes what.
 
-Promised: the resource named is this server (RFC 9728, 3.3), the issuer named is the one that was asked (RFC 8414, 3.3);
-every address passed `web.checked`. A server without any metadata is taken as one of 2025-03-26: everything at its own
-origin.
+Promised: the resource named is this server (RFC 9728, 3.3), the issuer named is the one that was
+asked (RFC 8414, 3.3); every address passed `web.checked`. A server without any metadata is taken as
+one of 2025-03-26: everything at its own origin.
 """
 
 from collections.abc import Iterator
@@ -63,7 +63,8 @@ async def discover(web: Web, server: str, challenge: Challenge) -> Found:
 
 
 async def _resource_metadata(web: Web, url: str, told: str | None) -> Json | None:
-    """The metadata of a protected resource (RFC 9728). `told` is the address in the server's challenge."""
+    """The metadata of a protected resource (RFC 9728). `told` is the address in the server's
+    challenge."""
     for place in _resource_places(url, told):
         about = await web.metadata(place)
         if about is None or not isinstance(about.get("resource"), str):
@@ -75,8 +76,8 @@ async def _resource_metadata(web: Web, url: str, told: str | None) -> Json | Non
 
 
 async def find_issuer(web: Web, server: str) -> tuple[str, str]:
-    """The issuer that an MCP server names, and the resource that tokens are requested for. Without metadata, the issuer
-    is the server's origin (2025-03-26). Raises `Unproved`."""
+    """The issuer that an MCP server names, and the resource that tokens are requested for. Without
+    metadata, the issuer is the server's origin (2025-03-26). Raises `Unproved`."""
     url = _as_http(server)
     about = await _resource_metadata(web, url, None)
     if about is None:
@@ -93,7 +94,9 @@ async def find_token_url(web: Web, issuer: str) -> str:
         if about is None or "issuer" not in about:
             continue
         if not isinstance(about["issuer"], str) or not same_issuer(about["issuer"], issuer):
-            raise Unproved(f"{host} publishes metadata of another issuer: {printable(str(about['issuer']))}")
+            raise Unproved(
+                f"{host} publishes metadata of another issuer: {printable(str(about['issuer']))}"
+            )
         endpoint = _endpoint(about, "token_endpoint")
         if endpoint is None:
             raise Unproved(f"the metadata of {host} name no token endpoint")
@@ -123,8 +126,11 @@ async def _older(web: Web, url: str) -> Issuer:
     about = await web.metadata(origin + OAUTH)
     if about is not None and "issuer" in about:
         issuer = about["issuer"]
-        # Nobody named an issuer, and that revision knew no path of it: whatever one the origin has is its own.
-        return _read(about, issuer if isinstance(issuer, str) and _is_at(issuer, origin) else origin)
+        # Nobody named an issuer, and that revision knew no path of it: whatever one the origin has
+        # is its own.
+        return _read(
+            about, issuer if isinstance(issuer, str) and _is_at(issuer, origin) else origin
+        )
     checked(origin)
     return Issuer(origin, f"{origin}/authorize", f"{origin}/token", f"{origin}/register")
 
@@ -132,14 +138,24 @@ async def _older(web: Web, url: str) -> Issuer:
 def _read(about: Json, expected: str) -> Issuer:
     issuer = about["issuer"]
     if not isinstance(issuer, str) or not same_issuer(issuer, expected):
-        raise Unproved(f"{checked(expected).host} publishes metadata of another issuer: {printable(str(issuer))}")
+        raise Unproved(
+            f"{checked(expected).host} publishes metadata of another issuer: "
+            f"{printable(str(issuer))}"
+        )
     challenges = about.get("code_challenge_methods_supported")
     if challenges is not None and "S256" not in _texts(challenges):
-        raise Unproved(f"{checked(expected).host} does not support PKCE with S256, which a safe sign-in needs")
+        raise Unproved(
+            f"{checked(expected).host} does not support PKCE with S256, which a safe sign-in needs"
+        )
     methods = about.get("token_endpoint_auth_methods_supported")
-    authorize, token = _endpoint(about, "authorization_endpoint"), _endpoint(about, "token_endpoint")
+    authorize, token = (
+        _endpoint(about, "authorization_endpoint"),
+        _endpoint(about, "token_endpoint"),
+    )
     if authorize is None or token is None:
-        raise Unproved(f"{checked(expected).host} does not say where people sign in and tokens are issued")
+        raise Unproved(
+            f"{checked(expected).host} does not say where people sign in and tokens are issued"
+        )
     return Issuer(
         issuer,
         authorize,
@@ -158,20 +174,27 @@ def _endpoint(about: Json, name: str) -> str | None:
     if not isinstance(url, str) or not url:
         return None
     address = checked(url)
-    return url.partition("#")[0] if url.isascii() else address.url  # which goes to people's terminals
+    return (
+        url.partition("#")[0] if url.isascii() else address.url
+    )  # which goes to people's terminals
 
 
 def _texts(value: object) -> tuple[str, ...]:
     return tuple(text for text in as_list(value)[:MOST] if isinstance(text, str) and text)
 
 
-# Addresses ---------------------------------------------------------------------------------------------------------
+# Addresses
+# --------------------------------------------------------------------------------------------------
 
 
 def _as_http(server: str) -> str:
     """The resource of a WebSocket is the same as over HTTP."""
     scheme, _, rest = server.partition("://")
-    return f"{scheme.lower().replace('ws', 'http', 1)}://{rest}" if scheme.lower() in ("ws", "wss") else server
+    return (
+        f"{scheme.lower().replace('ws', 'http', 1)}://{rest}"
+        if scheme.lower() in ("ws", "wss")
+        else server
+    )
 
 
 def _origin(url: str) -> str:

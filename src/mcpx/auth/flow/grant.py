@@ -1,6 +1,7 @@
 """What is kept of a sign-in: the tokens, whose they are, what for, and as whom they were got.
 
-It belongs together: a refresh token goes to the issuer that gave it, from the client it was given to, and nowhere else.
+It belongs together: a refresh token goes to the issuer that gave it, from the client it was given
+to, and nowhere else.
 """
 
 from dataclasses import dataclass
@@ -70,4 +71,13 @@ def kept_grant(kept: Any, client_id: str, client_secret: str) -> Grant | None:
         client = Client(client.id, client_secret, client.method)
     elif client_id and (client_secret or not is_document(client_id)):
         return None
-    return Grant(issuer, resource, token, revoke, redirect, client, asked, Tokens.from_json(kept.get("tokens")))
+    return Grant(
+        issuer,
+        resource,
+        token,
+        revoke,
+        redirect,
+        client,
+        asked,
+        Tokens.from_json(kept.get("tokens")),
+    )

@@ -1,9 +1,10 @@
-"""The credentials of type `oauth`: what a person's sign-in to one MCP server gave, and the way to the next one.
+"""The credentials of type `oauth`: what a person's sign-in to one MCP server gave, and the way to
+the next one.
 
-Promised: a token is renewed in time, once for all that wait, and whatever becomes of those. Nobody is asked to sign in
-unless `begin` says so; of what it gives there is one at a time, good for one answer. What another gateway with the same
-folder got is found before anything is asked for.
-Not promised: that a server keeps its word; what it wants again and again is asked of a person twice.
+Promised: a token is renewed in time, once for all that wait, and whatever becomes of those. Nobody
+is asked to sign in unless `begin` says so; of what it gives there is one at a time, good for one
+answer. What another gateway with the same folder got is found before anything is asked for. Not
+promised: that a server keeps its word; what it wants again and again is asked of a person twice.
 """
 
 import asyncio
@@ -30,13 +31,16 @@ T = TypeVar("T")
 SECONDS = 45.0
 """For all that comes before a person is asked."""
 YOUNG = 60.0
-"""Seconds in which a server that refuses a token that was renewed for it has something else against us."""
+"""Seconds in which a server that refuses a token that was renewed for it has something else against
+us."""
 PAUSE = 5.0
 """Seconds before a renewal that failed is tried again, of a token that is still good."""
 SOONEST = 1.0
-"""Seconds for which a renewed token is used, however soon it is said to end: else every call would renew it."""
+"""Seconds for which a renewed token is used, however soon it is said to end: else every call would
+renew it."""
 GRACE = 5.0
-"""Seconds that a renewal may take when everything ends: a new refresh token that is not kept is lost."""
+"""Seconds that a renewal may take when everything ends: a new refresh token that is not kept is
+lost."""
 REPEATS = 1
 """Sign-ins for scopes that were asked for before, when the server still does not let us."""
 NEVER = float("inf")
@@ -44,7 +48,12 @@ NEVER = float("inf")
 
 class OAuthCredentials:
     def __init__(
-        self, purpose: Purpose, client_id: str, client_secret: str, scope: str, issuer: str | None = None
+        self,
+        purpose: Purpose,
+        client_id: str,
+        client_secret: str,
+        scope: str,
+        issuer: str | None = None,
     ) -> None:
         """`issuer`: the authorization server that the configuration names."""
         self._purpose = purpose
@@ -66,7 +75,8 @@ class OAuthCredentials:
         """What it answers to: a status, and what the server said with it."""
         self._repeats = 0
         self._young_until = 0.0
-        """The present token came because the one before was refused: until then another refusal is not about it."""
+        """The present token came because the one before was refused: until then another refusal is
+        not about it."""
         self._lock = asyncio.Lock()
         self._safe = asyncio.Event()
         """Not set while a refresh token is on its way, which may be used up by now."""
@@ -74,7 +84,8 @@ class OAuthCredentials:
         self._tasks = Tasks(f"{purpose.name}: sign-in")
         self._renewal: asyncio.Task[None] | None = None
 
-    # Credentials -----------------------------------------------------------------------------------------------
+    # Credentials
+    # ----------------------------------------------------------------------------------------------
 
     def now(self) -> Proof | None:
         return self._proof if self._renew_at is NEVER or time.time() < self._renew_at else None
@@ -101,15 +112,17 @@ class OAuthCredentials:
         self._stop_asking()
         await self._tasks.close()
 
-    # For people --------------------------------------------------------------------------------------------------
+    # For people
+    # ----------------------------------------------------------------------------------------------
 
     async def begin(self, refusal: Refusal | None = None) -> str:
-        """The page to sign in at, as it was refused; the same for the same, and a fresh one where a person wants it
-        (None). Raises `Unproved`."""
+        """The page to sign in at, as it was refused; the same for the same, and a fresh one where a
+        person wants it (None). Raises `Unproved`."""
         return await self._whatever_happens(self._begin(refusal))
 
     async def forget(self) -> None:
-        """Sign out; the issuer is told, if it can be. Raises `Unproved` when the next start would not know of it."""
+        """Sign out; the issuer is told, if it can be. Raises `Unproved` when the next start would
+        not know of it."""
         await self._whatever_happens(self._forget())
 
     def look_again(self) -> None:
@@ -130,7 +143,8 @@ class OAuthCredentials:
             "client_id": grant.client.id,
         }
 
-    # What is held ------------------------------------------------------------------------------------------------
+    # What is held
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def _key(self) -> str:
@@ -138,7 +152,9 @@ class OAuthCredentials:
 
     def _server(self) -> str:
         if self._purpose.url is None:
-            raise Unproved("auth of type oauth signs in to MCP servers, not to the APIs of commands")
+            raise Unproved(
+                "auth of type oauth signs in to MCP servers, not to the APIs of commands"
+            )
         return self._purpose.url
 
     async def _look(self) -> None:
@@ -200,11 +216,16 @@ class OAuthCredentials:
         if held is not None:
             self.problem = None
         if grant is not None:
-            self._purpose.learn([grant.client.secret, *(() if held is None else (held.access, held.refresh))])
+            self._purpose.learn(
+                [grant.client.secret, *(() if held is None else (held.access, held.refresh))]
+            )
         self._proof = None if held is None else Proof((("Authorization", f"Bearer {held.access}"),))
-        self._renew_at = NEVER if held is None or not held.refresh or held.renew is None else held.renew
+        self._renew_at = (
+            NEVER if held is None or not held.refresh or held.renew is None else held.renew
+        )
 
-    # Renewal -----------------------------------------------------------------------------------------------------
+    # Renewal
+    # ----------------------------------------------------------------------------------------------
 
     async def _renew_in_time(self) -> None:
         async with self._lock:
@@ -223,7 +244,8 @@ class OAuthCredentials:
                 self._renew_at = min(ends, time.time() + PAUSE)  # it is good for a while yet
 
     async def _renew(self, grant: Grant, held: tokens.Tokens, *, refused: bool = False) -> bool:
-        """Once for all replicas. False: it was `refused`, and another replica has renewed it for that already."""
+        """Once for all replicas. False: it was `refused`, and another replica has renewed it for
+        that already."""
         shared = self._purpose.shared
         async with nullcontext() if shared is None else shared.turn(self._key):
             if await self._reload():
@@ -241,7 +263,10 @@ class OAuthCredentials:
         web = Web(self._purpose.fetcher, self._server())
         self._safe.clear()
         try:
-            renewed = replace(grant, tokens=await tokens.renewed(web, grant.token, grant.client, held, grant.resource))
+            renewed = replace(
+                grant,
+                tokens=await tokens.renewed(web, grant.token, grant.client, held, grant.resource),
+            )
             await self._share()
             if is_over := self._notice_sign_out():  # kept, it would sign everybody in again
                 await self._revoke(renewed)
@@ -265,17 +290,23 @@ class OAuthCredentials:
             return
         with suppress(Unproved):  # they end by themselves
             web = Web(self._purpose.fetcher, self._server())
-            for token, hint in ((grant.tokens.refresh, "refresh_token"), (grant.tokens.access, "access_token")):
+            for token, hint in (
+                (grant.tokens.refresh, "refresh_token"),
+                (grant.tokens.access, "access_token"),
+            ):
                 if token:
                     await tokens.revoke(web, grant.revoke, grant.client, token, hint)
 
-    async def _drop_client(self, error: Refused, client: clients.Client, issuer: str, redirect: str) -> bool:
+    async def _drop_client(
+        self, error: Refused, client: clients.Client, issuer: str, redirect: str
+    ) -> bool:
         if not client.registered or error.error not in ("invalid_client", "unauthorized_client"):
             return False
         await clients.drop(self._purpose.vault(), issuer, redirect)
         return True
 
-    # Refusals ----------------------------------------------------------------------------------------------------
+    # Refusals
+    # ----------------------------------------------------------------------------------------------
 
     async def _refused(self, proof: Proof, refusal: Refusal) -> bool:
         async with self._lock:
@@ -285,7 +316,9 @@ class OAuthCredentials:
                 return False
             young = self._young_until
             if await self._reload():
-                self._young_until = young  # else two gateways would renew in turns, for a server that takes nothing
+                self._young_until = (
+                    young  # else two gateways would renew in turns, for a server that takes nothing
+                )
                 return True
             grant = self._grant
             if grant is None or grant.tokens is None or not grant.tokens.refresh:
@@ -303,17 +336,24 @@ class OAuthCredentials:
             self._young_until = time.monotonic() + YOUNG
             return True
 
-    # Asking a person ---------------------------------------------------------------------------------------------
+    # Asking a person
+    # ---------------------------------------------------------------------------------------------
 
     async def _begin(self, refusal: Refusal | None) -> str:
         async with self._lock:
             if self._grant is None:
                 await self._reload()
             asking, by_hand, more = self._asking, refusal is None, None
-            why = (self._why or (401, Challenge())) if refusal is None else (refusal.status, bearer(refusal.challenge))
+            why = (
+                (self._why or (401, Challenge()))
+                if refusal is None
+                else (refusal.status, bearer(refusal.challenge))
+            )
             if asking is not None and not by_hand and why == self._why:
                 return asking.url
-            anew = by_hand and asking is not None and asking.client.kept  # nobody came back: is it known there?
+            anew = (
+                by_hand and asking is not None and asking.client.kept
+            )  # nobody came back: is it known there?
             status, said = self._why = why
             if by_hand or status != 403:
                 self._repeats = 0
@@ -330,16 +370,22 @@ class OAuthCredentials:
                 raise
 
     def _count_repeats(self, said: Challenge, before: str) -> None:
-        """A server may want more scopes than it was content with; not the same ones for ever. Raises `Unproved`."""
+        """A server may want more scopes than it was content with; not the same ones for ever.
+        Raises `Unproved`."""
         if said.error != "insufficient_scope":
             raise Unproved("it does not let us in, and no other sign-in would change that")
         news = set((said.scope or "").split()) - set(before.split())
         self._repeats = 0 if news else self._repeats + 1
         if self._repeats > REPEATS:
             wanted = printable(said.scope or "")
-            raise Unproved(f"it wants scopes that it was given already: {wanted or 'which ones it does not say'}")
+            raise Unproved(
+                "it wants scopes that it was given already: "
+                f"{wanted or 'which ones it does not say'}"
+            )
 
-    async def _prepare(self, said: Challenge, more: str | None = None, *, anew: bool = False) -> str:
+    async def _prepare(
+        self, said: Challenge, more: str | None = None, *, anew: bool = False
+    ) -> str:
         """`more`: scopes to keep asking for; `anew`: register again."""
         try:
             async with asyncio.timeout(SECONDS):
@@ -354,9 +400,13 @@ class OAuthCredentials:
                 client = clients.configured(found.issuer, *self._client)
                 if client is None:
                     vault = self._purpose.vault()
-                    client = await clients.registered(web, vault, found.issuer, redirect, scope, anew=anew)
+                    client = await clients.registered(
+                        web, vault, found.issuer, redirect, scope, anew=anew
+                    )
         except TimeoutError:
-            raise Unproved(f"who signs people in could not be found out within {SECONDS:.0f} s") from None
+            raise Unproved(
+                f"who signs people in could not be found out within {SECONDS:.0f} s"
+            ) from None
         self.problem = None
         return self._expect(Asking(found, client, redirect, scope))
 
@@ -365,8 +415,10 @@ class OAuthCredentials:
         issuer = found.issuer.issuer
         if not self._is_expected(issuer):
             raise Unproved(
-                f"the server names the authorization server {printable(issuer)}, but 'issuer' of the auth config is "
-                f"{printable(self._issuer or '')}. Nothing is sent there. If the server is right, change 'issuer'"
+                f"the server names the authorization server {printable(issuer)}, but 'issuer' of "
+                "the auth config is "
+                f"{printable(self._issuer or '')}. Nothing is sent there. If the server is right, "
+                "change 'issuer'"
             )
         if self._issuer is None and self._client[1]:
             self._require_same_host(found)
@@ -374,7 +426,8 @@ class OAuthCredentials:
         if grant is None or not self._client[1] or same_issuer(grant.issuer, found.issuer.issuer):
             return
         raise Unproved(
-            f"it names another authorization server than before, {checked(found.issuer.issuer).host}, and the "
+            "it names another authorization server than before, "
+            f"{checked(found.issuer.issuer).host}, and the "
             "client_secret was meant for that; if this is right, sign out first (mcpx auth logout)"
         )
 
@@ -387,8 +440,10 @@ class OAuthCredentials:
         for place in (found.issuer.issuer, found.issuer.token):
             if checked(place).host != host:
                 raise Unproved(
-                    f"the server names the authorization server {printable(found.issuer.issuer)}, which is on another "
-                    "host. The client secret is not sent there. If this server is right, set 'issuer' to it in the "
+                    f"the server names the authorization server {printable(found.issuer.issuer)}, "
+                    "which is on another "
+                    "host. The client secret is not sent there. If this server is right, set "
+                    "'issuer' to it in the "
                     "auth config"
                 )
 
@@ -410,20 +465,26 @@ class OAuthCredentials:
         self._asking = self.auth_url = None
 
     def _stop_asking_for(self, grant: Grant) -> None:
-        if self._asking is not None and set(self._asking.scope.split()) <= set(grant.scopes.split()):
+        if self._asking is not None and set(self._asking.scope.split()) <= set(
+            grant.scopes.split()
+        ):
             self._stop_asking()
 
     async def _finish(self, asking: Asking, query: Mapping[str, str]) -> str:
         """The browser is back."""
         if self._asking is not asking:
-            raise Unproved("this sign-in was answered before, or replaced by another; open its page again")
+            raise Unproved(
+                "this sign-in was answered before, or replaced by another; open its page again"
+            )
         self._stop_asking()
         async with self._lock:
             issuer, client = asking.found.issuer, asking.client
             what, where = asking.found.resource, asking.redirect
             try:
                 web, code = Web(self._purpose.fetcher, self._server()), asking.code(query)
-                held = await tokens.exchange(web, issuer, client, code, asking.verifier, where, what, asking.scope)
+                held = await tokens.exchange(
+                    web, issuer, client, code, asking.verifier, where, what, asking.scope
+                )
             except Unproved as error:
                 if isinstance(error, Refused) and await self._drop_client(
                     error, client, issuer.issuer, asking.redirect
@@ -434,7 +495,9 @@ class OAuthCredentials:
                 self.problem = error.reason
                 self._purpose.changed()
                 raise
-            grant = Grant(issuer.issuer, what, issuer.token, issuer.revoke, where, client, asking.scope, held)
+            grant = Grant(
+                issuer.issuer, what, issuer.token, issuer.revoke, where, client, asking.scope, held
+            )
             await self._keep(grant)
             self._stop_asking_for(grant)  # begun while this one was on its way
             self.problem = None
@@ -446,8 +509,12 @@ class OAuthCredentials:
             if self._grant is None:
                 await self._reload()
             grant, asking = self._grant, self._asking
-            if asking is not None and asking.client.kept:  # nobody came back from there: is it known?
-                await clients.drop(self._purpose.vault(), asking.found.issuer.issuer, asking.redirect)
+            if (
+                asking is not None and asking.client.kept
+            ):  # nobody came back from there: is it known?
+                await clients.drop(
+                    self._purpose.vault(), asking.found.issuer.issuer, asking.redirect
+                )
             self._stop_asking()
             self._take(None)
             self._kept = self.problem = self._why = None
@@ -461,7 +528,8 @@ class OAuthCredentials:
                 raise Unproved(f"signed out until the next start only: {left}; delete that file")
 
     async def _whatever_happens(self, work: Coroutine[Any, Any, T]) -> T:
-        """To the end, even if who waits for it gives up: a code or a refresh token can be used once."""
+        """To the end, even if who waits for it gives up: a code or a refresh token can be used
+        once."""
         return await self._outcome(self._tasks.start(work, awaited=True))
 
     async def _outcome(self, task: "asyncio.Task[T]") -> T:

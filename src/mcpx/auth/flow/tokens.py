@@ -1,6 +1,7 @@
 """What a sign-in brings: an access token, and often one to renew it with.
 
-Promised: a token fits into a header; what is said of its end is believed within reason; nothing of it is in a `repr`.
+Promised: a token fits into a header; what is said of its end is believed within reason; nothing of
+it is in a `repr`.
 """
 
 import re
@@ -59,7 +60,14 @@ class Tokens:
 
 
 async def exchange(
-    web: Web, issuer: Issuer, client: Client, code: str, verifier: str, redirect: str, resource: str, scope: str
+    web: Web,
+    issuer: Issuer,
+    client: Client,
+    code: str,
+    verifier: str,
+    redirect: str,
+    resource: str,
+    scope: str,
 ) -> Tokens:
     fields = {
         "grant_type": "authorization_code",
@@ -83,7 +91,9 @@ async def revoke(web: Web, place: str, client: Client, token: str, hint: str) ->
     await web.form(place, fields, authorization, "to revoke a token", client.secrets)
 
 
-async def _ask(web: Web, place: str, client: Client, fields: dict[str, str], what: str, before: Tokens) -> Tokens:
+async def _ask(
+    web: Web, place: str, client: Client, fields: dict[str, str], what: str, before: Tokens
+) -> Tokens:
     own, authorization = client.proof()
     secrets = (*fields.values(), *client.secrets)
     given = await web.form(place, {**fields, **own}, authorization, what, secrets)
@@ -96,11 +106,16 @@ async def _ask(web: Web, place: str, client: Client, fields: dict[str, str], wha
         raise Unproved(f"{host} gave no token that could be sent")
     if not isinstance(kind, str) or kind.lower() != "bearer":
         raise Unproved(
-            f"{host} gave a token of a type that mcpx does not know: {printable(without(secrets, str(kind)))}"
+            f"{host} gave a token of a type that mcpx does not know: "
+            f"{printable(without(secrets, str(kind)))}"
         )
     refresh, scope = given.get("refresh_token"), given.get("scope")
-    refresh = refresh if isinstance(refresh, str) and 0 < len(refresh) <= LONGEST else before.refresh
-    scope = scope if isinstance(scope, str) and len(scope) <= LONGEST else before.scope  # RFC 6749, 5.1
+    refresh = (
+        refresh if isinstance(refresh, str) and 0 < len(refresh) <= LONGEST else before.refresh
+    )
+    scope = (
+        scope if isinstance(scope, str) and len(scope) <= LONGEST else before.scope
+    )  # RFC 6749, 5.1
     life = _seconds(given.get("expires_in"))
     if life is None:
         return Tokens(access, refresh, scope)

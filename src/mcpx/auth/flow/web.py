@@ -1,7 +1,7 @@
 """Requests to authorization servers.
 
-Promised: https, or loopback; no private address unless the MCP server itself is at one; an answer is bounded in bytes
-and in time; what went wrong is said in one printable line without what we sent.
+Promised: https, or loopback; no private address unless the MCP server itself is at one; an answer
+is bounded in bytes and in time; what went wrong is said in one printable line without what we sent.
 """
 
 import asyncio
@@ -26,7 +26,8 @@ REDIRECTS = 3
 
 
 class Refused(Unproved):
-    """The authorization server does not take what we brought. `error` as RFC 6749 names it, or empty."""
+    """The authorization server does not take what we brought. `error` as RFC 6749 names it, or
+    empty."""
 
     def __init__(self, reason: str, error: str) -> None:
         super().__init__(reason, sign_in=True)
@@ -40,12 +41,15 @@ class Web:
         self._at_home: bool | None = None
 
     async def metadata(self, url: str) -> Json | None:
-        """A JSON object; None: there is none at this address. Raises `Unproved` where it cannot be told."""
+        """A JSON object; None: there is none at this address. Raises `Unproved` where it cannot be
+        told."""
         told = (("mcp-protocol-version", era.LATEST_MODERN),)  # 2025-03-26, 2.3.2
         answer = await self._fetch(url, headers=told, redirects=REDIRECTS)
         host = self._checked(answer.url).host
         if answer.status >= 500 or answer.status == 429:
-            raise Unproved(f"{host} answered with HTTP {answer.status} when asked who signs people in")
+            raise Unproved(
+                f"{host} answered with HTTP {answer.status} when asked who signs people in"
+            )
         return _object(answer.body) or None if answer.status == 200 else None
 
     async def register(self, url: str, about: Json) -> Json:
@@ -56,10 +60,15 @@ class Web:
         return _object(answer.body)
 
     async def form(
-        self, url: str, fields: Mapping[str, str], authorization: str | None, what: str, secrets: Iterable[str] = ()
+        self,
+        url: str,
+        fields: Mapping[str, str],
+        authorization: str | None,
+        what: str,
+        secrets: Iterable[str] = (),
     ) -> Json:
-        """What a token endpoint says to this; `secrets` are not told, nor what was sent. Raises `Refused` for what
-        it does not take."""
+        """What a token endpoint says to this; `secrets` are not told, nor what was sent. Raises
+        `Refused` for what it does not take."""
         headers = [("content-type", "application/x-www-form-urlencoded")]
         if authorization is not None:
             headers.append(("authorization", authorization))
@@ -77,12 +86,18 @@ class Web:
         same = (asked.host, asked.port, asked.tls) == (server.host, server.port, server.tls)
         return asked if same else checked(url)
 
-    def _refusal(self, what: str, url: str, answer: Answer, secrets: Iterable[str] = ()) -> Unproved:
+    def _refusal(
+        self, what: str, url: str, answer: Answer, secrets: Iterable[str] = ()
+    ) -> Unproved:
         said = _object(answer.body)
         error = said.get("error")
         error = error if isinstance(error, str) else ""
         told = said.get("error_description")
-        words = [printable(without(secrets, word)) for word in (error, told) if isinstance(word, str) and word]
+        words = [
+            printable(without(secrets, word))
+            for word in (error, told)
+            if isinstance(word, str) and word
+        ]
         reason = f"{parse(url).host} refused {what} (HTTP {answer.status})"
         reason += f": {': '.join(words)}" if words else ""
         passing = error in ("temporarily_unavailable", "server_error", "slow_down")
@@ -114,7 +129,11 @@ class Web:
         try:
             return await self._fetcher().fetch(request)
         except FetchFailed as error:
-            why = "it, or where it leads, is no public address, and the server is one" if error.forbidden else error
+            why = (
+                "it, or where it leads, is no public address, and the server is one"
+                if error.forbidden
+                else error
+            )
             raise Unproved(f"{address.host} cannot be asked: {why}") from None
         except ValueError:
             raise Unproved(f"{address.host} cannot be asked: not a possible request") from None
@@ -125,7 +144,9 @@ def checked(url: str) -> Address:
     try:
         address = parse(url)
     except BadAddress as problem:
-        raise Unproved(f"an address the server names for signing in is wrong: {problem.what}") from None
+        raise Unproved(
+            f"an address the server names for signing in is wrong: {problem.what}"
+        ) from None
     if not address.tls and not is_loopback(address.host):
         raise Unproved(f"{address.host} is not reached over https; nobody signs in to it from here")
     return address
@@ -158,7 +179,9 @@ async def is_private(host: str) -> bool:
             found = await look_up(host)
     except (OSError, TimeoutError):
         return False
-    return bool(found) and not any(is_public(ip_address(address.partition("%")[0])) for address in found)
+    return bool(found) and not any(
+        is_public(ip_address(address.partition("%")[0])) for address in found
+    )
 
 
 def _object(body: bytes) -> Json:

@@ -1,9 +1,11 @@
-"""Words and what tools call them: `glossary.txt` for Chinese, `synonyms.txt` for English, read when first needed.
+"""Words and what tools call them: `glossary.txt` for Chinese, `synonyms.txt` for English, read when
+first needed.
 
-Promised: a run of Chinese is cut into the fewest glossary words that cover the most of it, in time linear in the
-run; an English word is looked up by its term, so its endings do not matter, and so are two words that belong
-together. Not promised: translation. A word has all its names at once, whatever the sentence means by it, and what
-the files do not hold is left to the words and characters themselves.
+Promised: a run of Chinese is cut into the fewest glossary words that cover the most of it, in time
+linear in the run; an English word is looked up by its term, so its endings do not matter, and so
+are two words that belong together. Not promised: translation. A word has all its names at once,
+whatever the sentence means by it, and what the files do not hold is left to the words and
+characters themselves.
 """
 
 from collections.abc import Mapping
@@ -27,7 +29,8 @@ class Glossary:
 
     @classmethod
     def parse(cls, text: str) -> "Glossary":
-        """Lines of `word word: name, other name`; `#` begins a comment. A word on two lines has the names of both."""
+        """Lines of `word word: name, other name`; `#` begins a comment. A word on two lines has the
+        names of both."""
         entries: dict[str, Names] = {}
         for line in text.splitlines():
             left, colon, right = line.partition("#")[0].partition(":")
@@ -39,7 +42,8 @@ class Glossary:
 
     def cut(self, run: str) -> list[str]:
         """The run in pieces: the glossary's words, and single characters where it has none."""
-        # For the best way to cut the first characters: how many are in no word, and how many pieces there are.
+        # For the best way to cut the first characters: how many are in no word, and how many pieces
+        # there are.
         cost = [(0, 0)]
         came = [0]
         for end in range(1, len(run) + 1):
@@ -75,7 +79,8 @@ class Synonyms:
 
     @classmethod
     def parse(cls, text: str) -> "Synonyms":
-        """Lines of `word other_word: name, other name`, or of `word, other word` that all stand for each other."""
+        """Lines of `word other_word: name, other name`, or of `word, other word` that all stand for
+        each other."""
         entries: dict[tuple[str, ...], dict[tuple[str, ...], None]] = {}
         for line in text.splitlines():
             left, colon, right = line.partition("#")[0].partition(":")
@@ -84,13 +89,16 @@ class Synonyms:
             for phrase in [tuple(word.split("_")) for word in left.split()] if colon else phrases:
                 # Without its small words `go to` would be `go`, and mean too much.
                 if len(one := stems(phrase)) == len(phrase):
-                    entries.setdefault(one, {}).update((name, None) for name in names if name != one)
+                    entries.setdefault(one, {}).update(
+                        (name, None) for name in names if name != one
+                    )
         return cls({said: tuple(names) for said, names in entries.items() if said and names})
 
 
 @cache
 def in_chinese() -> Mapping[tuple[str, ...], Names]:
-    """The glossary the other way round: for English terms the Chinese words, each as its pairs of characters."""
+    """The glossary the other way round: for English terms the Chinese words, each as its pairs of
+    characters."""
     found: dict[tuple[str, ...], dict[tuple[str, ...], None]] = {}
     for word, names in chinese().entries.items():
         pairs = tuple(gram for gram in grams(word) if len(gram) > 1)

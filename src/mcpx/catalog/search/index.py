@@ -1,10 +1,11 @@
 """The search index over tools: a ranking by the words of a query, with the rules for names on top.
 
-Promised: the same documents and query give the same order (ties by position); `total` counts every match; when the
-query looks like a name, the tools of that name come first and those whose names begin so come next; of a query with
-several wishes each one's best tool comes first; how many hits are worth showing is said, and that nothing fits; time
-and memory are bounded by the number of documents, whatever their text and the query hold. Not promised: meaning. Words
-are compared, with endings, slips, synonyms and (for Chinese) translations seen through; a query in quite other words
+Promised: the same documents and query give the same order (ties by position); `total` counts every
+match; when the query looks like a name, the tools of that name come first and those whose names
+begin so come next; of a query with several wishes each one's best tool comes first; how many hits
+are worth showing is said, and that nothing fits; time and memory are bounded by the number of
+documents, whatever their text and the query hold. Not promised: meaning. Words are compared, with
+endings, slips, synonyms and (for Chinese) translations seen through; a query in quite other words
 finds nothing.
 """
 
@@ -72,8 +73,8 @@ class Hits:
     total: int
     """All matches, on this page or not."""
     strong: int = 0
-    """How many of the first hits of this page say what was asked for; the others share a word or two with it. 0 on a
-    page with hits: nothing fits, or (on a later page) what fits came before."""
+    """How many of the first hits of this page say what was asked for; the others share a word or
+    two with it. 0 on a page with hits: nothing fits, or (on a later page) what fits came before."""
 
 
 class Index:
@@ -115,7 +116,8 @@ class Index:
         for position, document in enumerate(documents):
             self._services.setdefault(document.service, array("I")).append(position)
             name, public, service = (
-                plain(text[: NAME.characters]) for text in (document.name, document.public, document.service)
+                plain(text[: NAME.characters])
+                for text in (document.name, document.public, document.service)
             )
             for full, bonus in ((name, _EXACT), (service + name, _PUBLIC), (public, _PUBLIC)):
                 self._called.setdefault(full, {})[position] = bonus
@@ -153,12 +155,15 @@ class Index:
         service: str | None = None,
         among: Sequence[int] | None = None,
     ) -> Hits:
-        """The page `[offset : offset + limit]` of the ranking, and how many matches there are in all.
+        """The page `[offset : offset + limit]` of the ranking, and how many matches there are in
+        all.
 
-        A blank query matches everything, in order. `service` is a service's exact name; `among`: the positions that
-        count, in order, as if there were no others.
+        A blank query matches everything, in order. `service` is a service's exact name; `among`:
+        the positions that count, in order, as if there were no others.
         """
-        pool: Sequence[int] = range(self._count) if service is None else self._services.get(service, ())
+        pool: Sequence[int] = (
+            range(self._count) if service is None else self._services.get(service, ())
+        )
         if among is not None:
             pool = among if service is None else sorted(set(pool).intersection(among))
         start = max(offset, 0)
@@ -190,7 +195,9 @@ class Index:
                 scores[position] += top
             best.sort(key=lambda position: (-scores[position], position))
         hits = tuple(Hit(position, scores[position]) for position in best[start:end])
-        return Hits(hits, len(matches), sum(1 for hit in hits if hit.score >= _STRONG * top) if fits else 0)
+        return Hits(
+            hits, len(matches), sum(1 for hit in hits if hit.score >= _STRONG * top) if fits else 0
+        )
 
     def _lifted(self, query: str) -> Mapping[int, float]:
         """The positions that the rules for names lift, and by how much."""
@@ -204,8 +211,13 @@ class Index:
         if name:
             found.update(self._called.get(name, {}))
         if " " in query.strip():
-            # Words are not a name yet: what is deprecated is only put first for who writes its name.
-            found = {position: bonus for position, bonus in found.items() if position not in self._deprecated}
+            # Words are not a name yet: what is deprecated is only put first for who writes its
+            # name.
+            found = {
+                position: bonus
+                for position, bonus in found.items()
+                if position not in self._deprecated
+            }
         return found
 
 

@@ -1,7 +1,9 @@
-"""Where each term occurs and how much it says there: BM25F over the fields of a tool, worked out once.
+"""Where each term occurs and how much it says there: BM25F over the fields of a tool, worked out
+once.
 
-Promised: building is linear in the text that is read, which is bounded for each field; what is kept is two small
-numbers for each term and document. Not promised: the text itself. It is not kept, and cannot be shown again.
+Promised: building is linear in the text that is read, which is bounded for each field; what is kept
+is two small numbers for each term and document. Not promised: the text itself. It is not kept, and
+cannot be shown again.
 """
 
 import math
@@ -27,7 +29,8 @@ class Field:
     """What is kept of that, at most."""
 
 
-# Chosen once, on a plateau (docs/search.md); not finely tuned. The bounds hold all of nearly every real tool.
+# Chosen once, on a plateau (docs/search.md); not finely tuned. The bounds hold all of nearly every
+# real tool.
 NAME = Field(3.0, 0.75, 200, 40)
 SERVICE = Field(2.0, 0.75, 200, 40)
 SERVICE_DESCRIPTION = Field(0.5, 0.75, 1_000, 200)
@@ -39,7 +42,8 @@ SATURATION = 2.0
 """BM25's k1: how long more of the same word goes on to count."""
 
 _NEW_TERMS = 20_000
-"""So many terms may a service bring in that nobody had before it. (All 70 services of the measured set have 5,000.)"""
+"""So many terms may a service bring in that nobody had before it. (All 70 services of the measured
+set have 5,000.)"""
 
 _MANY = 20
 """Documents: in a small catalog a seventh of it is not yet many."""
@@ -110,7 +114,8 @@ class Postings:
 
 
 class Reading:
-    """Turns texts into numbers, one for each term. A word is cut and stemmed once, however often it comes."""
+    """Turns texts into numbers, one for each term. A word is cut and stemmed once, however often it
+    comes."""
 
     __slots__ = ("_brought", "_known", "_services", "chinese", "numbers", "rows", "written")
 
@@ -136,7 +141,10 @@ class Reading:
                 self._text(service_description, SERVICE_DESCRIPTION, open_to_new),
             )
             self._services[service, service_description] = about
-        own = [self._text(text, field, open_to_new) for text, field in zip(rest, FIELDS[3:], strict=True)]
+        own = [
+            self._text(text, field, open_to_new)
+            for text, field in zip(rest, FIELDS[3:], strict=True)
+        ]
         self.rows.append((self._text(name, NAME, open_to_new), *about, *own))
         self._brought[service] += len(self.numbers) - before
 
@@ -157,7 +165,9 @@ class Reading:
             self.chinese = True
         else:
             self.written.update(piece for piece in pieces(word) if piece not in STOP_WORDS)
-        self._known[word] = tuple(self.numbers.setdefault(term, len(self.numbers)) for term in terms(word))
+        self._known[word] = tuple(
+            self.numbers.setdefault(term, len(self.numbers)) for term in terms(word)
+        )
         return self._known[word]
 
 

@@ -1,8 +1,8 @@
 """A query as concepts: what each of its words can be called by the tools.
 
-Promised: one word of the query is one concept however many names it has, so a word with five translations does
-not count five times; the number of concepts is bounded whatever the query holds. Not promised: grammar. Word order
-and negation are not read.
+Promised: one word of the query is one concept however many names it has, so a word with five
+translations does not count five times; the number of concepts is bounded whatever the query holds.
+Not promised: grammar. Word order and negation are not read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +11,16 @@ from typing import NamedTuple
 
 from mcpx.catalog.search.glossary import Names, chinese, in_chinese, synonyms
 from mcpx.catalog.search.postings import Postings
-from mcpx.catalog.search.words import LONGEST_WORD, STOP_WORDS, grams, is_cjk, pieces, stem, stems, words
+from mcpx.catalog.search.words import (
+    LONGEST_WORD,
+    STOP_WORDS,
+    grams,
+    is_cjk,
+    pieces,
+    stem,
+    stems,
+    words,
+)
 
 LONGEST_QUERY = 2_000
 """Characters that are read."""
@@ -39,7 +48,8 @@ PAIR = 0.5
 
 
 class Name(NamedTuple):
-    """One way to say a concept: terms that belong together, and how much they count. (Made by the hundred.)"""
+    """One way to say a concept: terms that belong together, and how much they count. (Made by the
+    hundred.)"""
 
     terms: tuple[str, ...]
     weight: float = 1.0
@@ -51,9 +61,11 @@ class Concept(NamedTuple):
     names: tuple[Name, ...]
     """None of them when no tool says anything like it."""
     worth: float
-    """How much it says: the rarity of the word that was written. 0 for what only repeats another concept."""
+    """How much it says: the rarity of the word that was written. 0 for what only repeats another
+    concept."""
     detail: bool = False
-    """Whether it looks like a name, a number or what is to be told: what to do it with, not what to do."""
+    """Whether it looks like a name, a number or what is to be told: what to do it with, not what to
+    do."""
 
 
 class _Known(NamedTuple):
@@ -83,7 +95,13 @@ class Asking:
         raw = [list(self._unfolded(part)) for part in parts]
         # Of a short query the end may be unfinished, and is when nothing follows it.
         finished = sum(map(len, raw)) > _MOST_UNFINISHED or not parts[-1][-1:].isalnum()
-        written = {term for some in raw for word in some if not is_cjk(word) for term in stems(pieces(word))}
+        written = {
+            term
+            for some in raw
+            for word in some
+            if not is_cjk(word)
+            for term in stems(pieces(word))
+        }
         found: list[list[Concept]] = []
         room, guesses = _MOST_CONCEPTS, _MOST_GUESSES
         for some in raw:
@@ -98,14 +116,17 @@ class Asking:
                     if not concept.names and guesses:
                         guesses -= 1
                         unfinished = not finished and some is raw[-1] and at == len(some) - 1
-                        concept = concept._replace(names=tuple(self._guessed(pieces(word)[0], unfinished)))
+                        concept = concept._replace(
+                            names=tuple(self._guessed(pieces(word)[0], unfinished))
+                        )
                     part[concept] = None
             found.append(list(part)[:room])
             room -= len(found[-1])
         return found
 
     def _unfolded(self, query: str) -> Iterator[str]:
-        """The raw words of a query; what is joined (`readFile`) comes in parts unless the tools join it too."""
+        """The raw words of a query; what is joined (`readFile`) comes in parts unless the tools
+        join it too."""
         for word in words(query[:LONGEST_QUERY]):
             whole, *parts = (word,) if is_cjk(word) else pieces(word)
             if parts and stem(whole) not in self._postings:
@@ -153,8 +174,11 @@ class Asking:
             called.update(dict.fromkeys(in_chinese().get(stems((whole,)), ()), TRANSLATED))
         return _Known(tuple(map(Name, own)), self._others(called, rarity), rarity)
 
-    def _others(self, called: Mapping[tuple[str, ...], float], rarity: float | None) -> tuple[Name, ...]:
-        """Other names of a word, as far as they occur. They never say more than the word that was written.
+    def _others(
+        self, called: Mapping[tuple[str, ...], float], rarity: float | None
+    ) -> tuple[Name, ...]:
+        """Other names of a word, as far as they occur. They never say more than the word that was
+        written.
 
         What very many tools say tells nothing beside the word itself."""
         names: list[Name] = []
@@ -174,22 +198,30 @@ class Asking:
         spellings = self._postings.spellings()
         near = spellings.starting(word, 8) if unfinished and len(word) > 1 else []
         if near:
-            yield from (Name(terms, UNFINISHED) for terms in dict.fromkeys(stems((guess,)) for guess in near))
+            yield from (
+                Name(terms, UNFINISHED)
+                for terms in dict.fromkeys(stems((guess,)) for guess in near)
+            )
             return
         near = spellings.near(word, 3)
-        for terms in dict.fromkeys(stems((guess,)) for guess in near) if near else self._halves(word):
+        for terms in (
+            dict.fromkeys(stems((guess,)) for guess in near) if near else self._halves(word)
+        ):
             yield Name(terms, GUESSED)
 
     def _halves(self, word: str) -> Iterator[tuple[str, ...]]:
         """Two known words that are written as one."""
         for at in range(_SHORTEST_HALF, len(word) - _SHORTEST_HALF + 1):
             halves = word[:at], word[at:]
-            if STOP_WORDS.isdisjoint(halves) and all(stem(half) in self._postings for half in halves):
+            if STOP_WORDS.isdisjoint(halves) and all(
+                stem(half) in self._postings for half in halves
+            ):
                 yield stems(halves)
                 return
 
     def _chinese(self, run: str) -> Iterator[Concept]:
-        """The glossary's words, and the characters and pairs themselves for tools that are described in Chinese."""
+        """The glossary's words, and the characters and pairs themselves for tools that are
+        described in Chinese."""
         glossary = chinese()
         said = ""
         for word in glossary.cut(run):
@@ -200,7 +232,9 @@ class Asking:
             said += word
             if names is not None:
                 known = tuple(Name(terms) for terms in self._terms(names))
-                worth = max((self._rarity(name.terms) for name in known), default=self._postings.unheard)
+                worth = max(
+                    (self._rarity(name.terms) for name in known), default=self._postings.unheard
+                )
                 yield Concept(known, worth)
         for part in said.split():
             for gram in grams(part):
@@ -208,12 +242,15 @@ class Asking:
                     yield Concept((Name((gram,), CHARACTER if len(gram) == 1 else PAIR),), 0.0)
 
     def as_written(self, parts: Sequence[str]) -> list[tuple[str, ...]]:
-        """The Chinese words of a query that say something, each as its pairs; one character says too little."""
+        """The Chinese words of a query that say something, each as its pairs; one character says
+        too little."""
         runs = [word for part in parts for word in words(part[:LONGEST_QUERY]) if is_cjk(word)]
         if not runs:
             return []
         glossary = chinese()
-        said = (word for run in runs for word in glossary.cut(run) if glossary.entries.get(word) != ())
+        said = (
+            word for run in runs for word in glossary.cut(run) if glossary.entries.get(word) != ()
+        )
         pairs = (tuple(gram for gram in grams(word) if len(gram) == 2) for word in said)
         return [some for some in islice(pairs, _MOST_CONCEPTS) if some]
 
@@ -225,4 +262,8 @@ class Asking:
 
 def _detail(raw: Sequence[str], at: int) -> bool:
     first = raw[at][0]
-    return first.isdigit() or (at > 0 and first.isupper() and not raw[at].isupper()) or "that" in raw[:at]
+    return (
+        first.isdigit()
+        or (at > 0 and first.isupper() and not raw[at].isupper())
+        or "that" in raw[:at]
+    )

@@ -1,9 +1,9 @@
 """Words that are nearly right: which known words a misspelt or unfinished one can mean.
 
-Promised: one wrong, missing, extra or swapped letter is found wherever it stands; a second one in words of eight
-letters or more, unless both fall so that neither end of the word is left whole. The cost is bounded: a few
-thousand comparisons at most, whatever the vocabulary. Not promised: which of several near words is meant; the
-nearest are given, the frequent first.
+Promised: one wrong, missing, extra or swapped letter is found wherever it stands; a second one in
+words of eight letters or more, unless both fall so that neither end of the word is left whole. The
+cost is bounded: a few thousand comparisons at most, whatever the vocabulary. Not promised: which of
+several near words is meant; the nearest are given, the frequent first.
 """
 
 from bisect import bisect_left
@@ -35,7 +35,8 @@ class Spellings:
         if len(word) < SHORTEST or not word.isalpha():
             return []
         allowed = 2 if len(word) >= _SHORTEST_FOR_TWO else 1
-        # One slip leaves one end of the word whole. (Less than half of it: a swap touches two letters.)
+        # One slip leaves one end of the word whole. (Less than half of it: a swap touches two
+        # letters.)
         kept = max(1, (len(word) - 1) // (1 + allowed))
         candidates = set(_with_prefix(self._forward, word[:kept]))
         candidates.update(found[::-1] for found in _with_prefix(self._backward, word[::-1][:kept]))
@@ -43,7 +44,8 @@ class Spellings:
         found: list[str] = []
         letters = set(word)
         for candidate in candidates:
-            # Cheap to ask, and says no to nearly all: a slip brings in one letter and takes one away.
+            # Cheap to ask, and says no to nearly all: a slip brings in one letter and takes one
+            # away.
             if (
                 abs(len(candidate) - len(word)) <= nearest
                 and len(letters.difference(candidate)) <= nearest
@@ -69,7 +71,8 @@ def _with_prefix(ordered: Sequence[str], prefix: str) -> list[str]:
 
 
 def slips(one: str, other: str, most: int) -> int:
-    """Wrong, missing, extra or swapped letters between two words; `most + 1` when there are more than `most`."""
+    """Wrong, missing, extra or swapped letters between two words; `most + 1` when there are more
+    than `most`."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for at, letter in enumerate(one, 1):

@@ -1,7 +1,9 @@
-"""A query as a whole: the wishes it holds (`create entities, then search nodes` asks for two things), and its kind.
+"""A query as a whole: the wishes it holds (`create entities, then search nodes` asks for two
+things), and its kind.
 
-Promised: linear in the query, a bounded number of wishes. Not promised: grammar. Commas, full stops, lines and words
-like `and` or `然后` part wishes; a part that no tool answers well does no harm, since only the others are served.
+Promised: linear in the query, a bounded number of wishes. Not promised: grammar. Commas, full
+stops, lines and words like `and` or `然后` part wishes; a part that no tool answers well does no
+harm, since only the others are served.
 """
 
 import re
@@ -19,7 +21,9 @@ _BETWEEN = re.compile(
 
 def wishes(query: str) -> list[str]:
     """The parts of a query in order; the whole of it when it has one or too many."""
-    parts = [part for part in map(str.strip, _BETWEEN.split(query, maxsplit=4 * MOST_WISHES)) if part]
+    parts = [
+        part for part in map(str.strip, _BETWEEN.split(query, maxsplit=4 * MOST_WISHES)) if part
+    ]
     return parts if 1 < len(parts) <= MOST_WISHES else [query]
 
 

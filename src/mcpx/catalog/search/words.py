@@ -1,9 +1,10 @@
 """Text to terms: what a name, a description and a query are cut into before they are compared.
 
-Promised: the same word gives the same term wherever it stands, whatever its case, its ending or the way it is
-joined to others (`readFile`, `read_file`, `reading files`); Chinese, Japanese and Korean text gives single
-characters and pairs; the work is linear in the text. Not promised: linguistics. The stemmer only takes off the
-endings that verbs and nouns of tool descriptions carry, and a term need not be a word.
+Promised: the same word gives the same term wherever it stands, whatever its case, its ending or the
+way it is joined to others (`readFile`, `read_file`, `reading files`); Chinese, Japanese and Korean
+text gives single characters and pairs; the work is linear in the text. Not promised: linguistics.
+The stemmer only takes off the endings that verbs and nouns of tool descriptions carry, and a term
+need not be a word.
 """
 
 import re
@@ -21,9 +22,12 @@ _PARTS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _VOWEL = re.compile(r"[aeiouy]")
 
 _SAY_NOTHING = (
-    "a about after all also an and any are as at be been but by can could did do does each etc for from had has have"
-    " help how i if in into is it its just like likes may me more my need of on or our out please provide should so"
-    " some such than that the their them then there these they this those to use used using via want was we were what"
+    "a about after all also an and any are as at be been but by can could did do does each etc "
+    "for from had has have"
+    " help how i if in into is it its just like likes may me more my need of on or our out please "
+    "provide should so"
+    " some such than that the their them then there these they this those to use used using via "
+    "want was we were what"
     " when where which while who will with would you your"
 )
 STOP_WORDS = frozenset(_SAY_NOTHING.split())
@@ -66,7 +70,8 @@ def grams(run: str) -> list[str]:
 
 
 def pieces(word: str) -> tuple[str, ...]:
-    """A raw word that is no CJK run in lower case: the whole, then its parts if it has several (`readFile`)."""
+    """A raw word that is no CJK run in lower case: the whole, then its parts if it has several
+    (`readFile`)."""
     word = word[:LONGEST_WORD]
     if not word.isascii():
         return (_unaccented(word),)
@@ -94,12 +99,15 @@ def plain(text: str) -> str:
 
 def _unaccented(word: str) -> str:
     apart = unicodedata.normalize("NFKD", word.casefold())
-    return "".join(character for character in apart if not unicodedata.combining(character))[:LONGEST_WORD]
+    return "".join(character for character in apart if not unicodedata.combining(character))[
+        :LONGEST_WORD
+    ]
 
 
 @lru_cache(maxsize=4096)
 def stem(word: str) -> str:
-    """The word without the endings that do not tell tools apart (`files`, `creating`, `creation`)."""
+    """The word without the endings that do not tell tools apart (`files`, `creating`,
+    `creation`)."""
     if len(word) < 4 or not word.isalpha():
         return word
     known = _IRREGULAR.get(word)
@@ -136,12 +144,15 @@ def _base(word: str) -> str:
 
 
 def _derived(word: str) -> str:
-    """Without what makes another kind of word of it (`livability`, `converter`, `quickly`); in American spelling."""
+    """Without what makes another kind of word of it (`livability`, `converter`, `quickly`); in
+    American spelling."""
     if word.endswith("ly") and len(word) > 5:
         word = word[:-2]
     if word.endswith("isation"):
         return word[:-7] + "ization"
-    if (word.endswith("ise") and len(word) > 6) or (word.endswith(("ising", "ised")) and len(word) > 8):
+    if (word.endswith("ise") and len(word) > 6) or (
+        word.endswith(("ising", "ised")) and len(word) > 8
+    ):
         at = word.rindex("is")
         return word[:at] + "iz" + word[at + 2 :]
     if word.endswith("our") and len(word) > 5:

@@ -1,4 +1,5 @@
-"""`mcpx audit`: who called what, from the audit log. `mcpx audit verify`: whether rows are missing or were changed."""
+"""`mcpx audit`: who called what, from the audit log. `mcpx audit verify`: whether rows are missing
+or were changed."""
 
 import argparse
 import os
@@ -15,18 +16,31 @@ EPILOG = """\
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", metavar="[verify] [CONFIG]", nargs="*", help="check the rows; the config file")
+    parser.add_argument(
+        "words", metavar="[verify] [CONFIG]", nargs="*", help="check the rows; the config file"
+    )
     where.config_options(parser, positional=False)
     parser.add_argument("--server", metavar="NAME", help="only calls of this server")
-    parser.add_argument("--tool", metavar="NAME", help="only calls of this tool or prompt, as its server names it")
+    parser.add_argument(
+        "--tool", metavar="NAME", help="only calls of this tool or prompt, as its server names it"
+    )
     parser.add_argument("--principal", metavar="NAME", help="only what this one did")
     parser.add_argument(
-        "--outcome", choices=OUTCOMES, metavar="OUTCOME", help="ok, tool_error, error, cancelled, denied or unfinished"
+        "--outcome",
+        choices=OUTCOMES,
+        metavar="OUTCOME",
+        help="ok, tool_error, error, cancelled, denied or unfinished",
     )
-    parser.add_argument("--since", metavar="WHEN", help="1h, 30m, 2d, or a date or time (UTC): 2026-01-31T12:00")
-    parser.add_argument("--limit", metavar="N", default=50, help="most rows that are shown (default 50)")
+    parser.add_argument(
+        "--since", metavar="WHEN", help="1h, 30m, 2d, or a date or time (UTC): 2026-01-31T12:00"
+    )
+    parser.add_argument(
+        "--limit", metavar="N", default=50, help="most rows that are shown (default 50)"
+    )
     parser.add_argument("--follow", action="store_true", help="go on with what comes, until Ctrl-C")
-    parser.add_argument("--json", action="store_true", help="the rows as they are, one JSON object a line")
+    parser.add_argument(
+        "--json", action="store_true", help="the rows as they are, one JSON object a line"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -39,4 +53,6 @@ def run(options: argparse.Namespace) -> int:
     options.config_file = files[0] if files else None
     path = where.required(options, "audit")
     work = verify if verifies else audit
-    return work(where.load(path, options), state_folder(os.environ), where.overlay(options), options)
+    return work(
+        where.load(path, options), state_folder(os.environ), where.overlay(options), options
+    )

@@ -11,8 +11,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("status", "login", "logout"), help="what to do")
     parser.add_argument("words", metavar="NAME", nargs="*", help="the server; then the config file")
     where.config_options(parser, positional=False)
-    parser.add_argument("--json", action="store_true", help="status: one JSON object instead of a table")
-    parser.add_argument("--no-browser", action="store_true", help="login: only say where to sign in")
+    parser.add_argument(
+        "--json", action="store_true", help="status: one JSON object instead of a table"
+    )
+    parser.add_argument(
+        "--no-browser", action="store_true", help="login: only say where to sign in"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -28,4 +32,8 @@ def run(options: argparse.Namespace) -> int:
     desk = auth.Where(path, lambda: where.load(path, options), os.environ, where.overlay(options))
     if action == "status":
         return auth.status(desk, options.json)
-    return auth.login(desk, name, not options.no_browser) if action == "login" else auth.logout(desk, name)
+    return (
+        auth.login(desk, name, not options.no_browser)
+        if action == "login"
+        else auth.logout(desk, name)
+    )

@@ -17,10 +17,18 @@ arguments, 4 its server is down, 5 somebody has to sign in, 6 refused or waits f
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tool", metavar="SERVER.TOOL", help="the tool; its public name does, too")
-    parser.add_argument("arguments", metavar="key=value", nargs="*", help="its arguments; see below")
-    parser.add_argument("-o", "--output", metavar="FILE", help="save an image, audio or other bytes; else the text")
-    parser.add_argument("--timeout", metavar="S", type=seconds, help="give up after so many seconds")
-    parser.add_argument("--jmespath", metavar="EXPR", help="print what this expression finds in the result")
+    parser.add_argument(
+        "arguments", metavar="key=value", nargs="*", help="its arguments; see below"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="save an image, audio or other bytes; else the text"
+    )
+    parser.add_argument(
+        "--timeout", metavar="S", type=seconds, help="give up after so many seconds"
+    )
+    parser.add_argument(
+        "--jmespath", metavar="EXPR", help="print what this expression finds in the result"
+    )
     use_options(parser)
 
 

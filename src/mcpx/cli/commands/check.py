@@ -7,7 +7,9 @@ from mcpx.cli.where import config_options, json_option, required
 
 def options(parser: argparse.ArgumentParser) -> None:
     config_options(parser)
-    parser.add_argument("--strict", action="store_true", help="an unset variable of a server or command is an error")
+    parser.add_argument(
+        "--strict", action="store_true", help="an unset variable of a server or command is an error"
+    )
     json_option(parser)
 
 

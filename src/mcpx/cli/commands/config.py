@@ -1,4 +1,5 @@
-"""`mcpx config`: what the config said before, and back to it (CFG-6); and a file made that of all replicas (SCA-1)."""
+"""`mcpx config`: what the config said before, and back to it (CFG-6); and a file made that of all
+replicas (SCA-1)."""
 
 import argparse
 
@@ -12,9 +13,13 @@ EPILOG = """\
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("history", "rollback", "push"), help="what to do")
-    parser.add_argument("what", metavar="NUMBER | FILE", nargs="?", help="rollback: the revision; push: the file")
+    parser.add_argument(
+        "what", metavar="NUMBER | FILE", nargs="?", help="rollback: the revision; push: the file"
+    )
     config_options(parser, positional=False)
-    parser.add_argument("--dry-run", action="store_true", help="show what would change, and do nothing")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would change, and do nothing"
+    )
     json_option(parser)
 
 

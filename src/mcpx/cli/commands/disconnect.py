@@ -8,7 +8,11 @@ from mcpx.cli.where import json_option
 
 def options(parser: argparse.ArgumentParser) -> None:
     client_options(parser)
-    parser.add_argument("--project", action="store_true", help="the file of the project in this folder, not your own")
+    parser.add_argument(
+        "--project",
+        action="store_true",
+        help="the file of the project in this folder, not your own",
+    )
     change_options(parser)
     json_option(parser)
 

@@ -13,7 +13,9 @@ Exit code 0: nothing is broken, whatever it warns of; 1: something is."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", metavar="SERVER", nargs="*", help="a server to start once; then the config file")
+    parser.add_argument(
+        "words", metavar="SERVER", nargs="*", help="a server to start once; then the config file"
+    )
     where.config_options(parser, positional=False)
     where.json_option(parser)
 

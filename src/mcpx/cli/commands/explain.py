@@ -9,9 +9,13 @@ from mcpx.cli.state import state_folder
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("profile", metavar="PROFILE", help="the profile; '-' is without one")
-    parser.add_argument("tool", metavar="TOOL", help="the tool by the name it is listed under, or server.tool")
+    parser.add_argument(
+        "tool", metavar="TOOL", help="the tool by the name it is listed under, or server.tool"
+    )
     where.config_options(parser)
-    parser.add_argument("--principal", metavar="NAME", default="anonymous", help="who calls (default: anonymous)")
+    parser.add_argument(
+        "--principal", metavar="NAME", default="anonymous", help="who calls (default: anonymous)"
+    )
     where.json_option(parser)
 
 
@@ -20,4 +24,6 @@ def run(options: argparse.Namespace) -> int:
 
     config = where.load(where.required(options, "explain PROFILE TOOL"), options)
     state = state_folder(os.environ)
-    return explain(config, options.profile, options.tool, options.principal, os.environ, state, options.json)
+    return explain(
+        config, options.profile, options.tool, options.principal, os.environ, state, options.json
+    )

@@ -11,10 +11,16 @@ EPILOG = """\
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", metavar="SERVER", nargs="*", help="the server, or mcpx; then the config file")
+    parser.add_argument(
+        "words", metavar="SERVER", nargs="*", help="the server, or mcpx; then the config file"
+    )
     where.config_options(parser, positional=False)
-    parser.add_argument("-f", "--follow", action="store_true", help="go on with what comes, until Ctrl-C")
-    parser.add_argument("-n", "--lines", metavar="N", type=int, default=50, help="how many lines (default 50)")
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="go on with what comes, until Ctrl-C"
+    )
+    parser.add_argument(
+        "-n", "--lines", metavar="N", type=int, default=50, help="how many lines (default 50)"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 

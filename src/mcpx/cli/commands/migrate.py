@@ -15,9 +15,15 @@ Mode and naming of the old shape are written out, so that everything goes on as 
 def options(parser: argparse.ArgumentParser) -> None:
     config_options(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="write a new file, .yaml or .json")
-    parser.add_argument("--in-place", action="store_true", help="change the file itself; what it was stays beside it")
+    parser.add_argument(
+        "--in-place",
+        action="store_true",
+        help="change the file itself; what it was stays beside it",
+    )
     parser.add_argument("--force", action="store_true", help="overwrite FILE")
-    parser.add_argument("--dry-run", action="store_true", help="show what would be written, and do nothing")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be written, and do nothing"
+    )
     json_option(parser)
 
 

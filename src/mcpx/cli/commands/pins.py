@@ -7,7 +7,9 @@ from mcpx.cli import where
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", metavar="SERVER", nargs="*", help="the server; then the config file")
+    parser.add_argument(
+        "words", metavar="SERVER", nargs="*", help="the server; then the config file"
+    )
     where.config_options(parser, positional=False)
     where.json_option(parser)
 

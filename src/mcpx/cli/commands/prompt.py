@@ -10,9 +10,15 @@ EPILOG = """\
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", nargs="?", help="the prompt: SERVER.PROMPT, or its public name")
-    parser.add_argument("arguments", metavar="key=value", nargs="*", help="its arguments, as for mcpx call")
-    parser.add_argument("--timeout", metavar="S", type=seconds, help="give up after so many seconds")
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", help="the prompt: SERVER.PROMPT, or its public name"
+    )
+    parser.add_argument(
+        "arguments", metavar="key=value", nargs="*", help="its arguments, as for mcpx call"
+    )
+    parser.add_argument(
+        "--timeout", metavar="S", type=seconds, help="give up after so many seconds"
+    )
     use_options(parser)
 
 

@@ -13,7 +13,9 @@ EPILOG = """\
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("uri", metavar="URI", nargs="?", help="the resource")
     parser.add_argument("-o", "--output", metavar="FILE", help="write what was read into a file")
-    parser.add_argument("--timeout", metavar="S", type=seconds, help="give up after so many seconds")
+    parser.add_argument(
+        "--timeout", metavar="S", type=seconds, help="give up after so many seconds"
+    )
     use_options(parser)
 
 

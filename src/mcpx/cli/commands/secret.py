@@ -1,4 +1,5 @@
-"""`mcpx secret`: values for a config file that nobody can read there, and secrets in the system's keyring."""
+"""`mcpx secret`: values for a config file that nobody can read there, and secrets in the system's
+keyring."""
 
 import argparse
 
@@ -14,9 +15,13 @@ A secret is read from standard input (echo … | mcpx secret encrypt) or asked f
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("encrypt", "key", "set", "list", "remove"), help="what to do")
+    parser.add_argument(
+        "action", choices=("encrypt", "key", "set", "list", "remove"), help="what to do"
+    )
     parser.add_argument("name", metavar="NAME", nargs="?", help="set, remove: what it is called")
-    parser.add_argument("--json", action="store_true", help="list: one JSON object instead of lines")
+    parser.add_argument(
+        "--json", action="store_true", help="list: one JSON object instead of lines"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -29,8 +29,15 @@ def _epilog() -> str:
 
     lines: list[str] = []
     for title, group in GROUPS.items():
-        lines += [f"{title}:", *(f"  mcpx {_column(c.name, c.arguments)} {c.summary}" for c in group)]
-    lines += ["  mcpx " + _column("help", "[COMMAND]") + " This, or more about a command.", "", _RULES]
+        lines += [
+            f"{title}:",
+            *(f"  mcpx {_column(c.name, c.arguments)} {c.summary}" for c in group),
+        ]
+    lines += [
+        "  mcpx " + _column("help", "[COMMAND]") + " This, or more about a command.",
+        "",
+        _RULES,
+    ]
     ends = ", ".join(f"{code} {meaning}" for code, meaning in codes.MEANINGS.items())
     return "\n".join([*lines, fill(f"Exit codes: {ends}.", 118)])
 
@@ -47,18 +54,32 @@ def __getattr__(name: str) -> str:
 
 def options(parser: argparse.ArgumentParser) -> None:
     config_options(parser)
-    parser.add_argument("--strict", action="store_true", help="an unset variable of one server is an error")
+    parser.add_argument(
+        "--strict", action="store_true", help="an unset variable of one server is an error"
+    )
     parser.add_argument("--transport", choices=("stdio", "http"), help="how clients reach mcpx")
     parser.add_argument("--host", help="address to bind (default 127.0.0.1)")
     parser.add_argument("--port", help="port to bind (default 8000; 0 takes any free one)")
-    parser.add_argument("--mode", metavar="MODE", choices=_Modes(), help="what clients see by default: %(choices)s")
-    parser.add_argument("--profile", metavar="NAME", help="over stdio: show the client this profile only")
+    parser.add_argument(
+        "--mode", metavar="MODE", choices=_Modes(), help="what clients see by default: %(choices)s"
+    )
+    parser.add_argument(
+        "--profile", metavar="NAME", help="over stdio: show the client this profile only"
+    )
     parser.add_argument("--log-level", metavar="LEVEL", help=", ".join(LEVELS))
     told = "start the admin UI and API too; the demo in a terminal has it unless --no-admin"
     parser.add_argument("--admin", action=argparse.BooleanOptionalAction, default=None, help=told)
-    parser.add_argument("--admin-port", metavar="PORT", help="the same, on this port (default 8080; 0: any free)")
-    parser.add_argument("--standalone", action="store_true", help="over stdio: a gateway for this client alone")
-    parser.add_argument("--linger", metavar="SECONDS", help="how long a shared gateway outlives its last client (60)")
+    parser.add_argument(
+        "--admin-port", metavar="PORT", help="the same, on this port (default 8080; 0: any free)"
+    )
+    parser.add_argument(
+        "--standalone", action="store_true", help="over stdio: a gateway for this client alone"
+    )
+    parser.add_argument(
+        "--linger",
+        metavar="SECONDS",
+        help="how long a shared gateway outlives its last client (60)",
+    )
     parser.add_argument("--version", action="version", version=f"mcpx {__version__}")
 
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 def options(parser: argparse.ArgumentParser) -> None:
     where.config_options(parser)
     where.json_option(parser, "a table")
-    parser.add_argument("--links", action="store_true", help="also every connection, and why there is one")
+    parser.add_argument(
+        "--links", action="store_true", help="also every connection, and why there is one"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

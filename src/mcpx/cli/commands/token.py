@@ -20,11 +20,21 @@ A config that has server.auth: {type: bearer} lets them in, a running gateway wi
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("new", "list", "revoke"), help="what to do")
-    parser.add_argument("words", metavar="NAME", nargs="*", help="the token's name; for 'new' then the config file")
+    parser.add_argument(
+        "words", metavar="NAME", nargs="*", help="the token's name; for 'new' then the config file"
+    )
     parser.add_argument("--config", metavar="FILE", help="new: the config file, as an option")
-    parser.add_argument("--env", metavar="NAME", help="new: lay the files of an environment over it (mcpx.NAME.yaml)")
+    parser.add_argument(
+        "--env",
+        metavar="NAME",
+        help="new: lay the files of an environment over it (mcpx.NAME.yaml)",
+    )
     parser.add_argument("--profile", metavar="P", help="new: the profile its bearer finds at /mcp")
-    parser.add_argument("--expires", metavar="WHEN", help="new: 30d, 12h, 2027-01-31 or 2027-01-31T12:00Z; else never")
+    parser.add_argument(
+        "--expires",
+        metavar="WHEN",
+        help="new: 30d, 12h, 2027-01-31 or 2027-01-31T12:00Z; else never",
+    )
     where.json_option(parser)
 
 

@@ -12,8 +12,14 @@ EPILOG = """\
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", metavar="SERVER", nargs="*", help="the server; then the config file")
-    parser.add_argument("--schema", action="store_true", help="function signatures in TypeScript; with --json schemas")
+    parser.add_argument(
+        "words", metavar="SERVER", nargs="*", help="the server; then the config file"
+    )
+    parser.add_argument(
+        "--schema",
+        action="store_true",
+        help="function signatures in TypeScript; with --json schemas",
+    )
     use_options(parser)
 
 

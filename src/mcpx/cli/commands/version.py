@@ -1,4 +1,5 @@
-"""`mcpx version`: which mcpx this is, and on what it runs; the first thing a report of a problem needs."""
+"""`mcpx version`: which mcpx this is, and on what it runs; the first thing a report of a problem
+needs."""
 
 import argparse
 import platform

@@ -1,5 +1,5 @@
-"""Client programs: which of them have mcpx, whether what is written there still works, and what of the gateway's tools
-they will not take (RUN-4).
+"""Client programs: which of them have mcpx, whether what is written there still works, and what of
+the gateway's tools they will not take (RUN-4).
 
 Promised: their files are read and never written; nobody is started.
 """
@@ -61,7 +61,8 @@ class Shown:
     direct: bool
     """Whether all of them are listed, rather than a few that find the others."""
     deferred_tokens: int = 0
-    """Tokens of the list, if all tools are listed only because the client is known to defer tools."""
+    """Tokens of the list, if all tools are listed only because the client is known to defer
+    tools."""
 
 
 def look(case: Case) -> Iterator[Finding]:
@@ -72,11 +73,20 @@ def look(case: Case) -> Iterator[Finding]:
             yield from _works(each, name, entry, case)
     ids = {each.client.id for each in connected}
     there = _there(case) if ids else None
-    twice = {each.file: _twice(each, there, case) for each in seen if each.client.id in ids and each.others}
+    twice = {
+        each.file: _twice(each, there, case)
+        for each in seen
+        if each.client.id in ids and each.others
+    }
     yield from (finding for finding in twice.values() if finding is not None)
-    alone = [each for each in seen if not each.ours and each.others and twice.get(each.file) is None]
+    alone = [
+        each for each in seen if not each.ours and each.others and twice.get(each.file) is None
+    ]
     for each in alone:
-        what = f"{each.client.name} has {counted(len(each.others), 'server')} of its own, and mcpx is not among them"
+        what = (
+            f"{each.client.name} has {counted(len(each.others), 'server')} of its own, and "
+            "mcpx is not among them"
+        )
         new = not all(_is_here(name, entry, case.config) for name, entry in each.others)
         first = f"{case.command('import', each.client.id)}, then " if new else ""
         fix = first + _connect(each, case)
@@ -103,7 +113,10 @@ def _twice(seen: Seen, there: There | None, case: Case) -> Finding | None:
     if not names:
         return None
     told = ", ".join(dict.fromkeys(names))
-    what = f"{seen.client.name} has {counted(len(names), 'server')} twice, by itself and through mcpx: {told}"
+    what = (
+        f"{seen.client.name} has {counted(len(names), 'server')} twice, by itself and through "
+        f"mcpx: {told}"
+    )
     words = ["connect", seen.client.id, *(["--project"] if seen.in_project else []), "--replace"]
     return warning("client", what, str(seen.file), fix=case.command(*words))
 
@@ -133,8 +146,13 @@ def _seen(case: Case) -> Iterator[Seen]:
                     files.setdefault(file, []).append(place)
         for file, places in files.items():
             known.add(os.path.realpath(file))
-            tree = glance.read_tree(file, places[0].format) if places[0].format != "yaml" else _yaml(file)
-            # In the home folder, the file of the user and that of the project may be one file, read by the same keys.
+            tree = (
+                glance.read_tree(file, places[0].format)
+                if places[0].format != "yaml"
+                else _yaml(file)
+            )
+            # In the home folder, the file of the user and that of the project may be one file, read
+            # by the same keys.
             by_root = {place.roots: glance.entries_in(tree, place) for place in places}
             entries = [pair for found in by_root.values() for pair in found]
             if entries:
@@ -159,23 +177,35 @@ def _is_here(name: str, entry: Mapping[str, Any], config: Config | None) -> bool
     for server in () if config is None else config.mcp_servers:
         there = server.connection
         words = [getattr(there, "command", None), *getattr(there, "args", ())]
-        if server.name == name or (url == getattr(there, "url", None) if url is not None else _words(entry) == words):
+        if server.name == name or (
+            url == getattr(there, "url", None) if url is not None else _words(entry) == words
+        ):
             return True
     return False
 
 
 def _url(entry: Mapping[str, Any]) -> str | None:
-    return next((entry[key] for key in ("url", "httpUrl", "serverUrl", "uri") if isinstance(entry.get(key), str)), None)
+    return next(
+        (
+            entry[key]
+            for key in ("url", "httpUrl", "serverUrl", "uri")
+            if isinstance(entry.get(key), str)
+        ),
+        None,
+    )
 
 
 def _connect(seen: Seen, case: Case, entry: str = NAME) -> str:
-    """The command that writes a working entry into this file. `entry`: the name of the present one."""
+    """The command that writes a working entry into this file. `entry`: the name of the present
+    one."""
     if seen.client.imports_only:
         return f"edit {seen.file}"
     words = ["connect", seen.client.id, *(["--project"] if seen.in_project else [])]
     connect = case.command(*words)
     # `connect` writes the entry under its usual name, and would leave the other one.
-    return connect if entry == NAME else f"remove the entry {entry!r} from {seen.file}, then {connect}"
+    return (
+        connect if entry == NAME else f"remove the entry {entry!r} from {seen.file}, then {connect}"
+    )
 
 
 def _works(seen: Seen, entry_name: str, entry: Mapping[str, Any], case: Case) -> Iterator[Finding]:
@@ -188,9 +218,16 @@ def _works(seen: Seen, entry_name: str, entry: Mapping[str, Any], case: Case) ->
             yield ok("client", f"{name} has mcpx, and it answers at {url}", file)
         elif answers is None:
             fix = f"{start}, or {again}" if (start := _start_at(url, case)) else again
-            yield error("client", f"{name} looks for mcpx at {url}, and nobody answers there", file, fix=fix)
+            yield error(
+                "client", f"{name} looks for mcpx at {url}, and nobody answers there", file, fix=fix
+            )
         else:
-            yield error("client", f"{name} looks for mcpx at {url}, and something else answers there", file, fix=again)
+            yield error(
+                "client",
+                f"{name} looks for mcpx at {url}, and something else answers there",
+                file,
+                fix=again,
+            )
         return
     words = _words(entry)
     command = words[0] if words else ""
@@ -209,7 +246,8 @@ def _works(seen: Seen, entry_name: str, entry: Mapping[str, Any], case: Case) ->
 
 
 def _start_at(url: str, case: Case) -> str | None:
-    """The command that starts a gateway at this address. None if the address is not on this machine."""
+    """The command that starts a gateway at this address. None if the address is not on this
+    machine."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -250,7 +288,11 @@ def _shown(case: Case, config: Config, client: Client) -> Shown:
             catalog = gateway.catalog
             surface = gateway.generation.surfaces.of(config.mode)
             names = [offer.public for offer in catalog.offers["tools"]]
-            return Shown(names, surface.shows_all(caller, catalog), _deferred_tokens(surface, called, catalog))
+            return Shown(
+                names,
+                surface.shows_all(caller, catalog),
+                _deferred_tokens(surface, called, catalog),
+            )
         finally:
             await gateway.close()
 
@@ -274,10 +316,16 @@ def _defers(client: Client, shown: Shown, environ: Mapping[str, str]) -> Iterato
     listed = f"{counted(len(shown.names), 'tool')} (about {shown.deferred_tokens:,} tokens)"
     provider = _host(environ.get("ANTHROPIC_BASE_URL", ""))
     if f".{provider}".endswith((".", ".anthropic.com")):
-        what = f"{client.name} is shown all {listed}, because it defers tools. With an ANTHROPIC_BASE_URL of another"
+        what = (
+            f"{client.name} is shown all {listed}, because it defers tools. With an "
+            "ANTHROPIC_BASE_URL of another"
+        )
         yield ok("client", f"{what} provider, it does not defer them")
         return
-    what = f"{client.name} is shown all {listed} and does not defer them, because ANTHROPIC_BASE_URL names {provider}"
+    what = (
+        f"{client.name} is shown all {listed} and does not defer them, because "
+        f"ANTHROPIC_BASE_URL names {provider}"
+    )
     rule = "auto_rules: [{client: claude-code, mode: search}]"
     fix = f"{rule} in the config's global section, or a lower auto_direct_limit"
     yield warning("client", what, fix=fix)
@@ -294,7 +342,10 @@ def _host(url: str) -> str:
 def _limits(client: Client, shown: Shown, config: Config) -> Iterator[Finding]:
     limits = client.limits
     if shown.direct and limits.tools is not None and len(shown.names) > limits.tools:
-        what = f"{client.name} takes about {limits.tools} tools, and is shown {len(shown.names)} in mode {config.mode}"
+        what = (
+            f"{client.name} takes about {limits.tools} tools, and is shown {len(shown.names)} "
+            f"in mode {config.mode}"
+        )
         fix = "show it fewer: mode: search in the config, its URL with /mcp/search, or a profile"
         yield warning("client", what, fix=fix)
     if shown.direct and limits.name is not None:
@@ -305,20 +356,36 @@ def _limits(client: Client, shown: Shown, config: Config) -> Iterator[Finding]:
             )
             room = limits.name - len(limits.prefix)
             what = f"{client.name} takes names of at most {room} characters; longer are: {first}"
-            yield warning("client", what, fix=f"naming: {{max_length: {room}}} in the config, or a shorter prefix")
+            yield warning(
+                "client",
+                what,
+                fix=f"naming: {{max_length: {room}}} in the config, or a shorter prefix",
+            )
     wait = config.global_.first_start_wait
     if limits.start_seconds is not None and wait >= limits.start_seconds:
         what = (
-            f"{client.name} gives up after {limits.start_seconds} s, and the first list may wait {wait:g} s for servers"
+            f"{client.name} gives up after {limits.start_seconds} s, and the first list may "
+            f"wait {wait:g} s for servers"
         )
         yield warning(
-            "client", what, fix=f"first_start_wait below {limits.start_seconds} in the config's global section"
+            "client",
+            what,
+            fix=f"first_start_wait below {limits.start_seconds} in the config's global section",
         )
     if limits.call_seconds is not None:
         usual = config.global_.call_timeout
-        slow = [s.name for s in config.mcp_servers if s.call_timeout != usual and s.call_timeout > limits.call_seconds]
+        slow = [
+            s.name
+            for s in config.mcp_servers
+            if s.call_timeout != usual and s.call_timeout > limits.call_seconds
+        ]
         if slow:
             what = (
-                f"{client.name} gives up a call after {limits.call_seconds} s; longer may take: {', '.join(slow[:5])}"
+                f"{client.name} gives up a call after {limits.call_seconds} s; longer may "
+                f"take: {', '.join(slow[:5])}"
             )
-            yield warning("client", what, fix="raise the timeout of the client program, where it has a setting")
+            yield warning(
+                "client",
+                what,
+                fix="raise the timeout of the client program, where it has a setting",
+            )

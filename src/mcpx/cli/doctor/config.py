@@ -1,4 +1,5 @@
-"""The config itself: whether it can be used, what in it is off and why, and who may read its secrets."""
+"""The config itself: whether it can be used, what in it is off and why, and who may read its
+secrets."""
 
 import os
 import re
@@ -24,7 +25,9 @@ def mistakes(problem: ConfigError) -> Iterator[Finding]:
     told = problem.told if isinstance(problem, Refused) else ()
     for each in told:
         place = ":".join(str(part) for part in (each.file, each.line, each.column) if part)
-        yield error("config", each.message, place, fix=each.hint or "mend it; mcpx check shows the line")
+        yield error(
+            "config", each.message, place, fix=each.hint or "mend it; mcpx check shows the line"
+        )
     if not told:
         for line in problem.problems:
             first, _, rest = line.removeprefix("error: ").partition("\n")
@@ -33,16 +36,25 @@ def mistakes(problem: ConfigError) -> Iterator[Finding]:
 
 def config(case: Case) -> Iterator[Finding]:
     if case.path is None:
-        yield ok("config", "there is none: 'mcpx' would run the built-in demo", fix="mcpx import, or mcpx add ANYTHING")
+        yield ok(
+            "config",
+            "there is none: 'mcpx' would run the built-in demo",
+            fix="mcpx import, or mcpx add ANYTHING",
+        )
         return
     if case.config is None:
         return  # `mistakes` were told
     path, loaded = str(case.path), case.config
     servers, commands = loaded.mcp_servers, loaded.commands
     on = sum(server.enabled for server in servers)
-    facts = f"{on} of {counted(len(servers), 'server')} on, {counted(len(commands), 'command')}, mode {loaded.mode}"
+    facts = (
+        f"{on} of {counted(len(servers), 'server')} on, {counted(len(commands), 'command')}, "
+        f"mode {loaded.mode}"
+    )
     yield ok("config", f"it is good: {facts}", path)
-    disabled = tuple(f"{noun} {shorten(each.name)!r} is switched off: " for noun, each in _disabled(loaded))
+    disabled = tuple(
+        f"{noun} {shorten(each.name)!r} is switched off: " for noun, each in _disabled(loaded)
+    )
     yield from _switched_off(loaded, case)
     for line in (*loaded.warnings, *guard_warnings(loaded, case.environ, case.env)):
         if _WIDE not in line and not line.startswith(disabled):
@@ -51,7 +63,10 @@ def config(case: Case) -> Iterator[Finding]:
 
 
 _NO_VALUE: tuple[tuple[str, str], ...] = (
-    (r"variable (\w+) is not set", "set {name} in {env_file}, or in the environment in which mcpx starts"),
+    (
+        r"variable (\w+) is not set",
+        "set {name} in {env_file}, or in the environment in which mcpx starts",
+    ),
     (r"the keyring has no secret '([^']+)'", "mcpx secret set {name}"),
     (r"file '([^']+)' ", "create the file {name}, or correct its path"),
 )
@@ -70,7 +85,12 @@ def _switched_off(loaded: Config, case: Case) -> Iterator[Finding]:
     """Warnings, as for `check` and `serve`: the other entries work."""
     for noun, each in _disabled(loaded):
         reason = each.switched_off or ""
-        yield warning("config", f"it is switched off: {reason}", f"{noun} {each.name}", fix=_fix_of(reason, case))
+        yield warning(
+            "config",
+            f"it is switched off: {reason}",
+            f"{noun} {each.name}",
+            fix=_fix_of(reason, case),
+        )
 
 
 def _fix_of(reason: str, case: Case) -> str:
@@ -101,7 +121,11 @@ def modes(case: Case) -> Iterator[Finding]:
     from mcpx.config.written import read_written
 
     written = read_written(Where(case.path, case.environ, case.env))
-    files = [sheet.path for sheet in written.sheets if sheet.tree and secret_warnings(sheet.tree, sheet.path)]
+    files = [
+        sheet.path
+        for sheet in written.sheets
+        if sheet.tree and secret_warnings(sheet.tree, sheet.path)
+    ]
     folder = case.path if case.path.is_dir() else case.path.parent
     for file in (*files, folder / ".env"):
         try:
@@ -109,5 +133,7 @@ def modes(case: Case) -> Iterator[Finding]:
         except OSError:
             continue
         if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077:
-            what = f"it holds secrets, and others may read it (mode {stat.S_IMODE(found.st_mode):04o})"
+            what = (
+                f"it holds secrets, and others may read it (mode {stat.S_IMODE(found.st_mode):04o})"
+            )
             yield warning("config", what, str(file), fix=f"chmod 600 {shlex.quote(str(file))}")

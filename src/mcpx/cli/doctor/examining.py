@@ -1,7 +1,7 @@
 """`mcpx doctor`: every look at once, side by side, each within its time.
 
-Promised: a look that fails or takes too long costs one sentence, and the others are told all the same; nothing is
-changed, and nothing is started but a server that was named.
+Promised: a look that fails or takes too long costs one sentence, and the others are told all the
+same; nothing is changed, and nothing is started but a server that was named.
 """
 
 import argparse
@@ -69,8 +69,12 @@ def run(options: argparse.Namespace) -> int:
 
 def _no_config(case: Case, found: Sequence[Finding]) -> ConfigError:
     if case.path is None:
-        return ConfigError(["error: no config file found here; name one: mcpx doctor SERVER --config FILE"])
-    return ConfigError([f"error: {each.what}" + (f"\n  --> {each.where}" if each.where else "") for each in found])
+        return ConfigError(
+            ["error: no config file found here; name one: mcpx doctor SERVER --config FILE"]
+        )
+    return ConfigError(
+        [f"error: {each.what}" + (f"\n  --> {each.where}" if each.where else "") for each in found]
+    )
 
 
 def _case(options: argparse.Namespace, note: Callable[[Finding], None]) -> Case:
@@ -112,7 +116,11 @@ def _looked(case: Case) -> list[Finding]:
         try:
             told += each(case)
         except Exception as problem:  # noqa: BLE001  what is odd about a machine is what this is for
-            told.append(warning("doctor", f"{what} could not be looked at: {type(problem).__name__}: {problem}"))
+            told.append(
+                warning(
+                    "doctor", f"{what} could not be looked at: {type(problem).__name__}: {problem}"
+                )
+            )
         found[at] = told
 
     workers = [threading.Thread(target=look, args=(at,), daemon=True) for at in range(len(LOOKS))]
@@ -122,9 +130,13 @@ def _looked(case: Case) -> list[Finding]:
             worker.start()
         while any(worker.is_alive() for worker in workers) and time.monotonic() < until:
             waiting.tell("looking")
-            next(worker for worker in [*workers] if worker.is_alive() or worker is workers[-1]).join(0.2)
+            next(
+                worker for worker in [*workers] if worker.is_alive() or worker is workers[-1]
+            ).join(0.2)
     late = [
-        warning("doctor", f"{LOOKS[at][0]}: it took too long to look") for at, each in enumerate(found) if each is None
+        warning("doctor", f"{LOOKS[at][0]}: it took too long to look")
+        for at, each in enumerate(found)
+        if each is None
     ]
     return [finding for each in found if each is not None for finding in each] + late
 
@@ -149,8 +161,12 @@ def _print(found: Sequence[Finding]) -> None:
         for line in each.lines:
             sys.stdout.write(f"    {styled('|', 'dim')} {plain(line)}\n")
         if each.fix:
-            sys.stdout.write(f"    {'fix' if each.level != 'ok' else 'next'}: {plain(each.fix, 1000)}\n")
-    errors, warnings = (sum(each.level == level for each in found) for level in ("error", "warning"))
+            sys.stdout.write(
+                f"    {'fix' if each.level != 'ok' else 'next'}: {plain(each.fix, 1000)}\n"
+            )
+    errors, warnings = (
+        sum(each.level == level for each in found) for level in ("error", "warning")
+    )
     told = [f"{errors} broken"] * bool(errors) + [counted(warnings, "warning")] * bool(warnings)
     sys.stdout.write(f"{', '.join(told) or 'nothing is wrong'}\n")
 

@@ -44,7 +44,8 @@ class Case:
     host: str = "127.0.0.1"
     port: int = 8000
     target: tuple[str, ...] = ()
-    """Options that name this configuration in another command: `--config` and `--env`, as the user wrote them."""
+    """Options that name this configuration in another command: `--config` and `--env`, as the user
+    wrote them."""
 
     def command(self, *words: str) -> str:
         """A command line about the same configuration, for a shell."""
@@ -65,5 +66,7 @@ def warning(check: str, what: str, where: str = "", *, fix: str = "") -> Finding
     return Finding("warning", check, what, where, fix)
 
 
-def error(check: str, what: str, where: str = "", *, fix: str = "", lines: tuple[str, ...] = ()) -> Finding:
+def error(
+    check: str, what: str, where: str = "", *, fix: str = "", lines: tuple[str, ...] = ()
+) -> Finding:
     return Finding("error", check, what, where, fix, lines)

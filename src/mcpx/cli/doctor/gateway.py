@@ -41,14 +41,27 @@ def state(case: Case) -> Iterator[Finding]:
         try:
             require_private(folder)
         except OSError as problem:
-            yield error("state", str(problem), str(folder), fix="set MCPX_STATE_DIR to a folder of your own")
+            yield error(
+                "state", str(problem), str(folder), fix="set MCPX_STATE_DIR to a folder of your own"
+            )
             return
     elif not there.is_dir():
-        yield error("state", f"{there} is no folder", str(folder), fix=f"remove {quoted}, or set MCPX_STATE_DIR")
+        yield error(
+            "state",
+            f"{there} is no folder",
+            str(folder),
+            fix=f"remove {quoted}, or set MCPX_STATE_DIR",
+        )
         return
     if not os.access(there, os.W_OK | os.X_OK):
-        fix = f"chmod u+rwx {quoted}" if os.stat(there).st_uid == _user() else "set MCPX_STATE_DIR to another"
-        yield error("state", f"{there} cannot be written: nothing will be remembered", str(folder), fix=fix)
+        fix = (
+            f"chmod u+rwx {quoted}"
+            if os.stat(there).st_uid == _user()
+            else "set MCPX_STATE_DIR to another"
+        )
+        yield error(
+            "state", f"{there} cannot be written: nothing will be remembered", str(folder), fix=fix
+        )
         return
     for name in ("control", "history", "snapshots", "vault"):
         below = folder / name
@@ -91,7 +104,11 @@ def running(case: Case) -> Iterator[Finding]:
         if case.config is None:  # The config findings have the errors.
             yield ok("gateway", what)
         else:
-            yield error("gateway", f"{what}: {first}", fix=f"{case.command('check')}, then {case.command('reload')}")
+            yield error(
+                "gateway",
+                f"{what}: {first}",
+                fix=f"{case.command('check')}, then {case.command('reload')}",
+            )
     for server in found:
         yield from _down(case, server)
 
@@ -101,7 +118,10 @@ def _down(case: Case, told: dict[str, Any]) -> Iterator[Finding]:
     if state in UP or state == "connecting":
         return
     problem = str(told.get("last_error") or state).removeprefix(f"{name}: ")
-    known = next((each for each in (case.config.mcp_servers if case.config else ()) if each.name == name), None)
+    known = next(
+        (each for each in (case.config.mcp_servers if case.config else ()) if each.name == name),
+        None,
+    )
     if known is not None and not has_program(known, case.environ):
         return  # `programs` reports it.
     cause = None if known is None else cause_of(known, problem, (), case.environ)
@@ -135,7 +155,9 @@ def port(case: Case) -> Iterator[Finding]:
         yield ok("port", "it is free", where)
         return
     if problem.errno in (errno.EADDRNOTAVAIL, socket.EAI_NONAME):
-        yield error("port", f"{case.host} is no address of this machine", where, fix="correct server.host")
+        yield error(
+            "port", f"{case.host} is no address of this machine", where, fix="correct server.host"
+        )
         return
     if problem.errno == errno.EACCES:
         fix = case.serve_command("--port", "8000")
@@ -156,7 +178,11 @@ def _who_listens(case: Case) -> str:
     if gateway is not None:
         return f"the gateway that runs on {gateway.get('config')} (process {gateway.get('pid')})"
     where = f"{_dialled(case.host)}:{case.port}/mcp"
-    by = "another mcpx" if is_mcpx(f"http://{where}") or is_mcpx(f"https://{where}") else "another program"
+    by = (
+        "another mcpx"
+        if is_mcpx(f"http://{where}") or is_mcpx(f"https://{where}")
+        else "another program"
+    )
     who = _holder(case.port)
     return f"{by} ({who})" if who else by
 

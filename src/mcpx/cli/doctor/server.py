@@ -1,4 +1,5 @@
-"""One server started once for real: how far it gets, what it says, why it fails, and what to do about it."""
+"""One server started once for real: how far it gets, what it says, why it fails, and what to do
+about it."""
 
 import asyncio
 import logging
@@ -25,7 +26,11 @@ def named(config: Config, name: str) -> Server:
     if server is None:
         names = [each.name for each in config.mcp_servers]
         meant = nearest(name, names)
-        hint = f"did you mean {meant!r}?" if meant else f"there is {', '.join(map(repr, names)) or 'none'}"
+        hint = (
+            f"did you mean {meant!r}?"
+            if meant
+            else f"there is {', '.join(map(repr, names)) or 'none'}"
+        )
         raise ConfigError([f"error: no server is named {name!r}; {hint}"])
     return server
 
@@ -51,16 +56,29 @@ def _told(tried: Tried, server: Server, whose: str) -> Iterator[Finding]:
     if tried.ok:
         info = tried.server_info or {}
         called = " ".join(str(info[key]) for key in ("name", "version") if info.get(key))
-        yield ok("server", f"it answers in {tried.seconds:.1f} s: {called or 'no name'}, MCP {tried.protocol}", whose)
+        yield ok(
+            "server",
+            f"it answers in {tried.seconds:.1f} s: {called or 'no name'}, MCP {tried.protocol}",
+            whose,
+        )
         what = ", ".join(
             counted(n, noun)
-            for n, noun in ((len(tried.tools), "tool"), (tried.prompts, "prompt"), (tried.resources, "resource"))
+            for n, noun in (
+                (len(tried.tools), "tool"),
+                (tried.prompts, "prompt"),
+                (tried.resources, "resource"),
+            )
             if n or noun == "tool"
         )
         yield ok("server", f"it lists {what}", whose)
         return
     if tried.needs_auth:
-        yield error("server", "it answers, and wants somebody to sign in", whose, fix=f"mcpx auth login {server.name}")
+        yield error(
+            "server",
+            "it answers, and wants somebody to sign in",
+            whose,
+            fix=f"mcpx auth login {server.name}",
+        )
         return
     cause = tried.cause
     what = f"{tried.error or 'it does not work'}, after {tried.seconds:.1f} s"
@@ -68,7 +86,9 @@ def _told(tried: Tried, server: Server, whose: str) -> Iterator[Finding]:
         what = f"it is switched off: {tried.error}"
     elif cause is not None:
         what = f"{what}. {cause.cause}"
-    yield error("server", what, whose, fix="" if cause is None else cause.fix, lines=tried.stderr[-TAIL:])
+    yield error(
+        "server", what, whose, fix="" if cause is None else cause.fix, lines=tried.stderr[-TAIL:]
+    )
 
 
 async def _tried(case: Case, config: Config, name: str) -> Tried:
@@ -82,7 +102,11 @@ async def _tried(case: Case, config: Config, name: str) -> Tried:
         with Waiting() as waiting:
             began = time.monotonic()
             attempt = asyncio.ensure_future(try_server(gateway, config, name))
-            more = "; the first time it is downloaded" if downloads_itself(named(config, name).connection) else ""
+            more = (
+                "; the first time it is downloaded"
+                if downloads_itself(named(config, name).connection)
+                else ""
+            )
             while not attempt.done():
                 waiting.tell(f"starting {name} ({time.monotonic() - began:.0f} s{more})")
                 await asyncio.wait([attempt], timeout=0.2)

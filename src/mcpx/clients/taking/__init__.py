@@ -1,1 +1,2 @@
-"""The servers of client programs taken over: read, told apart, made ready to be written into a configuration."""
+"""The servers of client programs taken over: read, told apart, made ready to be written into a
+configuration."""

@@ -1,7 +1,8 @@
 """The servers of a client's file that the configuration has too.
 
-A client that has mcpx and these servers has each of them twice. A server counts as a duplicate if the configuration has
-an equal and enabled entry. `mcpx import` compares entries in the same way. No file is written.
+A client that has mcpx and these servers has each of them twice. A server counts as a duplicate if
+the configuration has an equal and enabled entry. `mcpx import` compares entries in the same way. No
+file is written.
 """
 
 from collections.abc import Mapping
@@ -22,7 +23,9 @@ def there_of(written: Written) -> There:
     """The entries of a configuration, for comparing."""
     entries: dict[EntrySection, dict[str, Tree]] = {}
     for section in SECTIONS:
-        entries[section] = {name: written.native(section, index) for index, name in written.names(section)}
+        entries[section] = {
+            name: written.native(section, index) for index, name in written.names(section)
+        }
     layers = written.layers
 
     def resolve(text: str) -> str | None:
@@ -34,8 +37,11 @@ def there_of(written: Written) -> There:
     return There(entries, resolve)
 
 
-def duplicates(reading: Reading, there: There, environ: Mapping[str, str], project: Path) -> dict[str, str]:
-    """The enabled servers of a client's file that the configuration has too: its name there, and here."""
+def duplicates(
+    reading: Reading, there: There, environ: Mapping[str, str], project: Path
+) -> dict[str, str]:
+    """The enabled servers of a client's file that the configuration has too: its name there, and
+    here."""
     found: dict[str, str] = {}
     servers = there.entries.get("mcp_servers", {})
     taken = of_place(reading.place, reading.file, reading.tree, reading.servers, environ, project)

@@ -1,8 +1,9 @@
-"""Entries of several files and of the configuration there is, told apart: what is new, and under which name.
+"""Entries of several files and of the configuration there is, told apart: what is new, and under
+which name.
 
-Promised: a server that stands in several places is taken once, and it is told where; two that share a name and nothing
-else are both taken, under names that say whose they are. What the configuration has is not touched unless that was
-asked for. Pure.
+Promised: a server that stands in several places is taken once, and it is told where; two that share
+a name and nothing else are both taken, under names that say whose they are. What the configuration
+has is not touched unless that was asked for. Pure.
 """
 
 import os
@@ -76,7 +77,14 @@ class There:
         """The name of an entry that says the same, its secrets kept elsewhere perhaps."""
         table = self.entries.get(given.section, {})
         first = [given.name] if given.name in table else []
-        return next((name for name in (*first, *table) if self._says(given.section, table[name], given.entry)), None)
+        return next(
+            (
+                name
+                for name in (*first, *table)
+                if self._says(given.section, table[name], given.entry)
+            ),
+            None,
+        )
 
     def _says(self, section: EntrySection, mine: Tree, its: Tree) -> bool:
         ours, theirs = as_map(mine.get("connection")), as_map(its.get("connection"))
@@ -85,7 +93,9 @@ class There:
         if isinstance(ours.get("url"), str) and isinstance(theirs.get("url"), str):
             headers = as_map(theirs.get("headers")) or {}
             same = self._means(_address(ours["url"]), _address(theirs["url"]))
-            return same and (not headers or self._tables(as_map(ours.get("headers")) or {}, headers))
+            return same and (
+                not headers or self._tables(as_map(ours.get("headers")) or {}, headers)
+            )
         if not isinstance(ours.get("command"), str) or not isinstance(theirs.get("command"), str):
             return False
         words, others = _line(ours), _line(theirs)
@@ -94,7 +104,9 @@ class There:
         return self._tables(as_map(ours.get("env")) or {}, as_map(theirs.get("env")) or {})
 
     def _tables(self, mine: Tree, its: Tree) -> bool:
-        return mine.keys() == its.keys() and all(self._means(str(mine[key]), str(its[key])) for key in mine)
+        return mine.keys() == its.keys() and all(
+            self._means(str(mine[key]), str(its[key])) for key in mine
+        )
 
     def _means(self, mine: str, its: str) -> bool:
         if mine == its or "${" not in mine:
@@ -127,7 +139,8 @@ def _add(pool: _Pool, each: Given) -> None:
 
 
 def _one_of(one: Given, other: Given) -> Given | None:
-    """Both as one: with the headers that one of them has, and on if one of them is. None: they differ after all."""
+    """Both as one: with the headers that one of them has, and on if one of them is. None: they
+    differ after all."""
     mine, its = (as_map(each.entry.get("connection")) or {} for each in (one, other))
     if mine.get("headers") and its.get("headers") and mine["headers"] != its["headers"]:
         return None
@@ -142,7 +155,8 @@ def _one_of(one: Given, other: Given) -> Given | None:
 
 
 def _keys(section: EntrySection, entry: Tree) -> Iterable[Any]:
-    """What tells an entry from others: two with a key in common are the same, unless their headers differ."""
+    """What tells an entry from others: two with a key in common are the same, unless their headers
+    differ."""
     connection = as_map(entry.get("connection"))
     if section != "mcp_servers" or connection is None:
         yield section, entry.get("name"), repr(entry)
@@ -150,11 +164,19 @@ def _keys(section: EntrySection, entry: Tree) -> Iterable[Any]:
     url = connection.get("url")
     if isinstance(url, str):
         headers = as_map(connection.get("headers")) or {}
-        yield "url", _address(url), tuple(sorted((str(k).lower(), str(v)) for k, v in headers.items()))
+        yield (
+            "url",
+            _address(url),
+            tuple(sorted((str(k).lower(), str(v)) for k, v in headers.items())),
+        )
         yield "url", _address(url), ()  # with none at all it may be either
         return
     env = as_map(connection.get("env")) or {}
-    yield "run", tuple(_line(connection)), tuple(sorted((key, str(value)) for key, value in env.items()))
+    yield (
+        "run",
+        tuple(_line(connection)),
+        tuple(sorted((key, str(value)) for key, value in env.items())),
+    )
 
 
 def _address(url: str) -> str:
@@ -166,17 +188,22 @@ def _address(url: str) -> str:
 
 
 def _line(connection: Tree) -> list[str]:
-    """A command line without what makes no difference: where the program lies, and that nobody is asked."""
+    """A command line without what makes no difference: where the program lies, and that nobody is
+    asked."""
     words = [str(connection.get("command")), *map(str, as_list(connection.get("args")) or ())]
     if len(words) > 2 and _program(words[0]) == "cmd" and words[1].lower() == "/c":
         words = words[2:]
     program = _program(words[0])
-    rest = [word for word in words[1:] if program not in ("npx", "bunx") or word not in ("-y", "--yes")]
+    rest = [
+        word for word in words[1:] if program not in ("npx", "bunx") or word not in ("-y", "--yes")
+    ]
     # A path that is not one of the usual programs' says which of several it is.
     return [program if program in _COMMON else words[0], *rest]
 
 
-_COMMON = frozenset({"npx", "uvx", "uv", "node", "docker", "podman", "bunx", "bun", "deno", "pipx", "npm", "pnpm"})
+_COMMON = frozenset(
+    {"npx", "uvx", "uv", "node", "docker", "podman", "bunx", "bun", "deno", "pipx", "npm", "pnpm"}
+)
 
 
 def _program(word: str) -> str:
@@ -193,7 +220,16 @@ def _item(
     own = tuple(dict.fromkeys(each.name for each in others))
     origins = tuple(dict.fromkeys(each.origin for each in others))
     also = tuple(n for n in own if n != one.name)
-    made = Item(one.section, one.name, one.entry, "new", origins, also, one.off, hidden_tools=one.hidden_tools)
+    made = Item(
+        one.section,
+        one.name,
+        one.entry,
+        "new",
+        origins,
+        also,
+        one.off,
+        hidden_tools=one.hidden_tools,
+    )
     if reason := _not_wanted(own, wishes):
         return replace(made, state="skipped", why=reason)
     table = there.entries.get(one.section, {})
@@ -204,12 +240,24 @@ def _item(
         return replace(made, state="replaces", why="it takes the place of the one there is")
     if one.section != "mcp_servers" and one.name in table:
         # Others refer to it by its name.
-        return replace(made, state="there", why="the configuration has another of this name; --replace takes this one")
+        return replace(
+            made,
+            state="there",
+            why="the configuration has another of this name; --replace takes this one",
+        )
     name = names[one.section].free(one.name, one.origin)
     can = possible(one.name)
-    why = "its name is taken by another" if name != can else "" if can == one.name else "its name cannot be one here"
+    why = (
+        "its name is taken by another"
+        if name != can
+        else ""
+        if can == one.name
+        else "its name cannot be one here"
+    )
     if any(each.hidden_tools != one.hidden_tools for each in others):
-        why = "; ".join(filter(None, (why, "no tool is hidden, because the clients hide different ones")))
+        why = "; ".join(
+            filter(None, (why, "no tool is hidden, because the clients hide different ones"))
+        )
     return replace(made, name=name, entry={**one.entry, "name": name}, why=why)
 
 
@@ -237,7 +285,9 @@ class _Names:
         return first
 
     def free(self, wanted: str, origin: Origin) -> str:
-        name = next(each for each in _spellings(possible(wanted), origin) if each not in self._taken)
+        name = next(
+            each for each in _spellings(possible(wanted), origin) if each not in self._taken
+        )
         self._taken.add(name)
         return name
 

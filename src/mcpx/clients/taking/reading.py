@@ -1,9 +1,9 @@
 """One client's file as native entries.
 
-Promised: what the client would have replaced is written as it is here, and told; an entry that cannot work elsewhere
-comes along switched off, with the reason; mcpx itself is left out, and told. A file that cannot be read is told with
-its place, and is nobody else's problem. No reference is looked up; a file of variables that an entry names is read.
-Nothing is written.
+Promised: what the client would have replaced is written as it is here, and told; an entry that
+cannot work elsewhere comes along switched off, with the reason; mcpx itself is left out, and told.
+A file that cannot be read is told with its place, and is nobody else's problem. No reference is
+looked up; a file of variables that an entry names is read. Nothing is written.
 """
 
 import json
@@ -29,7 +29,8 @@ from mcpx.config.tree import Tree, as_list, as_map, maps_in, shorten
 from mcpx.config.written import spelled
 
 MOST_BYTES = 32 * 1024 * 1024
-"""Of a client's file that is more than a configuration: Claude Code's holds what was said in every project."""
+"""Of a client's file that is more than a configuration: Claude Code's holds what was said in every
+project."""
 SECTIONS: tuple[EntrySection, ...] = ("auth_configs", "mcp_servers", "commands")
 WHY_OFF = "x-off"
 """Key of an entry that came along switched off: why."""
@@ -86,7 +87,8 @@ class Taken:
 
 
 def of_clients(chosen: Sequence[Client], environ: Mapping[str, str], project: Path) -> list[Taken]:
-    """Every file that is there, in the order of the catalogue; one that several clients read is read once."""
+    """Every file that is there, in the order of the catalogue; one that several clients read is
+    read once."""
     found: dict[Path, Taken] = {}
     for each in chosen:
         for place in places_here(each, project, environ):
@@ -96,8 +98,11 @@ def of_clients(chosen: Sequence[Client], environ: Mapping[str, str], project: Pa
     return list(found.values())
 
 
-def of_place(place: Place, file: Path, tree: Tree, servers: Tree, environ: Mapping[str, str], project: Path) -> Taken:
-    """The servers of one place of a file. `servers` has their entries, because `~/.claude.json` has several places."""
+def of_place(
+    place: Place, file: Path, tree: Tree, servers: Tree, environ: Mapping[str, str], project: Path
+) -> Taken:
+    """The servers of one place of a file. `servers` has their entries, because `~/.claude.json` has
+    several places."""
     text = json.dumps({"mcpServers": servers}) if "projects" in tree else None
     return _of_place(place, file, environ, project, text)
 
@@ -110,14 +115,18 @@ def by_word(word: str) -> Client | None:
     return client(word)
 
 
-def _of_place(place: Place, file: Path, environ: Mapping[str, str], project: Path, text: str | None = None) -> Taken:
+def _of_place(
+    place: Place, file: Path, environ: Mapping[str, str], project: Path, text: str | None = None
+) -> Taken:
     own = project if place.scope == "project" else None
     origin = Origin(place.client.id, place.client.name, file, own)
     words = client_words(environ, project)
     missing: dict[str, str] = {}
     if own is None:
         kept = ("userHome", "pathSeparator", "/")
-        missing = {word: f"the folder that is open in {origin.name}" for word in words if word not in kept}
+        missing = {
+            word: f"the folder that is open in {origin.name}" for word in words if word not in kept
+        }
         words = {word: words[word] for word in kept}
     rewriting = Rewriting(expands=bool(place.client.variables), words=words, missing=missing)
     return _read(origin, rewriting, text=text)
@@ -141,10 +150,18 @@ def of_text(text: str, environ: Mapping[str, str]) -> Taken:
     rewriting = Rewriting(words=client_words(environ, Path.cwd()), inputs=inputs_of(pasted.tree))
     is_client = pasted.kind == "client"
     taken = _taken(
-        origin, _entries(pasted), pasted.warnings, pasted.references, rewriting, is_client, pasted.hidden_tools
+        origin,
+        _entries(pasted),
+        pasted.warnings,
+        pasted.references,
+        rewriting,
+        is_client,
+        pasted.hidden_tools,
     )
     problems = tuple(f"error: {each.name!r} is left out: {each.reason}" for each in pasted.left_out)
-    return replace(taken, problems=problems, told=tuple(told for each in pasted.left_out for told in each.told))
+    return replace(
+        taken, problems=problems, told=tuple(told for each in pasted.left_out for told in each.told)
+    )
 
 
 def _entries(pasted: Pasted) -> list[tuple[EntrySection, Tree]]:
@@ -156,7 +173,9 @@ def _entries(pasted: Pasted) -> list[tuple[EntrySection, Tree]]:
     return [(section, entry) for section in SECTIONS for entry in lists[section]]
 
 
-def _read(origin: Origin, rewriting: Rewriting, *, named: bool = False, text: str | None = None) -> Taken:
+def _read(
+    origin: Origin, rewriting: Rewriting, *, named: bool = False, text: str | None = None
+) -> Taken:
     assert origin.path is not None
     findings = Findings(Source(origin.path).trace)
     result: Translation | None = None
@@ -177,8 +196,21 @@ def _read(origin: Origin, rewriting: Rewriting, *, named: bool = False, text: st
     entries: list[tuple[EntrySection, Tree]] = []
     for section in SECTIONS:
         for index, _ in maps_in(result.tree.get(section)):
-            entries.append((section, spelled(result.tree[section][index], (section, index), result.origins.literal)))
-    taken = _taken(origin, entries, _notes(result, tree), result.references, rewriting, is_client, result.hidden_tools)
+            entries.append(
+                (
+                    section,
+                    spelled(result.tree[section][index], (section, index), result.origins.literal),
+                )
+            )
+    taken = _taken(
+        origin,
+        entries,
+        _notes(result, tree),
+        result.references,
+        rewriting,
+        is_client,
+        result.hidden_tools,
+    )
     return replace(taken, itself=tuple(result.renamed.get(name, name) for name in taken.itself))
 
 
@@ -192,7 +224,8 @@ def _notes(result: Translation, tree: Tree) -> list[str]:
 
 
 def _too_large(file: Path) -> str | None:
-    """Of a file that is larger than a configuration may be: its servers alone, as a text of their own."""
+    """Of a file that is larger than a configuration may be: its servers alone, as a text of their
+    own."""
     try:
         if os.stat(file).st_size <= MAX_BYTES or file.suffix not in (".json", ".jsonc"):
             return None
@@ -200,8 +233,15 @@ def _too_large(file: Path) -> str | None:
     except (OSError, ValueError, RecursionError, UnreadableError):
         return None  # read as any other, it is told what is wrong with it
     projects = as_map(whole.get("projects")) or {}
-    servers = {path: {"mcpServers": (as_map(each) or {}).get("mcpServers")} for path, each in projects.items()}
-    kept = {key: value for key, value in whole.items() if key in ("mcpServers", "servers", "inputs", "context_servers")}
+    servers = {
+        path: {"mcpServers": (as_map(each) or {}).get("mcpServers")}
+        for path, each in projects.items()
+    }
+    kept = {
+        key: value
+        for key, value in whole.items()
+        if key in ("mcpServers", "servers", "inputs", "context_servers")
+    }
     found = {path: each for path, each in servers.items() if as_map(each["mcpServers"])}
     return json.dumps({**kept, **({"projects": found} if found else {})}, indent=1)
 
@@ -241,21 +281,30 @@ def _taken(
 
 
 def _with_variables(entry: Tree, origin: Origin, note: Callable[[str], None]) -> Tree:
-    """With the variables of a file that it names (`envFile`), for all that it does not say itself."""
+    """With the variables of a file that it names (`envFile`), for all that it does not say
+    itself."""
     connection = as_map(entry.get("connection")) or {}
     if ENV_FILE not in connection:
         return entry
     file = connection[ENV_FILE]
     rest = {key: value for key, value in connection.items() if key != ENV_FILE}
     folder = origin.project or Path.home()
-    name = str(file).replace("${workspaceFolder}", str(folder)).replace("${userHome}", str(Path.home()))
+    name = (
+        str(file)
+        .replace("${workspaceFolder}", str(folder))
+        .replace("${userHome}", str(Path.home()))
+    )
     try:
         values, _ = dotenv.parse(read_text(folder / os.path.expanduser(name), MAX_DOTENV))
     except UnreadableError as error:
-        note(f"{entry.get('name')}: its file of variables {shorten(name)!r} {error}; set them in env")
+        note(
+            f"{entry.get('name')}: its file of variables {shorten(name)!r} {error}; set them in env"
+        )
         values = {}
     # What stands in such a file is text, whatever is in it.
-    env = {key: value.replace("$", "$$") if "${" in value else value for key, value in values.items()}
+    env = {
+        key: value.replace("$", "$$") if "${" in value else value for key, value in values.items()
+    }
     return {**entry, "connection": {**rest, "env": {**env, **(as_map(rest.get("env")) or {})}}}
 
 
@@ -272,10 +321,18 @@ def _in_its_folder(entry: Tree, origin: Origin) -> Tree:
 
 
 def _in_order(entry: Tree, name: str) -> Tree:
-    """As people write it: its name and the type of its connection first; what says nothing is left out."""
-    made: Tree = {"name": name, **{key: value for key, value in entry.items() if key != "name" and value is not None}}
+    """As people write it: its name and the type of its connection first; what says nothing is left
+    out."""
+    made: Tree = {
+        "name": name,
+        **{key: value for key, value in entry.items() if key != "name" and value is not None},
+    }
     if (connection := as_map(entry.get("connection"))) is not None:
-        kept = {key: value for key, value in connection.items() if value is not None and value not in ([], {})}
+        kept = {
+            key: value
+            for key, value in connection.items()
+            if value is not None and value not in ([], {})
+        }
         made["connection"] = {"type": kept.get("type"), **kept}
     for key in ("timeout", "call_timeout"):
         if isinstance(seconds := made.get(key), float) and seconds.is_integer():
@@ -291,4 +348,14 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-__all__ = ["EditError", "Given", "Origin", "Taken", "all_clients", "by_word", "of_clients", "of_file", "of_text"]
+__all__ = [
+    "EditError",
+    "Given",
+    "Origin",
+    "Taken",
+    "all_clients",
+    "by_word",
+    "of_clients",
+    "of_file",
+    "of_text",
+]

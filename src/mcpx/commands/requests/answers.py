@@ -1,8 +1,9 @@
 """What a server answered, as the result of a tool.
 
-Promised: JSON comes twice, as text and as `structuredContent`; XML is read as JSON; what is not what
-`response_format` says comes as the text it is. Pictures, sounds and other bytes are content of their own kind. What is
-not a success is a `CommandFailed` with the status and the beginning of the body, and no secret in it.
+Promised: JSON comes twice, as text and as `structuredContent`; XML is read as JSON; what is not
+what `response_format` says comes as the text it is. Pictures, sounds and other bytes are content of
+their own kind. What is not a success is a `CommandFailed` with the status and the beginning of the
+body, and no secret in it.
 """
 
 import re
@@ -30,13 +31,17 @@ NOTHING_FOUND = "null (nothing in the response matches the 'result' expression o
 LEAST_SECRET = 4
 """Characters from which a secret is looked for in what a server said; fewer stand in every text."""
 
-_LETTERS = re.compile(r"[^\x09\x0a\x20-\x7e\xa0-\u2027\u202f-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
+_LETTERS = re.compile(
+    r"[^\x09\x0a\x20-\x7e\xa0-\u2027\u202f-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+"
+)
 _TEXTUAL = re.compile(
     r"text/.*|.*[/+](?:json|xml|yaml|x-yaml|toml|javascript|ecmascript|x-ndjson|jsonlines|jsonl|graphql|sql|csv|"
     r"x-www-form-urlencoded|x-sh|xhtml)"
 )
 _KIND = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,100}/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}")
-_PRIVATE = frozenset({"set-cookie", "connection", "keep-alive", "transfer-encoding", "date", "proxy-authenticate"})
+_PRIVATE = frozenset(
+    {"set-cookie", "connection", "keep-alive", "transfer-encoding", "date", "proxy-authenticate"}
+)
 """Headers nobody has to know."""
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _JSON_BEGINS = b'{["-0123456789tfn'
@@ -83,7 +88,8 @@ def selection(expression: str) -> Expression:
         raise ValueError("nested too deeply") from None
 
 
-# Successes -------------------------------------------------------------------------------------------------------
+# Successes
+# --------------------------------------------------------------------------------------------------
 
 
 async def read(answer: Answer, how: Reading) -> Json:
@@ -113,7 +119,9 @@ async def read(answer: Answer, how: Reading) -> Json:
         from mcpx.model.slices import in_slices
 
         try:
-            return await _selected(await in_slices(converted(body)), how, None, large=len(body) > LARGE)
+            return await _selected(
+                await in_slices(converted(body)), how, None, large=len(body) > LARGE
+            )
         except BadMarkup:
             pass
     return _unread(answer, kind, content_type, how)
@@ -132,7 +140,9 @@ async def _selected(value: Any, how: Reading, body: bytes | None, *, large: bool
             found = how.result.search(value)
     except Exception as error:  # noqa: BLE001 - the library lets through whatever its functions stumble over
         # Its own texts may hold the whole value.
-        raise CommandFailed(f"'result' could not be applied to the response ({type(error).__name__})") from None
+        raise CommandFailed(
+            f"'result' could not be applied to the response ({type(error).__name__})"
+        ) from None
     if found is None:
         return {**_said(NOTHING_FOUND), "structuredContent": {"result": None}}
     return as_result(found, None)
@@ -142,7 +152,9 @@ def as_result(value: Any, body: bytes | None) -> Json:
     """A JSON value as the result of a tool; `body`: the text it was read from."""
     try:
         # What came on one line stays as it came.
-        text = body.decode() if body is not None and b"\n" not in body else codec.dump(value).decode()
+        text = (
+            body.decode() if body is not None and b"\n" not in body else codec.dump(value).decode()
+        )
     except UnicodeDecodeError:
         text = codec.dump(value).decode()
     except codec.Unencodable:
@@ -158,7 +170,8 @@ def _in_utf8(body: bytes, content_type: str) -> bytes:
 
 
 def _is_flat(data: bytes) -> bool:
-    """Whether it is certainly not nested so deeply that it can be read, but not written: then it is a text."""
+    """Whether it is certainly not nested so deeply that it can be read, but not written: then it is
+    a text."""
     if len(data) < 2 * DEEP:
         return True
     brackets = data.translate(None, _NO_BRACKETS)
@@ -174,7 +187,9 @@ def _unread(answer: Answer, kind: str, content_type: str, how: Reading) -> Json:
     text = _text(answer.body, kind, content_type)
     if how.result is not None:
         begins = "it is no text" if text is None else f"it begins: {printable(text, 200)}"
-        raise CommandFailed(f"'result' selects from {how.format.upper()}, which the response is not; {begins}")
+        raise CommandFailed(
+            f"'result' selects from {how.format.upper()}, which the response is not; {begins}"
+        )
     if text is not None:
         return _said(text)
     resource = {
@@ -212,7 +227,8 @@ def _said(text: str) -> Json:
     return {"content": [{"type": "text", "text": text}]}
 
 
-# Failures --------------------------------------------------------------------------------------------------------
+# Failures
+# --------------------------------------------------------------------------------------------------
 
 
 def failure(answer: Answer, secrets: Iterable[str] = ()) -> CommandFailed:
@@ -224,7 +240,9 @@ def failure(answer: Answer, secrets: Iterable[str] = ()) -> CommandFailed:
         said += ", a redirect that was not followed"
     begins = answer.body[: 8 * SHOWN]
     if b"\0" not in begins or _TEXTUAL.fullmatch(kind):
-        text = blotted(begins.decode(charset_of(content_type), "replace"), spellings(secrets, LEAST_SECRET))
+        text = blotted(
+            begins.decode(charset_of(content_type), "replace"), spellings(secrets, LEAST_SECRET)
+        )
         shown = printable(text, SHOWN)
         said = f"{said}: {shown}" if shown else said
     return CommandFailed(said)

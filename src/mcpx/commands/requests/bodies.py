@@ -1,7 +1,8 @@
 """What a request carries: JSON, a form, or text, made ready once and filled for every call.
 
-Promised: what cannot be a body is told as a mistake of the configuration, and everything else can be sent. A proof that
-goes into the body (`api_key` with `location: body`) is a field of its JSON object or form.
+Promised: what cannot be a body is told as a mistake of the configuration, and everything else can
+be sent. A proof that goes into the body (`api_key` with `location: body`) is a field of its JSON
+object or form.
 """
 
 import re
@@ -38,11 +39,21 @@ FORM = "application/x-www-form-urlencoded"
 TEXT = "text/plain; charset=utf-8"
 _CHARSET = re.compile(r"(?i)charset\s*=\s*\"?([\w.:-]{1,40})")
 _CHARSETS = (frozenset(aliases.values()) | {"cp737", "cp874", "koi8_t", "koi8_u", "utf_8_sig"}) - {
-    *("base64_codec", "bz2_codec", "hex_codec", "quopri_codec", "rot_13", "uu_codec", "zlib_codec", "mbcs", "utf_7")
+    *(
+        "base64_codec",
+        "bz2_codec",
+        "hex_codec",
+        "quopri_codec",
+        "rot_13",
+        "uu_codec",
+        "zlib_codec",
+        "mbcs",
+        "utf_7",
+    )
 }
-"""Those that texts are written in. Of the others that Python knows one takes minutes for a megabyte (punycode), some
-refuse to be lenient or give halves of characters (idna, utf-7); and whatever it does not know it looks for on the disk
-and remembers for ever."""
+"""Those that texts are written in. Of the others that Python knows one takes minutes for a megabyte
+(punycode), some refuse to be lenient or give halves of characters (idna, utf-7); and whatever it
+does not know it looks for on the disk and remembers for ever."""
 
 
 class Body(Protocol):
@@ -101,7 +112,11 @@ def body_mistakes(
             yield Mistake("a body of several parts is not made", ("body",), hint)
     elif form == "json" and said is None and kind and "json" not in kind and "{" not in kind:
         hint = "write the body as a text, or say 'body_format: json' if that is meant"
-        yield Mistake(f"a mapping or a list is sent as JSON, but 'Content-Type' is {kind[:80]}", ("body",), hint)
+        yield Mistake(
+            f"a mapping or a list is sent as JSON, but 'Content-Type' is {kind[:80]}",
+            ("body",),
+            hint,
+        )
     elif form == "text" and not isinstance(body, str):
         hint = "write a text, or leave 'body_format' out to send JSON"
         yield Mistake("a body that is sent as text must be a text", ("body",), hint)
@@ -125,7 +140,9 @@ def _holds_odd_numbers(value: Any) -> bool:
     return isinstance(value, float) and not isfinite(value)
 
 
-def body_of(body: Any, said: Format | None, content_type: str, names: Sequence[str], method: str) -> Body:
+def body_of(
+    body: Any, said: Format | None, content_type: str, names: Sequence[str], method: str
+) -> Body:
     pattern = placeholders(names)
     if body is None:
         return _NoBody(method)
@@ -157,7 +174,9 @@ class _NoBody:
         if not proofs:
             return None
         if not self._takes:
-            raise CommandFailed("its auth config puts a field into the body, but the request has no body")
+            raise CommandFailed(
+                "its auth config puts a field into the body, but the request has no body"
+            )
         return codec.dump(dict(proofs))
 
 
@@ -183,9 +202,15 @@ class _Json:
 
     def _with(self, proofs: Proofs, value: Any) -> dict[str, Any]:
         if not is_object(value):
-            raise CommandFailed("its auth config puts a field into the body, but the body is no JSON object")
+            raise CommandFailed(
+                "its auth config puts a field into the body, but the body is no JSON object"
+            )
         own = self._body if is_object(self._body) else {}
-        callers = {name for name, given in value.items() if given not in (None, "") and given != own.get(name)}
+        callers = {
+            name
+            for name, given in value.items()
+            if given not in (None, "") and given != own.get(name)
+        }
         return {**value, **{name: secret for name, secret in proofs if name not in callers}}
 
 
@@ -216,7 +241,9 @@ def _pair(name: str, text: str) -> str:
     try:
         return f"{quote_plus(name)}={quote_plus(text)}"
     except UnicodeEncodeError:
-        raise CommandFailed(f"the field '{name}' holds half a character (a surrogate that stands alone)") from None
+        raise CommandFailed(
+            f"the field '{name}' holds half a character (a surrogate that stands alone)"
+        ) from None
 
 
 class _FormText:
@@ -237,14 +264,18 @@ class _Text:
 
     def fill(self, arguments: Arguments, proofs: Proofs) -> bytes | None:
         if proofs:
-            raise CommandFailed("its auth config puts a field into the body, but the body is a text")
+            raise CommandFailed(
+                "its auth config puts a field into the body, but the body is a text"
+            )
         text = self._fill(arguments)
         if text is MISSING or text is None:
             return None
         try:
             return spell(text).encode(self._charset)
         except UnicodeEncodeError:
-            raise CommandFailed(f"the body holds a character that {self._charset} does not have") from None
+            raise CommandFailed(
+                f"the body holds a character that {self._charset} does not have"
+            ) from None
 
 
 def _text(template: "Template | str", content_type: str) -> _Text:

@@ -1,8 +1,9 @@
 """XML as JSON: attributes as `@name`, text as `#text`, elements of one name as a list.
 
-Promised: nothing is expanded and nothing is fetched (a document type declaration is refused, and with it every entity
-of its own); depth and number of elements are bounded; long documents are read in slices.
-An element of nothing but text is that text, an empty one is null. Prefixes of names stay as they are written.
+Promised: nothing is expanded and nothing is fetched (a document type declaration is refused, and
+with it every entity of its own); depth and number of elements are bounded; long documents are read
+in slices. An element of nothing but text is that text, an empty one is null. Prefixes of names stay
+as they are written.
 """
 
 from typing import Any, cast
@@ -36,9 +37,13 @@ def converted(data: bytes) -> Work[dict[str, Any]]:
             yield
         parser.Parse(b"", True)
     except expat.ExpatError as error:
-        raise BadMarkup(f"line {error.lineno}, column {error.offset + 1}: {expat.ErrorString(error.code)}") from None
+        raise BadMarkup(
+            f"line {error.lineno}, column {error.offset + 1}: {expat.ErrorString(error.code)}"
+        ) from None
     except (ValueError, LookupError) as error:  # ours, and an encoding that nobody knows
-        raise error if isinstance(error, BadMarkup) else BadMarkup("an encoding that is not known") from None
+        raise (
+            error if isinstance(error, BadMarkup) else BadMarkup("an encoding that is not known")
+        ) from None
     return tree.root
 
 
@@ -58,7 +63,9 @@ class _Tree:
             raise BadMarkup(f"more than {MOST:,} elements and attributes")
         if len(self._open) > DEEPEST:
             raise BadMarkup(f"nested deeper than {DEEPEST} levels")
-        fields: dict[str, Any] = {f"@{key}": value for key, value in zip(*[iter(attributes)] * 2, strict=True)}
+        fields: dict[str, Any] = {
+            f"@{key}": value for key, value in zip(*[iter(attributes)] * 2, strict=True)
+        }
         self._open.append((name, fields, []))
 
     def text(self, text: str) -> None:

@@ -1,8 +1,9 @@
-"""An HTTP command at work: fills the request, proves us, sends, tries again where that is safe, and reads the answer.
+"""An HTTP command at work: fills the request, proves us, sends, tries again where that is safe, and
+reads the answer.
 
-Promised: a request that may change something is sent again only when it certainly was not sent, or when the server
-refused our proof (401, 403 with a challenge) and there is a fresh one. All of it, pauses included, ends within
-`timeout`. What does not change from call to call is made once.
+Promised: a request that may change something is sent again only when it certainly was not sent, or
+when the server refused our proof (401, 403 with a challenge) and there is a fresh one. All of it,
+pauses included, ends within `timeout`. What does not change from call to call is made once.
 """
 
 import asyncio
@@ -14,7 +15,14 @@ from mcpx.auth.credentials import Credentials, Pairs, Proof, Refusal
 from mcpx.commands.parameters import names_in
 from mcpx.commands.requests.answers import Reading, failure, read, selection
 from mcpx.commands.requests.bodies import body_of
-from mcpx.commands.requests.template import Arguments, Path, Query, compiled, in_header, placeholders
+from mcpx.commands.requests.template import (
+    Arguments,
+    Path,
+    Query,
+    compiled,
+    in_header,
+    placeholders,
+)
 from mcpx.commands.work import Bench, CommandFailed, Progress, Resolved
 from mcpx.model.call import Json
 from mcpx.model.errors import Unproved
@@ -58,7 +66,9 @@ def split(url: str) -> tuple[str, str, str] | None:
 class _Headers:
     """The lines of a request but for those of its proof."""
 
-    def __init__(self, given: Mapping[str, str], usual: Mapping[str, str], pattern: re.Pattern[str]) -> None:
+    def __init__(
+        self, given: Mapping[str, str], usual: Mapping[str, str], pattern: re.Pattern[str]
+    ) -> None:
         self._lines = [(name, compiled(value, pattern)) for name, value in given.items()]
         self._usual = dict(usual)
         plain = [(name, value) for name, value in self._lines if isinstance(value, str)]
@@ -67,7 +77,10 @@ class _Headers:
 
     def _complete(self, lines: Sequence[tuple[str, str]]) -> Headers:
         there = {name.lower() for name, _ in lines}
-        return (*lines, *((name, value) for name, value in self._usual.items() if name.lower() not in there))
+        return (
+            *lines,
+            *((name, value) for name, value in self._usual.items() if name.lower() not in there),
+        )
 
     def fill(self, arguments: Arguments, proof: Proof) -> Headers:
         if self._static is None:
@@ -95,7 +108,8 @@ class _Headers:
 
 
 def _with(proof: Proof, lines: Headers, own: "set[str] | frozenset[str]" = frozenset()) -> Headers:
-    """The lines and those of the proof, which win over all but what the caller gave himself (`own`)."""
+    """The lines and those of the proof, which win over all but what the caller gave himself
+    (`own`)."""
     ours = [(name, value) for name, value in proof.headers if name.lower() not in own]
     replaced = {name.lower() for name, _ in ours}
     return (*((name, value) for name, value in lines if name.lower() not in replaced), *ours)
@@ -115,14 +129,18 @@ class HttpWork:
         self._origin = parts[0]
         self._path = Path(parts[1], pattern)
         self._query = Query.of_text(parts[2], pattern) + Query.of_pairs(how.params, pattern)
-        content_type = next((value for name, value in how.headers.items() if name.lower() == "content-type"), "")
+        content_type = next(
+            (value for name, value in how.headers.items() if name.lower() == "content-type"), ""
+        )
         self._body = body_of(how.body, how.body_format, content_type, names, how.method)
         usual = {"Accept": ACCEPT[how.response_format]}
         self._headers = _Headers(how.headers, usual, pattern)
         with_body = {**usual, "Content-Type": self._body.content_type}
         self._headers_with_body = _Headers(how.headers, with_body, pattern)
         self._private = self._headers.names() - HARMLESS
-        self._reading = Reading(how.method, how.response_format, None if how.result is None else selection(how.result))
+        self._reading = Reading(
+            how.method, how.response_format, None if how.result is None else selection(how.result)
+        )
         fields = {"url": how.url, "headers": how.headers, "params": how.params, "body": how.body}
         self._secrets = frozenset(learnable_secrets(fields))
         self._safe = how.method in SAFE
@@ -133,7 +151,11 @@ class HttpWork:
         clock = asyncio.get_running_loop().time
         ends = clock() + self._how.timeout
         credentials = self._credentials
-        proof = NOBODY if credentials is None else credentials.now() or await self._prove(credentials, ends)
+        proof = (
+            NOBODY
+            if credentials is None
+            else credentials.now() or await self._prove(credentials, ends)
+        )
         fetch = self._fetcher().fetch
         tries, left, renewed = 0, self._how.timeout, False
         while True:
@@ -143,7 +165,9 @@ class HttpWork:
                 told, may_repeat = self._told(error)
                 wait = None
             except ValueError:
-                raise CommandFailed("the request cannot be sent: its address or a header is not possible") from None
+                raise CommandFailed(
+                    "the request cannot be sent: its address or a header is not possible"
+                ) from None
             else:
                 status = answer.status
                 if 200 <= status < 300:
@@ -179,7 +203,8 @@ class HttpWork:
             target = f"{target}?{query}"
         if len(target) > LONGEST_TARGET:
             raise CommandFailed(
-                f"the address would have {len(target):,} characters after the host; at most {LONGEST_TARGET:,} are sent"
+                f"the address would have {len(target):,} characters after the host; at most "
+                f"{LONGEST_TARGET:,} are sent"
             )
         body = self._body.fill(arguments, proof.body)
         headers = self._headers if body is None else self._headers_with_body
@@ -187,7 +212,9 @@ class HttpWork:
         if proof.headers:
             private = private.union(name.lower() for name, _ in proof.headers)
         lines = headers.fill(arguments, proof)
-        if (span := SPAN.get()) is not None and not any(name.lower() == "traceparent" for name, _ in lines):
+        if (span := SPAN.get()) is not None and not any(
+            name.lower() == "traceparent" for name, _ in lines
+        ):
             lines = (*lines, *span.headers())
         return Fetch(
             url=self._origin + target,
@@ -205,11 +232,16 @@ class HttpWork:
         try:
             request = self._request(arguments, self._disguised(), self._how.timeout)
         except ValueError:
-            raise CommandFailed("the request cannot be sent: its address or a header is not possible") from None
+            raise CommandFailed(
+                "the request cannot be sent: its address or a header is not possible"
+            ) from None
         known = spellings(self._secrets, SHORTEST)
 
         def masked(value: Any, *path: str) -> Any:
-            return map_texts(hide_secrets(value, path, mask), lambda text: blotted(text, (*known, STAND_IN), mask))
+            return map_texts(
+                hide_secrets(value, path, mask),
+                lambda text: blotted(text, (*known, STAND_IN), mask),
+            )
 
         headers = masked(dict(request.headers), "headers")
         return Resolved(
@@ -228,7 +260,9 @@ class HttpWork:
         def hidden(pairs: Pairs) -> Pairs:
             return tuple((name, _disguise(value)) for name, value in pairs)
 
-        return Proof(headers=hidden(proof.headers), query=hidden(proof.query), body=hidden(proof.body))
+        return Proof(
+            headers=hidden(proof.headers), query=hidden(proof.query), body=hidden(proof.body)
+        )
 
     async def _prove(self, credentials: Credentials, ends: float) -> Proof:
         try:
@@ -237,9 +271,13 @@ class HttpWork:
         except Unproved as error:
             raise CommandFailed(error.reason) from None
         except TimeoutError:
-            raise CommandFailed(f"timed out after {self._how.timeout:g} s, waiting for its credentials") from None
+            raise CommandFailed(
+                f"timed out after {self._how.timeout:g} s, waiting for its credentials"
+            ) from None
 
-    async def _again(self, credentials: Credentials, proof: Proof, refusal: Refusal, ends: float) -> bool:
+    async def _again(
+        self, credentials: Credentials, proof: Proof, refusal: Refusal, ends: float
+    ) -> bool:
         try:
             async with asyncio.timeout_at(ends):
                 return await credentials.refused(proof, refusal)
@@ -252,10 +290,14 @@ class HttpWork:
         """What is said of it, and whether another try may fare better and do no harm."""
         said = str(error)
         if error.too_large:
-            return CommandFailed(f"{said}; 'max_response' in the command's 'http' section sets the limit"), False
+            return CommandFailed(
+                f"{said}; 'max_response' in the command's 'http' section sets the limit"
+            ), False
         if error.forbidden and "'allow_private: true'" in said:
             said += " in the command's 'http' section"
-        return CommandFailed(said), (self._safe or not error.sent) and not (error.forbidden or error.timed_out)
+        return CommandFailed(said), (self._safe or not error.sent) and not (
+            error.forbidden or error.timed_out
+        )
 
 
 def _disguise(value: str) -> str:
@@ -272,7 +314,10 @@ def _refusal(answer: Answer) -> Refusal | None:
 
 def _no_time(told: CommandFailed, wait: float | None, timeout: float) -> CommandFailed:
     if wait is None:
-        return CommandFailed(f"{told} (not tried again: what is left of its {timeout:g} s is too short)")
+        return CommandFailed(
+            f"{told} (not tried again: what is left of its {timeout:g} s is too short)"
+        )
     return CommandFailed(
-        f"{told} (the server asks to wait {wait:,.0f} s, longer than what is left of the command's {timeout:g} s)"
+        f"{told} (the server asks to wait {wait:,.0f} s, longer than what is left of the "
+        f"command's {timeout:g} s)"
     )

@@ -1,9 +1,11 @@
-"""`{name}` in a configured text: found once, filled for every call, each value encoded for its place (SRC-3, SEC-4).
+"""`{name}` in a configured text: found once, filled for every call, each value encoded for its
+place (SRC-3, SEC-4).
 
-Promised: a value stays within its place. In a path it is one segment or a part of one, in a query or a form one value,
-in a header a part of one line, in JSON a value or a part of a string. It is never read as a template again.
-What has no value drops out where it stands alone (a query parameter, a header, a JSON field), is nothing inside a
-longer text, and is an error in a path: with a segment less, `DELETE /users/{id}` would mean all of them.
+Promised: a value stays within its place. In a path it is one segment or a part of one, in a query
+or a form one value, in a header a part of one line, in JSON a value or a part of a string. It is
+never read as a template again. What has no value drops out where it stands alone (a query
+parameter, a header, a JSON field), is nothing inside a longer text, and is an error in a path: with
+a segment less, `DELETE /users/{id}` would mean all of them.
 """
 
 import re
@@ -83,7 +85,8 @@ def compiled(text: str, pattern: re.Pattern[str]) -> "Template | str":
     return Template(parts[0], list(zip(parts[1::2], parts[2::2], strict=True)))
 
 
-# Values as text --------------------------------------------------------------------------------------------------
+# Values as text
+# --------------------------------------------------------------------------------------------------
 
 
 def spell(value: Any, name: str = "") -> str:
@@ -119,7 +122,9 @@ def percent(text: str, name: str = "") -> str:
     try:
         return _RESERVED.sub(_quoted, text)  # most of most texts stays as it is
     except UnicodeEncodeError:
-        raise CommandFailed(f"the argument '{name}' holds half a character (a surrogate that stands alone)") from None
+        raise CommandFailed(
+            f"the argument '{name}' holds half a character (a surrogate that stands alone)"
+        ) from None
 
 
 def in_path(value: Any, name: str) -> str:
@@ -127,7 +132,9 @@ def in_path(value: Any, name: str) -> str:
         raise CommandFailed(f"the argument '{name}' has no value, but the address needs one")
     text = _listed(value, name)
     if _CONTROLS.search(text):
-        raise CommandFailed(f"the argument '{name}' holds a line break or a control character, which a path cannot")
+        raise CommandFailed(
+            f"the argument '{name}' holds a line break or a control character, which a path cannot"
+        )
     return percent(text, name)
 
 
@@ -141,9 +148,14 @@ def in_query(value: Any, name: str) -> str:
 def in_header(value: Any, name: str) -> str:
     text = _listed(value, name)
     if _NOT_IN_A_HEADER.search(text):
-        raise CommandFailed(f"the argument '{name}' holds a line break or a control character, which a header cannot")
+        raise CommandFailed(
+            f"the argument '{name}' holds a line break or a control character, which a header "
+            "cannot"
+        )
     if not text.isascii() and any(ord(char) > 255 for char in text):
-        raise CommandFailed(f"the argument '{name}' holds a character that a header cannot (latin-1 only)")
+        raise CommandFailed(
+            f"the argument '{name}' holds a character that a header cannot (latin-1 only)"
+        )
     return text
 
 
@@ -153,12 +165,19 @@ def in_json_string(value: Any, name: str) -> str:
 
 def in_xml(value: Any, name: str) -> str:
     text = spell(value, name)
-    for char, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&apos;")):
+    for char, entity in (
+        ("&", "&amp;"),
+        ("<", "&lt;"),
+        (">", "&gt;"),
+        ('"', "&quot;"),
+        ("'", "&apos;"),
+    ):
         text = text.replace(char, entity)
     return text
 
 
-# Paths and queries -----------------------------------------------------------------------------------------------
+# Paths and queries
+# -----------------------------------------------------------------------------------------------
 
 
 class Path:
@@ -187,10 +206,14 @@ class Path:
         for before, template in self._parts:
             segment = template.fill(arguments, in_path)
             if not segment:
-                raise CommandFailed(f"the argument '{template.names[0]}' is empty, but the address needs a value")
+                raise CommandFailed(
+                    f"the argument '{template.names[0]}' is empty, but the address needs a value"
+                )
             # However it is encoded, a server may take it for a step; nothing else means that.
             if len(segment) <= 6 and unquote(segment) in (".", ".."):
-                raise CommandFailed(f"the argument '{template.names[-1]}' would be a step to another path (. or ..)")
+                raise CommandFailed(
+                    f"the argument '{template.names[-1]}' would be a step to another path (. or ..)"
+                )
             made += before + segment
         return made + self._after
 
@@ -201,7 +224,8 @@ class Query:
     __slots__ = ("_pairs", "_static")
 
     def __init__(self, pairs: Sequence[tuple[str, str, "Template | str"]]) -> None:
-        """Each: its name, what stands before its value, its value; as they are sent, but for the name."""
+        """Each: its name, what stands before its value, its value; as they are sent, but for the
+        name."""
         self._pairs = tuple(pairs)
         plain = [before + value for _, before, value in pairs if isinstance(value, str)]
         self._static = "&".join(plain) if len(plain) == len(pairs) else None
@@ -214,7 +238,9 @@ class Query:
             name, equals, value = pair.partition("=")
             if not equals:
                 pairs.append((unquote(pair), "", compiled(pair, pattern)))
-            elif isinstance(template := compiled(name, pattern), Template):  # a name that is filled: all of it is one
+            elif isinstance(
+                template := compiled(name, pattern), Template
+            ):  # a name that is filled: all of it is one
                 pairs.append(("", "", _joined(template, "=", compiled(value, pattern))))
             else:
                 pairs.append((unquote(name), f"{name}=", compiled(value, pattern)))
@@ -263,7 +289,8 @@ def _joined(left: Template, between: str, right: "Template | str") -> Template:
     return Template(left.first, [*left.rest[:-1], (name, after + between + first), *rest])
 
 
-# JSON ------------------------------------------------------------------------------------------------------------
+# JSON
+# --------------------------------------------------------------------------------------------------
 
 
 def json_node(value: Any, pattern: re.Pattern[str]) -> Node | None:
@@ -313,7 +340,8 @@ def _array_node(items: list[tuple[Node | None, Any]]) -> Node | None:
 
 
 class JsonText:
-    """JSON that is written as a text: a value inside quotes is escaped for them, one outside is JSON of its own."""
+    """JSON that is written as a text: a value inside quotes is escaped for them, one outside is
+    JSON of its own."""
 
     __slots__ = ("_first", "_rest")
 

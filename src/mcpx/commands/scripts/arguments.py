@@ -1,11 +1,13 @@
-"""Arguments of a call on their way into a command line, an environment and standard input (SRC-4, SEC-3).
+"""Arguments of a call on their way into a command line, an environment and standard input (SRC-4,
+SEC-3).
 
-Promised: `{name}` in one element stays in one element, whatever the value holds; nothing is parsed by anybody. A text
-goes as it is, everything else as JSON. An element of a command line without a value for one of its placeholders drops
-out; one that is exactly `{name}` becomes one element for each item of a list. A value cannot become an option: what
-begins with a value does not begin with `-`, unless a literal `--` stands before it or the value is a number.
-`{*}` is all arguments, as a JSON object. `{{name}}` is the text `{name}`.
-No promise: what the script makes of a value (`@file`, `+x`, an address).
+Promised: `{name}` in one element stays in one element, whatever the value holds; nothing is parsed
+by anybody. A text goes as it is, everything else as JSON. An element of a command line without a
+value for one of its placeholders drops out; one that is exactly `{name}` becomes one element for
+each item of a list. A value cannot become an option: what begins with a value does not begin with
+`-`, unless a literal `--` stands before it or the value is a number. `{*}` is all arguments, as a
+JSON object. `{{name}}` is the text `{name}`. No promise: what the script makes of a value (`@file`,
+`+x`, an address).
 """
 
 import os
@@ -23,7 +25,8 @@ ALL = "*"
 LONGEST = 128 * 1024 - 1
 """Bytes of one element or variable; Linux takes no more (MAX_ARG_STRLEN)."""
 SPARE = 16 * 1024
-"""Bytes of the room for all of them (ARG_MAX) that are left free: pointers, the program's own name."""
+"""Bytes of the room for all of them (ARG_MAX) that are left free: pointers, the program's own
+name."""
 
 _NAME = r"\*|[^\W\d][\w.\-]*"
 _PLACEHOLDER = re.compile(rf"\{{\{{({_NAME})\}}\}}|\{{({_NAME})\}}")
@@ -73,11 +76,15 @@ class Template:
 
     def fill(self, values: Mapping[str, Any]) -> str:
         """What has no value is left out."""
-        filled = (_spelled(values.get(piece.name)) if isinstance(piece, Slot) else piece for piece in self.pieces)
+        filled = (
+            _spelled(values.get(piece.name)) if isinstance(piece, Slot) else piece
+            for piece in self.pieces
+        )
         return "".join(filled)
 
     def beginning(self, values: Mapping[str, Any]) -> str | None:
-        """The name of the text that its own begins with; None if that is the config's, or a number."""
+        """The name of the text that its own begins with; None if that is the config's, or a
+        number."""
         for piece in self.pieces:
             if not isinstance(piece, Slot):
                 return None
@@ -91,7 +98,9 @@ def with_all(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {**arguments, ALL: dict(arguments)}
 
 
-def command_line(templates: Sequence[Template], values: Mapping[str, Any], *, dashes: bool) -> list[str]:
+def command_line(
+    templates: Sequence[Template], values: Mapping[str, Any], *, dashes: bool
+) -> list[str]:
     """`dashes`: values may begin with `-`."""
     made: list[str] = []
     before = ""  # the element before this one, if it is the config's own
@@ -103,15 +112,20 @@ def command_line(templates: Sequence[Template], values: Mapping[str, Any], *, da
             continue
         given: list[Mapping[str, Any]] = [] if template.missing(values) else [values]
         if template.alone and isinstance(several := values.get(template.alone), list):
-            given = [{template.alone: item} for item in cast("list[Any]", several) if item is not None]
+            given = [
+                {template.alone: item} for item in cast("list[Any]", several) if item is not None
+            ]
         if not given and template.alone and is_option(before):
-            raise CommandFailed(f"it cannot be run without argument {template.alone!r}: {before!r} stands before it")
+            raise CommandFailed(
+                f"it cannot be run without argument {template.alone!r}: {before!r} stands before it"
+            )
         for one in given:
             name = None if dashes else template.beginning(one)
             text = template.fill(one)
             if name is not None and text.startswith("-"):
                 raise CommandFailed(
-                    f"argument {name!r} must not begin with '-': the script could take it for an option "
+                    f"argument {name!r} must not begin with '-': the script could take it for an "
+                    "option "
                     "('allow_dashes' in the config lets it, and so does a '--' before it)"
                 )
             made.append(text)
@@ -126,7 +140,11 @@ def is_option(element: str) -> bool:
 
 def variables(templates: Mapping[str, Template], values: Mapping[str, Any]) -> dict[str, str]:
     """An environment; a variable without a value for one of its placeholders is not set."""
-    made = {name: template.fill(values) for name, template in templates.items() if not template.missing(values)}
+    made = {
+        name: template.fill(values)
+        for name, template in templates.items()
+        if not template.missing(values)
+    }
     for name, text in made.items():
         if text.startswith("()") and templates[name].literal is None:  # a function, to an old shell
             raise CommandFailed("an argument must not begin with '()' where it becomes a variable")
@@ -140,17 +158,22 @@ def require_room(line: Sequence[str], environment: Mapping[str, str]) -> None:
         try:
             size = len(text.encode())
         except UnicodeEncodeError:
-            raise CommandFailed("an argument holds half of a character (a lone surrogate)") from None
+            raise CommandFailed(
+                "an argument holds half of a character (a lone surrogate)"
+            ) from None
         if "\0" in text:
             raise CommandFailed("an argument holds a NUL character, which no program can be given")
         if size > LONGEST:
             raise CommandFailed(
-                f"an argument is too long for a command line: {size:,} bytes, {LONGEST:,} at most; a script can take "
+                f"an argument is too long for a command line: {size:,} bytes, {LONGEST:,} at "
+                "most; a script can take "
                 "more on standard input ('stdin')"
             )
         total += size + 9  # its end, and a pointer to it
     if total > (most := _room()):
-        raise CommandFailed(f"the arguments are too long for a command line: {total:,} bytes, {most:,} at most")
+        raise CommandFailed(
+            f"the arguments are too long for a command line: {total:,} bytes, {most:,} at most"
+        )
 
 
 def _room() -> int:

@@ -1,14 +1,16 @@
-"""Scripts that may write in a few folders only (SEC-3): by Landlock, else by bubblewrap, else not at all.
+"""Scripts that may write in a few folders only (SEC-3): by Landlock, else by bubblewrap, else not
+at all.
 
-Promised: with `writable` a script, and whatever it starts, can create, change, rename and remove files below these
-folders and in a temporary folder of its own only; it is told of that one by TMPDIR, and it is removed afterwards.
-Reading and running programs is not restricted. It gains no rights by running a setuid program. With Landlock of ABI 6
-(Linux 6.12) it cannot signal processes outside either. Where neither is there, the script is not run.
+Promised: with `writable` a script, and whatever it starts, can create, change, rename and remove
+files below these folders and in a temporary folder of its own only; it is told of that one by
+TMPDIR, and it is removed afterwards. Reading and running programs is not restricted. It gains no
+rights by running a setuid program. With Landlock of ABI 6 (Linux 6.12) it cannot signal processes
+outside either. Where neither is there, the script is not run.
 
-Landlock restricts a thread and what that thread starts: a thread gives its rights up, starts the script and ends. That
-costs next to nothing, where a launcher would cost another start.
-No promise: Landlock does not prevent changes of modes, owners, times, and attributes outside (decision 0044), nor what
-a program outside does on request through a socket. The network is not restricted.
+Landlock restricts a thread and what that thread starts: a thread gives its rights up, starts the
+script and ends. That costs next to nothing, where a launcher would cost another start. No promise:
+Landlock does not prevent changes of modes, owners, times, and attributes outside (decision 0044),
+nor what a program outside does on request through a socket. The network is not restricted.
 """
 
 import contextlib
@@ -45,7 +47,9 @@ class Confinement:
 
 
 @contextlib.contextmanager
-def confined(writable: Sequence[str], cwd: str, environ: Mapping[str, str]) -> Generator[Confinement]:
+def confined(
+    writable: Sequence[str], cwd: str, environ: Mapping[str, str]
+) -> Generator[Confinement]:
     """For the moment of a start. `environ` says where bubblewrap is looked for."""
     for folder in writable:
         if not os.path.isdir(folder):
@@ -60,7 +64,8 @@ def confined(writable: Sequence[str], cwd: str, environ: Mapping[str, str]) -> G
     bwrap = shutil.which("bwrap", path=environ.get("PATH", os.defpath))
     if bwrap is None:
         raise CommandFailed(
-            "it cannot be kept from writing elsewhere ('writable'): this system has no Landlock (Linux 6.2), and "
+            "it cannot be kept from writing elsewhere ('writable'): this system has no Landlock "
+            "(Linux 6.2), and "
             "bubblewrap ('bwrap') is not found on PATH"
         )
     yield Confinement(prefix=behind_bubblewrap(bwrap, writable, cwd))
@@ -83,7 +88,10 @@ def _ruleset(writable: Sequence[str]) -> int:
     attributes = struct.pack("=QQQ", _CHANGES, 0, scoped)[: 24 if scoped else 8]
     ruleset = _checked(_syscall(_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0))
     try:
-        for path, rights in (*((p, _CHANGES) for p in writable), *((p, _WRITE | _TRUNCATE) for p in _DEVICES)):
+        for path, rights in (
+            *((p, _CHANGES) for p in writable),
+            *((p, _WRITE | _TRUNCATE) for p in _DEVICES),
+        ):
             try:
                 place = os.open(path, os.O_PATH | os.O_CLOEXEC)
             except FileNotFoundError:

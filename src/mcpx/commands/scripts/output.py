@@ -1,8 +1,8 @@
 """What a script prints: its result, its progress, and why it failed (SRC-4).
 
-Promised: standard output up to a bound is kept, beyond it the script is over; of standard error the end is kept
-(`StderrLog`). Bytes that are not UTF-8 are replaced. In what is told of a failure there are no control characters, no
-terminal sequences and no secrets of the script's environment.
+Promised: standard output up to a bound is kept, beyond it the script is over; of standard error the
+end is kept (`StderrLog`). Bytes that are not UTF-8 are replaced. In what is told of a failure there
+are no control characters, no terminal sequences and no secrets of the script's environment.
 """
 
 import asyncio
@@ -78,7 +78,8 @@ class Reports:
         self.stop()
 
     def stop(self) -> None:
-        """Nobody wants to know any more: the call is answered, though its process may speak on until it is gone."""
+        """Nobody wants to know any more: the call is answered, though its process may speak on
+        until it is gone."""
         self._progress = self._pending = None
         if self._timer is not None:
             self._timer.cancel()
@@ -145,7 +146,9 @@ def _result_of(raw: bytes, query: str | None, redact: Callable[[str], str]) -> J
         return {"content": [{"type": "text", "text": text}]}
     if query is not None:
         value = _selected(query, value)
-        text = value if isinstance(value, str) else codec.dump(value).decode("utf-8", "surrogatepass")
+        text = (
+            value if isinstance(value, str) else codec.dump(value).decode("utf-8", "surrogatepass")
+        )
     return {
         "content": [{"type": "text", "text": text}],
         "structuredContent": value if isinstance(value, dict) else {"result": value},
@@ -159,15 +162,24 @@ def _selected(query: str, value: Any) -> Any:
     try:
         return jmespath.search(query, value)
     except jmespath.exceptions.JMESPathError as error:
-        raise CommandFailed(f"'result' does not fit its output: {shortened(readable(str(error).encode()))}") from None
+        raise CommandFailed(
+            f"'result' does not fit its output: {shortened(readable(str(error).encode()))}"
+        ) from None
 
 
-def failure_of(how: str, errors: Sequence[str], printed: bytes, redact: Callable[[str], str]) -> CommandFailed:
-    """What a caller is told: how it ended, the end of standard error, the beginning of standard output."""
+def failure_of(
+    how: str, errors: Sequence[str], printed: bytes, redact: Callable[[str], str]
+) -> CommandFailed:
+    """What a caller is told: how it ended, the end of standard error, the beginning of standard
+    output."""
     told = "\n".join(errors)
     if len(told) > STDERR_TOLD:
         told = "…" + told[-STDERR_TOLD:]
-    parts = [how, f"stderr: {told}" if told else "", f"stdout: {_head(printed, redact)}" if printed.strip() else ""]
+    parts = [
+        how,
+        f"stderr: {told}" if told else "",
+        f"stdout: {_head(printed, redact)}" if printed.strip() else "",
+    ]
     return CommandFailed("\n".join(filter(None, parts)))
 
 
@@ -179,7 +191,9 @@ def ended_by(code: int) -> str:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    return f"was ended by {name}" + (": it wrote a file larger than 'max_file'" if name == "SIGXFSZ" else "")
+    return f"was ended by {name}" + (
+        ": it wrote a file larger than 'max_file'" if name == "SIGXFSZ" else ""
+    )
 
 
 def _head(printed: bytes, redact: Callable[[str], str]) -> str:

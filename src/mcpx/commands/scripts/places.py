@@ -1,8 +1,9 @@
 """Which scripts may be run, and by what program (SEC-3).
 
-Promised: a script is a regular file below one of the allowed folders, with every link resolved at each run, that of the
-folder too; the file that was found so is the one that is run, whatever the link says a moment later.
-No promise: against somebody who may change the allowed folder itself; he may put any script there.
+Promised: a script is a regular file below one of the allowed folders, with every link resolved at
+each run, that of the folder too; the file that was found so is the one that is run, whatever the
+link says a moment later. No promise: against somebody who may change the allowed folder itself; he
+may put any script there.
 """
 
 import os
@@ -24,7 +25,9 @@ def allowed(path: str, folders: Sequence[str]) -> str:
         kind = os.stat(real).st_mode
     except OSError as error:
         raise CommandFailed(f"the script cannot be used: {error.strerror}: {path}") from None
-    if not any(_below(real, os.path.realpath(folder)) for folder in folders if folder):  # "" is where mcpx was started
+    if not any(
+        _below(real, os.path.realpath(folder)) for folder in folders if folder
+    ):  # "" is where mcpx was started
         behind = "" if real == os.path.normpath(path) else f" (in truth {real})"
         raise CommandFailed(
             f"the script {path}{behind} is outside of the folders that scripts may stand in; "
@@ -40,12 +43,15 @@ def _below(path: str, folder: str) -> bool:
 
 
 def program(interpreter: str | None, script: str, env: Mapping[str, str], cwd: str) -> list[str]:
-    """The beginning of the command line: the script, behind the program that runs it if there is one."""
+    """The beginning of the command line: the script, behind the program that runs it if there is
+    one."""
     if not os.path.isdir(cwd):
         raise CommandFailed(f"its working folder is not there: {cwd}")
     if interpreter is None:
         if not os.access(script, os.X_OK):
-            raise CommandFailed(f"the script {script} is not executable: chmod +x it, or name its 'interpreter'")
+            raise CommandFailed(
+                f"the script {script} is not executable: chmod +x it, or name its 'interpreter'"
+            )
         return [script]
     try:
         return [find_program(interpreter, env, cwd), script]
@@ -58,4 +64,6 @@ def program(interpreter: str | None, script: str, env: Mapping[str, str], cwd: s
     if os.path.dirname(interpreter):
         where = "" if os.path.isabs(interpreter) else f" in {cwd}"
         raise CommandFailed(f"the interpreter {interpreter} is not there{where}{hint}")
-    raise CommandFailed(f"{interpreter} is not found on PATH; install it or give its full path{hint}")
+    raise CommandFailed(
+        f"{interpreter} is not found on PATH; install it or give its full path{hint}"
+    )

@@ -1,8 +1,9 @@
 """Script commands at work: one process for each call, owned as servers are (SRC-4, SEC-3; LIF-7).
 
-Promised: the time that a call may take counts from its first moment, waiting included. However a call ends (its result,
-a failure, too much output, the time, a cancel, a reload, the end of mcpx), the whole tree of its process is ended, and
-its turn and its temporary folder are given back when nothing of it is left.
+Promised: the time that a call may take counts from its first moment, waiting included. However a
+call ends (its result, a failure, too much output, the time, a cancel, a reload, the end of mcpx),
+the whole tree of its process is ended, and its turn and its temporary folder are given back when
+nothing of it is left.
 """
 
 import asyncio
@@ -70,17 +71,26 @@ class Scripts:
                 await self._turns.take()
                 if self._closed:  # those who ran were ended: who waited for them must not be next
                     self._turns.give_back()
-                    raise CommandFailed("was removed or changed while this call waited for its turn")
-                run = _Run(self._bench.name, script.max_output, self._redact, self._allowance, progress)
+                    raise CommandFailed(
+                        "was removed or changed while this call waited for its turn"
+                    )
+                run = _Run(
+                    self._bench.name, script.max_output, self._redact, self._allowance, progress
+                )
                 code = await self._finished(order, run)
         except TimeoutError:
             if run is None:
                 raise CommandFailed(
-                    f"waited {script.timeout:g} s for its turn, in vain: {script.concurrency} run at a time"
+                    f"waited {script.timeout:g} s for its turn, in vain: {script.concurrency} run "
+                    "at a time"
                 ) from None
-            raise run.failure(f"took longer than {script.timeout:g} s ('timeout') and was ended") from None
+            raise run.failure(
+                f"took longer than {script.timeout:g} s ('timeout') and was ended"
+            ) from None
         if code is None:
-            raise run.failure(f"printed more than {script.max_output:,} bytes ('max_output') and was ended")
+            raise run.failure(
+                f"printed more than {script.max_output:,} bytes ('max_output') and was ended"
+            )
         if code != 0:
             raise run.failure(ended_by(code))
         return await result_of(run.printed, script.result, self._redact)
@@ -92,22 +102,30 @@ class Scripts:
     def resolved(self, arguments: Mapping[str, Any], mask: str) -> Resolved:
         order = self._order(arguments)
         script = self._script
-        known = spellings(learnable_secrets({"env": script.env, "args": script.args, "stdin": script.stdin or ""}))
+        known = spellings(
+            learnable_secrets({"env": script.env, "args": script.args, "stdin": script.stdin or ""})
+        )
 
         def masked(value: Any, *path: str) -> Any:
-            return map_texts(hide_secrets(value, path, mask), lambda text: blotted(text, known, mask))
+            return map_texts(
+                hide_secrets(value, path, mask), lambda text: blotted(text, known, mask)
+            )
 
         return Resolved(
             argv=tuple(masked(order.line, "args")),
             cwd=script.cwd,
             env=masked({name: order.env[name] for name in self._env if name in order.env}, "env"),
-            body=masked(order.stdin.decode("utf-8", "replace"), "stdin") if self._stdin is not None else None,
+            body=masked(order.stdin.decode("utf-8", "replace"), "stdin")
+            if self._stdin is not None
+            else None,
         )
 
     def _order(self, arguments: Mapping[str, Any]) -> Order:
         script, values = self._script, given.with_all(arguments)
         script_args = given.command_line(self._args, values, dashes=script.allow_dashes)
-        env = process.child_environment(self._bench.environ, given.variables(self._env, values), False)
+        env = process.child_environment(
+            self._bench.environ, given.variables(self._env, values), False
+        )
         real = places.allowed(script.path, self._bench.script_paths)
         line = [*places.program(script.interpreter, real, env, script.cwd), *script_args]
         given.require_room(line, env)
@@ -138,13 +156,17 @@ class Scripts:
             if child.returncode is None:
                 child.abandon()
 
-    async def _started(self, order: Order, run: "_Run", left: contextlib.ExitStack) -> process.Child:
+    async def _started(
+        self, order: Order, run: "_Run", left: contextlib.ExitStack
+    ) -> process.Child:
         script, line, env = self._script, order.line, order.env
         confining = contextlib.ExitStack()
         give_up: Callable[[], None] | None = None
         with confining:
             if script.writable is not None:
-                from mcpx.commands.scripts.confine import confined  # only a script that is confined pays for it
+                from mcpx.commands.scripts.confine import (
+                    confined,
+                )  # only a script that is confined pays for it
 
                 folder = tempfile.mkdtemp(prefix="mcpx-script-")
                 left.callback(_remove, folder)
@@ -169,7 +191,11 @@ class Scripts:
                 confine=give_up,
             )
             child = await process.spawn(
-                spec, on_stdout=run.read, on_stderr=run.reports.take, on_exit=run.exited, on_gone=gone
+                spec,
+                on_stdout=run.read,
+                on_stderr=run.reports.take,
+                on_exit=run.exited,
+                on_gone=gone,
             )
         ours.append(child)
         self._children.add(child)
@@ -254,12 +280,15 @@ def _limits_of(timeout: float, file: int, memory: int) -> Mapping[int, int]:
         import resource
     except ImportError:  # Windows
         return {}
-    seconds = int(timeout * (os.cpu_count() or 1)) + 2  # never before the time is up, however many threads it has
+    seconds = (
+        int(timeout * (os.cpu_count() or 1)) + 2
+    )  # never before the time is up, however many threads it has
     return {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_CPU: seconds,
         resource.RLIMIT_FSIZE: file,
-        resource.RLIMIT_DATA: memory,  # not the address space, of which node reserves more than there is
+        # not the address space, of which node reserves more than there is
+        resource.RLIMIT_DATA: memory,
         resource.RLIMIT_NOFILE: MOST_FILES,
     }
 
@@ -281,7 +310,9 @@ def _is_of_windows(program: str) -> bool:
 
 def _cannot_start(program: str, error: Exception) -> CommandFailed:
     if not isinstance(error, OSError):  # a text that the system's encoding does not have
-        return CommandFailed(f"cannot be started: an argument cannot be given to a program: {type(error).__name__}")
+        return CommandFailed(
+            f"cannot be started: an argument cannot be given to a program: {type(error).__name__}"
+        )
     match error.errno:
         case errno.E2BIG:
             why = "the arguments are too long for a command line"

@@ -1,6 +1,7 @@
 """How many scripts run at a time: of one command, and of all together.
 
-Promised: who came first goes first; the number of those who wait is bounded; who gives up waiting takes nothing along.
+Promised: who came first goes first; the number of those who wait is bounded; who gives up waiting
+takes nothing along.
 """
 
 import asyncio
@@ -25,7 +26,9 @@ class Turns:
     async def take(self) -> None:
         """Wait for a turn; it is the caller's to `give_back`, once."""
         if self._own.locked() and self._waiting >= MOST_WAITING:
-            raise CommandFailed(f"{self.most} run and {self._waiting} wait already; try again later")
+            raise CommandFailed(
+                f"{self.most} run and {self._waiting} wait already; try again later"
+            )
         self._waiting += 1
         try:
             await self._own.acquire()

@@ -18,7 +18,8 @@ class Badge:
 
     principal: str
     doors: tuple[str, ...] = ()
-    """Profiles that it opens, the one at `/mcp` first; empty: everything, and profiles that name nobody."""
+    """Profiles that it opens, the one at `/mcp` first; empty: everything, and profiles that name
+    nobody."""
     expires: float = NEVER
     """By the clock on the wall."""
     digest: bytes = field(default=b"", repr=False)
@@ -43,7 +44,9 @@ class Refusal:
 
 
 NO_TOKEN: Final = Refusal(401, "a bearer token is required")
-WRONG_TOKEN: Final = Refusal(401, "a bearer token is required, and this one is not good", "invalid_token")
+WRONG_TOKEN: Final = Refusal(
+    401, "a bearer token is required, and this one is not good", "invalid_token"
+)
 
 
 class Identity(Protocol):
@@ -66,11 +69,13 @@ class Identity(Protocol):
         ...
 
     def look(self) -> bool:
-        """Whether some of those that were good may not be any more; asked several times a second."""
+        """Whether some of those that were good may not be any more; asked several times a
+        second."""
         ...
 
     def looked(self, ends: float) -> None:
-        """Everybody who had to leave has left. `ends`: when the first of those who stayed must (`NEVER`)."""
+        """Everybody who had to leave has left. `ends`: when the first of those who stayed must
+        (`NEVER`)."""
         ...
 
     def metadata(self, resource: str) -> Json | None:
@@ -83,4 +88,6 @@ def shown(headers: Headers) -> bytes | None:
     given = headers.all("authorization")
     if len(given) != 1 or given[0][:7].lower() != "bearer ":
         return None
-    return given[0][7:].strip(" \t").encode("latin-1") or None  # as it was decoded: the bytes that came
+    return (
+        given[0][7:].strip(" \t").encode("latin-1") or None
+    )  # as it was decoded: the bytes that came

@@ -1,9 +1,9 @@
 """Bearer tokens: those that the configuration names, and those of the store.
 
-Promised: a request costs one digest and one look-up, however many tokens there are, and not even that where the last
-one brought the same; what is compared are digests, or all of it, so time tells nothing of a token. A name that both
-places have is the configuration's. A store that cannot be trusted lets nobody in; one that cannot be read at the moment
-counts as it was.
+Promised: a request costs one digest and one look-up, however many tokens there are, and not even
+that where the last one brought the same; what is compared are digests, or all of it, so time tells
+nothing of a token. A name that both places have is the configuration's. A store that cannot be
+trusted lets nobody in; one that cannot be read at the moment counts as it was.
 """
 
 import hashlib
@@ -29,7 +29,8 @@ UNMET: Final = (b"\0", None)
 
 
 def moment(text: str) -> float:
-    """A date, or a date and time, as seconds since 1970; without a zone it is UTC. Raises ValueError."""
+    """A date, or a date and time, as seconds since 1970; without a zone it is UTC. Raises
+    ValueError."""
     read = datetime.fromisoformat(text)
     return (read if read.tzinfo is not None else read.replace(tzinfo=UTC)).timestamp()
 
@@ -71,7 +72,9 @@ class Bearer:
             token = shown(headers)
             if token is None:
                 return NO_TOKEN
-            badge = self._good.get(hashlib.sha256(token).digest()) if len(token) <= LONGEST else None
+            badge = (
+                self._good.get(hashlib.sha256(token).digest()) if len(token) <= LONGEST else None
+            )
             if badge is not None:
                 self._met = (raw, badge)
         if badge is None:
@@ -93,16 +96,25 @@ class Bearer:
 
     def knows(self, principal: str) -> bool:
         now = time.time()
-        return any(badge.principal == principal and badge.expires > now for badge in self._good.values())
+        return any(
+            badge.principal == principal and badge.expires > now for badge in self._good.values()
+        )
 
     def keep_only(self, tokens: Iterable[Token]) -> None:
-        """Those that the next configuration has too, as it has them; the rest comes when it is taken up."""
-        coming = {(token.name, hashlib.sha256(token.token.encode()).digest()): token for token in tokens}
+        """Those that the next configuration has too, as it has them; the rest comes when it is
+        taken up."""
+        coming = {
+            (token.name, hashlib.sha256(token.token.encode()).digest()): token for token in tokens
+        }
         staying: list[Badge] = []
         for badge in self._named:
             token = coming.get((badge.principal, badge.digest))
             if token is not None:
-                staying.append(badge if token.expires is None else replace(badge, expires=moment(token.expires)))
+                staying.append(
+                    badge
+                    if token.expires is None
+                    else replace(badge, expires=moment(token.expires))
+                )
         self._named = staying
         self._gather()
 
@@ -130,7 +142,10 @@ class Bearer:
         self._mark = mark
         for stored in found:
             if stored.name in self._names:
-                log.warning("the token %r is in the config and in the store: the config's counts", stored.name)
+                log.warning(
+                    "the token %r is in the config and in the store: the config's counts",
+                    stored.name,
+                )
         self._kept = [
             Badge(
                 stored.name,

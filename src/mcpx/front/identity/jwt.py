@@ -1,8 +1,9 @@
 """Tokens that an authorization server signs (a resource server of OAuth 2: RFC 9068, RFC 8707).
 
-Promised: only asymmetric signatures by a key that the issuer publishes; `iss`, `aud` and `exp` are always judged, `nbf`
-with a little leeway. A token that was found good is not verified again until it ends, the keys change, or it is
-crowded out; nothing is waited for but keys that are not known yet.
+Promised: only asymmetric signatures by a key that the issuer publishes; `iss`, `aud` and `exp` are
+always judged, `nbf` with a little leeway. A token that was found good is not verified again until
+it ends, the keys change, or it is crowded out; nothing is waited for but keys that are not known
+yet.
 """
 
 import hashlib
@@ -29,13 +30,21 @@ REMEMBERED: Final = 4096
 LONGEST_NAME: Final = 255
 PROFILE: Final = "profile:"
 """What a scope begins with that gives a profile, where the configuration does not say."""
-RESERVED_SUBJECT: Final = Refusal(401, "the subject of the token is a reserved name of the gateway", "invalid_token")
-NOT_YET: Final = Refusal(503, "tokens cannot be judged: the issuer's keys are not known yet", retry_after=int(AGAIN))
+RESERVED_SUBJECT: Final = Refusal(
+    401, "the subject of the token is a reserved name of the gateway", "invalid_token"
+)
+NOT_YET: Final = Refusal(
+    503, "tokens cannot be judged: the issuer's keys are not known yet", retry_after=int(AGAIN)
+)
 
 
 class Jwt:
     def __init__(
-        self, auth: FrontAuth, doors: Doors, keys: Keys, origins: Callable[[Exchange], Collection[str]]
+        self,
+        auth: FrontAuth,
+        doors: Doors,
+        keys: Keys,
+        origins: Callable[[Exchange], Collection[str]],
     ) -> None:
         """`origins`: of this gateway, for a token that must be meant for it."""
         import jwt  # here, so that the first request need not wait for it
@@ -47,7 +56,9 @@ class Jwt:
         self._origins = origins
         issuer = auth.issuer or ""
         bare = issuer.rstrip("/")
-        self._issuers = {issuer, bare, f"{bare}/"} if urlsplit(issuer).path in ("", "/") else {issuer}
+        self._issuers = (
+            {issuer, bare, f"{bare}/"} if urlsplit(issuer).path in ("", "/") else {issuer}
+        )
         self._good: dict[bytes, Badge] = {}
         self._version = self._looked_at = keys.version
         self._ends = NEVER
@@ -67,13 +78,19 @@ class Jwt:
         if badge is None:
             found = self._judge(token, digest)
             if found is None:
-                return self._once_keys_came(exchange, token, digest) if self._keys.may_ask else self._unknown()
+                return (
+                    self._once_keys_came(exchange, token, digest)
+                    if self._keys.may_ask
+                    else self._unknown()
+                )
             if isinstance(found, Refusal):
                 return found
             badge = found
         return self._fit(badge, exchange)
 
-    async def _once_keys_came(self, exchange: Exchange, token: bytes, digest: bytes) -> Badge | Refusal:
+    async def _once_keys_came(
+        self, exchange: Exchange, token: bytes, digest: bytes
+    ) -> Badge | Refusal:
         await self._keys.renew()
         found = self._judge(token, digest)
         if found is None:
@@ -84,7 +101,8 @@ class Jwt:
         return WRONG_TOKEN if self._keys else NOT_YET
 
     def _fit(self, badge: Badge, exchange: Exchange) -> Badge | Refusal:
-        """What is judged with every request: the time, the address it is meant for, what it gives."""
+        """What is judged with every request: the time, the address it is meant for, what it
+        gives."""
         if badge.expires <= time.time():
             self._good.pop(badge.digest, None)
             return WRONG_TOKEN
@@ -93,7 +111,12 @@ class Jwt:
             log.debug("a token was refused: it is meant for somebody else")
             return WRONG_TOKEN
         if self._auth.scopes is not None and not badge.doors:
-            return Refusal(403, "the token has no scope that lets in here", "insufficient_scope", (*self._auth.scopes,))
+            return Refusal(
+                403,
+                "the token has no scope that lets in here",
+                "insufficient_scope",
+                (*self._auth.scopes,),
+            )
         return badge
 
     def _is_for_us(self, audience: tuple[str, ...], exchange: Exchange) -> bool:
@@ -103,7 +126,13 @@ class Jwt:
         if path.endswith("/messages"):  # the way back of what `/sse` is the way out of
             path = path.removesuffix("messages") + "sse"
         for origin in self._origins(exchange):
-            if not {origin, f"{origin}/", f"{origin}/mcp", origin + exchange.path, origin + path}.isdisjoint(audience):
+            if not {
+                origin,
+                f"{origin}/",
+                f"{origin}/mcp",
+                origin + exchange.path,
+                origin + path,
+            }.isdisjoint(audience):
                 return True
         return False
 
@@ -132,11 +161,22 @@ class Jwt:
                     algorithms=[algorithm],
                     issuer=self._issuers,
                     leeway=LEEWAY,
-                    options={"require": ["exp", "iss"], "verify_aud": False, "verify_sub": False, "verify_jti": False},
+                    options={
+                        "require": ["exp", "iss"],
+                        "verify_aud": False,
+                        "verify_sub": False,
+                        "verify_jti": False,
+                    },
                 )
             except self._jwt.InvalidSignatureError:
                 continue
-            except (self._jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as problem:
+            except (
+                self._jwt.PyJWTError,
+                ValueError,
+                TypeError,
+                OverflowError,
+                RecursionError,
+            ) as problem:
                 log.debug("a token was refused: %s", problem)
                 return WRONG_TOKEN
             return self._read(claims, digest, key.mark)
@@ -148,14 +188,25 @@ class Jwt:
         except OverflowError:  # a number of four hundred digits
             return WRONG_TOKEN
         principal = claims.get("sub") or claims.get("client_id") or claims.get("azp")
-        if not isinstance(principal, str) or len(principal) > LONGEST_NAME or not principal.isprintable():
+        if (
+            not isinstance(principal, str)
+            or len(principal) > LONGEST_NAME
+            or not principal.isprintable()
+        ):
             log.debug("a token was refused: it does not say whose it is")
             return WRONG_TOKEN
         if principal.strip().casefold() in RESERVED_PRINCIPALS:
-            log.warning("a token was refused: its subject %r is a name that the gateway gives itself", principal)
+            log.warning(
+                "a token was refused: its subject %r is a name that the gateway gives itself",
+                principal,
+            )
             return RESERVED_SUBJECT
         aud: Any = claims.get("aud")
-        audience = tuple(text for text in ([aud] if isinstance(aud, str) else as_list(aud)) if isinstance(text, str))
+        audience = tuple(
+            text
+            for text in ([aud] if isinstance(aud, str) else as_list(aud))
+            if isinstance(text, str)
+        )
         if expires <= time.time():
             return WRONG_TOKEN
         scopes = frozenset((*_words(claims.get("scope")), *_words(claims.get("scp"))))
@@ -168,7 +219,9 @@ class Jwt:
     def _opened_by(self, scopes: frozenset[str]) -> tuple[str, ...]:
         given = self._auth.scopes
         if given is None:
-            return self._doors.in_order(scope[len(PROFILE) :] for scope in scopes if scope.startswith(PROFILE))
+            return self._doors.in_order(
+                scope[len(PROFILE) :] for scope in scopes if scope.startswith(PROFILE)
+            )
         return self._doors.in_order(profile for scope, profile in given.items() if scope in scopes)
 
     def current(self, badge: Badge) -> Badge | None:
@@ -208,4 +261,8 @@ class Jwt:
 
 def _words(value: Any) -> list[str]:
     """Scopes stand in one text, or in a list."""
-    return value.split() if isinstance(value, str) else [word for word in as_list(value) if isinstance(word, str)]
+    return (
+        value.split()
+        if isinstance(value, str)
+        else [word for word in as_list(value) if isinstance(word, str)]
+    )

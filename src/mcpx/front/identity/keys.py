@@ -1,8 +1,10 @@
-"""The keys that an issuer signs with: fetched, kept, and fetched again when a token names one that is not known.
+"""The keys that an issuer signs with: fetched, kept, and fetched again when a token names one that
+is not known.
 
-Promised: what anybody may send never has the issuer asked more often than once in `AGAIN` seconds, and whoever waits
-for the same answer waits together; keys stay good while the issuer cannot be reached, and go once it no longer
-publishes them. Only public keys that can verify a signature, and are long enough, count.
+Promised: what anybody may send never has the issuer asked more often than once in `AGAIN` seconds,
+and whoever waits for the same answer waits together; keys stay good while the issuer cannot be
+reached, and go once it no longer publishes them. Only public keys that can verify a signature, and
+are long enough, count.
 """
 
 import asyncio
@@ -25,7 +27,8 @@ log = logging.getLogger(__name__)
 AGAIN: Final = 5.0
 """Seconds between two requests for keys."""
 STALE: Final = 300.0
-"""Seconds after which they are asked for again, in the background, so that a key that was withdrawn is noticed."""
+"""Seconds after which they are asked for again, in the background, so that a key that was withdrawn
+is noticed."""
 TIMEOUT: Final = 5.0
 LARGEST: Final = 512 << 10
 MOST: Final = 64
@@ -39,7 +42,8 @@ FITS: Final[Mapping[str, tuple[str, str | None]]] = {
     "ES512": ("EC", "P-521"),
     "EdDSA": ("OKP", None),
 }
-"""Every algorithm that is taken, and the kind of key that goes with it. None with a shared secret."""
+"""Every algorithm that is taken, and the kind of key that goes with it. None with a shared
+secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,9 @@ class Key:
 
 
 class Keys:
-    def __init__(self, issuer: str, jwks_url: str | None, fetcher: Callable[[], Fetcher], tasks: Tasks) -> None:
+    def __init__(
+        self, issuer: str, jwks_url: str | None, fetcher: Callable[[], Fetcher], tasks: Tasks
+    ) -> None:
         self._issuer = issuer
         self._told = jwks_url
         """Where they are, by the configuration or else by the issuer's metadata."""
@@ -83,18 +89,26 @@ class Keys:
 
     def fitting(self, kid: str | None, algorithm: str) -> list[Key]:
         """Those that may have signed a token; without a name any that fits may."""
-        return [key for key in self._keys.values() if kid in (None, key.kid) and key.fits(algorithm)]
+        return [
+            key for key in self._keys.values() if kid in (None, key.kid) and key.fits(algorithm)
+        ]
 
     def tend(self) -> None:
         """Now and then see whether they are still the same."""
-        if self._asked_at is not None and time.monotonic() - self._asked_at > STALE and not self._tasks.closed:
+        if (
+            self._asked_at is not None
+            and time.monotonic() - self._asked_at > STALE
+            and not self._tasks.closed
+        ):
             self._ask()
 
     @property
     def may_ask(self) -> bool:
         """Whether an answer may be waited for."""
         return (
-            self._asking is not None or self._asked_at is None or time.monotonic() - self._asked_at >= AGAIN
+            self._asking is not None
+            or self._asked_at is None
+            or time.monotonic() - self._asked_at >= AGAIN
         ) and not self._tasks.closed
 
     async def renew(self) -> None:
@@ -119,14 +133,19 @@ class Keys:
                 raise FetchFailed("there is nothing at their address", sent=True)
         except (FetchFailed, ValueError) as problem:
             kept = "those that are known stay good" if self._keys else "nobody is let in until then"
-            log.warning("the keys of %s cannot be fetched: %s; %s", printable(self._issuer), problem, kept)
+            log.warning(
+                "the keys of %s cannot be fetched: %s; %s", printable(self._issuer), problem, kept
+            )
             return
         keys: dict[str, Key] = {}
         for entry in as_list(published.get("keys"))[:MOST]:
             if (key := _key(as_object(entry))) is not None:
                 keys[key.mark] = key
         if not keys:
-            log.warning("%s publishes no key that could be used; what is known stays", printable(self._issuer))
+            log.warning(
+                "%s publishes no key that could be used; what is known stays",
+                printable(self._issuer),
+            )
         elif keys.keys() != self._keys.keys():
             self._keys = keys
             self.version += 1
@@ -140,7 +159,9 @@ class Keys:
             if about is None or "issuer" not in about:
                 continue
             if not same_issuer(str(about["issuer"]), self._issuer):
-                raise ValueError("its metadata are of another issuer; server.auth.issuer must be what they say")
+                raise ValueError(
+                    "its metadata are of another issuer; server.auth.issuer must be what they say"
+                )
             url = about.get("jwks_uri")
             if isinstance(url, str) and _is_protected(url):
                 return url
@@ -149,7 +170,11 @@ class Keys:
     async def _json(self, url: str) -> Json | None:
         """The object there; None where there is none. Raises FetchFailed."""
         request = Fetch(
-            url=url, headers=(("accept", "application/json"),), timeout=TIMEOUT, limit=LARGEST, allow_private=True
+            url=url,
+            headers=(("accept", "application/json"),),
+            timeout=TIMEOUT,
+            limit=LARGEST,
+            allow_private=True,
         )
         answer = await self._fetcher().fetch(request)
         if not _is_protected(answer.url):
@@ -177,7 +202,11 @@ def _key(about: Json) -> Key | None:
     from jwt import PyJWK, PyJWTError
 
     kind, kid, curve, algorithm = (about.get(name) for name in ("kty", "kid", "crv", "alg"))
-    if kind not in ("RSA", "EC", "OKP") or about.get("use", "sig") != "sig" or not isinstance(kid, str | None):
+    if (
+        kind not in ("RSA", "EC", "OKP")
+        or about.get("use", "sig") != "sig"
+        or not isinstance(kid, str | None)
+    ):
         return None
     if algorithm is not None and (not isinstance(algorithm, str) or algorithm not in FITS):
         return None
@@ -188,8 +217,12 @@ def _key(about: Json) -> Key | None:
     if kind == "RSA" and key.key_size < SHORTEST_RSA:
         log.warning("a key of %d bits is too short to count", key.key_size)
         return None
-    mark = hashlib.sha256(codec.dump({name: str(about[name]) for name in sorted(PUBLIC) if name in about}))
-    return Key(mark.hexdigest()[:32], kid, kind, curve if isinstance(curve, str) else None, algorithm, key)
+    mark = hashlib.sha256(
+        codec.dump({name: str(about[name]) for name in sorted(PUBLIC) if name in about})
+    )
+    return Key(
+        mark.hexdigest()[:32], kid, kind, curve if isinstance(curve, str) else None, algorithm, key
+    )
 
 
 PUBLIC: Final = frozenset(("kty", "kid", "crv", "alg", "n", "e", "x", "y"))

@@ -1,4 +1,5 @@
-"""How replicas share kept tokens: each token by itself, and what was revoked stays so whoever still has it."""
+"""How replicas share kept tokens: each token by itself, and what was revoked stays so whoever still
+has it."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,7 +17,8 @@ _HALF: Final = 32
 
 @dataclass(frozen=True)
 class SharedTokens:
-    """Implements `replicas.rules.Rule`. A state has `live` (tokens by digest) and `gone` (when each was revoked)."""
+    """Implements `replicas.rules.Rule`. A state has `live` (tokens by digest) and `gone` (when each
+    was revoked)."""
 
     folder: str = FOLDER
     most: int = 1
@@ -34,21 +36,29 @@ class SharedTokens:
         for digest in known.get("live", ()):
             if digest not in there:
                 gone[digest[:_HALF]] = at
-        return {"live": {digest: one for digest, one in there.items() if digest[:_HALF] not in gone}, "gone": gone}
+        return {
+            "live": {digest: one for digest, one in there.items() if digest[:_HALF] not in gone},
+            "gone": gone,
+        }
 
     def merged(self, mine: Json, theirs: Json) -> Json:
         gone: dict[str, float] = {**mine["gone"], **theirs["gone"]}
         if len(gone) > MOST_REVOKED:
             gone = dict(sorted(gone.items(), key=lambda one: (one[1], one[0]))[-MOST_REVOKED:])
         both = {**mine["live"], **theirs["live"]}
-        return {"live": {digest: one for digest, one in both.items() if digest[:_HALF] not in gone}, "gone": gone}
+        return {
+            "live": {digest: one for digest, one in both.items() if digest[:_HALF] not in gone},
+            "gone": gone,
+        }
 
     def rendered(self, state: Json, raw: bytes | None) -> bytes | None:
         live = state["live"]
         there = [] if raw is None else [stored.digest for stored in parsed(raw)]
         if len(there) == len(live) and live.keys() == set(there):
             return raw
-        return text_of(sorted(live.values(), key=lambda one: (one["created"], one["name"], one["digest"])))
+        return text_of(
+            sorted(live.values(), key=lambda one: (one["created"], one["name"], one["digest"]))
+        )
 
     def remembered(self, state: Json) -> Json:
         return {"live": list(state["live"]), "gone": state["gone"]}

@@ -1,8 +1,9 @@
 """Bearer tokens that were made by `mcpx token new`, in a file under the state folder.
 
-Promised: a token itself is never kept, only its digest (it is 256 random bits: nobody guesses one from that); the file
-is whole or not there, 0600 from its first moment, in a folder that is this user's alone; several processes may change
-it at once. A file that anybody else could have written counts for nothing.
+Promised: a token itself is never kept, only its digest (it is 256 random bits: nobody guesses one
+from that); the file is whole or not there, 0600 from its first moment, in a folder that is this
+user's alone; several processes may change it at once. A file that anybody else could have written
+counts for nothing.
 """
 
 import contextlib
@@ -56,14 +57,18 @@ class TokenStore:
     def mark(self) -> object:
         """What changes with every writing, and with who may write; None: there is no file."""
         try:
-            found, folders = os.lstat(self._file), (os.lstat(self._folder), os.stat(self._folder.parent))
+            found, folders = (
+                os.lstat(self._file),
+                (os.lstat(self._folder), os.stat(self._folder.parent)),
+            )
         except OSError:
             return None
         may_write = tuple((folder.st_mode, folder.st_uid) for folder in folders)
         return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size, may_write
 
     def read(self) -> list[Stored]:
-        """All of them, in the order in which they were made. Raises `Unreadable`; OSError for what may pass."""
+        """All of them, in the order in which they were made. Raises `Unreadable`; OSError for what
+        may pass."""
         try:
             found = os.lstat(self._file)
         except FileNotFoundError:
@@ -73,15 +78,21 @@ class TokenStore:
         except OSError as error:
             raise Unreadable(str(error)) from None
         if os.name == "posix" and (found.st_mode & 0o022 or found.st_uid != os.geteuid()):
-            raise Unreadable(f"{self._file} can be written by other users; chmod 600 it once you know what is in it")
+            raise Unreadable(
+                f"{self._file} can be written by other users; chmod 600 it once you know what is "
+                "in it"
+            )
         raw = read_small(self._file, LARGEST + 1)
         try:
             return parsed(raw)
         except (codec.BadJson, ValueError):
-            raise Unreadable(f"{self._file} is not what mcpx wrote; delete it and make new tokens") from None
+            raise Unreadable(
+                f"{self._file} is not what mcpx wrote; delete it and make new tokens"
+            ) from None
 
     def add(self, name: str, profile: str | None = None, expires: float | None = None) -> str:
-        """A new token, which is told this once. Raises KeyError for a name that there is already."""
+        """A new token, which is told this once. Raises KeyError for a name that there is
+        already."""
         token = PREFIX + secrets.token_urlsafe(32)
         made = Stored(
             name=name,
@@ -120,7 +131,9 @@ class TokenStore:
     def _write(self, tokens: Iterable[Stored]) -> None:
         content = text_of([asdict(stored) for stored in tokens])
         if len(content) > LARGEST:
-            raise OSError(f"{self._file} would be larger than mcpx reads; revoke tokens that nobody needs")
+            raise OSError(
+                f"{self._file} would be larger than mcpx reads; revoke tokens that nobody needs"
+            )
         replace_private(self._file, content)
 
 
@@ -152,17 +165,24 @@ def _listed(content: Any) -> list[Any]:
 def _stored(entry: Any) -> Stored:
     """Raises ValueError."""
     about = as_object(entry)
-    name, digest, profile, expires = (about.get(key) for key in ("name", "digest", "profile", "expires"))
+    name, digest, profile, expires = (
+        about.get(key) for key in ("name", "digest", "profile", "expires")
+    )
     created = about.get("created")
     if not isinstance(name, str) or not isinstance(digest, str) or len(bytes.fromhex(digest)) != 32:
         raise ValueError("no token")
-    if not isinstance(profile, str | None) or not all(_is_moment(at) for at in (created, expires) if at is not None):
+    if not isinstance(profile, str | None) or not all(
+        _is_moment(at) for at in (created, expires) if at is not None
+    ):
         raise ValueError("no token")
-    return Stored(name=name, digest=digest, profile=profile, created=float(created or 0), expires=expires)
+    return Stored(
+        name=name, digest=digest, profile=profile, created=float(created or 0), expires=expires
+    )
 
 
 def _is_moment(value: Any) -> bool:
-    """Whether it is one that has a date. One that compares with nothing (NaN) would never be over."""
+    """Whether it is one that has a date. One that compares with nothing (NaN) would never be
+    over."""
     return isinstance(value, int | float) and 0 <= value <= LATEST
 
 

@@ -15,9 +15,15 @@ log = logging.getLogger(__name__)
 
 class Door:
     def __init__(
-        self, papers: Papers, seals: Seals, me: str, enter: Callable[[Exchange, Visitor], None], limits: Limits
+        self,
+        papers: Papers,
+        seals: Seals,
+        me: str,
+        enter: Callable[[Exchange, Visitor], None],
+        limits: Limits,
     ) -> None:
-        """`enter` handles a request that another replica has forwarded. `me` is the id of this replica."""
+        """`enter` handles a request that another replica has forwarded. `me` is the id of this
+        replica."""
         self._papers = papers
         self._enter = enter
         self._server = HttpServer(self._handle, limits, secure=channel.accepting(seals, me))

@@ -1,10 +1,11 @@
-"""Any replica takes any request: one that belongs elsewhere is handed on, and a session whose replica is gone goes on
-here.
+"""Any replica takes any request: one that belongs elsewhere is handed on, and a session whose
+replica is gone goes on here.
 
-Promised: a session's id tells where it was begun, so nothing is looked up while that replica lives; where it went since
-is asked of the store, and remembered. A request is handed on at most `TRIES` times, and never in a circle: who gets one
-through the door answers it or says that it has no such session. A modern client's state tells where it was given out,
-so what was begun there goes on there. Without the store nothing is taken up; what is known goes on.
+Promised: a session's id tells where it was begun, so nothing is looked up while that replica lives;
+where it went since is asked of the store, and remembered. A request is handed on at most `TRIES`
+times, and never in a circle: who gets one through the door answers it or says that it has no such
+session. A modern client's state tells where it was given out, so what was begun there goes on
+there. Without the store nothing is taken up; what is known goes on.
 """
 
 import asyncio
@@ -39,8 +40,9 @@ log = logging.getLogger(__name__)
 TRIES: Final = 8
 """Looking and handing over both count."""
 PAUSE: Final = 0.15
-"""Seconds before a replica is looked for once more that the store names and nobody has heard of yet, or that has just
-said that it has no such session: one that is leaving says so a moment before the store does."""
+"""Seconds before a replica is looked for once more that the store names and nobody has heard of
+yet, or that has just said that it has no such session: one that is leaving says so a moment before
+the store does."""
 REMEMBERED: Final = 50_000
 """Sessions of which is known where they went."""
 MOST_ENDED: Final = 4_096
@@ -50,11 +52,13 @@ MOST_LOST: Final = 64
 PARTING: Final = 0.3
 """Seconds in which the others learn that this one takes no more."""
 ENDED_BY: Final = 30.0
-"""Seconds after its goodbye by which a replica has ended; whoever waits for its answer then waits in vain."""
+"""Seconds after its goodbye by which a replica has ended; whoever waits for its answer then waits
+in vain."""
 AT_ONCE: Final = 256
 """Sessions that are written again in one go."""
 AT: Final = "mcpx-at."
-"""What a state begins with that we gave to a modern client; behind it the replica, and what the state was."""
+"""What a state begins with that we gave to a modern client; behind it the replica, and what the
+state was."""
 
 
 _Sought = tuple[str, str, str | None]
@@ -66,7 +70,11 @@ def _sought(id: str, visitor: Visitor) -> _Sought:
 
 class Neighbours:
     def __init__(
-        self, replicas: Replicas, rooms: Rooms, enter: Callable[[Exchange, Visitor], None], limits: Limits
+        self,
+        replicas: Replicas,
+        rooms: Rooms,
+        enter: Callable[[Exchange, Visitor], None],
+        limits: Limits,
     ) -> None:
         """`enter`: answers what comes through the door."""
         self._replicas = replicas
@@ -79,7 +87,8 @@ class Neighbours:
         self.records = Records(replicas)
         self._door = Door(papers, replicas.seals, replicas.id, enter, limits)
         self._went: OrderedDict[str, str] = OrderedDict()
-        """Where sessions are that are not here, as far as is known: where they were begun, or went since."""
+        """Where sessions are that are not here, as far as is known: where they were begun, or went
+        since."""
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._lost: OrderedDict[str, None] = OrderedDict()
         """Replicas whose door was closed: the store may not know it yet."""
@@ -111,10 +120,14 @@ class Neighbours:
     def mint(self) -> str:
         return self._replicas.seals.mint(self._replicas.id)
 
-    # Requests of sessions --------------------------------------------------------------------------------------
+    # Requests of sessions
+    # --------------------------------------------------------------------------------------
 
-    def take(self, exchange: Exchange, visitor: Visitor, mode: str | None, id: str, *, passed: bool) -> bool:
-        """A request of a session that is not here. False: it is nobody's. `passed`: another replica handed it over."""
+    def take(
+        self, exchange: Exchange, visitor: Visitor, mode: str | None, id: str, *, passed: bool
+    ) -> bool:
+        """A request of a session that is not here. False: it is nobody's. `passed`: another replica
+        handed it over."""
         where = self._went.get(id)
         if where is None:
             where = self._replicas.seals.owner(id)
@@ -137,8 +150,11 @@ class Neighbours:
         if len(self._went) > REMEMBERED:
             self._went.popitem(last=False)
 
-    async def _await_it(self, exchange: Exchange, visitor: Visitor, mode: str | None, id: str) -> None:
-        """Another replica knows sooner than this one that the session is here; or it is mistaken."""
+    async def _await_it(
+        self, exchange: Exchange, visitor: Visitor, mode: str | None, id: str
+    ) -> None:
+        """Another replica knows sooner than this one that the session is here; or it is
+        mistaken."""
         try:
             found = await self._whose(id, visitor)
         except StoreDown:
@@ -168,13 +184,25 @@ class Neighbours:
             self._looking_for(exchange, visitor, mode, id, tries)()
 
     def _looking_for(
-        self, exchange: Exchange, visitor: Visitor, mode: str | None, id: str, tries: int, asked: str = ""
+        self,
+        exchange: Exchange,
+        visitor: Visitor,
+        mode: str | None,
+        id: str,
+        tries: int,
+        asked: str = "",
     ) -> Callable[[], None]:
         """`asked`: who was asked in vain."""
         return lambda: self._look_for(exchange, visitor, mode, id, tries, asked)
 
     def _look_for(
-        self, exchange: Exchange, visitor: Visitor, mode: str | None, id: str, tries: int, asked: str
+        self,
+        exchange: Exchange,
+        visitor: Visitor,
+        mode: str | None,
+        id: str,
+        tries: int,
+        asked: str,
     ) -> None:
         if self._tasks.closed:
             _refuse(exchange, 503, "the gateway is ending")
@@ -185,7 +213,13 @@ class Neighbours:
             self._tasks.start(self._find(exchange, visitor, mode, id, tries, asked))
 
     async def _find(
-        self, exchange: Exchange, visitor: Visitor, mode: str | None, id: str, tries: int, asked: str
+        self,
+        exchange: Exchange,
+        visitor: Visitor,
+        mode: str | None,
+        id: str,
+        tries: int,
+        asked: str,
     ) -> None:
         try:
             found = await self._whose(id, visitor)
@@ -196,7 +230,12 @@ class Neighbours:
                 await asyncio.sleep(PAUSE)
         except StoreDown as error:
             log.info("a session of a replica that is gone cannot be taken up: %s", error)
-            _refuse(exchange, 503, "this session's replica is gone, and it cannot be taken up at the moment; try again")
+            _refuse(
+                exchange,
+                503,
+                "this session's replica is gone, and it cannot be taken up at the moment; try "
+                "again",
+            )
             return
         if exchange.closed:
             return
@@ -206,19 +245,21 @@ class Neighbours:
             self._rooms.answer(exchange, visitor, mode)
         elif tries:
             self._remember(id, found)
-            # Whoever took it up may not have heard that it did (the store answered too late), and says that it has no
-            # such session: then it has to look.
+            # Whoever took it up may not have heard that it did (the store answered too late), and
+            # says that it has no such session: then it has to look.
             self._seek(exchange, visitor, mode, id, found, tries - 1, take=found == asked)
         else:
             _refuse(exchange, 503, "the replica of this session cannot be reached; try again")
 
     async def _whose(self, id: str, visitor: Visitor) -> HttpSession | str | None:
-        """The session, which is here from now on, or whose it is; asked once for all who want to know and own the
-        same: what a stranger is told of it is nothing to its owner."""
+        """The session, which is here from now on, or whose it is; asked once for all who want to
+        know and own the same: what a stranger is told of it is nothing to its owner."""
         sought = _sought(id, visitor)
         task = self._looking.get(sought)
         if task is None:
-            task = self._looking[sought] = self._tasks.start(self._take_up(id, visitor), awaited=True)
+            task = self._looking[sought] = self._tasks.start(
+                self._take_up(id, visitor), awaited=True
+            )
             task.add_done_callback(lambda _: self._looking.pop(sought, None))
         found = await asyncio.shield(task)
         if isinstance(found, HttpSession) and not visitor.owns(found.visitor):
@@ -226,11 +267,15 @@ class Neighbours:
         return found
 
     async def _take_up(self, id: str, visitor: Visitor) -> HttpSession | str | None:
-        if (here := self._rooms.session(id)) is not None:  # since this request was handed on in vain
+        if (
+            here := self._rooms.session(id)
+        ) is not None:  # since this request was handed on in vain
             return here
         if id in self._ended:
             return None
-        lost = [each for each in self._lost if self._members.find(each) is None]  # some of them may be back
+        lost = [
+            each for each in self._lost if self._members.find(each) is None
+        ]  # some of them may be back
         taken = await self.records.take(id, visitor, lost)
         if not isinstance(taken, Taken):
             return taken
@@ -243,7 +288,8 @@ class Neighbours:
         self._replicas.store.tell("taken", self.records.news(id, taken.life))
         return owner
 
-    # Whom requests are handed to -------------------------------------------------------------------------------
+    # Whom requests are handed to
+    # -------------------------------------------------------------------------------
 
     def _any(self) -> Member | None:
         """Another one that stays; one after the other."""
@@ -253,7 +299,8 @@ class Neighbours:
         return staying[self._passing.counts.total() % len(staying)]
 
     def hand_on(self, exchange: Exchange, visitor: Visitor, mode: str | None) -> bool:
-        """A request without a session that comes when this one has given its own away; False: nobody else is there."""
+        """A request without a session that comes when this one has given its own away; False:
+        nobody else is there."""
         other = self._any()
         if other is None:
             return False
@@ -263,7 +310,8 @@ class Neighbours:
         return True
 
     def hand_to_stream(self, exchange: Exchange, visitor: Visitor, id: str) -> bool:
-        """A message for a stream of 2024-11-05, which lives and ends with the connection that it is."""
+        """A message for a stream of 2024-11-05, which lives and ends with the connection that it
+        is."""
         born = self._replicas.seals.owner(id)
         member = None if born is None else self._members.find(born)
         if member is None:
@@ -294,11 +342,12 @@ class Neighbours:
         while len(self._lost) > MOST_LOST:
             self._lost.popitem(last=False)
 
-    # States of modern clients ----------------------------------------------------------------------------------
+    # States of modern clients
+    # ----------------------------------------------------------------------------------
 
     def holder(self, message: Json) -> Member | None:
-        """Who gave out the state that a modern client brings back; None: this one, or nobody who is there any more.
-        The request has the state as it was before it was given out, then."""
+        """Who gave out the state that a modern client brings back; None: this one, or nobody who is
+        there any more. The request has the state as it was before it was given out, then."""
         params = message["params"]
         state = params.get("requestState")
         if not isinstance(state, str) or not state.startswith(AT):
@@ -316,12 +365,15 @@ class Neighbours:
             return result
         return {**result, "requestState": f"{AT}{self._replicas.id}.{state}"}
 
-    def hand_to(self, exchange: Exchange, visitor: Visitor, mode: str | None, member: Member) -> None:
+    def hand_to(
+        self, exchange: Exchange, visitor: Visitor, mode: str | None, member: Member
+    ) -> None:
         answer = self._rooms.answer
         again: Callable[[], None] = lambda: answer(exchange, visitor, mode)  # noqa: E731
         self._passing.hand(exchange, visitor, _path(mode), member, again)
 
-    # Sessions of this one --------------------------------------------------------------------------------------
+    # Sessions of this one
+    # --------------------------------------------------------------------------------------
 
     def begun(self, owner: HttpSession) -> None:
         """From now on others could go on with it."""
@@ -366,7 +418,8 @@ class Neighbours:
         self._tasks.start(self._look_over())
 
     async def _look_over(self) -> None:
-        """The store was away, or we were: what is still ours is written again, the rest is let go."""
+        """The store was away, or we were: what is still ours is written again, the rest is let
+        go."""
         for id in self._ended:
             self.records.end(id)  # that they have ended may not have been heard
         owners = [owner for owner in self._rooms.sessions() if owner.journal is not None]
@@ -374,7 +427,9 @@ class Neighbours:
         try:
             for at in range(0, len(owners), AT_ONCE):
                 some = [owner for owner in owners[at : at + AT_ONCE] if owner.journal is not None]
-                kept = await asyncio.gather(*(self.records.put_again(o, self._rooms.shown(o)) for o in some))
+                kept = await asyncio.gather(
+                    *(self.records.put_again(o, self._rooms.shown(o)) for o in some)
+                )
                 for owner, ours in zip(some, kept, strict=True):
                     if owner.journal is None:
                         self._part_again(owner.session.id)
@@ -387,7 +442,8 @@ class Neighbours:
             log.info("%d sessions went on at other replicas meanwhile", lost)
 
     def _part_again(self, id: str) -> None:
-        """A session that ended or was given away while it was written: that may have been heard before."""
+        """A session that ended or was given away while it was written: that may have been heard
+        before."""
         if id in self._ended:
             self.records.end(id)
         elif self._rooms.session(id) is None:

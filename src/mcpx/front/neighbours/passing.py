@@ -1,12 +1,15 @@
-"""Requests that belong to another replica, handed to it; its answer goes back as it comes, streams too.
+"""Requests that belong to another replica, handed to it; its answer goes back as it comes, streams
+too.
 
-Promised: a request is handed over once. If the other one is found gone before anything was sent, takes no connection,
-says that it has no such session, or does not prove that it is that replica, whoever handed it over is told (`Again`)
-and may try another way; that others wait for a connection in vain is no reason to give up what is under way there
-already. If it goes while it answers, the client is told that the call was cut off, unless the request has no effect
-and nothing was answered yet; where half a message was told the connection is broken off, and it may come back for it.
-A client that leaves is a client that leaves there, and one that does not read is not read for: the other one notices,
-and does what it does about slow readers. Not promised: anything about what the other one does with it.
+Promised: a request is handed over once. If the other one is found gone before anything was sent,
+takes no connection, says that it has no such session, or does not prove that it is that replica,
+whoever handed it over is told (`Again`) and may try another way; that others wait for a connection
+in vain is no reason to give up what is under way there already. If it goes while it answers, the
+client is told that the call was cut off, unless the request has no effect and nothing was answered
+yet; where half a message was told the connection is broken off, and it may come back for it. A
+client that leaves is a client that leaves there, and one that does not read is not read for: the
+other one notices, and does what it does about slow readers. Not promised: anything about what the
+other one does with it.
 """
 
 import asyncio
@@ -35,28 +38,41 @@ log = logging.getLogger(__name__)
 
 MOST_CALLS: Final = 1024
 MOST_STREAMS: Final = 3072
-"""Connections to one replica: each GET stream of a client takes one, and however many there are, calls have theirs."""
+"""Connections to one replica: each GET stream of a client takes one, and however many there are,
+calls have theirs."""
 CONNECTING: Final = 2.0
-"""Seconds in which a running replica accepts a connection and finishes the handshake, unless this process stood
-still."""
+"""Seconds in which a running replica accepts a connection and finishes the handshake, unless this
+process stood still."""
 LATE: Final = 3
-"""So many connections, one tried after the other, are not made in time before a replica counts as gone for it."""
+"""So many connections, one tried after the other, are not made in time before a replica counts as
+gone for it."""
 IN_A_ROW: Final = 3 * CONNECTING
 """Seconds between two of those that count together."""
 NOT_HERE: Final = 421
 """What a replica answers that has no such session."""
 TAKE: Final = "mcpx-take"
-"""The header by which a replica asks another to look for a session in the store, and to take it up."""
+"""The header by which a replica asks another to look for a session in the store, and to take it
+up."""
 
 _NEEDED: Final = frozenset(
     (
-        *(b"accept", b"content-type", b"last-event-id", b"mcp-session-id", b"mcp-protocol-version", b"mcp-method"),
+        *(
+            b"accept",
+            b"content-type",
+            b"last-event-id",
+            b"mcp-session-id",
+            b"mcp-protocol-version",
+            b"mcp-method",
+        ),
         *(b"mcp-name", b"x-request-id", b"traceparent", b"tracestate", b"baggage"),
     )
 )
 _ARGUMENT: Final = b"mcp-param-"
-"""Headers that mean something to whoever answers; the rest is about the client's own connection, or a secret."""
-_OURS: Final = frozenset((b"connection", b"content-length", b"transfer-encoding", b"keep-alive", b"content-type"))
+"""Headers that mean something to whoever answers; the rest is about the client's own connection, or
+a secret."""
+_OURS: Final = frozenset(
+    (b"connection", b"content-length", b"transfer-encoding", b"keep-alive", b"content-type")
+)
 """Headers of an answer that are made anew."""
 _PAPER: Final = PAPER.encode() + b": %b\r\n"
 _TAKE: Final = TAKE.encode() + b": 1\r\n"
@@ -67,7 +83,8 @@ Again = Callable[[], None]
 
 class Passing:
     def __init__(self, papers: Papers, seals: Seals, lost: Callable[[str], None]) -> None:
-        """`lost` is called for a replica that refuses connections or does not prove its identity."""
+        """`lost` is called for a replica that refuses connections or does not prove its
+        identity."""
         self._papers = papers
         self._seals = seals
         self._lost = lost
@@ -80,12 +97,21 @@ class Passing:
         """Set when no call is under way, where somebody waits for that."""
         self.tasks = Tasks("passing")
         self.counts: Counter[str] = Counter()
-        """Requests that were handed over, by how that ended: `answered`, `again`, `cut_off`, `left`."""
+        """Requests that were handed over, by how that ended: `answered`, `again`, `cut_off`,
+        `left`."""
 
     def hand(
-        self, exchange: Exchange, visitor: Visitor, target: str, member: Member, again: Again, *, take: bool = False
+        self,
+        exchange: Exchange,
+        visitor: Visitor,
+        target: str,
+        member: Member,
+        again: Again,
+        *,
+        take: bool = False,
     ) -> None:
-        """`target`: the path and query that it asks for there. `take`: the other one shall take the session up."""
+        """`target`: the path and query that it asks for there. `take`: the other one shall take the
+        session up."""
         listens = exchange.method == "GET"
         pool = self._pools.get((member.id, listens))
         if pool is None:
@@ -99,7 +125,11 @@ class Passing:
         headers = exchange.headers
         lines = [_PAPER % self._papers.write(visitor)]
         for fields in (headers.first.items(), headers.more):
-            lines += [b"%b: %b\r\n" % pair for pair in fields if pair[0] in _NEEDED or pair[0].startswith(_ARGUMENT)]
+            lines += [
+                b"%b: %b\r\n" % pair
+                for pair in fields
+                if pair[0] in _NEEDED or pair[0].startswith(_ARGUMENT)
+            ]
         if take:
             lines.append(_TAKE)
         exchange.on_disconnect = passed.left
@@ -115,10 +145,16 @@ class Passing:
             self._finished.set()
 
     def _calls(self) -> "list[_Passed]":
-        return [passed for some in self._under_way.values() for passed in some if passed.exchange.method != "GET"]
+        return [
+            passed
+            for some in self._under_way.values()
+            for passed in some
+            if passed.exchange.method != "GET"
+        ]
 
     async def finish(self, grace: float) -> None:
-        """This replica is about to end: calls that wait for others have so long; then all is told so."""
+        """This replica is about to end: calls that wait for others have so long; then all is told
+        so."""
         if self._calls():
             self._finished = asyncio.Event()
             try:
@@ -134,8 +170,9 @@ class Passing:
         self._lost(member)
 
     def late(self, member: str, since: float) -> None:
-        """It took no connection in time: that may be our own fault, so it is gone only if that happens again and again.
-        `since`: when it was to take it; what was tried side by side counts once."""
+        """It took no connection in time: that may be our own fault, so it is gone only if that
+        happens again and again. `since`: when it was to take it; what was tried side by side counts
+        once."""
         now = monotonic()
         times, last = self._late.get(member, (0, -IN_A_ROW))
         if since < last:
@@ -172,7 +209,17 @@ class _Passed:
     """One request at another replica (`wire.http_client.Sink`)."""
 
     __slots__ = (
-        *("_again", "_began", "_body", "_headers", "_held", "_passing", "_status", "_streams", "_tail"),
+        *(
+            "_again",
+            "_began",
+            "_body",
+            "_headers",
+            "_held",
+            "_passing",
+            "_status",
+            "_streams",
+            "_tail",
+        ),
         *("exchange", "member", "request"),
     )
 
@@ -247,15 +294,24 @@ class _Passed:
         elif self._headers is not None:
             fields = self._headers.first
             kind = fields.get(b"content-type", b"application/json").decode("latin-1")
-            told = [b"%b: %b\r\n" % pair for pair in (*fields.items(), *self._headers.more) if pair[0] not in _OURS]
+            told = [
+                b"%b: %b\r\n" % pair
+                for pair in (*fields.items(), *self._headers.more)
+                if pair[0] not in _OURS
+            ]
             exchange.reply(self._status, b"".join(self._body), kind, line=b"".join(told))
 
     def failed(self, error: Exception) -> None:
         self._passing.over(self)  # it is not given up together with the others that wait there
         if isinstance(error, Crowded):
-            self._turn_away("crowded", "too much waits for another replica already; try again later")
+            self._turn_away(
+                "crowded", "too much waits for another replica already; try again later"
+            )
         elif isinstance(error, ConnectionLost) and error.ours:
-            self._turn_away("crowded", "no connection to another replica can be made at the moment; try again later")
+            self._turn_away(
+                "crowded",
+                "no connection to another replica can be made at the moment; try again later",
+            )
         elif isinstance(error, ConnectionLost) and not error.sent:
             if error.vague:
                 self._passing.late(self.member, self._began)
@@ -314,8 +370,8 @@ class _Passed:
         if not self._streams:
             exchange.reply(200, encoded(jsonrpc.failure(rid, error)))
         elif exchange.congested or self._tail not in (b"", b"\n\n"):
-            # Perhaps a slow reader that the other one has cut off: it comes back for what is kept. And nothing can be
-            # said behind half a message.
+            # Perhaps a slow reader that the other one has cut off: it comes back for what is kept.
+            # And nothing can be said behind half a message.
             exchange.abort()
         else:
             if rid is not None:

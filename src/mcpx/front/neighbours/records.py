@@ -1,15 +1,17 @@
-"""What of a session is in the store, so that another replica can go on with it: who, what the client said of itself,
-its level and subscriptions, what it was shown, and the events of its streams that it may come back for.
+"""What of a session is in the store, so that another replica can go on with it: who, what the
+client said of itself, its level and subscriptions, what it was shown, and the events of its streams
+that it may come back for.
 
-Promised: a session is one replica's at a time, and who takes it up does so in one step (`take`): of two that try at
-once one gets it. Who had it before writes nothing any more; of two who think that they have it, the one who took it up
-later does (`life`), whatever an older copy of the store says. All of it is written behind, sealed, and gone when the
-session is. Events are bounded in number and bytes, the oldest go first; what is larger than `LARGEST` is not among
-them.
+Promised: a session is one replica's at a time, and who takes it up does so in one step (`take`): of
+two that try at once one gets it. Who had it before writes nothing any more; of two who think that
+they have it, the one who took it up later does (`life`), whatever an older copy of the store says.
+All of it is written behind, sealed, and gone when the session is. Events are bounded in number and
+bytes, the oldest go first; what is larger than `LARGEST` is not among them.
 
-A record and its events are authenticated together with the session id, the owner of the session (principal and
-profile), and for an event its place. So a party that can write to the store and has no key can delete a record or put
-an older one back, but cannot give a session to another client. The names of the keys do not reveal session ids.
+A record and its events are authenticated together with the session id, the owner of the session
+(principal and profile), and for an event its place. So a party that can write to the store and has
+no key can delete a record or put an older one back, but cannot give a session to another client.
+The names of the keys do not reveal session ids.
 """
 
 import logging
@@ -31,12 +33,14 @@ from mcpx.wire import codec
 log = logging.getLogger(__name__)
 
 LASTS: Final = IDLE + 300.0
-"""Seconds a record is kept after its owner last said that the session is there: longer than those between two words."""
+"""Seconds a record is kept after its owner last said that the session is there: longer than those
+between two words."""
 EVENTS_LAST: Final = 120.0
 MOST_EVENTS: Final = 1_000
 EVENT_BYTES: Final = 1 << 20
 LARGEST: Final = 256 << 10
-"""Of one session: for how many seconds, how many events, how many bytes in all, and of one of them."""
+"""Of one session: for how many seconds, how many events, how many bytes in all, and of one of
+them."""
 
 _PUT = Script(
     """
@@ -84,7 +88,8 @@ end
 return 1
 """
 )
-"""One that was gone on with leaves a trace: who had it before, and was away since, may think that it still has it."""
+"""One that was gone on with leaves a trace: who had it before, and was away since, may think that
+it still has it."""
 _EVENT = Script(
     """
 if redis.call('HGET', KEYS[1], 'owner') ~= ARGV[6] then return 0 end
@@ -124,7 +129,8 @@ class Records:
         self._store = replicas.store
         self._seals = replicas.seals
 
-    # Writing ---------------------------------------------------------------------------------------------------
+    # Writing
+    # ----------------------------------------------------------------------------------------------
 
     def put(self, owner: HttpSession, shown: Json | None) -> None:
         """A session of this replica, as it is now; and its streams from now on."""
@@ -135,7 +141,9 @@ class Records:
 
     async def put_again(self, owner: HttpSession, shown: Json | None) -> bool:
         """The store was away. False: somebody else has it by now. Raises `StoreDown`."""
-        return bool(await self._store.run(_PUT, self._keys(owner.session.id)[:1], self._words(owner, shown)))
+        return bool(
+            await self._store.run(_PUT, self._keys(owner.session.id)[:1], self._words(owner, shown))
+        )
 
     def keep(self, id: str) -> None:
         """It is still in use."""
@@ -160,13 +168,20 @@ class Records:
         session = owner.session
         who = _who(owner.visitor)
         about = self._seals.encrypt(codec.dump(_about(session, shown)), _record_of(session.id, who))
-        return [self._replicas.id, self._seals.name(b"owner", who), about, owner.life, int(LASTS * 1000)]
+        return [
+            self._replicas.id,
+            self._seals.name(b"owner", who),
+            about,
+            owner.life,
+            int(LASTS * 1000),
+        ]
 
     def _keys(self, id: str) -> list[str]:
         name = self._seals.name(b"session", id.encode())
         return [self._store.key("session", name), self._store.key("events", name)]
 
-    # News ------------------------------------------------------------------------------------------------------
+    # News
+    # ----------------------------------------------------------------------------------------------
 
     def news(self, id: str, life: int) -> bytes:
         """For the other replicas: this one has taken a session up."""
@@ -180,14 +195,22 @@ class Records:
         id, life = as_list(codec.load(plain))
         return id, life
 
-    # Taking up -------------------------------------------------------------------------------------------------
+    # Taking up
+    # ----------------------------------------------------------------------------------------------
 
     async def take(self, id: str, visitor: Visitor, lost: Iterable[str]) -> Taken | str | None:
-        """Make it this replica's, unless it is that of another that lives: whose it is then. None: there is none, or
-        not this visitor's. `lost`: who does not count as living. Raises `StoreDown`."""
+        """Make it this replica's, unless it is that of another that lives: whose it is then. None:
+        there is none, or not this visitor's. `lost`: who does not count as living. Raises
+        `StoreDown`."""
         keys = [*self._keys(id), self._store.key("alive")]
         who = _who(visitor)
-        words = [self._replicas.id, self._seals.name(b"owner", who), int(GONE * 1000), int(LASTS * 1000), *lost]
+        words = [
+            self._replicas.id,
+            self._seals.name(b"owner", who),
+            int(GONE * 1000),
+            int(LASTS * 1000),
+            *lost,
+        ]
         found: list[Any] = await self._store.run(_TAKE, keys, words)
         match int(found[0]):
             case 1:
@@ -201,7 +224,8 @@ class Records:
         plain = self._seals.decrypt(found[1], _record_of(id, who))
         if plain is None:
             log.warning(
-                "a session record in the store was written with another key, or was changed; the session has ended "
+                "a session record in the store was written with another key, or was changed; the "
+                "session has ended "
                 "and its client has to connect again"
             )
             return None
@@ -241,9 +265,13 @@ class _Journal:
         self._who = who
 
     def begun(self, stream: str, request: str | int) -> None:
-        self._records.event(self._id, self._who, f"{_BEGUN} {stream} 0 0", _answering(request), None)
+        self._records.event(
+            self._id, self._who, f"{_BEGUN} {stream} 0 0", _answering(request), None
+        )
 
-    def event(self, stream: str, request: str | int | None, number: int, parcel: Parcel, *, last: bool) -> None:
+    def event(
+        self, stream: str, request: str | int | None, number: int, parcel: Parcel, *, last: bool
+    ) -> None:
         if len(parcel.data) <= LARGEST:
             head = f"{_LAST if last else _EVENT_OF} {stream} {number} {int(parcel.droppable)}"
             self._records.event(self._id, self._who, head, _answering(request) + parcel.data, None)
@@ -257,7 +285,8 @@ class _Journal:
 
 
 def _answering(request: str | int | None) -> bytes:
-    """A line that each event begins with: the first ones of a long stream go, and with them what they told."""
+    """A line that each event begins with: the first ones of a long stream go, and with them what
+    they told."""
     return codec.dump({"id": request}) + b"\n"
 
 
@@ -284,7 +313,9 @@ def _about(session: Session, shown: Json | None) -> Json:
         "version": caller.version,
         "mode": caller.mode,
         "level": caller.log_level,
-        "subscriptions": [[*target, sorted(forms)] for target, forms in session.subscriptions.items()],
+        "subscriptions": [
+            [*target, sorted(forms)] for target, forms in session.subscriptions.items()
+        ],
         "shown": shown,
     }
 

@@ -1,9 +1,11 @@
-"""The sessions of this replica's front, as its neighbours know them, and those that come from elsewhere put among them.
+"""The sessions of this replica's front, as its neighbours know them, and those that come from
+elsewhere put among them.
 
-Promised: a session that is taken up is what it was: who, what the client said of itself, its level and subscriptions,
-what it was shown, and the streams it may come back for. Calls that ran elsewhere are answered as cut off, servers are
-told what the client had asked of them, and the client once that lists may have changed. Not done here: whose a session
-is (`neighbours`), and what of it lies in the store (`records`).
+Promised: a session that is taken up is what it was: who, what the client said of itself, its level
+and subscriptions, what it was shown, and the streams it may come back for. Calls that ran elsewhere
+are answered as cut off, servers are told what the client had asked of them, and the client once
+that lists may have changed. Not done here: whose a session is (`neighbours`), and what of it lies
+in the store (`records`).
 """
 
 import time
@@ -26,7 +28,9 @@ Handle = Callable[[Exchange, Visitor, str | None], None]
 
 
 class Rooms:
-    def __init__(self, sessions: Sessions, dispatcher: Dispatcher, tasks: Tasks, handle: Handle) -> None:
+    def __init__(
+        self, sessions: Sessions, dispatcher: Dispatcher, tasks: Tasks, handle: Handle
+    ) -> None:
         """`handle`: answers a request that belongs here."""
         self._sessions = sessions
         self._dispatcher = dispatcher
@@ -56,8 +60,8 @@ class Rooms:
     def take_up(
         self, id: str, visitor: Visitor, taken: Taken, begun: Callable[[HttpSession], None]
     ) -> HttpSession | None:
-        """Go on with a session; None: there is no room for it. `begun` is told as soon as others could go on with it:
-        what is said from then on is written down for them."""
+        """Go on with a session; None: there is no room for it. `begun` is told as soon as others
+        could go on with it: what is said from then on is written down for them."""
         owner = self._sessions.begin(visitor, len(encoded(taken.about)), id)
         if owner is None:
             return None
@@ -74,7 +78,9 @@ class Rooms:
 
     async def _go_on(self, owner: HttpSession) -> None:
         await self._dispatcher.go_on(owner.session)
-        owner.session.push(Notice(NOTICES["tools"], {}))  # other processes of the same servers may offer otherwise
+        owner.session.push(
+            Notice(NOTICES["tools"], {})
+        )  # other processes of the same servers may offer otherwise
 
 
 def _caller(id: str, visitor: Visitor, about: Json, owner: HttpSession) -> Caller:

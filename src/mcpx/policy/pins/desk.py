@@ -1,7 +1,7 @@
 """Where somebody looks at pins and approves: the same for a running gateway and for files alone.
 
-Each answer is an object for a command line or an API, with `ok`. Words of servers in it are made visible (`marks`); the
-names by which things are asked for are as they are.
+Each answer is an object for a command line or an API, with `ok`. Words of servers in it are made
+visible (`marks`); the names by which things are asked for are as they are.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -24,8 +24,11 @@ VERBS = ("pins", "pins.waiting", "pins.approve")
 
 
 class Desk:
-    def __init__(self, pins: Pins, trusts: Callable[[], Trusts], save: Callable[[str], Awaitable[str | None]]) -> None:
-        """`trusts`: all servers; `save`: keep what was decided about one, and let it count; what went wrong."""
+    def __init__(
+        self, pins: Pins, trusts: Callable[[], Trusts], save: Callable[[str], Awaitable[str | None]]
+    ) -> None:
+        """`trusts`: all servers; `save`: keep what was decided about one, and let it count; what
+        went wrong."""
         self._pins = pins
         self._trusts = trusts
         self._save = save
@@ -52,24 +55,39 @@ class Desk:
         servers = self._pinned(wanted := request.get("server"))
         if "ok" in servers:
             return servers
-        told = [await in_slices(self._told(pinned, wanted is not None)) for pinned in servers.values()]
+        told = [
+            await in_slices(self._told(pinned, wanted is not None)) for pinned in servers.values()
+        ]
         return {"ok": True, "servers": told, "kept": self._pins.folder is not None}
 
     def _told(self, pinned: Pinned, fully: bool) -> Work[Json]:
         approved: list[Json] = []
         for (kind, name), one in pinned.kept.approved.items():
-            entry: Json = {"kind": kind, "name": name, "fingerprint": one.fingerprints[0], "at": one.at, "by": one.by}
+            entry: Json = {
+                "kind": kind,
+                "name": name,
+                "fingerprint": one.fingerprints[0],
+                "at": one.at,
+                "by": one.by,
+            }
             if fully and one.definition is not None:
-                entry["hints"] = list(pinned.hints(Item(kind, name, one.fingerprints[0], one.definition)))
+                entry["hints"] = list(
+                    pinned.hints(Item(kind, name, one.fingerprints[0], one.definition))
+                )
             approved.append(entry)
             yield
         held = [_about(pinned, held) for held in pinned.kept.held.values()]
         return {**_state(pinned), "approved": approved, "held": held}
 
     async def waiting(self, request: Json) -> Json:
-        """What waits for somebody's word, of everything or of one server or one name; of a server with the diff.
-        `definitions`: with what was approved and what is offered, as they are, instead."""
-        wanted, name, whole = request.get("server"), request.get("name"), request.get("definitions") is True
+        """What waits for somebody's word, of everything or of one server or one name; of a server
+        with the diff. `definitions`: with what was approved and what is offered, as they are,
+        instead."""
+        wanted, name, whole = (
+            request.get("server"),
+            request.get("name"),
+            request.get("definitions") is True,
+        )
         servers = self._pinned(wanted)
         if "ok" in servers:
             return servers
@@ -101,7 +119,10 @@ class Desk:
         if "ok" in servers:
             return servers
         if (pinned := servers.get(wanted)) is None:
-            return {"ok": False, "error": f"{wanted} is trusted as it comes: nothing of it is held back"}
+            return {
+                "ok": False,
+                "error": f"{wanted} is trusted as it comes: nothing of it is held back",
+            }
         shown = [one for one in as_list(request.get("fingerprints")) if isinstance(one, str)]
         release, by = request.get("release") is True, request.get("by")
         approved = pinned.approve(shown, by if isinstance(by, str) else BY, release=release)
@@ -114,7 +135,11 @@ class Desk:
             "missing": sum(one not in got for one in shown),
             "held": pinned.held,
         }
-        return answer if problem is None else {**answer, "error": f"it counts now, but could not be kept: {problem}"}
+        return (
+            answer
+            if problem is None
+            else {**answer, "error": f"it counts now, but could not be kept: {problem}"}
+        )
 
 
 def _state(pinned: Pinned) -> Json:

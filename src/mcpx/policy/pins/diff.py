@@ -1,8 +1,9 @@
-"""Two definitions side by side, for a terminal: what differs, field by field, letter by letter where it matters.
+"""Two definitions side by side, for a terminal: what differs, field by field, letter by letter
+where it matters.
 
-Every line is made visible (`marks`): nothing in it hides or steers. Nothing new is left out, but for what is longer
-than anybody reads; then the last line says so. Linear in what servers send: the common beginning and end of two texts
-are found, and what lies between is shown whole.
+Every line is made visible (`marks`): nothing in it hides or steers. Nothing new is left out, but
+for what is longer than anybody reads; then the last line says so. Linear in what servers send: the
+common beginning and end of two texts are found, and what lies between is shown whole.
 """
 
 import json
@@ -34,7 +35,9 @@ def diff(before: Json | None, after: Json) -> list[str]:
 
 def _lines(before: Json, after: Json) -> Iterator[str]:
     keys = {**before, **after}
-    for key in sorted(keys, key=lambda one: (_FIRST.index(one) if one in _FIRST else len(_FIRST), one)):
+    for key in sorted(
+        keys, key=lambda one: (_FIRST.index(one) if one in _FIRST else len(_FIRST), one)
+    ):
         yield from _field(key, before, after)
 
 

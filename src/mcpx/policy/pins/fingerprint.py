@@ -1,7 +1,8 @@
 """Which definition it is: the same fingerprint exactly if a client would be shown the same.
 
-All of a definition counts, fields we do not know too: clients are shown those as well. The order of keys and of
-`required` does not: servers that keep them in sets send them in another order each time.
+All of a definition counts, fields we do not know too: clients are shown those as well. The order of
+keys and of `required` does not: servers that keep them in sets send them in another order each
+time.
 """
 
 import hashlib
@@ -50,7 +51,9 @@ def called(key: Key) -> str:
 def fingerprint(definition: Json) -> str:
     """Never fails: what cannot be written down is like nothing else, not even itself."""
     try:
-        text = json.dumps(_settled(definition), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        text = json.dumps(
+            _settled(definition), sort_keys=True, separators=(",", ":"), ensure_ascii=True
+        )
     except (TypeError, ValueError, RecursionError):
         return ""
     return hashlib.sha256(text.encode("ascii")).hexdigest()

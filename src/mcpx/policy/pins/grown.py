@@ -57,13 +57,21 @@ def _parameters(before: Json, after: Json) -> Iterator[str]:
     for name in new:
         if name not in old:
             far = any(part in name.lower() for part in FAR)
-            yield f"takes a new {'required' if name in required else 'optional'} parameter {one_line(name)[:80]!r}" + (
-                ", which may reach far" if far else ""
+            yield (
+                (
+                    f"takes a new {'required' if name in required else 'optional'} parameter "
+                    f"{one_line(name)[:80]!r}"
+                )
+                + (", which may reach far" if far else "")
             )
     if _is_closed(was) and not _is_closed(now):
         yield "takes parameters that are not named"
     for name in old:
-        if name in new and _is_closed(as_object(old[name])) and not _is_closed(as_object(new[name])):
+        if (
+            name in new
+            and _is_closed(as_object(old[name]))
+            and not _is_closed(as_object(new[name]))
+        ):
             yield f"takes anything in {one_line(name)[:80]!r}"
 
 

@@ -1,8 +1,8 @@
 """What is known of one server's definitions, in memory and on disk.
 
-One file per server name, readable by its owner only, replaced as a whole. Several gateways may share a folder: each
-writes under a lock, and takes up what others approved meanwhile. A file that cannot be read, or is none of ours, is
-`Unreadable`: whoever asked must hold everything back.
+One file per server name, readable by its owner only, replaced as a whole. Several gateways may
+share a folder: each writes under a lock, and takes up what others approved meanwhile. A file that
+cannot be read, or is none of ours, is `Unreadable`: whoever asked must hold everything back.
 """
 
 import contextlib
@@ -25,10 +25,12 @@ LARGEST = 64 * 2**20
 """Bytes of a file that is read."""
 DEFINITIONS = 16 * 2**20
 HELD_BYTES = 4 * 2**20
-"""Characters of approved definitions, and of held ones, that are kept; of the others only the fingerprint."""
+"""Characters of approved definitions, and of held ones, that are kept; of the others only the
+fingerprint."""
 MOST_HELD = 1_000
 VERSIONS = 4
-"""Approved definitions of one name that count: some clients may be offered one, some another. The latest."""
+"""Approved definitions of one name that count: some clients may be offered one, some another. The
+latest."""
 _KINDS: tuple[PinnedKind, ...] = ("tools", "prompts", "instructions")
 
 
@@ -70,13 +72,21 @@ class Kept:
 
     def approve(self, item: Item, at: float, by: str) -> None:
         before = self.approved.get(item.key)
-        older = () if before is None else tuple(one for one in before.fingerprints if one != item.fingerprint)
-        self.approved[item.key] = Approved((item.fingerprint, *older)[:VERSIONS], at, by, item.definition)
+        older = (
+            ()
+            if before is None
+            else tuple(one for one in before.fingerprints if one != item.fingerprint)
+        )
+        self.approved[item.key] = Approved(
+            (item.fingerprint, *older)[:VERSIONS], at, by, item.definition
+        )
         self.held.pop((item.key, item.fingerprint), None)
 
     def approves(self, item: Item) -> bool:
         found = self.approved.get(item.key)
-        return found is not None and bool(item.fingerprint) and item.fingerprint in found.fingerprints
+        return (
+            found is not None and bool(item.fingerprint) and item.fingerprint in found.fingerprints
+        )
 
     def take_up(self, other: "Kept") -> bool:
         """What others approved meanwhile; whether that is anything new."""
@@ -85,7 +95,9 @@ class Kept:
             ours = self.approved.get(key)
             if ours is None:
                 self.approved[key], news = theirs, True
-            elif unknown := tuple(one for one in theirs.fingerprints if one not in ours.fingerprints):
+            elif unknown := tuple(
+                one for one in theirs.fingerprints if one not in ours.fingerprints
+            ):
                 latest, rest = (theirs, ours) if theirs.at > ours.at else (ours, theirs)
                 both = dict.fromkeys((*latest.fingerprints, *rest.fingerprints, *unknown))
                 merged = replace(latest, fingerprints=tuple(both)[:VERSIONS])
@@ -123,11 +135,13 @@ class PinFile:
                 raise ValueError
             return kept
         except (ValueError, TypeError, KeyError, RecursionError):
-            raise Unreadable(f"{self.path} is damaged, or was not written by this version") from None
+            raise Unreadable(
+                f"{self.path} is damaged, or was not written by this version"
+            ) from None
 
     def save(self, kept: Kept, *, mend: bool = False) -> Kept:
-        """Write it, with what others have approved since; what was written. Raises OSError; `Unreadable` where there is
-        something else, unless it is to be mended."""
+        """Write it, with what others have approved since; what was written. Raises OSError;
+        `Unreadable` where there is something else, unless it is to be mended."""
         private_folder(self.path.parent)
         with alone(self.path.parent):
             try:
@@ -160,7 +174,8 @@ def alone(folder: Path) -> Generator[None]:
 
 
 def read(raw: bytes) -> tuple[str, Kept]:
-    """The name of the server, and what is kept of it. Raises ValueError, TypeError, KeyError or RecursionError."""
+    """The name of the server, and what is kept of it. Raises ValueError, TypeError, KeyError or
+    RecursionError."""
     found = as_object(codec.load(raw, strict=True))
     if found.get("format") != FORMAT:
         raise ValueError
@@ -182,10 +197,23 @@ def _pieces(server: str, kept: Kept) -> Iterable[bytes]:
     yield _dump(head)[:-1] + b',\n"approved":['
     left, comma = DEFINITIONS, b""
     for (kind, name), one in kept.approved.items():
-        about = {"kind": kind, "name": name, "fingerprints": one.fingerprints, "at": one.at, "by": one.by}
+        about = {
+            "kind": kind,
+            "name": name,
+            "fingerprints": one.fingerprints,
+            "at": one.at,
+            "by": one.by,
+        }
         raw = b"null" if one.definition is None else _dump(one.definition)
         left -= len(raw)
-        yield comma + b"\n" + _dump(about)[:-1] + b',"definition":' + (raw if left >= 0 else b"null") + b"}"
+        yield (
+            comma
+            + b"\n"
+            + _dump(about)[:-1]
+            + b',"definition":'
+            + (raw if left >= 0 else b"null")
+            + b"}"
+        )
         comma = b","
     yield b'],\n"held":['
     left, comma = HELD_BYTES, b""
@@ -194,7 +222,12 @@ def _pieces(server: str, kept: Kept) -> Iterable[bytes]:
         left -= len(raw)
         if left < 0:
             continue  # the gateway that is offered it knows it; without one it is not approved
-        about = {"kind": item.kind, "name": item.name, "since": held.since, "for_some": held.for_some}
+        about = {
+            "kind": item.kind,
+            "name": item.name,
+            "since": held.since,
+            "for_some": held.for_some,
+        }
         yield comma + b"\n" + _dump(about)[:-1] + b',"definition":' + raw + b"}"
         comma = b","
     yield b"]}\n"
@@ -217,7 +250,9 @@ def _kept(found: Json) -> Kept:
         definition = cast(Json, dict(entry["definition"]))
         # Never as the file has it: what is approved by it must be what is shown.
         item = Item(_kind(entry["kind"]), _text(entry["name"]), fingerprint(definition), definition)
-        kept.held[item.key, item.fingerprint] = Held(item, _time(entry["since"]) or 0.0, entry.get("for_some") is True)
+        kept.held[item.key, item.fingerprint] = Held(
+            item, _time(entry["since"]) or 0.0, entry.get("for_some") is True
+        )
     return kept
 
 

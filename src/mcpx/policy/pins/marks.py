@@ -1,8 +1,10 @@
-"""What in a stranger's words a person should look at twice, and a way to write it that hides nothing.
+"""What in a stranger's words a person should look at twice, and a way to write it that hides
+nothing.
 
-`visible` spells out every character that cannot be seen, that turns the writing round, or that speaks to a terminal.
-`suspicious` names what attacks on models are made of: such characters, letters of one alphabet that pass for another's,
-and phrases. It is a list of hints for people: nothing is refused for it, and its silence proves nothing.
+`visible` spells out every character that cannot be seen, that turns the writing round, or that
+speaks to a terminal. `suspicious` names what attacks on models are made of: such characters,
+letters of one alphabet that pass for another's, and phrases. It is a list of hints for people:
+nothing is refused for it, and its silence proves nothing.
 """
 
 import re
@@ -11,7 +13,8 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 LOOKED_AT = 1 << 16
-"""Characters of one definition that are looked through, some ten milliseconds; of a longer one it is said."""
+"""Characters of one definition that are looked through, some ten milliseconds; of a longer one it
+is said."""
 MOST = 12
 """Hints about one definition."""
 DEEPEST = 12
@@ -38,7 +41,8 @@ PHRASES: dict[str, str] = {
     "has the form of an order to the model": r"<\s*/?\s*(?:important|system|instructions?|secret|hidden|critical)\s*>",
     "speaks of the system prompt": r"\bsystem\s(?:prompt|message|instructions?)\b",
     "wants to come before or instead of other tools": (
-        r"\b(?:before|instead of|prior to)\s(?:us|call|invok|runn)ing\s(?:\w+\s){0,2}?(?:any|other|another|all)\b"
+        r"\b(?:before|instead of|prior "
+        r"to)\s(?:us|call|invok|runn)ing\s(?:\w+\s){0,2}?(?:any|other|another|all)\b"
     ),
     "names keys or secrets of the user": (
         r"~/\.(?:ssh|aws|gnupg|kube|netrc|config)|\bid_(?:rsa|ed25519)\b|\.ssh/|(?<![\w.])\.env\b|/etc/(?:passwd|shadow)"
@@ -67,11 +71,15 @@ _ALIKE = str.maketrans(
 
 def visible(text: str) -> str:
     """The text with nothing in it that cannot be seen. Line breaks and tabs stay."""
-    text = _TAGS.sub(lambda run: f'<{len(run[0])} TAG characters that read "{_untagged(run[0])}">', text)
+    text = _TAGS.sub(
+        lambda run: f'<{len(run[0])} TAG characters that read "{_untagged(run[0])}">', text
+    )
     told = _RUN.sub(lambda run: _spelled(text, run), text)
     if told.isprintable():
         return told
-    return "".join(c if c.isprintable() or c in "\n\t\ufe0e\ufe0f\u200d" else _code(c) for c in told)
+    return "".join(
+        c if c.isprintable() or c in "\n\t\ufe0e\ufe0f\u200d" else _code(c) for c in told
+    )
 
 
 def _code(c: str) -> str:
@@ -80,7 +88,9 @@ def _code(c: str) -> str:
 
 def _untagged(run: str) -> str:
     """Never what speaks to a terminal: these stand for printable ASCII only."""
-    return "".join(chr(ord(c) - 0xE0000) for c in run[:SPELLED]) + ("…" if len(run) > SPELLED else "")
+    return "".join(chr(ord(c) - 0xE0000) for c in run[:SPELLED]) + (
+        "…" if len(run) > SPELLED else ""
+    )
 
 
 def _spelled(text: str, run: "re.Match[str]") -> str:
@@ -92,7 +102,8 @@ def _spelled(text: str, run: "re.Match[str]") -> str:
 
 
 def _is_of_a_picture(text: str, run: "re.Match[str]") -> bool:
-    """One that makes a sign coloured, or joins two pictures into one, is as usual as the pictures are."""
+    """One that makes a sign coloured, or joins two pictures into one, is as usual as the pictures
+    are."""
     before = text[run.start() - 1 : run.start()]
     if run[0] not in ("\ufe0f", "\ufe0e", "\u200d", "\ufe0f\u200d") or not before:
         return False
@@ -124,7 +135,8 @@ def suspicious(definition: Any) -> tuple[str, ...]:
 
 
 def place_of(hint: str, definition: Any) -> tuple[str, ...]:
-    """The way down to what a hint of `suspicious` is about, as far as that can be told. Costs a look at each level."""
+    """The way down to what a hint of `suspicious` is about, as far as that can be told. Costs a
+    look at each level."""
     way: list[str] = []
     for _ in range(DEEPEST):
         table = cast("dict[str, Any]", definition) if isinstance(definition, dict) else {}
@@ -181,9 +193,12 @@ def _odd_letters(text: str) -> Iterator[str]:
 
 
 def is_mixed(word: str) -> bool:
-    """Whether letters that look Latin and are not stand beside Latin ones, or a Latin letter is in a costume."""
+    """Whether letters that look Latin and are not stand beside Latin ones, or a Latin letter is in
+    a costume."""
     if any(
-        "LATIN" in unicodedata.name(c, "") and unicodedata.normalize("NFKC", c) != c for c in word if ord(c) > 0x250
+        "LATIN" in unicodedata.name(c, "") and unicodedata.normalize("NFKC", c) != c
+        for c in word
+        if ord(c) > 0x250
     ):
         return True  # full width and the like
     if any(unicodedata.name(c, "").startswith("MATHEMATICAL ") for c in word):
@@ -194,7 +209,9 @@ def is_mixed(word: str) -> bool:
 
 def spelled_word(word: str) -> str:
     """A word with the letters told that are not what they seem."""
-    return "".join(c if c.isascii() else f"<U+{ord(c):04X} {unicodedata.name(c, 'UNNAMED')}>" for c in word)
+    return "".join(
+        c if c.isascii() else f"<U+{ord(c):04X} {unicodedata.name(c, 'UNNAMED')}>" for c in word
+    )
 
 
 def folded(text: str) -> str:

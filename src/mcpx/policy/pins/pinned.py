@@ -1,8 +1,10 @@
-"""One server whose definitions are pinned: what of it clients may find, and what waits for somebody's word.
+"""One server whose definitions are pinned: what of it clients may find, and what waits for
+somebody's word.
 
-`look` is told what the server itself lists now; only there is anything approved at first sight. `admitted` is asked of
-any list of it, an older run's and one of a single session too, and lets through what is approved, whatever the list.
-In quarantine, and while it cannot be known what was approved, nothing of the server is shown at all.
+`look` is told what the server itself lists now; only there is anything approved at first sight.
+`admitted` is asked of any list of it, an older run's and one of a single session too, and lets
+through what is approved, whatever the list. In quarantine, and while it cannot be known what was
+approved, nothing of the server is shown at all.
 """
 
 import logging
@@ -34,7 +36,8 @@ log = logging.getLogger(__name__)
 Trust = Literal["pin", "quarantine"]
 FIRST_SIGHT = "first sight"
 LISTS = 80
-"""Lists of which is remembered what was let through: everybody's, and as many of some clients as catalogs are kept."""
+"""Lists of which is remembered what was let through: everybody's, and as many of some clients as
+catalogs are kept."""
 FINGERPRINTS = 20_000
 """Definitions whose fingerprints, and hints, are remembered."""
 FOR_SOME = 256
@@ -55,8 +58,8 @@ class Pinned:
         broken: str | None = None,
         again: Callable[[], Kept | None] = lambda: None,
     ) -> None:
-        """`changed`: it is to be kept; `elsewhere`: what other servers have; `broken`: why it is not known what was
-        approved; `again`: what others who share the folder have kept by now."""
+        """`changed`: it is to be kept; `elsewhere`: what other servers have; `broken`: why it is
+        not known what was approved; `again`: what others who share the folder have kept by now."""
         self.server = server
         self.kept = kept
         self.trust: Trust = "pin"
@@ -74,7 +77,8 @@ class Pinned:
         self.also: Sequence[str] = ()
         """What else there is while nothing is shown, in words."""
 
-    # What clients find -------------------------------------------------------------------------------------------
+    # What clients find
+    # -------------------------------------------------------------------------------------------
 
     @property
     def shown(self) -> bool:
@@ -82,7 +86,8 @@ class Pinned:
 
     @property
     def seen(self) -> bool:
-        """Whether anything was ever approved: until then nothing counts but what the server says itself."""
+        """Whether anything was ever approved: until then nothing counts but what the server says
+        itself."""
         return self.kept.since is not None
 
     @property
@@ -98,11 +103,17 @@ class Pinned:
     def notes(self) -> list[str]:
         """What there is to tell to whoever looks after the gateway."""
         if self.broken is not None:
-            return [f"held back: {self.broken}; `mcpx approve {self.server}` shows what is there and makes it anew"]
+            return [
+                f"held back: {self.broken}; `mcpx approve {self.server}` shows what is there and "
+                "makes it anew"
+            ]
         if not self.shown:
             return [f"in quarantine: `mcpx approve {self.server}` shows what it offers"]
         number = self.held
-        told = f"{number} new or changed definition{'s' * (number != 1)} held back: `mcpx approve {self.server}`"
+        told = (
+            f"{number} new or changed definition{'s' * (number != 1)} held back: `mcpx approve "
+            f"{self.server}`"
+        )
         return [told] if number else []
 
     def admitted(self, offers: Offers) -> Offers:
@@ -113,7 +124,10 @@ class Pinned:
         if not self.shown:
             let: Offers = {kind: [] for kind in KINDS}
         else:
-            let = {**offers, **{kind: self._approved(kind, offers[kind]) for kind in LISTED if kind in offers}}
+            let = {
+                **offers,
+                **{kind: self._approved(kind, offers[kind]) for kind in LISTED if kind in offers},
+            }
             if all(len(let[kind]) == len(offers[kind]) for kind in LISTED if kind in offers):
                 let = offers
         self._let[id(offers)] = (offers, let)
@@ -121,7 +135,9 @@ class Pinned:
             del self._let[next(iter(self._let))]
         return let
 
-    def _approved(self, kind: Literal["tools", "prompts"], definitions: Iterable[Json]) -> list[Json]:
+    def _approved(
+        self, kind: Literal["tools", "prompts"], definitions: Iterable[Json]
+    ) -> list[Json]:
         let: list[Json] = []
         for definition in definitions:
             name = as_object(definition).get("name")
@@ -141,9 +157,14 @@ class Pinned:
         if self.kept.approves(instructions_item(text)):
             return text
         before = self.kept.approved.get(("instructions", INSTRUCTIONS))
-        return "" if before is None or before.definition is None else str(before.definition.get(INSTRUCTIONS, ""))
+        return (
+            ""
+            if before is None or before.definition is None
+            else str(before.definition.get(INSTRUCTIONS, ""))
+        )
 
-    # What the server says ------------------------------------------------------------------------------------------
+    # What the server says
+    # ------------------------------------------------------------------------------------------
 
     def _item(self, kind: PinnedKind, name: str, definition: Json) -> Item:
         known = self._prints.get(id(definition))
@@ -162,7 +183,8 @@ class Pinned:
             yield
 
     def _forget_prints(self, lists: Iterable[Offers]) -> None:
-        """Of definitions that are not offered any more: they may be large, and others every second."""
+        """Of definitions that are not offered any more: they may be large, and others every
+        second."""
         before, self._prints = self._prints, {}
         for offers in lists:
             for _, _, definition in named(offers):
@@ -177,19 +199,25 @@ class Pinned:
             hints = self._marks[item.fingerprint] = suspicious(item.definition)
         return hints
 
-    def look(self, offers: Offers, instructions: str, told: Collection[Kind], some: Iterable[Offers] = ()) -> None:
-        """What the server lists to everybody, and what to some. `told`: the lists it has told itself by now; others are
-        not known yet."""
+    def look(
+        self, offers: Offers, instructions: str, told: Collection[Kind], some: Iterable[Offers] = ()
+    ) -> None:
+        """What the server lists to everybody, and what to some. `told`: the lists it has told
+        itself by now; others are not known yet."""
         some = tuple(some)
         items = [self._item(kind, name, definition) for kind, name, definition in named(offers)]
         self._forget_prints((offers, *some))
         if instructions:
             items.append(instructions_item(instructions))
-        self.also = [f"{len(offers[kind])} {kind}" for kind in ("resources", "templates") if offers.get(kind)]
+        self.also = [
+            f"{len(offers[kind])} {kind}" for kind in ("resources", "templates") if offers.get(kind)
+        ]
         if self.trust == "pin" and self.broken is None:
             self._first_sight(items, told)
         special = (self._item(*one) for offered in some for one in named(offered))
-        self._hold(items, islice((item for item in special if not self.kept.approves(item)), FOR_SOME))
+        self._hold(
+            items, islice((item for item in special if not self.kept.approves(item)), FOR_SOME)
+        )
         self._forget()
 
     def _first_sight(self, items: Sequence[Item], told: Collection[Kind]) -> None:
@@ -197,12 +225,15 @@ class Pinned:
         kept = self.kept
         if all(kind in kept.kinds for kind in LISTED if kind in told) and kept.since is not None:
             return
-        # Another gateway may have seen it long ago: what is new to us only is not approved for that.
+        # Another gateway may have seen it long ago: what is new to us only is not approved for
+        # that.
         if (others := self._again()) is not None:
             kept.take_up(others)
         if self.broken is not None:
             return
-        first: set[PinnedKind] = {kind for kind in LISTED if kind in told and kind not in kept.kinds}
+        first: set[PinnedKind] = {
+            kind for kind in LISTED if kind in told and kind not in kept.kinds
+        }
         if kept.since is None:
             if all(item.kind == "instructions" for item in items):
                 return  # it may tell more once somebody has signed in
@@ -220,13 +251,30 @@ class Pinned:
             if (n := sum(item.kind == kind for item in approved))
         ]
         if approved:
-            log.info("[%s] pinned at first sight: %s", self.server, ", ".join(counts) or "its instructions")
-        elsewhere = self._elsewhere()  # of thousands only what is quickly seen; `mcpx pins` has all of it
-        doubtful = [(item, hints) for item in approved if (hints := (*self._hints(item), *same_name(item, elsewhere)))]
+            log.info(
+                "[%s] pinned at first sight: %s",
+                self.server,
+                ", ".join(counts) or "its instructions",
+            )
+        elsewhere = (
+            self._elsewhere()
+        )  # of thousands only what is quickly seen; `mcpx pins` has all of it
+        doubtful = [
+            (item, hints)
+            for item in approved
+            if (hints := (*self._hints(item), *same_name(item, elsewhere)))
+        ]
         for item, hints in doubtful[:TOLD]:
-            log.warning("[%s] pinned, but look at it: %s %s", self.server, item.called, "; ".join(hints))
+            log.warning(
+                "[%s] pinned, but look at it: %s %s", self.server, item.called, "; ".join(hints)
+            )
         if len(doubtful) > TOLD:
-            log.warning("[%s] and %d more like that: `mcpx pins %s`", self.server, len(doubtful) - TOLD, self.server)
+            log.warning(
+                "[%s] and %d more like that: `mcpx pins %s`",
+                self.server,
+                len(doubtful) - TOLD,
+                self.server,
+            )
         self._changed()
 
     def _hold(self, items: Iterable[Item], special: Iterable[Item]) -> None:
@@ -238,7 +286,9 @@ class Pinned:
             for item in found:
                 place = (item.key, item.fingerprint)
                 if place not in kept.held and not kept.approves(item):
-                    kept.held[place] = Held(item, before[place].since if place in before else now, for_some)
+                    kept.held[place] = Held(
+                        item, before[place].since if place in before else now, for_some
+                    )
         if self.shown:
             self._tell([held.item for (key, _), held in kept.held.items() if key not in known])
         if kept.held.keys() != before.keys():
@@ -249,10 +299,20 @@ class Pinned:
             how = "has changed" if item.key in self.kept.approved else "is new"
             hints = "".join(f"; {hint}" for hint in self.hints(item))
             log.warning(
-                "[%s] held back: %s %s%s; see `mcpx approve %s`", self.server, item.called, how, hints, self.server
+                "[%s] held back: %s %s%s; see `mcpx approve %s`",
+                self.server,
+                item.called,
+                how,
+                hints,
+                self.server,
             )
         if len(fresh) > TOLD:
-            log.warning("[%s] held back: %d more; see `mcpx approve %s`", self.server, len(fresh) - TOLD, self.server)
+            log.warning(
+                "[%s] held back: %d more; see `mcpx approve %s`",
+                self.server,
+                len(fresh) - TOLD,
+                self.server,
+            )
 
     def _forget(self) -> None:
         """What was let through is to be judged again."""
@@ -268,10 +328,12 @@ class Pinned:
         keys: list[Key] = [*self.kept.approved, *(key for key, _ in self.kept.held)]
         return {as_read(name) for kind, name in keys if kind == "tools"}
 
-    # Decisions -----------------------------------------------------------------------------------------------------
+    # Decisions
+    # ----------------------------------------------------------------------------------------------
 
     def approve(self, fingerprints: Collection[str], by: str, *, release: bool) -> list[Held]:
-        """Approve exactly these, of what waits. `release`: the server as a whole, out of quarantine."""
+        """Approve exactly these, of what waits. `release`: the server as a whole, out of
+        quarantine."""
         wanted = set(fingerprints)
         chosen = [held for held in self.kept.held.values() if held.item.fingerprint in wanted]
         now = time.time()

@@ -1,5 +1,5 @@
-"""How replicas share what was approved: all of it counts for all. What waits for somebody's word is each one's own, for
-each may be offered something else."""
+"""How replicas share what was approved: all of it counts for all. What waits for somebody's word is
+each one's own, for each may be offered something else."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -27,7 +27,11 @@ class SharedPins:
         if raw is None:
             return None
         server, kept = read(raw)
-        return None if kept.since is None and not kept.approved and kept.released is None else _state(server, kept)
+        return (
+            None
+            if kept.since is None and not kept.approved and kept.released is None
+            else _state(server, kept)
+        )
 
     def merged(self, mine: Json, theirs: Json) -> Json:
         server, kept = read(codec.dump(theirs))

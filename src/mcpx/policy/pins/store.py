@@ -30,7 +30,8 @@ class Pins:
         return self._servers
 
     def of(self, server: str, trust: Trust | None = None) -> Pinned:
-        """The same object as long as the process lives: what was approved counts, whatever is configured meanwhile."""
+        """The same object as long as the process lives: what was approved counts, whatever is
+        configured meanwhile."""
         found = self._servers.get(server)
         if found is None:
             kept, broken = self._read(server)
@@ -52,7 +53,9 @@ class Pins:
         if self.folder is None:
             if not self._warned:
                 self._warned = True
-                log.warning("there is no state folder: what is pinned is forgotten when this process ends")
+                log.warning(
+                    "there is no state folder: what is pinned is forgotten when this process ends"
+                )
             return None, None
         try:
             return PinFile(self.folder, server).load(), None
@@ -60,7 +63,8 @@ class Pins:
             return None, str(problem)
 
     def _read_again(self, server: str) -> Kept | None:
-        """What is on disk by now; what cannot be read holds everything back, as it does from the beginning."""
+        """What is on disk by now; what cannot be read holds everything back, as it does from the
+        beginning."""
         kept, broken = self._read(server)
         if broken is not None:
             self._servers[server].broken = broken
@@ -86,11 +90,13 @@ class Pins:
             return None
 
     def believes(self, server: str) -> bool:
-        """Whether what the definitions of a server say of themselves counts: of one that is not pinned, as the user
-        trusts it; of a pinned one, as only approved definitions are let through."""
+        """Whether what the definitions of a server say of themselves counts: of one that is not
+        pinned, as the user trusts it; of a pinned one, as only approved definitions are let
+        through."""
         found = self._servers.get(server)
         return found is None or found.broken is None
 
     def write(self, server: str, kept: Kept, *, mend: bool) -> Kept | None:
-        """Keep it, as others may have it by now; for a thread. None: there is nothing to keep it in."""
+        """Keep it, as others may have it by now; for a thread. None: there is nothing to keep it
+        in."""
         return None if self.folder is None else PinFile(self.folder, server).save(kept, mend=mend)

@@ -1,4 +1,5 @@
-"""Whether a definition reaches for what another server has: its tool's name, or the use of its tool."""
+"""Whether a definition reaches for what another server has: its tool's name, or the use of its
+tool."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -21,7 +22,9 @@ def as_read(name: str) -> str:
     return folded(name).casefold()
 
 
-def takeovers(item: Item, own: Callable[[], Collection[str]], elsewhere: Elsewhere) -> tuple[str, ...]:
+def takeovers(
+    item: Item, own: Callable[[], Collection[str]], elsewhere: Elsewhere
+) -> tuple[str, ...]:
     """`own`: names the server has itself, as they read; to speak of those is nothing."""
     if not elsewhere:
         return ()
@@ -30,7 +33,11 @@ def takeovers(item: Item, own: Callable[[], Collection[str]], elsewhere: Elsewhe
 
 def same_name(item: Item, elsewhere: Elsewhere) -> Iterator[str]:
     """Only that, which is quickly seen."""
-    if item.kind == "tools" and elsewhere and (other := elsewhere.get(as_read(item.name))) is not None:
+    if (
+        item.kind == "tools"
+        and elsewhere
+        and (other := elsewhere.get(as_read(item.name))) is not None
+    ):
         yield f"has the name of a tool of {one_line(other)!r}"
 
 

@@ -1,14 +1,15 @@
 """Linux: who descends from a child of ours is found in /proc, named beyond doubt, signalled safely.
 
-Promise: `survey` names a process only when it is certain to descend from the tree's root: it carries the
-root's mark in its environment or the root's brand, or sits in the root's session, or its parent is already
-named, or an earlier survey named it. A name is a pid with its start time, and `send` signals through a pidfd
-whose start time was checked, so a reused pid is never hit.
+Promise: `survey` names a process only when it is certain to descend from the tree's root: it
+carries the root's mark in its environment or the root's brand, or sits in the root's session, or
+its parent is already named, or an earlier survey named it. A name is a pid with its start time, and
+`send` signals through a pidfd whose start time was checked, so a reused pid is never hit.
 
-The brand is the soft limit for the time of a realtime process (RLIMIT_RTTIME), a number of thousands of years,
-without other effect: a daemon that forks twice, leaves its session and runs with an empty environment keeps it. A
-process that rid itself of that too falls to us when its parents are gone (`adopt_orphans`), and is `adopted`.
-No promise: that one which runs as another user can be signalled.
+The brand is the soft limit for the time of a realtime process (RLIMIT_RTTIME), a number of
+thousands of years, without other effect: a daemon that forks twice, leaves its session and runs
+with an empty environment keeps it. A process that rid itself of that too falls to us when its
+parents are gone (`adopt_orphans`), and is `adopted`. No promise: that one which runs as another
+user can be signalled.
 """
 
 import asyncio
@@ -30,8 +31,8 @@ LOOK: str = ""
 
 
 def _is_ours() -> bool:
-    """Not where /proc counts otherwise than we do: in a namespace of processes that kept the mount of the outer one
-    its numbers are those of strangers."""
+    """Not where /proc counts otherwise than we do: in a namespace of processes that kept the mount
+    of the outer one its numbers are those of strangers."""
     try:
         return sys.platform.startswith("linux") and os.readlink("/proc/self") == str(os.getpid())
     except OSError:
@@ -69,7 +70,9 @@ def tree(popen: Popen, token: str, brand: int) -> Tree:
     return Tree(popen.pid, start, token.encode(), brand, {popen.pid: start})
 
 
-def watch(loop: asyncio.AbstractEventLoop, popen: Popen, on_exit: Callable[[int], None]) -> Callable[[], None]:
+def watch(
+    loop: asyncio.AbstractEventLoop, popen: Popen, on_exit: Callable[[int], None]
+) -> Callable[[], None]:
     """Through a pidfd; the child is not reaped by it."""
     pid, fd = popen.pid, -1
     timer: asyncio.TimerHandle | None = None
@@ -121,7 +124,8 @@ class Stat(NamedTuple):
 def read_stat(pid: int) -> Stat | None:
     """None when there is no such process."""
     text = _read(f"/proc/{pid}/stat")
-    # The name in parentheses may hold anything, parentheses and newlines too: count from the last one.
+    # The name in parentheses may hold anything, parentheses and newlines too: count from the last
+    # one.
     rest = text[text.rfind(b")") + 2 :].split(b" ", 20)
     if len(rest) < 20:
         return None
@@ -143,8 +147,8 @@ def _tokens(environ: bytes) -> list[bytes]:
 
 @contextlib.contextmanager
 def branding(brand: int) -> Generator[int]:
-    """In it, whoever is started gets the brand; nothing may be awaited in it. Gives 0 where that cannot be: when a
-    gateway above us has branded us, which must stay."""
+    """In it, whoever is started gets the brand; nothing may be awaited in it. Gives 0 where that
+    cannot be: when a gateway above us has branded us, which must stay."""
     import resource
 
     which = resource.RLIMIT_RTTIME
@@ -171,8 +175,9 @@ def read_brand(pid: int) -> int:
 
 
 def adopt_orphans() -> None:
-    """From now on, what our children leave behind becomes a child of ours, not of init. Not where something was a child
-    of this process from the beginning (`daemon & exec mcpx`): its own could not be told from a server's."""
+    """From now on, what our children leave behind becomes a child of ours, not of init. Not where
+    something was a child of this process from the beginning (`daemon & exec mcpx`): its own could
+    not be told from a server's."""
     global _adopting
     if _children():
         return
@@ -190,13 +195,17 @@ def adopting() -> bool:
 
 
 def adopted(owned: set[int]) -> dict[int, int]:
-    """What runs as a child of ours that we did not start: pid -> start. What we start ourselves is in `owned`, or stays
-    in our session, which a descendant of a server never is in."""
+    """What runs as a child of ours that we did not start: pid -> start. What we start ourselves is
+    in `owned`, or stays in our session, which a descendant of a server never is in."""
     if not _adopting:
         return {}
     own = os.getsid(0)
     seen = ((pid, read_stat(pid)) for pid in _children() if pid not in owned)
-    return {pid: stat.start for pid, stat in seen if stat is not None and stat.alive and stat.session != own}
+    return {
+        pid: stat.start
+        for pid, stat in seen
+        if stat is not None and stat.alive and stat.session != own
+    }
 
 
 def _children() -> list[int]:
@@ -211,11 +220,12 @@ def _children() -> list[int]:
 
 
 def survey(trees: Sequence[Tree], passes: int = 4) -> list[dict[int, int]]:
-    """What is running of each tree now. Blocking: some 10 to 30 µs per process of the machine and pass.
+    """What is running of each tree now. Blocking: some 10 to 30 µs per process of the machine and
+    pass.
 
-    A daemon in the making can slip through one pass: the parent is gone before we read it, the child was
-    not yet there when we listed. So a pass counts only if nobody forked meanwhile; on a busy machine there
-    are several."""
+    A daemon in the making can slip through one pass: the parent is gone before we read it, the
+    child was not yet there when we listed. So a pass counts only if nobody forked meanwhile; on a
+    busy machine there are several."""
     known = [tree.alive for tree in trees]
     for _ in range(passes if trees else 0):
         before = _read(_LOAD).split()[-1:]
@@ -226,7 +236,9 @@ def survey(trees: Sequence[Tree], passes: int = 4) -> list[dict[int, int]]:
 
 
 def _pass(trees: Sequence[Tree], known: Sequence[dict[int, int]]) -> list[dict[int, int]]:
-    eldest = min(tree.start for tree in trees)  # nobody descends from someone younger: most need no second look
+    eldest = min(
+        tree.start for tree in trees
+    )  # nobody descends from someone younger: most need no second look
     seen: dict[int, Stat] = {}
     children: dict[int, list[int]] = {}
     marked: dict[bytes | int, list[int]] = {}
@@ -253,7 +265,9 @@ def _pass(trees: Sequence[Tree], known: Sequence[dict[int, int]]) -> list[dict[i
         for pid in blank:
             for token in tokens(pid):
                 marked.setdefault(token, []).append(pid)
-    return [_members(*one, seen, children, marked, sessions) for one in zip(trees, known, strict=True)]
+    return [
+        _members(*one, seen, children, marked, sessions) for one in zip(trees, known, strict=True)
+    ]
 
 
 def _members(
@@ -266,7 +280,9 @@ def _members(
 ) -> dict[int, int]:
     found: dict[int, int] = {}
     todo = [*marked.get(tree.token, ()), *marked.get(tree.brand, ())]
-    if tree.pid not in seen or seen[tree.pid].start == tree.start:  # else it was reaped behind our back
+    if (
+        tree.pid not in seen or seen[tree.pid].start == tree.start
+    ):  # else it was reaped behind our back
         todo += [tree.pid, *sessions.get(tree.pid, ())]
     todo += [pid for pid, start in known.items() if pid in seen and seen[pid].start == start]
     while todo:
@@ -279,9 +295,10 @@ def _members(
 
 
 def has_forked(pid: int) -> bool:
-    """Whether a process may have started another, itself or through others: not if its number is the last that the
-    kernel gave out. Numbers only go on, also of those that a namespace, a thread or a failed fork took; when they wrap
-    round, one that is in use, as an unreaped one is, is passed over."""
+    """Whether a process may have started another, itself or through others: not if its number is
+    the last that the kernel gave out. Numbers only go on, also of those that a namespace, a thread
+    or a failed fork took; when they wrap round, one that is in use, as an unreaped one is, is
+    passed over."""
     try:
         return not _tells_last() or _read(_LOAD).split()[-1:] != [b"%d" % pid]
     except OSError:  # it cannot be looked at now
@@ -293,8 +310,8 @@ def runaway(tree: Tree) -> bool:
 
 
 def head(tree: Tree) -> dict[int, int]:
-    """The process that was started last, if it is of this tree: of a chain in which each forks and ends the only one
-    that matters, and no survey is quick enough for it."""
+    """The process that was started last, if it is of this tree: of a chain in which each forks and
+    ends the only one that matters, and no survey is quick enough for it."""
     try:
         last = _read(_LOAD).split()[-1:] if _tells_last() else []
         pid = int(last[0]) if last and last[0].isdigit() else 0
@@ -319,7 +336,8 @@ def chase(tree: Tree, seconds: float) -> None:
 
 @functools.cache
 def _tells_last() -> bool:
-    """Whether the kernel itself speaks there. What containers put over it (lxcfs) says it seconds late."""
+    """Whether the kernel itself speaks there. What containers put over it (lxcfs) says it seconds
+    late."""
     try:
         return os.stat(_LOAD).st_dev == os.stat("/proc/self/stat").st_dev
     except OSError:
@@ -365,8 +383,8 @@ def running(found: dict[int, int]) -> dict[int, int]:
 
 
 def send(found: dict[int, int], *signals: signal.Signals) -> None:
-    """Signal exactly these processes. Whoever is gone, or not ours to signal, or cannot be looked at now, is passed
-    over."""
+    """Signal exactly these processes. Whoever is gone, or not ours to signal, or cannot be looked
+    at now, is passed over."""
     for pid, start in found.items():
         for number in signals:
             try:
@@ -376,9 +394,9 @@ def send(found: dict[int, int], *signals: signal.Signals) -> None:
 
 
 def reap_strays(owned: set[int], before: set[int]) -> set[int]:
-    """For a process that orphans fall to: reap the exited ones that nobody here waits for. One is reaped at the
-    second call that sees it, so that whoever started it as a child has had time to. Returns the candidates, for
-    the next call."""
+    """For a process that orphans fall to: reap the exited ones that nobody here waits for. One is
+    reaped at the second call that sees it, so that whoever started it as a child has had time to.
+    Returns the candidates, for the next call."""
     try:
         if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return set()
@@ -402,7 +420,9 @@ def _send(pid: int, start: int, number: signal.Signals) -> None:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
         return
-    except OSError:  # an old kernel, or out of descriptors: the check and the kill are then a few µs apart
+    except (
+        OSError
+    ):  # an old kernel, or out of descriptors: the check and the kill are then a few µs apart
         fd = -1
     try:
         stat = read_stat(pid)
@@ -425,8 +445,8 @@ def _pids() -> Iterator[int]:
 
 
 def _read(path: str) -> bytes:
-    """A whole file of /proc; empty when it is gone or not ours to read. Raises an OSError only when no file can be
-    opened at all, which must not be taken for that."""
+    """A whole file of /proc; empty when it is gone or not ours to read. Raises an OSError only when
+    no file can be opened at all, which must not be taken for that."""
     try:
         fd = RESERVE.use(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:

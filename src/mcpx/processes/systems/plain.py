@@ -1,4 +1,5 @@
-"""What a system says that has nothing of the kind, and what every system can do: for the files that are not Linux's."""
+"""What a system says that has nothing of the kind, and what every system can do: for the files that
+are not Linux's."""
 
 import asyncio
 import contextlib

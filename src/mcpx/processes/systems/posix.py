@@ -1,12 +1,13 @@
-"""macOS, the BSDs, and a Linux whose /proc is not ours: who descends from a child of ours is found by asking `ps`.
+"""macOS, the BSDs, and a Linux whose /proc is not ours: who descends from a child of ours is found
+by asking `ps`.
 
-Promise: a process is named only when it is certain to descend from the tree's root: it carries the root's mark in the
-environment that `ps` shows, or sits in the root's process group, or its parent is already named, or an earlier survey
-named it. A name is a pid with the second it was started in, looked at again before it is signalled unless that was done
-in the same second.
-No promise: one that left its group, lost its parents and gave up its environment between two looks is not found; nor
-one whose environment the system hides (macOS does so for programs of its own) once it is a daemon. Where `ps` is
-missing, or counts otherwise than we do, only the process group is ended.
+Promise: a process is named only when it is certain to descend from the tree's root: it carries the
+root's mark in the environment that `ps` shows, or sits in the root's process group, or its parent
+is already named, or an earlier survey named it. A name is a pid with the second it was started in,
+looked at again before it is signalled unless that was done in the same second. No promise: one that
+left its group, lost its parents and gave up its environment between two looks is not found; nor one
+whose environment the system hides (macOS does so for programs of its own) once it is a daemon.
+Where `ps` is missing, or counts otherwise than we do, only the process group is ended.
 """
 
 import asyncio
@@ -56,7 +57,8 @@ class Row:
     parent: int
     group: int
     start: int
-    """The digits of its date and time: all that is needed to tell it from others that had its number."""
+    """The digits of its date and time: all that is needed to tell it from others that had its
+    number."""
     said: str
     """Its command line and its environment."""
 
@@ -75,7 +77,9 @@ def tree(popen: Popen, token: str, brand: int) -> Tree:
     return Tree(popen.pid, 0, token.encode(), brand, {popen.pid: 0}, popen)
 
 
-def watch(loop: asyncio.AbstractEventLoop, popen: Popen, on_exit: Callable[[int], None]) -> Callable[[], None]:
+def watch(
+    loop: asyncio.AbstractEventLoop, popen: Popen, on_exit: Callable[[int], None]
+) -> Callable[[], None]:
     """A thread that waits: the one way that every system has."""
     return wait_aside(loop, lambda: _exit_of(popen), on_exit)
 
@@ -95,8 +99,8 @@ def _exit_of(popen: Popen) -> int:
 
 
 def survey(trees: Sequence[Tree], passes: int = 4) -> list[dict[int, int]]:
-    """Some 10 to 50 ms a pass. A daemon in the making slips through one: its parent is gone by then, it is not yet
-    there. So two must agree, unless there is to be only one."""
+    """Some 10 to 50 ms a pass. A daemon in the making slips through one: its parent is gone by
+    then, it is not yet there. So two must agree, unless there is to be only one."""
     found = [tree.alive for tree in trees]
     for number in range(passes if trees else 0):
         rows = table()
@@ -104,17 +108,27 @@ def survey(trees: Sequence[Tree], passes: int = 4) -> list[dict[int, int]]:
             return [{pid: start for pid, start in now.items() if _is_there(pid)} for now in found]
         for tree in trees:
             tree.seen = time.monotonic()
-        before, found = found, [_members(tree, now, rows) for tree, now in zip(trees, found, strict=True)]
-        if number and all(now.keys() == then.keys() for now, then in zip(found, before, strict=True)):
+        before, found = (
+            found,
+            [_members(tree, now, rows) for tree, now in zip(trees, found, strict=True)],
+        )
+        if number and all(
+            now.keys() == then.keys() for now, then in zip(found, before, strict=True)
+        ):
             break
     return found
 
 
 def table() -> dict[int, Row] | None:
-    """Everybody who runs; None when it cannot be had, or is not about the processes that we mean by their numbers."""
+    """Everybody who runs; None when it cannot be had, or is not about the processes that we mean by
+    their numbers."""
     rows = dict(_parsed(_ps(*PS, "-o", _COLUMNS)))
     mine = rows.get(os.getpid())
-    return rows if mine is not None and (mine.parent, mine.group) == (os.getppid(), os.getpgrp()) else None
+    return (
+        rows
+        if mine is not None and (mine.parent, mine.group) == (os.getppid(), os.getpgrp())
+        else None
+    )
 
 
 def _ps(*arguments: str) -> str:
@@ -141,7 +155,10 @@ def _parsed(text: str) -> Iterable[tuple[int, Row]]:
         words = line.split(None, 9)  # five of them are a date: Tue Nov 17 23:29:05 2026
         if len(words) < 9 or not words[0].isdigit() or words[3][:1] in "ZX":
             continue
-        yield int(words[0]), Row(int(words[1]), int(words[2]), _digits(words[4:9]), words[9] if words[9:] else "")
+        yield (
+            int(words[0]),
+            Row(int(words[1]), int(words[2]), _digits(words[4:9]), words[9] if words[9:] else ""),
+        )
 
 
 def _digits(date: Iterable[str]) -> int:
@@ -156,7 +173,12 @@ def are_one(start: int, other: int) -> bool:
 
 def _seconds(digits: int) -> int:
     clock = digits // 10_000
-    return clock // 1_000_000 * 86_400 + clock // 10_000 % 100 * 3_600 + clock // 100 % 100 * 60 + clock % 100
+    return (
+        clock // 1_000_000 * 86_400
+        + clock // 10_000 % 100 * 3_600
+        + clock // 100 % 100 * 60
+        + clock % 100
+    )
 
 
 def _members(tree: Tree, known: dict[int, int], rows: dict[int, Row]) -> dict[int, int]:
@@ -164,15 +186,26 @@ def _members(tree: Tree, known: dict[int, int], rows: dict[int, Row]) -> dict[in
     if root is not None and not tree.start and not _is_reaped(tree):
         tree.start = root.start  # whoever has its number now is it
     todo: list[int] = []
-    if root is None or are_one(root.start, tree.start):  # else the number has been given to somebody else
+    if root is None or are_one(
+        root.start, tree.start
+    ):  # else the number has been given to somebody else
         todo += [pid for pid, row in rows.items() if row.group == tree.pid]
         todo += [tree.pid]
     mark = f"{MARK}=".encode()
     for pid, row in rows.items():
         said = row.said.encode()
-        if tree.token in said and mark in said and pid != os.getpid() and tree.token in marks(row.said):
+        if (
+            tree.token in said
+            and mark in said
+            and pid != os.getpid()
+            and tree.token in marks(row.said)
+        ):
             todo.append(pid)
-    todo += [pid for pid, start in known.items() if pid in rows and start and are_one(rows[pid].start, start)]
+    todo += [
+        pid
+        for pid, start in known.items()
+        if pid in rows and start and are_one(rows[pid].start, start)
+    ]
     children: dict[int, list[int]] = {}
     for pid, row in rows.items():
         children.setdefault(row.parent, []).append(pid)
@@ -249,7 +282,11 @@ def release(tree: Tree) -> None:
 def _send(tree: Tree, *signals: signal.Signals) -> None:
     named = [pid for pid, start in tree.alive.items() if start]
     is_fresh = time.monotonic() - tree.seen < FRESH
-    now = dict(_parsed(_ps("-o", _COLUMNS, "-p", ",".join(map(str, named))))) if named and not is_fresh else {}
+    now = (
+        dict(_parsed(_ps("-o", _COLUMNS, "-p", ",".join(map(str, named)))))
+        if named and not is_fresh
+        else {}
+    )
     for pid, start in tree.alive.items():
         certain = not _is_reaped(tree) if pid == tree.pid else is_fresh and start
         if not certain and (not start or pid not in now or not are_one(now[pid].start, start)):

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 MARK = "GATEWAY_OWNER"
-"""The variable that carries the mark: a token per gateway above the process, outermost first, commas between.
-Tokens are added, not replaced, so that a gateway behind a gateway leaves both able to find what they own."""
+"""The variable that carries the mark: a token per gateway above the process, outermost first,
+commas between. Tokens are added, not replaced, so that a gateway behind a gateway leaves both able
+to find what they own."""
 
 BRANDS = 100_000
 """A brand is a number for the run, followed by five digits for the child."""
@@ -24,8 +25,8 @@ def brand_of(run: str) -> int:
 
 @dataclass(slots=True)
 class Tree:
-    """A child and its descendants. Where the root can stay unreaped, it must while this is in use: that keeps its pid,
-    and so the number of its session, from being given to anyone else."""
+    """A child and its descendants. Where the root can stay unreaped, it must while this is in use:
+    that keeps its pid, and so the number of its session, from being given to anyone else."""
 
     pid: int
     start: int
@@ -51,11 +52,13 @@ class System(Protocol):
     """What the keeper gives to `ps`; empty where it looks into /proc."""
 
     def popen(self, argv: Sequence[str], **options: Any) -> Popen:
-        """Start a child as one that can be owned: in a session, or a job, of its own, its pipes fit for the loop."""
+        """Start a child as one that can be owned: in a session, or a job, of its own, its pipes fit
+        for the loop."""
         ...
 
     def undo(self, popen: Popen) -> None:
-        """Kill what was just started and not yet made a tree, with what it may have started itself."""
+        """Kill what was just started and not yet made a tree, with what it may have started
+        itself."""
         ...
 
     def branding(self, brand: int) -> AbstractContextManager[int]:
@@ -115,7 +118,8 @@ class System(Protocol):
         ...
 
     def reap_strays(self, owned: set[int], before: set[int]) -> set[int]:
-        """Reap the exited ones that nobody here waits for, at the second call that sees them; the candidates."""
+        """Reap the exited ones that nobody here waits for, at the second call that sees them; the
+        candidates."""
         ...
 
     def put_aside(self) -> None:

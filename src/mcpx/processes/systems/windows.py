@@ -1,12 +1,14 @@
 """Windows: each child is started in a job object of its own, which its descendants cannot leave.
 
-Promise: a child is put into its job before it runs its first instruction. The job ends, with all that is in it, when it
-is killed, when it is let go, and by the kernel itself when mcpx is gone in whatever way: no keeper is needed. To end is
-asked with Ctrl-Break, which reaches only a child on the same console; others have had the end of their input.
-No promise: for a child that Windows does not let into a job (mcpx itself runs in one that forbids it): of that one only
-the process itself is ended, and it is said.
+Promise: a child is put into its job before it runs its first instruction. The job ends, with all
+that is in it, when it is killed, when it is let go, and by the kernel itself when mcpx is gone in
+whatever way: no keeper is needed. To end is asked with Ctrl-Break, which reaches only a child on
+the same console; others have had the end of their input. No promise: for a child that Windows does
+not let into a job (mcpx itself runs in one that forbids it): of that one only the process itself is
+ended, and it is said.
 
-Everything that only Windows has is reached inside of functions: the file can be read, and its logic tested, elsewhere.
+Everything that only Windows has is reached inside of functions: the file can be read, and its logic
+tested, elsewhere.
 """
 
 import asyncio
@@ -79,7 +81,11 @@ class Limits(ctypes.Structure):
 
 
 class Pids(ctypes.Structure):
-    _fields_ = (("assigned", ctypes.c_uint32), ("listed", ctypes.c_uint32), ("pids", ctypes.c_size_t * _MOST))
+    _fields_ = (
+        ("assigned", ctypes.c_uint32),
+        ("listed", ctypes.c_uint32),
+        ("pids", ctypes.c_size_t * _MOST),
+    )
 
 
 class Api:
@@ -92,7 +98,11 @@ class Api:
         for name, result, arguments in (
             ("CreateJobObjectW", handle, (pointer, ctypes.c_wchar_p)),
             ("SetInformationJobObject", ctypes.c_int, (handle, ctypes.c_int, pointer, whole)),
-            ("QueryInformationJobObject", ctypes.c_int, (handle, ctypes.c_int, pointer, whole, pointer)),
+            (
+                "QueryInformationJobObject",
+                ctypes.c_int,
+                (handle, ctypes.c_int, pointer, whole, pointer),
+            ),
             ("AssignProcessToJobObject", ctypes.c_int, (handle, handle)),
             ("TerminateJobObject", ctypes.c_int, (handle, ctypes.c_uint)),
             ("CloseHandle", ctypes.c_int, (handle,)),
@@ -108,7 +118,9 @@ class Api:
             raise OSError(_last_error(), "no job object can be made")
         limits = Limits()
         limits.basic.flags = _KILL_ON_CLOSE
-        if not self._kernel.SetInformationJobObject(job, _LIMITS, ctypes.byref(limits), ctypes.sizeof(limits)):
+        if not self._kernel.SetInformationJobObject(
+            job, _LIMITS, ctypes.byref(limits), ctypes.sizeof(limits)
+        ):
             number = _last_error()
             self.close(job)
             raise OSError(number, "a job object cannot be set up")
@@ -123,7 +135,9 @@ class Api:
     def pids(self, job: int) -> list[int]:
         found = Pids()
         # It fails when there are more than fit, and has filled in what does.
-        self._kernel.QueryInformationJobObject(job, _PIDS, ctypes.byref(found), ctypes.sizeof(found), None)
+        self._kernel.QueryInformationJobObject(
+            job, _PIDS, ctypes.byref(found), ctypes.sizeof(found), None
+        )
         return list(found.pids[: found.listed])
 
     def terminate(self, job: int) -> None:
@@ -151,7 +165,8 @@ def _last_error() -> int:
 
 
 def popen(argv: Sequence[str], **options: Any) -> Popen:
-    """On our own console where there is one, that Ctrl-Break reaches it; Ctrl-C is kept from it by its group."""
+    """On our own console where there is one, that Ctrl-Break reaches it; Ctrl-C is kept from it by
+    its group."""
     windows = api()
     line, program = command_line(argv, os.environ)
     flags = SUSPENDED | NEW_GROUP | (0 if windows.has_console() else NO_WINDOW)
@@ -164,7 +179,11 @@ def popen(argv: Sequence[str], **options: Any) -> Popen:
             raise OSError(_last_error(), "it may not be put into a job object")
         _jobs[child.pid] = job
     except OSError as error:
-        _log.warning("process %d is not owned as a whole (%s): what it starts may stay behind", child.pid, error)
+        _log.warning(
+            "process %d is not owned as a whole (%s): what it starts may stay behind",
+            child.pid,
+            error,
+        )
     if not windows.resume(handle):
         undo(child)
         child.wait()
@@ -181,10 +200,14 @@ def undo(popen: Popen) -> None:
 
 
 def tree(popen: Popen, token: str, brand: int) -> Tree:
-    return Tree(popen.pid, 1, token.encode(), brand, {popen.pid: 1}, popen, job=_jobs.pop(popen.pid, 0))
+    return Tree(
+        popen.pid, 1, token.encode(), brand, {popen.pid: 1}, popen, job=_jobs.pop(popen.pid, 0)
+    )
 
 
-def watch(loop: asyncio.AbstractEventLoop, popen: Popen, on_exit: Callable[[int], None]) -> Callable[[], None]:
+def watch(
+    loop: asyncio.AbstractEventLoop, popen: Popen, on_exit: Callable[[int], None]
+) -> Callable[[], None]:
     return wait_aside(loop, popen.wait, on_exit)
 
 
@@ -209,7 +232,9 @@ def interrupt(tree: Tree) -> None:
 
 def ask(tree: Tree) -> None:
     try:
-        os.kill(tree.pid, getattr(signal, "CTRL_BREAK_EVENT", 1))  # the whole group: its number is the root's
+        os.kill(
+            tree.pid, getattr(signal, "CTRL_BREAK_EVENT", 1)
+        )  # the whole group: its number is the root's
     except OSError:
         pass  # on another console, or gone
 

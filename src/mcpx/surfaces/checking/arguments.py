@@ -1,20 +1,23 @@
-"""A model's arguments against a tool's input schema, before the call: let through, repaired, or refused with reasons.
+"""A model's arguments against a tool's input schema, before the call: let through, repaired, or
+refused with reasons.
 
-Promised: arguments that the schema accepts go on as the very object that came; the one exception are names that the
-schema does not list, where it lists some and says nothing about others: a model that misspells an optional argument
-must hear of it. What is refused comes with its path, what is wrong and what was expected. Nothing given is changed.
+Promised: arguments that the schema accepts go on as the very object that came; the one exception
+are names that the schema does not list, where it lists some and says nothing about others: a model
+that misspells an optional argument must hear of it. What is refused comes with its path, what is
+wrong and what was expected. Nothing given is changed.
 
-Repaired is only what has one possible meaning and would be refused otherwise, and only when the whole call is right
-afterwards; every repair is told:
+Repaired is only what has one possible meaning and would be refused otherwise, and only when the
+whole call is right afterwards; every repair is told:
 
 - the arguments as a JSON text, or as nothing at all;
 - `"5"`, `"true"`, `"[1]"`, `"null"` where the type is wanted that the text spells, and no string;
 - `5` where only a string is wanted; `5.0` where an integer is wanted (drafts that care);
 - `null` for something that may be left out: it is left out;
-- a name or a choice that differs from exactly one known by case (and names by `_` or `-`), if that one is not given.
+- a name or a choice that differs from exactly one known by case (and names by `_` or `-`), if that
+  one is not given.
 
-Not repaired: one value where a list is wanted (a list of what?), yes/no and 1/0 as booleans, texts that only look like
-numbers (`"007"`), near misses in spelling: they are suggested.
+Not repaired: one value where a list is wanted (a list of what?), yes/no and 1/0 as booleans, texts
+that only look like numbers (`"007"`), near misses in spelling: they are suggested.
 """
 
 import json
@@ -56,30 +59,48 @@ class Checker:
         self._schemas = Schemas()
 
     def check(self, schema: object, arguments: object, *, mend: bool = True) -> Checked:
-        """`mend`: whether what is wrong may be repaired; else it is refused as it is, and so is what cannot be judged:
-        nobody else will."""
+        """`mend`: whether what is wrong may be repaired; else it is refused as it is, and so is
+        what cannot be judged: nobody else will."""
         compiled = self._schemas.compiled(schema, own=not mend)
         if not mend:
             given: object = Json() if arguments is None else arguments
             if not is_object(given):
-                return Checked({}, problems=(f"arguments: expected an object, got {spelled(given)}",))
+                return Checked(
+                    {}, problems=(f"arguments: expected an object, got {spelled(given)}",)
+                )
             judged = compiled.judges(given)
             if judged:
                 return Checked(given)
             if judged is None:
-                return Checked(given, problems=("arguments: too large, or nested too deeply, to be checked",))
-            return Checked(given, problems=problems_text(compiled.schema, find_faults(compiled, given)))
+                return Checked(
+                    given, problems=("arguments: too large, or nested too deeply, to be checked",)
+                )
+            return Checked(
+                given, problems=problems_text(compiled.schema, find_faults(compiled, given))
+            )
         if is_object(arguments):
-            return Checked(arguments) if compiled.passes(arguments) else _mended(compiled, arguments, [])
+            return (
+                Checked(arguments)
+                if compiled.passes(arguments)
+                else _mended(compiled, arguments, [])
+            )
         if arguments is None:
             return self.check(schema, {})
         if isinstance(arguments, str):
             empty = not arguments.strip()
-            read = _json("{}" if empty else arguments) if len(arguments) <= _LONGEST_TEXT else _UNCHANGED
+            read = (
+                _json("{}" if empty else arguments)
+                if len(arguments) <= _LONGEST_TEXT
+                else _UNCHANGED
+            )
             if is_object(read):
                 how = "nothing taken as {}" if empty else "JSON text taken as an object"
                 told = [f"arguments: {how}"]
-                return Checked(read, tuple(told)) if compiled.passes(read) else _mended(compiled, read, told)
+                return (
+                    Checked(read, tuple(told))
+                    if compiled.passes(read)
+                    else _mended(compiled, read, told)
+                )
         return Checked({}, problems=(f"arguments: expected an object, got {spelled(arguments)}",))
 
 
@@ -102,7 +123,10 @@ def _mended(compiled: Compiled, given: Json, told: list[str]) -> Checked:
 def _copy(value: Any) -> Any:
     """`deepcopy` in a tenth of its time: these are JSON values, and no two are the same object."""
     if is_object(value):
-        return {key: _copy(each) if isinstance(each, (dict, list)) else each for key, each in value.items()}
+        return {
+            key: _copy(each) if isinstance(each, (dict, list)) else each
+            for key, each in value.items()
+        }
     if is_array(value):
         return [_copy(each) if isinstance(each, (dict, list)) else each for each in value]
     return value
@@ -114,7 +138,9 @@ def _repair(arguments: Json, fault: Fault) -> str | None:
     if holder is None or type(holder[key]) is not type(fault.value) or holder[key] != fault.value:
         return None  # mended already, or moved away
     if is_object(holder) and fault.kind == "unknown":
-        meant = [name for name in fault.options if isinstance(name, str) and _plain(name) == _plain(key)]
+        meant = [
+            name for name in fault.options if isinstance(name, str) and _plain(name) == _plain(key)
+        ]
         if len(meant) != 1 or meant[0] in holder:
             return None
         holder[meant[0]] = holder.pop(key)
@@ -155,7 +181,9 @@ def _meant(fault: Fault) -> object:
         if "string" not in types:
             return _read(value, types)
         word = value.strip().casefold() if len(value) <= 200 else ""
-        choices = [each for each in fault.options if isinstance(each, str) and each.casefold() == word]
+        choices = [
+            each for each in fault.options if isinstance(each, str) and each.casefold() == word
+        ]
         return choices[0] if len(choices) == 1 else _UNCHANGED
     if isinstance(value, bool) or not isinstance(value, int | float):
         return _UNCHANGED
@@ -176,7 +204,9 @@ def _read(text: str, types: Iterable[str]) -> object:
         return None
     if word[:1] in ("[", "{"):
         read = _json(word)
-        return read if type_of(read) in types and (is_object(read) or is_array(read)) else _UNCHANGED
+        return (
+            read if type_of(read) in types and (is_object(read) or is_array(read)) else _UNCHANGED
+        )
     if _NUMBER.fullmatch(word):
         number: int | float = json.loads(word)
         if isinstance(number, float) and number.is_integer() and "number" not in types:

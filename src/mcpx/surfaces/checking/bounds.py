@@ -1,12 +1,14 @@
-"""Whether a schema, and arguments for it, are small enough to be judged here: seen before anything is compiled or run.
+"""Whether a schema, and arguments for it, are small enough to be judged here: seen before anything
+is compiled or run.
 
-A schema of two kilobytes can ask a validator for more steps than there are atoms: definitions that use the next one
-twice, thirty times over; alternatives that come back to themselves a level further down; circles that never get
-further down at all. Python cannot stop the validator once it runs. So a schema is written out, each reference
-replaced by what it refers to, as far down as the arguments go: what does not fit into a plain bound is not judged.
+A schema of two kilobytes can ask a validator for more steps than there are atoms: definitions that
+use the next one twice, thirty times over; alternatives that come back to themselves a level further
+down; circles that never get further down at all. Python cannot stop the validator once it runs. So
+a schema is written out, each reference replaced by what it refers to, as far down as the arguments
+go: what does not fit into a plain bound is not judged.
 
-Promised: everything here is bounded itself. What costs more than its size says, such as `unevaluatedProperties`, is
-never judged.
+Promised: everything here is bounded itself. What costs more than its size says, such as
+`unevaluatedProperties`, is never judged.
 """
 
 import re
@@ -18,7 +20,8 @@ from urllib.parse import unquote
 from mcpx.model.call import Json, as_object, is_array, is_object
 
 MOST_NODES = 8_000
-"""Values in a schema as it stands, at 2 µs each when it is compiled. The largest of 686 real ones has some hundreds."""
+"""Values in a schema as it stands, at 2 µs each when it is compiled. The largest of 686 real ones
+has some hundreds."""
 MOST_RULES = 10_000
 """Rules of a schema that is written out, at 1 µs each."""
 DEEPEST = 100
@@ -30,13 +33,16 @@ MOST_PATTERN_TEXT = 2_000
 MOST_ARGUMENTS = 10_000
 DEEPEST_ARGUMENTS = 32
 MOST_TEXT = 65_536
-"""Characters in arguments that patterns are run over: 10 ms for the worst pattern on the test bench."""
+"""Characters in arguments that patterns are run over: 10 ms for the worst pattern on the test
+bench."""
 MOST_TO_TELL_APART = 1_000
-"""Values in arguments of which some must differ: lists and objects among them are compared each with each."""
+"""Values in arguments of which some must differ: lists and objects among them are compared each
+with each."""
 MOST_WORK = 1_000_000
 """Rules times the values they are held against, at 10 to 20 ns each."""
 PATIENCE = 100
-"""What is worth so many times as much: arguments that nobody else will judge, for a schema that no stranger wrote."""
+"""What is worth so many times as much: arguments that nobody else will judge, for a schema that no
+stranger wrote."""
 DEEPEST_AT_ALL = 200
 """Levels of those; the validator's own limit is 255."""
 _EXACTLY = 1_000
@@ -50,7 +56,9 @@ _FRACTION = 500
 _SAME_ALONE = frozenset(("not", "if", "then", "else"))
 _SAME_LISTS = frozenset(("allOf", "anyOf", "oneOf"))
 _SAME_MAPS = frozenset(("dependentSchemas", "dependencies"))
-_INNER_ALONE = frozenset(("additionalProperties", "propertyNames", "items", "additionalItems", "contains"))
+_INNER_ALONE = frozenset(
+    ("additionalProperties", "propertyNames", "items", "additionalItems", "contains")
+)
 _INNER_LISTS = frozenset(("prefixItems", "items"))
 _INNER_MAPS = frozenset(("properties", "patternProperties"))
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
@@ -66,7 +74,8 @@ class Size:
     depth: int
     text: int
     odd: bool
-    """Some number in it is so large or so small that comparing it exactly takes thousands of times as long."""
+    """Some number in it is so large or so small that comparing it exactly takes thousands of times
+    as long."""
 
 
 def measure(value: Json, most: int) -> Size | None:
@@ -108,7 +117,11 @@ class Bounds:
     def allow(self, arguments: Json) -> bool:
         """Whether judging these arguments is bounded."""
         size = measure(arguments, MOST_ARGUMENTS)
-        if size is None or size.depth > DEEPEST_ARGUMENTS or (size.odd and not self.words.isdisjoint(_COMPARES)):
+        if (
+            size is None
+            or size.depth > DEEPEST_ARGUMENTS
+            or (size.odd and not self.words.isdisjoint(_COMPARES))
+        ):
             return False
         if self.patterns and size.text > MOST_TEXT:
             return False
@@ -130,7 +143,9 @@ class Bounds:
         if size.depth not in self._rules:
             self._rules[size.depth] = self._written_out(size.depth)
         rules = self._rules[size.depth]
-        return inf if rules is None else rules * (size.nodes + size.text // 16 * bool(self.patterns))
+        return (
+            inf if rules is None else rules * (size.nodes + size.text // 16 * bool(self.patterns))
+        )
 
     def _written_out(self, levels: int) -> int | None:
         """How many rules there are for a value of so many levels; None: too many."""
@@ -160,7 +175,8 @@ class Bounds:
 
 
 def bounds_of(root: Json, *, own: bool = False) -> Bounds | None:
-    """None when the schema is too large, or may do what cannot be foreseen. `own`: no stranger wrote it."""
+    """None when the schema is too large, or may do what cannot be foreseen. `own`: no stranger
+    wrote it."""
     size = measure(root, MOST_NODES * (4 if own else 1))
     if size is None or size.odd or size.depth > DEEPEST:
         return None
@@ -173,7 +189,9 @@ def bounds_of(root: Json, *, own: bool = False) -> Bounds | None:
             written = (schema.get("pattern"), *as_object(schema.get("patternProperties")))
             patterns.update(pattern for pattern in written if isinstance(pattern, str))
         target = resolve(root, schema["$ref"]) if "$ref" in schema else True
-        if target is None or (schema is not root and ("$id" in schema or isinstance(schema.get("id"), str))):
+        if target is None or (
+            schema is not root and ("$id" in schema or isinstance(schema.get("id"), str))
+        ):
             return None  # what it refers to, or what others mean by it, cannot be told
         same, inner = _used(schema)
         for each in (target, *same, *inner):
@@ -186,11 +204,14 @@ def bounds_of(root: Json, *, own: bool = False) -> Bounds | None:
     if words & (_UNFORESEEN if own else _NEVER):
         return None
     bounds = Bounds(root, size.nodes, frozenset(words), len(patterns))
-    return bounds if (bounds.bear({}) if own else bounds.allow({})) else None  # circles that never get further down
+    return (
+        bounds if (bounds.bear({}) if own else bounds.allow({})) else None
+    )  # circles that never get further down
 
 
 def _own(schema: Json) -> int:
-    """How many rules a schema has besides those that are schemas, each option and each name counted."""
+    """How many rules a schema has besides those that are schemas, each option and each name
+    counted."""
     count = 1
     for key, value in schema.items():
         if key in _LISTED:
@@ -228,7 +249,8 @@ def _used(schema: Json) -> tuple[list[object], list[object]]:
 
 
 def resolve(root: Json, reference: object) -> object | None:
-    """The schema that `#` or `#/…` points to; None for all else. Nothing is looked up outside the document."""
+    """The schema that `#` or `#/…` points to; None for all else. Nothing is looked up outside the
+    document."""
     if reference == "#":
         return root
     if not isinstance(reference, str) or not reference.startswith("#/") or len(reference) > 1_000:

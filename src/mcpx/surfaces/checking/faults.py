@@ -1,12 +1,14 @@
-"""What is wrong with arguments that a schema does not accept, as values: where, what kind of fault, what was wanted.
+"""What is wrong with arguments that a schema does not accept, as values: where, what kind of fault,
+what was wanted.
 
-The compiled validator says yes or no and is the only judge. Asked for reasons it copies the argument once for each,
-and all alternatives of alternatives, so a refused megabyte can take gigabytes; that is why the reasons are looked for
-here. Only refused arguments come here, so a rule that is not known here costs a good explanation and nothing else.
+The compiled validator says yes or no and is the only judge. Asked for reasons it copies the
+argument once for each, and all alternatives of alternatives, so a refused megabyte can take
+gigabytes; that is why the reasons are looked for here. Only refused arguments come here, so a rule
+that is not known here costs a good explanation and nothing else.
 
-Promised: at least one fault, found within a bounded number of steps, whatever schema and arguments are. Among
-alternatives the one that was meant is explained where that is clear: the only one of the right type, or the one whose
-tag (`{"kind": "text", …}`) fits. Not promised: all faults.
+Promised: at least one fault, found within a bounded number of steps, whatever schema and arguments
+are. Among alternatives the one that was meant is explained where that is clear: the only one of the
+right type, or the one whose tag (`{"kind": "text", …}`) fits. Not promised: all faults.
 """
 
 from dataclasses import dataclass
@@ -110,7 +112,9 @@ class _Search:
     def _itself(self, node: Json, value: object, path: Path) -> list[Fault]:
         """The value as a whole: its type, or the values it may be."""
         kinds: object = node.get("type")
-        types = frozenset(kind for kind in (kinds if is_array(kinds) else [kinds]) if isinstance(kind, str))
+        types = frozenset(
+            kind for kind in (kinds if is_array(kinds) else [kinds]) if isinstance(kind, str)
+        )
         options = (node["const"],) if "const" in node else tuple(as_list(node.get("enum")))
         self._left -= len(options) // _OPTIONS
         if options and not any(same(value, option) for option in options):
@@ -133,7 +137,9 @@ class _Search:
             for name in as_list(node.get("required"))
             if isinstance(name, str) and name not in value
         ]
-        others: object = True if "patternProperties" in node else node.get("additionalProperties", not closed)
+        others: object = (
+            True if "patternProperties" in node else node.get("additionalProperties", not closed)
+        )
         for name, inner in value.items():
             if self._left < 0 or len(found) > _MOST_FAULTS:
                 break
@@ -165,7 +171,9 @@ class _Search:
             if key in node:
                 found += self._alternatives(node, key, value, path)
         if "if" in node:
-            found += self.look(node.get("else" if self.look(node["if"], value, path) else "then"), value, path)
+            found += self.look(
+                node.get("else" if self.look(node["if"], value, path) else "then"), value, path
+            )
         if "not" in node and not self.look(node["not"], value, path) and self._left > 0:
             found.append(Fault(path, "rule", value, words="something else"))
         return found
@@ -175,7 +183,11 @@ class _Search:
         fit = sum(not faults for faults in tried)
         if fit or not tried:
             several = fit > 1 and key == "oneOf" and self._left > 0
-            return [Fault(path, "rule", value, words="what fits only one of the alternatives")] if several else []
+            return (
+                [Fault(path, "rule", value, words="what fits only one of the alternatives")]
+                if several
+                else []
+            )
         here = [_at(faults, path) for faults in tried]
         right = [faults for faults, fault in zip(tried, here, strict=True) if fault is None]
         if not right:
@@ -226,15 +238,21 @@ def same(one: object, other: object) -> bool:
 
 def _at(faults: list[Fault], path: Path) -> Fault | None:
     """The fault by which the value as a whole is out of place, if that is what is wrong."""
-    return next((fault for fault in faults if fault.path == path and fault.kind in ("type", "choice")), None)
+    return next(
+        (fault for fault in faults if fault.path == path and fault.kind in ("type", "choice")), None
+    )
 
 
 def _tags(faults: list[Fault], path: Path) -> list[Fault]:
-    return [fault for fault in faults if fault.kind == "choice" and len(fault.path) == len(path) + 1]
+    return [
+        fault for fault in faults if fault.kind == "choice" and len(fault.path) == len(path) + 1
+    ]
 
 
 def _merged(faults: list[Fault], schema: object) -> Fault:
     """One fault for all alternatives that are out of place."""
     types = frozenset[str]().union(*(fault.types for fault in faults))
     options = tuple(option for fault in faults for option in fault.options)
-    return Fault(faults[0].path, "choice" if options else "type", faults[0].value, schema, types, options)
+    return Fault(
+        faults[0].path, "choice" if options else "type", faults[0].value, schema, types, options
+    )

@@ -1,13 +1,16 @@
 """A tool's input schema, compiled once for checking; whatever the server wrote there.
 
-Promised: `Compiled.passes` is one call into a compiled validator for ordinary schemas. Nothing is fetched: no network,
-no file. No schema hangs, overflows or fills memory, neither when it is compiled nor when arguments are held against
-it: what is beyond plain bounds (`bounds`) passes, and the server judges. So does what a broken schema is given: that is
-its server's mistake, not the caller's.
+Promised: `Compiled.passes` is one call into a compiled validator for ordinary schemas. Nothing is
+fetched: no network, no file. No schema hangs, overflows or fills memory, neither when it is
+compiled nor when arguments are held against it: what is beyond plain bounds (`bounds`) passes, and
+the server judges. So does what a broken schema is given: that is its server's mistake, not the
+caller's.
 
-Patterns that the linear regular expressions cannot do are left out. Formats are notes, not rules, as JSON Schema says.
+Patterns that the linear regular expressions cannot do are left out. Formats are notes, not rules,
+as JSON Schema says.
 
-Not promised: words about what is wrong (`faults`), and a second look: a definition is taken as it was first seen.
+Not promised: words about what is wrong (`faults`), and a second look: a definition is taken as it
+was first seen.
 """
 
 import math
@@ -29,7 +32,8 @@ MOST_COMPILED = 4_096
 MOST_KEPT = 200_000
 """… and the JSON values in them all; compiled, they take up to 600 bytes each."""
 _PATTERN_BYTES = 1_048_576  # of one compiled pattern: `^.{1,255}$` takes over a quarter of it
-# Left out where the schema cannot be compiled with them, or where older drafts enforce what servers do not.
+# Left out where the schema cannot be compiled with them, or where older drafts enforce what servers
+# do not.
 _LEFT_OUT = frozenset(("pattern", "contentEncoding", "contentMediaType"))
 _CONTENT = frozenset(("contentEncoding", "contentMediaType"))
 # Under these, a schema that accepts more makes its parent accept less.
@@ -48,7 +52,8 @@ class Compiled:
     schema: Json
     draft: int = 2020
     known: frozenset[str] | None = None
-    """All the names there are; None when the schema allows others, or says itself that it does not."""
+    """All the names there are; None when the schema allows others, or says itself that it does
+    not."""
     is_valid: Callable[[Any], bool] | None = None
     bounds: Bounds | None = None
     """None accepts everything."""
@@ -61,8 +66,8 @@ class Compiled:
         return _accepts(self.is_valid, arguments)
 
     def judges(self, arguments: Json) -> bool | None:
-        """The same, of a schema whose author nobody doubts and for arguments that nobody else judges; None: it cannot
-        be said."""
+        """The same, of a schema whose author nobody doubts and for arguments that nobody else
+        judges; None: it cannot be said."""
         if self.bounds is None or self.is_valid is None or not self.bounds.bear(arguments):
             return None
         if self.known is not None and not arguments.keys() <= self.known:
@@ -116,7 +121,11 @@ def compile_schema(schema: Json, *, own: bool = False) -> Compiled:
     if validator is None and bounds.words & _LEFT_OUT and not bounds.words & _NEGATES:
         schema = cast(Json, _lenient(schema))
         validator = _validator(schema, draft)
-    return OPEN if validator is None else Compiled(schema, draft, _known(schema), validator.is_valid, bounds)
+    return (
+        OPEN
+        if validator is None
+        else Compiled(schema, draft, _known(schema), validator.is_valid, bounds)
+    )
 
 
 def unjudged(schema: Json) -> str | None:
@@ -131,7 +140,10 @@ def unjudged(schema: Json) -> str | None:
     if compiled.is_valid is not None:
         return None if compiled.schema is schema else _wrong_with(schema)
     if bounds_of(schema, own=True) is None:
-        return "is too large, goes in circles, refers to what is not in it, or uses what is not checked here"
+        return (
+            "is too large, goes in circles, refers to what is not in it, or uses what is not "
+            "checked here"
+        )
     return _wrong_with(schema)
 
 
@@ -139,15 +151,22 @@ def _wrong_with(schema: Json) -> str:
     import jsonschema_rs as rs
 
     try:
-        rs.Draft202012Validator(schema, offline=True, pattern_options=rs.RegexOptions(size_limit=_PATTERN_BYTES))
+        rs.Draft202012Validator(
+            schema, offline=True, pattern_options=rs.RegexOptions(size_limit=_PATTERN_BYTES)
+        )
     except Exception as error:  # noqa: BLE001 - no list of what it raises is known
         said = str(error).splitlines()
-        return f"is no JSON Schema that can be checked here: {said[0][:200]}" if said else "is no JSON Schema"
+        return (
+            f"is no JSON Schema that can be checked here: {said[0][:200]}"
+            if said
+            else "is no JSON Schema"
+        )
     return "is no JSON Schema that can be checked here"
 
 
 def draft_of(schema: Json) -> int:
-    """The draft that a schema says it is written in. Who says nothing, or names a stranger's, means 2020-12."""
+    """The draft that a schema says it is written in. Who says nothing, or names a stranger's, means
+    2020-12."""
     named = schema.get("$schema")
     if isinstance(named, str) and len(named) < 100:
         for draft, mark in ((4, "draft-04"), (6, "draft-06"), (7, "draft-07"), (2019, "2019-09")):
@@ -157,7 +176,8 @@ def draft_of(schema: Json) -> int:
 
 
 def holds(rules: Json, draft: int, value: object) -> bool:
-    """Whether a value keeps some small rules, such as `{"minimum": 1}`. Rules that mean nothing are kept."""
+    """Whether a value keeps some small rules, such as `{"minimum": 1}`. Rules that mean nothing are
+    kept."""
     validator = _validator(rules, draft)
     return validator is None or _accepts(validator.is_valid, value)
 
@@ -195,7 +215,12 @@ def _tame(value: Any) -> Any:
 def _validator(schema: Json, draft: int) -> "Validator | None":
     import jsonschema_rs as rs  # 30 ms, and only a compact surface that is called needs it
 
-    kind = {4: rs.Draft4Validator, 6: rs.Draft6Validator, 7: rs.Draft7Validator, 2019: rs.Draft201909Validator}
+    kind = {
+        4: rs.Draft4Validator,
+        6: rs.Draft6Validator,
+        7: rs.Draft7Validator,
+        2019: rs.Draft201909Validator,
+    }
     named = {key: value for key, value in schema.items() if key != "$schema"}
     options = rs.RegexOptions(size_limit=_PATTERN_BYTES)
     make: Callable[..., Validator] = kind.get(draft, rs.Draft202012Validator)
@@ -209,12 +234,14 @@ def _known(schema: Json) -> frozenset[str] | None:
 
 
 def lenient(schema: Json) -> Json:
-    """The schema without its patterns: they may be written for another kind of regular expressions."""
+    """The schema without its patterns: they may be written for another kind of regular
+    expressions."""
     return cast(Json, _lenient(schema))
 
 
 def _lenient(node: object) -> object:
-    """A schema without its patterns and its rules about content, where these are texts and no names."""
+    """A schema without its patterns and its rules about content, where these are texts and no
+    names."""
     if is_array(node):
         return [_lenient(item) for item in node]
     if not is_object(node):

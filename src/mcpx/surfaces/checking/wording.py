@@ -1,7 +1,7 @@
 """Faults and repairs in words for a model: short, bounded, one line each, and safe to send.
 
-What comes from arguments or from a server's schema (names, values, choices) is cut short, and quoted as JSON wherever
-it is not a plain word. Types are written as in a tool's signature.
+What comes from arguments or from a server's schema (names, values, choices) is cut short, and
+quoted as JSON wherever it is not a plain word. Types are written as in a tool's signature.
 """
 
 import json
@@ -72,7 +72,11 @@ def _problem(root: Json, fault: Fault) -> str:
     if fault.kind == "unknown":
         names = [name for name in fault.options if isinstance(name, str)]
         meant = _nearest(str(fault.path[-1]), names)
-        hint = f"did you mean {' or '.join(path_text((name,)) for name in meant)}?" if meant else _listed(names)
+        hint = (
+            f"did you mean {' or '.join(path_text((name,)) for name in meant)}?"
+            if meant
+            else _listed(names)
+        )
         return f"{where}: unknown argument, {hint}"
     got = f"got {spelled(fault.value)}"
     if fault.kind == "rule" and fault.words:
@@ -81,10 +85,20 @@ def _problem(root: Json, fault: Fault) -> str:
         texts = [option for option in fault.options if isinstance(option, str)]
         meant = _nearest(fault.value, texts) if isinstance(fault.value, str) else []
         hint = f"; did you mean {' or '.join(map(_cut, meant))}?" if meant else ""
-        others = [kind for kind in _ORDER if kind in fault.types - {type_of(option) for option in fault.options}]
-        return f"{where}: expected {_choice([*map(_spelled_option, fault.options), *others])}, {got}{hint}"
+        others = [
+            kind
+            for kind in _ORDER
+            if kind in fault.types - {type_of(option) for option in fault.options}
+        ]
+        return (
+            f"{where}: expected {_choice([*map(_spelled_option, fault.options), *others])}, "
+            f"{got}{hint}"
+        )
     if fault.kind == "type" and not fault.types & {"array", "object"}:
-        return f"{where}: expected {' or '.join(kind for kind in _ORDER if kind in fault.types)}, {got}"
+        return (
+            f"{where}: expected {' or '.join(kind for kind in _ORDER if kind in fault.types)}, "
+            f"{got}"
+        )
     return f"{where}: expected {_type(root, fault.schema)}, {got}"
 
 
@@ -119,7 +133,9 @@ def _type(root: Json, schema: object) -> str:
 
 
 def _nearest(word: str, known: list[str]) -> list[str]:
-    if len(word) > _LONGEST_GUESS:  # a typo has the length of the word; difflib on a megabyte takes for ever
+    if (
+        len(word) > _LONGEST_GUESS
+    ):  # a typo has the length of the word; difflib on a megabyte takes for ever
         return []
     from difflib import get_close_matches
 
@@ -128,7 +144,9 @@ def _nearest(word: str, known: list[str]) -> list[str]:
 
 
 def _cut(text: str) -> str:
-    return json.dumps(text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…", ensure_ascii=False)
+    return json.dumps(
+        text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…", ensure_ascii=False
+    )
 
 
 def _more(count: int) -> tuple[str, ...]:

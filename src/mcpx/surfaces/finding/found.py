@@ -1,7 +1,9 @@
-"""Searches for tools: which ones a query finds, for programs in S2's shape and for models in few words (SUR-4).
+"""Searches for tools: which ones a query finds, for programs in S2's shape and for models in few
+words (SUR-4).
 
-The one that every compact surface has: `search` offers it as a tool, the others give it where a model says words
-that are no name (SUR-12). Of one service every tool is found: those that match, in their order, then the others.
+The one that every compact surface has: `search` offers it as a tool, the others give it where a
+model says words that are no name (SUR-12). Of one service every tool is found: those that match, in
+their order, then the others.
 """
 
 import asyncio
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 REMEMBERED = 1_000
 """Tools whose fields are kept."""
 AT_ONCE = 100
-"""Tools that are indexed while everybody waits (some 10 ms); more are indexed in slices, once for all who ask."""
+"""Tools that are indexed while everybody waits (some 10 ms); more are indexed in slices, once for
+all who ask."""
 
 
 class Finder:
@@ -33,7 +36,8 @@ class Finder:
         self._surface = surface
         self._telling = Telling(surface)
         self._fields: dict[int, tuple[Offer, Json]] = {}
-        """What programs are told of a tool, by the identity of its offer: reading schemas costs more than finding."""
+        """What programs are told of a tool, by the identity of its offer: reading schemas costs
+        more than finding."""
         self._indexing = asyncio.Lock()
 
     async def index(self, catalog: Catalog) -> Searchable:
@@ -42,16 +46,22 @@ class Finder:
         async with self._indexing:
             return await in_slices(catalog.indexing())
 
-    async def search(self, view: View, query: str, *, service: str = "", limit: int = 20, offset: int = 0) -> Json:
+    async def search(
+        self, view: View, query: str, *, service: str = "", limit: int = 20, offset: int = 0
+    ) -> Json:
         """A blank query finds every tool there is, or every one of the service."""
         catalog = (await view.prepare()).for_models
         query = query.strip()
         if service == BUILT_IN or query in OWN_NAMES:
             page = Page(query, None, [READER], 1, 1, 1, 0, 1)
         elif service:
-            page = await self._of_service(catalog, self._surface.service(view, service), query, limit, offset)
+            page = await self._of_service(
+                catalog, self._surface.service(view, service), query, limit, offset
+            )
         else:
-            page = await self._of_all(catalog, query if catalog.offers["tools"] else "", limit, offset)
+            page = await self._of_all(
+                catalog, query if catalog.offers["tools"] else "", limit, offset
+            )
         structured: Json = {
             "tools": [self._for_programs(offer) for offer in page.tools[: page.matches][:limit]],
             "total": page.total,
@@ -67,12 +77,16 @@ class Finder:
         strong = found.strong if query else len(tools)
         return Page(query, None, tools, strong, len(tools), found.total, offset, found.total)
 
-    async def _of_service(self, catalog: Catalog, service: Service, query: str, limit: int, offset: int) -> Page:
+    async def _of_service(
+        self, catalog: Catalog, service: Service, query: str, limit: int, offset: int
+    ) -> Page:
         found: list[Offer] = []
         strong = limit
         if query:
             index = await self.index(catalog)
-            every = index.search(query, limit=catalog.count(service.name, "tools"), service=service.name)
+            every = index.search(
+                query, limit=catalog.count(service.name, "tools"), service=service.name
+            )
             found = [catalog.offers["tools"][hit.position] for hit in every.hits]
             strong = min(max(every.strong - offset, 0), limit)
         matching = set(map(id, found))
@@ -84,7 +98,16 @@ class Finder:
             await pace.step()
         tools = [*found, *others[False], *others[True]]
         total = len(found) if query else len(tools)
-        return Page(query, service, tools[offset:], strong, max(total - offset, 0), total, offset, len(tools))
+        return Page(
+            query,
+            service,
+            tools[offset:],
+            strong,
+            max(total - offset, 0),
+            total,
+            offset,
+            len(tools),
+        )
 
     def _for_programs(self, offer: Offer) -> Json:
         known = self._fields.get(id(offer))

@@ -1,7 +1,8 @@
-"""How a model that named something wrongly is shown the way, in the words of its surface (SUR-9, SUR-12).
+"""How a model that named something wrongly is shown the way, in the words of its surface (SUR-9,
+SUR-12).
 
-What was wrong comes first, then near names, the right call, the signature where one tool is meant; failing all that,
-what a search finds.
+What was wrong comes first, then near names, the right call, the signature where one tool is meant;
+failing all that, what a search finds.
 """
 
 from collections.abc import Sequence
@@ -41,8 +42,8 @@ class Guide:
         self._meanings = meanings
 
     async def meant(self, catalog: Catalog, *names: str, server: str = "") -> list[Offer]:
-        """The tools of the first of these names that is any tool's, in whatever form a model may have seen it; those
-        of the server that was named before any other's."""
+        """The tools of the first of these names that is any tool's, in whatever form a model may
+        have seen it; those of the server that was named before any other's."""
         if server:
             found = await self._meanings.of(catalog, f"{server}.{names[0]}")
             if own := [offer for offer in found if offer.server == server]:
@@ -62,7 +63,9 @@ class Guide:
             return str(mistake)
         catalog, hints = view.catalog, [str(mistake)]
         offers = await self.meant(catalog, *mistake.names, server=mistake.server)
-        close = near(mistake.names[0], mistake.among) if mistake.noun == "servers" or not offers else []
+        close = (
+            near(mistake.names[0], mistake.among) if mistake.noun == "servers" or not offers else []
+        )
         if close:
             hints.append(suggested(close))
         if offers:
@@ -71,7 +74,9 @@ class Guide:
             offer = catalog.native("tools", mistake.server, close[0])
             offers = [] if offer is None else [offer]
         elif not close:
-            if mistake.noun != "servers" or len(mistake.names) > 1:  # else nothing was said of a tool
+            if (
+                mistake.noun != "servers" or len(mistake.names) > 1
+            ):  # else nothing was said of a tool
                 hints += await self._perhaps(catalog, " ".join(mistake.names))
             hints += [listed(mistake.among, mistake.noun)] if mistake.among else []
             hints += [mistake.otherwise] if mistake.otherwise and len(hints) == 1 else []
@@ -89,8 +94,8 @@ class Guide:
         return NotFound("tool", name, hint=" ".join([*hints, *await self._perhaps(catalog, name)]))
 
     async def searched(self, view: View, words: str) -> Json:
-        """What is told where a server was to be named and is not: a search over everything, after names that are near.
-        What can only be the name of a tool in another form is a mistake."""
+        """What is told where a server was to be named and is not: a search over everything, after
+        names that are near. What can only be the name of a tool in another form is a mistake."""
         catalog = await view.prepare()
         names = [service.name for service in view.services()]
         unknown = Unknown(f"Unknown server {quoted(words)}.", words, among=names, noun="servers")
@@ -101,18 +106,34 @@ class Guide:
         if not (await self._surface.finder.index(catalog)).search(words, limit=1).hits:
             raise unknown
         close = near(name, names, NEAR) if name else []
-        said = [f"No server is called {quoted(words)}.", *([suggested(close)] if close else []), "Searched everything:"]
-        return introduced(await self._surface.finder.search(view, words, limit=HITS), " ".join(said))
+        said = [
+            f"No server is called {quoted(words)}.",
+            *([suggested(close)] if close else []),
+            "Searched everything:",
+        ]
+        return introduced(
+            await self._surface.finder.search(view, words, limit=HITS), " ".join(said)
+        )
 
     async def _perhaps(self, catalog: Catalog, words: str) -> list[str]:
         """What a search makes of a name that is nobody's."""
         hits = (await self._surface.finder.index(catalog)).search(words[:WORDS], limit=PERHAPS).hits
-        offers = [catalog.offers["tools"][hit.position] for hit in hits if 2 * hit.score > hits[0].score]
+        offers = [
+            catalog.offers["tools"][hit.position] for hit in hits if 2 * hit.score > hits[0].score
+        ]
         return [f"Did you mean {self._calls(offers)}?"] if offers else []
 
     def _calls(self, offers: Sequence[Offer]) -> str:
-        calls = dict.fromkeys(self._surface.how_to_call(offer, "{...}") for offer in offers[:NEAREST])
-        return " or ".join(calls) + (f" or {len(offers) - NEAREST} more" if len(offers) > NEAREST else "")
+        calls = dict.fromkeys(
+            self._surface.how_to_call(offer, "{...}") for offer in offers[:NEAREST]
+        )
+        return " or ".join(calls) + (
+            f" or {len(offers) - NEAREST} more" if len(offers) > NEAREST else ""
+        )
 
     def _with_signature(self, text: str, offers: Sequence[Offer]) -> str:
-        return f"{text}\n{cut(self._surface.signature(offers[0]), LONGEST_SIGNATURE)}" if len(offers) == 1 else text
+        return (
+            f"{text}\n{cut(self._surface.signature(offers[0]), LONGEST_SIGNATURE)}"
+            if len(offers) == 1
+            else text
+        )

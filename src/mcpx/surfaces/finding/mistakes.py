@@ -1,8 +1,10 @@
-"""What a model said wrong, and what it may have meant: near names, and tools of that name in any form (SUR-9).
+"""What a model said wrong, and what it may have meant: near names, and tools of that name in any
+form (SUR-9).
 
-Promised: a tool is found by its public name, as `server.tool` with any separator (`/`, `:`, `_`, `__`), with `mcp__` or
-a gateway's name before it, by its bare name, and without regard to case, `-` and `_`; all tools that such a name fits
-are told. Nothing is called on such a guess: who reads it decides.
+Promised: a tool is found by its public name, as `server.tool` with any separator (`/`, `:`, `_`,
+`__`), with `mcp__` or a gateway's name before it, by its bare name, and without regard to case, `-`
+and `_`; all tools that such a name fits are told. Nothing is called on such a guess: who reads it
+decides.
 """
 
 import asyncio
@@ -34,7 +36,8 @@ class Mistake(Exception):
 
 
 class Unknown(Mistake):
-    """A name that is nobody's. What it may have meant is found by whoever tells of it (`guide.Guide`)."""
+    """A name that is nobody's. What it may have meant is found by whoever tells of it
+    (`guide.Guide`)."""
 
     def __init__(
         self,
@@ -45,8 +48,9 @@ class Unknown(Mistake):
         server: str = "",
         otherwise: str = "",
     ) -> None:
-        """`names`: what to look for, the likeliest first. `among`: the names there are, of what `noun` says.
-        `server`: whose tool it was to be. `otherwise`: what to say where nothing is found."""
+        """`names`: what to look for, the likeliest first. `among`: the names there are, of what
+        `noun` says. `server`: whose tool it was to be. `otherwise`: what to say where nothing is
+        found."""
         super().__init__(said)
         self.names = names
         self.among = among
@@ -69,7 +73,9 @@ class Meanings:
             return []
         plain = await self._by_plain_name(catalog)
         for form in _forms(name):
-            found = _exactly(catalog, form) or [o for o in plain.get(_plain(form), ()) if catalog.sees(o)]
+            found = _exactly(catalog, form) or [
+                o for o in plain.get(_plain(form), ()) if catalog.sees(o)
+            ]
             if found:
                 return found
         return []
@@ -96,7 +102,8 @@ def _sorted(catalog: Catalog) -> Work[dict[str, list[Offer]]]:
 
 
 def _forms(name: str) -> Iterator[str]:
-    """The name, then what is left of it without what may stand before: `mcp__`, a server that is none."""
+    """The name, then what is left of it without what may stand before: `mcp__`, a server that is
+    none."""
     if name:
         yield name
     if name[:4].lower() == "mcp_" and name[4:5] not in ("", "_"):
@@ -125,9 +132,9 @@ def near(wanted: str, names: Iterable[str], least: float = 0.5) -> list[str]:
     wanted = wanted[:COMPARED].lower()
     lowered = {name[:COMPARED].lower(): name for name in names}
     close = get_close_matches(wanted, list(lowered)[:CANDIDATES], NEAREST, least)
-    return [lowered[name] for name in close] or [full for name, full in lowered.items() if wanted and wanted in name][
-        :NEAREST
-    ]
+    return [lowered[name] for name in close] or [
+        full for name, full in lowered.items() if wanted and wanted in name
+    ][:NEAREST]
 
 
 def suggested(names: Sequence[str]) -> str:
@@ -138,7 +145,10 @@ def listed(names: Sequence[str], noun: str) -> str:
     if not names:
         return f"There are no {noun}."
     some = ", ".join(cut(one_line(name), COMPARED) for name in names[:20])
-    return f"There are these {noun}: {some}{f' and {len(names) - 20} more' if len(names) > 20 else ''}."
+    return (
+        f"There are these {noun}: "
+        f"{some}{f' and {len(names) - 20} more' if len(names) > 20 else ''}."
+    )
 
 
 def nearest(wanted: str, names: Iterable[str], noun: str) -> str:

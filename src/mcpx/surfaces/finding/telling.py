@@ -1,8 +1,10 @@
-"""The words of a search's reply: signatures of what fits, parameters' names of the rest, and how to go on (SUR-4).
+"""The words of a search's reply: signatures of what fits, parameters' names of the rest, and how to
+go on (SUR-4).
 
-Promised: no dead ends. Whatever is named can be called or looked up; what is not is counted, and where the surface has
-pages the next one begins with the first tool that was not told. Signatures stop where matches become weak; that nothing
-fits is said first. A reply is bounded, and the first tool of a page is always told, whatever it takes.
+Promised: no dead ends. Whatever is named can be called or looked up; what is not is counted, and
+where the surface has pages the next one begins with the first tool that was not told. Signatures
+stop where matches become weak; that nothing fits is said first. A reply is bounded, and the first
+tool of a page is always told, whatever it takes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -126,7 +128,8 @@ class Telling:
         yield from self._closing(page, told, briefly > 0, fits)
 
     def _signatures(self, page: Page) -> Iterator[tuple[str, bool]]:
-        """Of the strong matches, while there is room; a long one hides no other, it is told by name."""
+        """Of the strong matches, while there is room; a long one hides no other, it is told by
+        name."""
         room = OF_A_SERVICE if page.service and not page.query else SIGNATURES
         for number, offer in enumerate(page.tools[: page.strong]):
             whole = _is_called(offer, page.query)
@@ -140,12 +143,19 @@ class Telling:
             yield line, short_enough
 
     def _nearest(self, page: Page) -> Iterator[tuple[str, bool]]:
-        """Of all there is a few, when none fits; of a service they are told with its other tools."""
+        """Of all there is a few, when none fits; of a service they are told with its other
+        tools."""
         if page.service is None:
-            yield from ((self._line(page, offer, self._brief(offer)), False) for offer in page.tools[:NEAREST])
+            yield from (
+                (self._line(page, offer, self._brief(offer)), False)
+                for offer in page.tools[:NEAREST]
+            )
 
-    def _sections(self, page: Page, told: int, fits: bool) -> Iterator[tuple[str, list[tuple[Offer, str]]]]:
-        """Those after the first `told`, by name: what they are, and as many as there is room for."""
+    def _sections(
+        self, page: Page, told: int, fits: bool
+    ) -> Iterator[tuple[str, list[tuple[Offer, str]]]]:
+        """Those after the first `told`, by name: what they are, and as many as there is room
+        for."""
         if page.service is None:
             room, of = NAMES, ""
         else:
@@ -194,7 +204,13 @@ class Telling:
         said = [manner.signature] if briefly and manner.signature else []
         if left and (fits or page.service is not None):
             all_tools = page.service is not None or not page.query
-            kind = "more tools" if all_tools else "more matches" if told < page.strong else "weaker matches"
+            kind = (
+                "more tools"
+                if all_tools
+                else "more matches"
+                if told < page.strong
+                else "weaker matches"
+            )
             if manner.pages:
                 said.append(f"{left} {kind}: offset={following}.")
             elif kind != "weaker matches":
@@ -210,8 +226,15 @@ class Telling:
         whose = f"{one_line(page.service.name)} has" if page.service else "There are"
         if page.query and not page.service:
             beyond = f" beyond the {page.count} there are" if page.count else ""
-            return f"No tools match {quoted(page.query)}{beyond}. Try other words{self._surface.manner.elsewhere}."
-        return f"{whose} {counted(page.count, 'tool')}, none beyond." if page.count else f"{whose} no tools."
+            return (
+                f"No tools match {quoted(page.query)}{beyond}. Try other "
+                f"words{self._surface.manner.elsewhere}."
+            )
+        return (
+            f"{whose} {counted(page.count, 'tool')}, none beyond."
+            if page.count
+            else f"{whose} no tools."
+        )
 
     def _line(self, page: Page, offer: Offer, call: str, whole: bool = False) -> str:
         server = one_line(offer.server)
@@ -235,19 +258,27 @@ class Telling:
         return known[1]
 
     def _brief(self, offer: Offer, *, optional: bool = True) -> str:
-        return brief(self._surface.spelled(offer), offer.definition.get("inputSchema"), optional=optional)
+        return brief(
+            self._surface.spelled(offer), offer.definition.get("inputSchema"), optional=optional
+        )
 
 
 def _unfit(page: Page) -> str:
     if page.service is None:
         return "No tool here seems to do this. Nearest:"
     name = one_line(page.service.name)
-    return f"No tool of {name} {'seems to do this' if page.matches else f'matches {quoted(page.query)}'}."
+    return (
+        f"No tool of {name} "
+        f"{'seems to do this' if page.matches else f'matches {quoted(page.query)}'}."
+    )
 
 
 def _is_called(offer: Offer, query: str) -> bool:
-    """Whether a query is the name of this tool; an everyday word only if the tool is shown under it."""
-    return query == offer.public or (not _is_word(query) and query in (offer.name, f"{offer.server}.{offer.name}"))
+    """Whether a query is the name of this tool; an everyday word only if the tool is shown under
+    it."""
+    return query == offer.public or (
+        not _is_word(query) and query in (offer.name, f"{offer.server}.{offer.name}")
+    )
 
 
 def _is_word(query: str) -> bool:

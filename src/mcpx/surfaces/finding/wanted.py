@@ -1,7 +1,7 @@
 """Several servers or tools at once: each is told as it would be alone, beside the others (SUR-12).
 
-A list may come as a list, as a JSON text of one, or as names with commas between them. What is wrong with one entry is
-told in its place; only where all are wrong the whole is an error.
+A list may come as a list, as a JSON text of one, or as names with commas between them. What is
+wrong with one entry is told in its place; only where all are wrong the whole is an error.
 """
 
 import asyncio
@@ -56,7 +56,9 @@ def wanted(value: Any, argument: str, is_name: Callable[[str], bool]) -> str | l
     names: dict[str, None] = {}
     for each in value:
         if not isinstance(each, str) or not each.strip():
-            raise Mistake(f"{argument} must be a string or a list of strings, not a list with {_short(each)}")
+            raise Mistake(
+                f"{argument} must be a string or a list of strings, not a list with {_short(each)}"
+            )
         names[each.strip()] = None
     return list(names)
 
@@ -89,13 +91,17 @@ async def tell_each(surface: "Compact", view: View, names: Sequence[str], tell: 
             if size > most:
                 told[at] = await _shorter(surface, view, names[at], tell, told[at], most - 2)
     result = surface.reply(
-        "\n\n".join(map(_text, told)), {"results": [each.get("structuredContent", {}) for each in told]}
+        "\n\n".join(map(_text, told)),
+        {"results": [each.get("structuredContent", {}) for each in told]},
     )
     return {**result, "isError": True} if all(each.get("isError") for each in told) else result
 
 
-async def _shorter(surface: "Compact", view: View, name: str, tell: Tell, whole: Json, most: int) -> Json:
-    """The same in at most so many bytes. What tells of it counts characters, and not all of them."""
+async def _shorter(
+    surface: "Compact", view: View, name: str, tell: Tell, whole: Json, most: int
+) -> Json:
+    """The same in at most so many bytes. What tells of it counts characters, and not all of
+    them."""
     text = _text(whole)
     characters = room = most * len(text) // max(size_of(text), 1)
     for _ in range(TRIES):
@@ -104,11 +110,15 @@ async def _shorter(surface: "Compact", view: View, name: str, tell: Tell, whole:
             return told
         room = max(room - (len(text) - characters) * 5 // 4 - 50, 0)
     note = f"... (ask for {exact(name)} alone to read the rest)"
-    head = shortened(text, most - size_of(note) - 1).rpartition("\n")[0] or shortened(text, most - size_of(note) - 1)
+    head = shortened(text, most - size_of(note) - 1).rpartition("\n")[0] or shortened(
+        text, most - size_of(note) - 1
+    )
     return {**whole, "content": [said(f"{head}\n{note}")]}
 
 
-async def _told(surface: "Compact", view: View, name: str, tell: Tell, room: int | None = None) -> Json:
+async def _told(
+    surface: "Compact", view: View, name: str, tell: Tell, room: int | None = None
+) -> Json:
     try:
         return await tell(name, room)
     except Mistake as mistake:

@@ -1,7 +1,9 @@
-"""A large JSON value in a few of its rows, its long strings cut: enough to see what it holds (SUR-11).
+"""A large JSON value in a few of its rows, its long strings cut: enough to see what it holds
+(SUR-11).
 
-Promise: at most `most` bytes, and work that depends on these and not on the value. Every cut has a mark (`marks`), but
-for the rows of a list that come after those that are shown: who shows them says how many there are.
+Promise: at most `most` bytes, and work that depends on these and not on the value. Every cut has a
+mark (`marks`), but for the rows of a list that come after those that are shown: who shows them says
+how many there are.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +23,8 @@ class _Measure(NamedTuple):
     """How much is shown of what."""
 
     text: int
-    """Characters of a string among others; of one that stands alone there are so many times `_ALONE`."""
+    """Characters of a string among others; of one that stands alone there are so many times
+    `_ALONE`."""
     rows: int
     """Items of a list of lists or objects; of such a list inside of one a single one."""
     scalars: int
@@ -79,16 +82,28 @@ class _Shortened:
         self._left -= 1
         if isinstance(value, str):
             kept = self._measure.text * (1 if self._lists else _ALONE)
-            return value if len(value) <= kept + _SPARE else marks.cut_string(value[:kept], len(value) - kept)
+            return (
+                value
+                if len(value) <= kept + _SPARE
+                else marks.cut_string(value[:kept], len(value) - kept)
+            )
         if isinstance(value, list) and value:
             items = cast(list[object], value)
             if levels <= 0 or self._left <= 0:
                 return marks.whole_list(len(items))
             shown = self._items(items, levels)
-            return shown if len(shown) == len(items) else [*shown, marks.more_items(len(items) - len(shown))]
+            return (
+                shown
+                if len(shown) == len(items)
+                else [*shown, marks.more_items(len(items) - len(shown))]
+            )
         if isinstance(value, dict) and value:
             fields = cast(dict[str, object], value)
-            return marks.whole_object(len(fields)) if levels <= 0 or self._left <= 0 else self._fields(fields, levels)
+            return (
+                marks.whole_object(len(fields))
+                if levels <= 0 or self._left <= 0
+                else self._fields(fields, levels)
+            )
         return cast(object, value)
 
     def _items(self, items: list[object], levels: int) -> list[object]:

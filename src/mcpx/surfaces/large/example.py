@@ -1,8 +1,8 @@
 """An expression to begin with, made from what a kept result really holds (SUR-11).
 
-Promise: it is valid jmespath, fits in one line of `LONGEST` characters, and selects something from this very value.
-A filter on a value that was seen where there is one, for that is what is asked for most and mistaken most.
-No promise: that it is what somebody wants to know.
+Promise: it is valid jmespath, fits in one line of `LONGEST` characters, and selects something from
+this very value. A filter on a value that was seen where there is one, for that is what is asked for
+most and mistaken most. No promise: that it is what somebody wants to know.
 """
 
 import re
@@ -47,7 +47,8 @@ def step(name: str) -> str | None:
 
 
 def rows_in(value: object) -> Rows | None:
-    """The longest list of objects in it, or what may be read like one; failing that its longest list."""
+    """The longest list of objects in it, or what may be read like one; failing that its longest
+    list."""
     found = list(islice(_lists(value), _PLACES))
     tables = [rows for rows in found if isinstance(rows.items[0], dict)]
     return max(tables or found, key=lambda rows: len(rows.items), default=None)
@@ -66,7 +67,9 @@ def example(value: object, rows: Rows | None) -> str | None:
         expression = f"[0].{inside}" if inside else "length(@)"
     else:
         return None
-    return expression if len(expression) <= LONGEST else f"length({rows.path or '@' if rows else '@'})"
+    return (
+        expression if len(expression) <= LONGEST else f"length({rows.path or '@' if rows else '@'})"
+    )
 
 
 def _lists(value: object) -> Iterator[Rows]:
@@ -83,17 +86,26 @@ def _lists(value: object) -> Iterator[Rows]:
                 waiting.append((f"{path}[0]", cast(object, items[0]), level + 1))
         elif isinstance(here, dict):
             fields = cast(dict[str, object], here)
-            if len(fields) > _MANY and all(isinstance(each, dict) for each in islice(fields.values(), _SAMPLE)):
+            if len(fields) > _MANY and all(
+                isinstance(each, dict) for each in islice(fields.values(), _SAMPLE)
+            ):
                 yield Rows(f"values({path or '@'})", list(fields.values()))
                 continue
             for key in islice(fields, _SAMPLE) if level < _LEVELS else ():
                 name = step(key)
-                if name is not None and isinstance(fields[key], (dict, list)) and len(path) + len(name) < LONGEST // 2:
+                if (
+                    name is not None
+                    and isinstance(fields[key], (dict, list))
+                    and len(path) + len(name) < LONGEST // 2
+                ):
                     waiting.append((f"{path}.{name}" if path else name, fields[key], level + 1))
 
 
 def _of_rows(rows: Rows) -> str:
-    path, sample = rows.path, [cast(dict[str, object], row) for row in rows.items[:_SAMPLE] if isinstance(row, dict)]
+    path, sample = (
+        rows.path,
+        [cast(dict[str, object], row) for row in rows.items[:_SAMPLE] if isinstance(row, dict)],
+    )
     names = {key: name for key in dict.fromkeys(_keys(sample)) if (name := step(key)) is not None}
     columns = {key: [row[key] for row in sample if key in row] for key in names}
     for key, values in sorted(columns.items(), key=lambda column: _kinds(column[1])):
@@ -111,7 +123,11 @@ def _of_rows(rows: Rows) -> str:
     for key, values in columns.items():
         if any(value is not None for value in values):
             return f"{path}[].{names[key]}"
-    if rows.items and not isinstance(rows.items[-1], (dict, list)) and rows.items[-1] not in (None, ""):
+    if (
+        rows.items
+        and not isinstance(rows.items[-1], (dict, list))
+        and rows.items[-1] not in (None, "")
+    ):
         return f"{path}[-1]"
     return f"length({path or '@'})"
 
@@ -132,7 +148,12 @@ def _kinds(values: list[object]) -> int:
 def _word(values: list[object]) -> str | None:
     """The first that a filter can say."""
     for value in values:
-        if isinstance(value, str) and 0 < len(value) <= _WORD and value.isprintable() and not set(value) & set("'\\`"):
+        if (
+            isinstance(value, str)
+            and 0 < len(value) <= _WORD
+            and value.isprintable()
+            and not set(value) & set("'\\`")
+        ):
             return value
     return None
 

@@ -1,10 +1,12 @@
 """How much of a text or of a JSON value fits into so many bytes (SUR-11).
 
-Promise: nothing here cuts a character in two, and the work is bounded by the bytes asked for, not by the value: a
-value that refers to the same part in many places (jmespath makes such) may be endless when written out. Depth is
-bounded as well: what is nested deeper than `DEEPEST` does not fit, and is cut.
+Promise: nothing here cuts a character in two, and the work is bounded by the bytes asked for, not
+by the value: a value that refers to the same part in many places (jmespath makes such) may be
+endless when written out. Depth is bounded as well: what is nested deeper than `DEEPEST` does not
+fit, and is cut.
 
-No promise: `weigh` is exact. It is the size as compact JSON without escapes; who renders a value measures again.
+No promise: `weigh` is exact. It is the size as compact JSON without escapes; who renders a value
+measures again.
 """
 
 from collections.abc import Callable, Iterator
@@ -42,7 +44,8 @@ def cut(text: str, most: int) -> str:
 
 
 def weigh(value: object, enough: int) -> int:
-    """About the bytes of a value as compact JSON; some number above `enough` once that is passed."""
+    """About the bytes of a value as compact JSON; some number above `enough` once that is
+    passed."""
     total = 0
     levels: list[Iterator[object]] = [iter((value,))]
     while levels:
@@ -74,12 +77,14 @@ def weigh(value: object, enough: int) -> int:
     return total
 
 
-def fit(count: int, most: int, weight: Callable[[int], int], show: Callable[[int], str]) -> tuple[int, str]:
+def fit(
+    count: int, most: int, weight: Callable[[int], int], show: Callable[[int], str]
+) -> tuple[int, str]:
     """How many of the first `count` items can be shown within `most` bytes, and how they look.
 
-    `weight` is about the size of one item, `show` renders so many of the first. Rendered rows take less than their
-    weights say, often half: so it looks further, a few times. Items that weigh more than `TIGHTEST` times `most`
-    are never rendered. Nothing fits: `(0, "")`.
+    `weight` is about the size of one item, `show` renders so many of the first. Rendered rows take
+    less than their weights say, often half: so it looks further, a few times. Items that weigh more
+    than `TIGHTEST` times `most` are never rendered. Nothing fits: `(0, "")`.
     """
     fitting = considered = total = 0
     while considered < count:
@@ -149,7 +154,9 @@ def _clip_object(fields: dict[str, object], room: int, levels: int) -> object:
     spare = (room - sum(min(weight, share) for weight in weights)) // long if long else 0
     shown: dict[str, Any] = {}
     for (key, value), weight in zip(first, weights, strict=True):
-        shown[key] = clip(value, share + spare - size_of(key) - 4, levels - 1) if weight > share else value
+        shown[key] = (
+            clip(value, share + spare - size_of(key) - 4, levels - 1) if weight > share else value
+        )
     if count < len(fields):
         shown[marks.more_keys(len(fields) - count)] = None
     return shown

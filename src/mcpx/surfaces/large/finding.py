@@ -1,7 +1,8 @@
 """`grep` in a kept result: which rows, keys or lines contain a text (SUR-11).
 
-Promise: a plain substring, in lower case on both sides when what is looked for has no capitals. JSON is looked through
-as compact JSON, where the text may stand as it is or as JSON spells it. Linear in what is looked through.
+Promise: a plain substring, in lower case on both sides when what is looked for has no capitals.
+JSON is looked through as compact JSON, where the text may stand as it is or as JSON spells it.
+Linear in what is looked through.
 """
 
 from collections.abc import Iterable
@@ -23,7 +24,8 @@ class Needle:
         return as_json(cut(self.text, 40))
 
     def fold(self, text: str) -> str:
-        """What to look through, with every character where it was: one letter alone would become two."""
+        """What to look through, with every character where it was: one letter alone would become
+        two."""
         return text.replace("İ", "i").lower() if self.folded else text
 
     def in_lines(self, lines: Iterable[str]) -> list[int]:

@@ -1,7 +1,8 @@
 """The lines around a result that is kept back: what it is, and how to read on (SUR-11).
 
-Promise: one line before and one after what is shown, each `[mcpx: …]`. The last is a call as it has to be made, with
-arguments that give something; only what applies to this result is told, and each number once.
+Promise: one line before and one after what is shown, each `[mcpx: …]`. The last is a call as it has
+to be made, with arguments that give something; only what applies to this result is told, and each
+number once.
 """
 
 import json
@@ -34,22 +35,35 @@ def opening(size: int, begins: Preview) -> str:
     if begins.unit == "key":
         shown = "Abridged"
     elif begins.count:
-        shown = f"The first {counted(begins.count, begins.unit)}" if begins.count > 1 else f"The first {begins.unit}"
+        shown = (
+            f"The first {counted(begins.count, begins.unit)}"
+            if begins.count > 1
+            else f"The first {begins.unit}"
+        )
     else:
         shown = "It begins"
     return own(f"kept back: {told}{begins.shape}. {shown}:")
 
 
 def closing(handle: str, begins: Preview, call: Callable[[str], str], *, by_offset: bool) -> str:
-    """How to go on. `call` makes a whole call of arguments; `by_offset`: whether an offset counts what is shown."""
+    """How to go on. `call` makes a whole call of arguments; `by_offset`: whether an offset counts
+    what is shown."""
     is_text = begins.unit in ("line", "character")
     counts = by_offset if is_text else bool(begins.count) and begins.rows is not None
     following = arguments(
-        handle=handle, jmespath=begins.rows or None, offset=begins.count if counts and begins.count else None
+        handle=handle,
+        jmespath=begins.rows or None,
+        offset=begins.count if counts and begins.count else None,
     )
     if is_text:
         found = arguments(handle=handle, grep=begins.find)
-        more = f"; to find a word (in lower case it finds any case): arguments {found}" if begins.find else ""
+        more = (
+            f"; to find a word (in lower case it finds any case): arguments {found}"
+            if begins.find
+            else ""
+        )
         return own(f"the next {begins.unit}s: {call(following)}{more}")
     select = call(arguments(handle=handle, jmespath=begins.find))
-    return own(f"to select: {select}" + (f"; the next rows: arguments {following}" if counts else ""))
+    return own(
+        f"to select: {select}" + (f"; the next rows: arguments {following}" if counts else "")
+    )

@@ -1,8 +1,10 @@
-"""What the process for large results does: shape one, or read in one that is kept. The other end of `process`.
+"""What the process for large results does: shape one, or read in one that is kept. The other end of
+`process`.
 
-Promise: it ends as soon as whoever started it is gone, in the midst of a job too: a thread of its own listens for that.
-Memory, and the processor time of each job, are bounded by the system where it can; one that fails for want of memory
-says so and is the last of this process, and so is one that left it large. It yields to the gateway: it is nice.
+Promise: it ends as soon as whoever started it is gone, in the midst of a job too: a thread of its
+own listens for that. Memory, and the processor time of each job, are bounded by the system where it
+can; one that fails for want of memory says so and is the last of this process, and so is one that
+left it large. It yields to the gateway: it is nice.
 """
 
 import marshal
@@ -34,22 +36,35 @@ _Answer = tuple[Any, _Parts]
 
 def rendering(given: tuple[int, str, int, bool]) -> Rendering:
     limit, name, min_size, compact = given
-    return Rendering(result_limit=limit, value_format=name, toon_min_size=min_size, compact_json=compact)
+    return Rendering(
+        result_limit=limit, value_format=name, toon_min_size=min_size, compact_json=compact
+    )
 
 
 def shape(given: Any, parts: _Parts) -> _Answer:
-    """See `shaping.decide`: the texts, and the server's `structuredContent` as JSON if it matters."""
+    """See `shaping.decide`: the texts, and the server's `structuredContent` as JSON if it
+    matters."""
     how, alone, with_own = given
     own: object = codec.load(parts[0]) if with_own else None
     texts = [str(part, "utf-8", "surrogatepass") for part in parts[with_own:]]
     decision = decide(texts, own, rendering(how), alone=alone)
-    rendered = {at: text for at, text in enumerate(decision.shown) if text is not None and at != decision.place}
+    rendered = {
+        at: text
+        for at, text in enumerate(decision.shown)
+        if text is not None and at != decision.place
+    }
     back = [text.encode("utf-8", "surrogatepass") for text in rendered.values()]
     about = None
     if decision.piece is not None:
         about = _about(decision.piece)
         back.append(decision.piece.kept.packed)
-    return (list(rendered), about, decision.place, decision.value is not NOT_JSON, decision.says_own), back
+    return (
+        list(rendered),
+        about,
+        decision.place,
+        decision.value is not NOT_JSON,
+        decision.says_own,
+    ), back
 
 
 def keep(given: Any, parts: _Parts) -> _Answer:
@@ -157,7 +172,8 @@ def _bound_time(processor: int) -> None:
 
 
 def _grown() -> bool:
-    # Not the most it ever had (`ru_maxrss`): that counts the gateway's own, of which it was a copy for a moment.
+    # Not the most it ever had (`ru_maxrss`): that counts the gateway's own, of which it was a copy
+    # for a moment.
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") > GROWN

@@ -1,13 +1,13 @@
 """Large results, kept for whoever got them until they have read enough (SUR-11).
 
-Promise: a result is read back by its owner only; to anybody else its handle reads as unknown, by the same path and
-without a difference. They are kept in memory, compressed, and nowhere else (with replicas in their store too, see
-`large.shared`): `total_bytes` in all and `owner_bytes` of one owner. What was not read for longest goes first; beyond
-the total it is whoever has most that loses. Nothing outlives `seconds`, counted from the moment it was kept. `keep`
-never fails.
+Promise: a result is read back by its owner only; to anybody else its handle reads as unknown, by
+the same path and without a difference. They are kept in memory, compressed, and nowhere else (with
+replicas in their store too, see `large.shared`): `total_bytes` in all and `owner_bytes` of one
+owner. What was not read for longest goes first; beyond the total it is whoever has most that loses.
+Nothing outlives `seconds`, counted from the moment it was kept. `keep` never fails.
 
-No promise: that a result which takes more than `owner_bytes` is whole; its first part is kept, and its last line says
-so. Not for use from two threads.
+No promise: that a result which takes more than `owner_bytes` is whole; its first part is kept, and
+its last line says so. Not for use from two threads.
 """
 
 import secrets
@@ -51,14 +51,16 @@ def pack(text: bytes, most: int = OWNER_BYTES) -> Kept:
 
 
 class KeptResults(Protocol):
-    """Where large results wait. In this process by default; a store that several processes share fits as well."""
+    """Where large results wait. In this process by default; a store that several processes share
+    fits as well."""
 
     def keep(self, owner: str, kept: Kept) -> str:
         """Keep it for `owner`; the handle to read it by."""
         ...
 
     async def find(self, owner: str, handle: str) -> Kept | None:
-        """What was kept; `None` when the handle is unknown, too old, or somebody else's, whichever it is."""
+        """What was kept; `None` when the handle is unknown, too old, or somebody else's, whichever
+        it is."""
         ...
 
 
@@ -158,7 +160,8 @@ class ResultStore:
 
 
 def _cut(text: bytes, most: int) -> bytes:
-    """As much of the beginning of `text` as `most` allows, whole characters only, and a line that says so."""
+    """As much of the beginning of `text` as `most` allows, whole characters only, and a line that
+    says so."""
     end = max(most - 100, 0)
     while end and text[end] & 0xC0 == 0x80:
         end -= 1

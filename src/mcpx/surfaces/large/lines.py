@@ -1,8 +1,8 @@
 """Lines of a large text without making a list of them (SUR-11).
 
-Promise: both is a scan at the speed of `str.find`; no part of the text is copied, except that it is encoded once where
-bytes are asked for.
-A line break at the very end of a text ends its last line; it does not begin another one.
+Promise: both is a scan at the speed of `str.find`; no part of the text is copied, except that it is
+encoded once where bytes are asked for. A line break at the very end of a text ends its last line;
+it does not begin another one.
 """
 
 

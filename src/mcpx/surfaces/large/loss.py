@@ -1,7 +1,8 @@
 """Whether a JSON text may be said again from its value (SUR-7).
 
-Promise: where `says_all` is true, rendering the value anew loses nothing but white space and spelling. A key that comes
-twice, digits that a float does not hold, and nesting that can hardly be written again are such losses.
+Promise: where `says_all` is true, rendering the value anew loses nothing but white space and
+spelling. A key that comes twice, digits that a float does not hold, and nesting that can hardly be
+written again are such losses.
 """
 
 import json
@@ -20,7 +21,11 @@ class _Lossy(Exception):
 
 
 def is_too_deep(text: str | bytes, value: object) -> bool:
-    brackets = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
+    brackets = (
+        text.count("[") + text.count("{")
+        if isinstance(text, str)
+        else text.count(b"[") + text.count(b"{")
+    )
     if brackets <= DEEPEST:
         return False
     try:

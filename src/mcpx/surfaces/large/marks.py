@@ -1,8 +1,9 @@
 """Marks for what is left out of a value that is shown in part (SUR-11).
 
-Promise: a mark stands outside of every quoted string and is neither JSON nor TOON, so that nobody takes it for data:
-`"body":"Lorem ip" [mcpx: 1,234 more characters]`. A value is cut first (its cuts are strings that nobody else can say),
-rendered like any other, and then `marked`. `[mcpx: …]` is the form of all that is said in between a server's words.
+Promise: a mark stands outside of every quoted string and is neither JSON nor TOON, so that nobody
+takes it for data: `"body":"Lorem ip" [mcpx: 1,234 more characters]`. A value is cut first (its cuts
+are strings that nobody else can say), rendered like any other, and then `marked`. `[mcpx: …]` is
+the form of all that is said in between a server's words.
 """
 
 import re
@@ -11,7 +12,8 @@ import secrets
 from mcpx.surfaces.large.lines import counted
 
 _OURS = f":{secrets.token_hex(6)}:"
-"""Begins what stands for a mark until it is one. With colons, so that TOON quotes the string it is in."""
+"""Begins what stands for a mark until it is one. With colons, so that TOON quotes the string it is
+in."""
 _CUT = re.compile(rf'{_OURS}(\d+)c;"|(,?)"{_OURS}(\d+)([ikao]);"(?:: ?null)?')
 
 

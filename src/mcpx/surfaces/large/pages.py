@@ -1,8 +1,9 @@
 """Pages of a kept result: rows, keys, lines or characters, filtered and bounded (SUR-11).
 
-Promise: a page has at most `room` bytes and a last line of at most `NOTE_BYTES` that says what it is and with which
-arguments the next one is read; pages one after the other are the whole. Each page holds at least one item: one that is
-too large is shown cut, and the last line says the arguments that read it.
+Promise: a page has at most `room` bytes and a last line of at most `NOTE_BYTES` that says what it
+is and with which arguments the next one is read; pages one after the other are the whole. Each page
+holds at least one item: one that is too large is shown cut, and the last line says the arguments
+that read it.
 """
 
 from collections.abc import Callable, Sequence
@@ -72,7 +73,9 @@ def page_of_rows(rows: list[object], asked: Asked, room: int, show: Show) -> Pag
     items = _Items(
         unit="row",
         total=len(rows),
-        positions=range(len(rows)) if asked.grep is None else Needle(asked.grep).in_json([row] for row in rows),
+        positions=range(len(rows))
+        if asked.grep is None
+        else Needle(asked.grep).in_json([row] for row in rows),
         weight=lambda at: weigh(rows[at], TIGHTEST * room),
         show=lambda positions: show([rows[at] for at in positions]),
         cut=lambda whole, at, left: show([*(rows[each] for each in whole), clip(rows[at], left)]),
@@ -98,7 +101,9 @@ def page_of_keys(fields: dict[str, object], asked: Asked, room: int, show: Show)
     items = _Items(
         unit="key",
         total=len(names),
-        positions=range(len(names)) if asked.grep is None else Needle(asked.grep).in_json(map(alone, names)),
+        positions=range(len(names))
+        if asked.grep is None
+        else Needle(asked.grep).in_json(map(alone, names)),
         weight=lambda at: weigh(some([at]), TIGHTEST * room),
         show=lambda positions: show(some(positions)),
         cut=lambda whole, at, left: show({**some(whole), names[at]: clip(fields[names[at]], left)}),
@@ -110,7 +115,11 @@ def page_of_keys(fields: dict[str, object], asked: Asked, room: int, show: Show)
 
 def page_of_text(text: str, asked: Asked, room: int) -> Page:
     if has_line_over(text, min(LONG_LINE, room - 20)):
-        return _page_of_matches(text, asked, room) if asked.grep else _page_of_characters(text, asked, room)
+        return (
+            _page_of_matches(text, asked, room)
+            if asked.grep
+            else _page_of_characters(text, asked, room)
+        )
     lines = text.removesuffix("\n").split("\n")
     found = None if asked.grep is None else Needle(asked.grep).in_lines(lines)
 
@@ -132,7 +141,9 @@ def page_of_text(text: str, asked: Asked, room: int) -> Page:
 def _page(items: _Items, asked: Asked, room: int) -> Page:
     chosen = items.positions
     if not chosen and asked.grep is not None:
-        what = f"nothing in {counted(items.total, items.unit)} contains {Needle(asked.grep).quoted()}"
+        what = (
+            f"nothing in {counted(items.total, items.unit)} contains {Needle(asked.grep).quoted()}"
+        )
         return Page(own(f"{what}; {_PLAIN}"))
     start, stop = _bounds(asked, len(chosen), "match" if asked.grep is not None else items.unit)
     count, text = fit(
@@ -144,11 +155,15 @@ def _page(items: _Items, asked: Asked, room: int) -> Page:
     notes: list[str] = []
     end = start + count
     value = NOT_JSON if items.value is None else items.value(chosen[start:end])
-    if end < stop and (not count or items.weight(chosen[end]) > room):  # no page has room for the next one
+    if end < stop and (
+        not count or items.weight(chosen[end]) > room
+    ):  # no page has room for the next one
         with_cut = _with_one_cut(items, chosen[start:end], chosen[end], room, text)
         if with_cut is not None:
             text, value = with_cut, NOT_JSON
-            notes.append(f"{items.unit} {chosen[end]} is cut" + _how_to_select(items, chosen[end], asked))
+            notes.append(
+                f"{items.unit} {chosen[end]} is cut" + _how_to_select(items, chosen[end], asked)
+            )
             end += 1
     if asked.grep is not None:
         which = f": {items.unit}s {_some_numbers(chosen[start:end])}" if items.listed else ""
@@ -160,8 +175,11 @@ def _page(items: _Items, asked: Asked, room: int) -> Page:
     return Page(_with_notes(text, notes, asked, end if end < len(chosen) else None), value)
 
 
-def _with_one_cut(items: _Items, whole: Sequence[int], large: int, room: int, text: str) -> str | None:
-    """The page with a part of one more; `None` where too little room is left for that, and it gets its own page."""
+def _with_one_cut(
+    items: _Items, whole: Sequence[int], large: int, room: int, text: str
+) -> str | None:
+    """The page with a part of one more; `None` where too little room is left for that, and it gets
+    its own page."""
     left = room - size_of(text)
     while not whole or left > max(room // 4, 100):
         longer = items.cut(whole, large, left)
@@ -182,7 +200,8 @@ def _page_of_characters(text: str, asked: Asked, room: int) -> Page:
 
 
 def _page_of_matches(text: str, asked: Asked, room: int) -> Page:
-    """Lines are too long to be shown: what is around each match instead, with the place where it begins."""
+    """Lines are too long to be shown: what is around each match instead, with the place where it
+    begins."""
     needle = Needle(asked.grep or "")
     compared = needle.fold(text)
     found: list[tuple[int, int]] = []
@@ -210,7 +229,8 @@ def _page_of_matches(text: str, asked: Asked, room: int) -> Page:
 def _bounds(asked: Asked, count: int, unit: str) -> tuple[int, int]:
     if asked.offset >= count:
         raise BadReading(
-            f"offset {asked.offset} is past the end: there {_are(count, unit)}, the last at offset {count - 1}"
+            f"offset {asked.offset} is past the end: there {_are(count, unit)}, the last at "
+            f"offset {count - 1}"
         )
     return asked.offset, count if asked.limit is None else min(count, asked.offset + asked.limit)
 
@@ -249,8 +269,13 @@ def _how_to_select(items: _Items, position: int, asked: Asked) -> str:
 def _with_notes(text: str, notes: list[str], asked: Asked, following: int | None) -> str:
     if following is not None:
         limit, jmespath, grep = asked.limit, asked.jmespath, asked.grep
-        given = arguments(handle=asked.handle, jmespath=jmespath, grep=grep, offset=following, limit=limit)
-        notes.append("next: " + (given if size_of(given) <= _SUGGESTED else f'the same with "offset": {following}'))
+        given = arguments(
+            handle=asked.handle, jmespath=jmespath, grep=grep, offset=following, limit=limit
+        )
+        notes.append(
+            "next: "
+            + (given if size_of(given) <= _SUGGESTED else f'the same with "offset": {following}')
+        )
     elif asked.offset:
         notes.append("the end")
     return f"{text}\n{own('; '.join(notes))}" if notes else text

@@ -1,9 +1,9 @@
 """The beginning and the shape of a large text, from which a model decides how to read on (SUR-11).
 
-Promise: at most `max_bytes` of text: of JSON a few rows with their long strings cut (`brief`), else whole lines where
-one fits; a shape in one line; and something to look for that is there. Names in a shape are quoted unless they are
-plain: no name breaks the line or passes for something else.
-No promise: that the shape of rows holds for all of them. It is read off the first ones.
+Promise: at most `max_bytes` of text: of JSON a few rows with their long strings cut (`brief`), else
+whole lines where one fits; a shape in one line; and something to look for that is there. Names in a
+shape are quoted unless they are plain: no name breaks the line or passes for something else. No
+promise: that the shape of rows holds for all of them. It is read off the first ones.
 """
 
 import re
@@ -26,7 +26,8 @@ __all__ = ["LONG_LINE", "NOT_JSON", "Preview", "counted", "preview", "shape_of"]
 NOT_JSON: object = ...
 """Stands for the value of a text that is no JSON."""
 LONG_LINE = 4_000
-"""Bytes of a line from which on a text is read by characters: by lines some answers would be one line too long."""
+"""Bytes of a line from which on a text is read by characters: by lines some answers would be one
+line too long."""
 _SHAPE_BYTES = 600
 _SAMPLE = 50
 """Rows that are looked at for their shape."""
@@ -49,22 +50,28 @@ class Preview:
     text: str
     """The first rows, keys or lines."""
     shape: str
-    """`array of 1,240 objects {id: number, name: string, …}`, `text, 5,310 lines`: what there is, in one line."""
+    """`array of 1,240 objects {id: number, name: string, …}`, `text, 5,310 lines`: what there is,
+    in one line."""
     unit: Unit
     """What `offset` and `limit` count."""
     count: int = 0
     """Rows, lines or characters that are shown; 0 where that cannot be said."""
     rows: str | None = None
-    """Of JSON: the expression for the rows that are counted, empty where the whole is meant; None where there are
-    none, or no more of them."""
+    """Of JSON: the expression for the rows that are counted, empty where the whole is meant; None
+    where there are none, or no more of them."""
     find: str | None = None
     """Something to begin with that finds something: an expression in JSON, a word in a text."""
 
 
 def preview(
-    text: str, value: object = NOT_JSON, *, max_bytes: int = 1500, write: Callable[[object], str] | None = None
+    text: str,
+    value: object = NOT_JSON,
+    *,
+    max_bytes: int = 1500,
+    write: Callable[[object], str] | None = None,
 ) -> Preview:
-    """`value`: what the text says, when it is JSON; `write`: how parts of it are shown, else as TOON."""
+    """`value`: what the text says, when it is JSON; `write`: how parts of it are shown, else as
+    TOON."""
     if not isinstance(value, (list, dict)):
         return _of_text(value if isinstance(value, str) else text, max_bytes)
     whole: object = cast(Any, value)
@@ -97,10 +104,13 @@ def _of_text(text: str, max_bytes: int) -> Preview:
 
 
 def _rarest_word(text: str) -> str | None:
-    """The first of those that come up least: in a log it tells more than one that stands in every line."""
+    """The first of those that come up least: in a log it tells more than one that stands in every
+    line."""
     counts = Counter(_WORD.findall(text))
     word = min(counts, key=counts.__getitem__, default=None)
-    return word.lower() if word is not None and word.isascii() else word  # in lower case any case is found
+    return (
+        word.lower() if word is not None and word.isascii() else word
+    )  # in lower case any case is found
 
 
 def shape_of(value: object) -> str:
@@ -125,10 +135,16 @@ def _shape(value: object, levels: int) -> str:
         shape = f"object with {counted(len(fields), 'key')}"
         if not levels or not fields:
             return shape
-        if len(fields) > _NAMES and all(isinstance(each, dict) for each in islice(fields.values(), _SAMPLE)):
+        if len(fields) > _NAMES and all(
+            isinstance(each, dict) for each in islice(fields.values(), _SAMPLE)
+        ):
             some = ", ".join(map(_name, islice(fields, _ALIKE)))
-            return f"{shape} ({some}, …) of objects {_columns(list(islice(fields.values(), _SAMPLE)))}"
-        names = [f"{_name(key)}: {_shape(fields[key], levels - 1)}" for key in islice(fields, _NAMES)]
+            return (
+                f"{shape} ({some}, …) of objects {_columns(list(islice(fields.values(), _SAMPLE)))}"
+            )
+        names = [
+            f"{_name(key)}: {_shape(fields[key], levels - 1)}" for key in islice(fields, _NAMES)
+        ]
         return f"{shape}: {', '.join(names)}{', …' if len(fields) > _NAMES else ''}"
     return _kind(value)
 
@@ -145,7 +161,8 @@ def _list_shape(rows: list[object], levels: int) -> str:
 
 def _columns(sample: list[object]) -> str:
     """The fields of objects that are alike."""
-    # The first names of each row in the order in which they turn up; a name that a row lacks gets its mark.
+    # The first names of each row in the order in which they turn up; a name that a row lacks gets
+    # its mark.
     seen: dict[str, set[str]] = {}
     more = False
     objects = cast(list[dict[str, Any]], sample)
@@ -155,7 +172,10 @@ def _columns(sample: list[object]) -> str:
                 seen.setdefault(key, set()).add(_kind(row[key]))
         more = more or len(row) > _NAMES or any(key not in seen for key in islice(row, _NAMES))
     names = [
-        f"{_name(key)}{'' if all(key in row for row in objects) else '?'}: {' or '.join(sorted(types))}"
+        (
+            f"{_name(key)}{'' if all(key in row for row in objects) else '?'}: "
+            f"{' or '.join(sorted(types))}"
+        )
         for key, types in seen.items()
     ]
     return f"{{{', '.join([*names, '…'] if more else names)}}}"
@@ -176,4 +196,6 @@ def _kind(value: object) -> str:
 def _name(key: str) -> str:
     if _PLAIN_NAME.fullmatch(key):
         return key
-    return orjson.dumps(key[:40].encode("utf-8", "replace").decode()).decode() + ("…" if len(key) > 40 else "")
+    return orjson.dumps(key[:40].encode("utf-8", "replace").decode()).decode() + (
+        "…" if len(key) > 40 else ""
+    )

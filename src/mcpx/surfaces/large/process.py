@@ -1,11 +1,13 @@
-"""One process of our own for work that would hold up everybody: started when it is first needed, ended when idle.
+"""One process of our own for work that would hold up everybody: started when it is first needed,
+ended when idle.
 
-Promise: one job at a time, each bounded in processor time, time on the clock and memory; who exceeds them has the
-process killed and hears of it (`Overrun`), and the next job has a new one. Owners take turns, so that one with many
-jobs does not hold up the others; how many wait is bounded for each owner and in all, in number and in bytes (`Busy`).
-A call that is cancelled frees its place at once. On the loop a job costs the writing and reading of its bytes, a slice
-at a time. The process ends with the gateway in whatever way that ends: as soon as its socket is closed (`jobs`), or its
-pipe where no socket can be inherited.
+Promise: one job at a time, each bounded in processor time, time on the clock and memory; who
+exceeds them has the process killed and hears of it (`Overrun`), and the next job has a new one.
+Owners take turns, so that one with many jobs does not hold up the others; how many wait is bounded
+for each owner and in all, in number and in bytes (`Busy`). A call that is cancelled frees its place
+at once. On the loop a job costs the writing and reading of its bytes, a slice at a time. The
+process ends with the gateway in whatever way that ends: as soon as its socket is closed (`jobs`),
+or its pipe where no socket can be inherited.
 """
 
 import asyncio
@@ -77,7 +79,8 @@ class Process:
     async def do(
         self, owner: str, job: str, given: object, parts: Callable[[], Sequence[bytes]], size: int
     ) -> tuple[Any, list[bytes]]:
-        """`parts` is asked for when it is this job's turn; `size` is about how much it keeps in memory until then."""
+        """`parts` is asked for when it is this job's turn; `size` is about how much it keeps in
+        memory until then."""
         await self._turn(owner, size)
         try:
             return await self._work(job, given, parts())
@@ -95,7 +98,8 @@ class Process:
                 if not turn.done():
                     turn.set_exception(Overrun("the gateway ends"))
 
-    # Turns -------------------------------------------------------------------------------------------------------
+    # Turns
+    # ----------------------------------------------------------------------------------------------
 
     async def _turn(self, owner: str, size: int) -> None:
         if self._closed:
@@ -149,9 +153,12 @@ class Process:
         self._end("nothing to do")
         memory.give_back(surely=True)
 
-    # The process -------------------------------------------------------------------------------------------------
+    # The process
+    # ----------------------------------------------------------------------------------------------
 
-    async def _work(self, job: str, given: object, parts: Sequence[bytes]) -> tuple[Any, list[bytes]]:
+    async def _work(
+        self, job: str, given: object, parts: Sequence[bytes]
+    ) -> tuple[Any, list[bytes]]:
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
@@ -174,7 +181,11 @@ class Process:
 
     async def _started(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._reader is not None and self._writer is not None and self._process is not None:
-            if not self._reader.at_eof() and not self._writer.is_closing() and self._process.poll() is None:
+            if (
+                not self._reader.at_eof()
+                and not self._writer.is_closing()
+                and self._process.poll() is None
+            ):
                 return self._reader, self._writer
             self._end("it had ended")
         if PORTABLE:
@@ -194,7 +205,9 @@ class Process:
 
         loop, pipe = asyncio.get_running_loop(), subprocess.PIPE
         argv = [*self._command, "pipes"]
-        process = self._process = system.popen(argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, bufsize=0)
+        process = self._process = system.popen(
+            argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, bufsize=0
+        )
         self._held.callback(system.release, system.tree(process, "", 0))
         reader = asyncio.StreamReader(limit=SLICE)
         try:
@@ -202,7 +215,8 @@ class Process:
                 lambda: asyncio.StreamReaderProtocol(reader), handed_over(process.stdout, loop)
             )
             transport, protocol = await loop.connect_write_pipe(
-                lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), handed_over(process.stdin, loop)
+                lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()),
+                handed_over(process.stdin, loop),
             )
         except BaseException:
             if process.stdin is not None:
@@ -219,7 +233,14 @@ class Process:
     @property
     def _command(self) -> list[str]:
         # -P: the gateway's folder is not a place for modules.
-        return [sys.executable, "-P", "-m", _WORK, str(self._bounds.processor), str(self._bounds.memory)]
+        return [
+            sys.executable,
+            "-P",
+            "-m",
+            _WORK,
+            str(self._bounds.processor),
+            str(self._bounds.memory),
+        ]
 
     def _spawned(self, theirs: socket.socket) -> "subprocess.Popen[bytes]":
         # A session of its own: Ctrl-C is not for it.
@@ -272,6 +293,7 @@ async def _receive(reader: asyncio.StreamReader) -> tuple[Any, list[bytes]]:
 
 
 def framed(head: Any, parts: Sequence[bytes]) -> bytes:
-    """What stands before the parts of a message: plain values, between the same Python on both sides."""
+    """What stands before the parts of a message: plain values, between the same Python on both
+    sides."""
     text = marshal.dumps((head, [len(part) for part in parts]))
     return len(text).to_bytes(HEAD, "big") + text

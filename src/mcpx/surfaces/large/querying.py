@@ -1,9 +1,11 @@
 """jmespath over a kept result (SUR-11).
 
-Promise: every mistake is a `BadReading` that says what was wrong, with the place where there is one.
+Promise: every mistake is a `BadReading` that says what was wrong, with the place where there is
+one.
 
-No promise: that it ends soon, or that the answer is small when written out: `[@, @] | [@, @] | …` is a few lists that
-refer to each other and an endless text. So it runs where both are bounded (`worker`).
+No promise: that it ends soon, or that the answer is small when written out: `[@, @] | [@, @] | …`
+is a few lists that refer to each other and an endless text. So it runs where both are bounded
+(`worker`).
 """
 
 from mcpx.surfaces.large.pages import BadReading
@@ -18,14 +20,18 @@ def query(expression: str, value: object) -> object:
     from jmespath.exceptions import ArityError, JMESPathError, JMESPathTypeError, ParseError
 
     if len(expression) > LONGEST:
-        raise BadReading(f"the jmespath expression has {len(expression):,} characters; at most {LONGEST:,} are allowed")
+        raise BadReading(
+            f"the jmespath expression has {len(expression):,} characters; at most {LONGEST:,} are "
+            "allowed"
+        )
     try:
         return jmespath.compile(expression).search(value)
     except RecursionError:
         raise BadReading("the jmespath expression is nested too deeply") from None
     except JMESPathTypeError as error:  # its own text would hold the whole value
         raise BadReading(
-            f"jmespath: {error.function_name}() takes {' or '.join(error.expected_types)}, not {error.actual_type}"
+            f"jmespath: {error.function_name}() takes {' or '.join(error.expected_types)}, not "
+            f"{error.actual_type}"
         ) from None
     except ArityError as error:
         raise BadReading(f"jmespath: {error}") from None
@@ -33,10 +39,15 @@ def query(expression: str, value: object) -> object:
         at = error.lex_position
         raise BadReading(
             f"jmespath: syntax error at position {at}, "
-            + (f"before {expression[at : at + 20]!r}" if at < len(expression) else "the end of the expression")
+            + (
+                f"before {expression[at : at + 20]!r}"
+                if at < len(expression)
+                else "the end of the expression"
+            )
         ) from None
     except JMESPathError as error:
         raise BadReading(f"jmespath: {str(error)[:200]}") from None
     except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, Warning) as error:
-        # What the library lets through: comparing a number with a string, a slice with step 0, floor() of infinity.
+        # What the library lets through: comparing a number with a string, a slice with step 0,
+        # floor() of infinity.
         raise BadReading(f"jmespath cannot evaluate this: {str(error)[:200]}") from None

@@ -1,13 +1,14 @@
 """Reading a kept result bit by bit: the tool `result` of the built-in server `mcpx` (SUR-11).
 
-What is read is counted in rows (a JSON array), keys (a JSON object), lines (a text) or characters (a text with very
-long lines). First `jmespath` selects, then `grep` filters, then `offset` and `limit` (or `head`, the same as `limit`)
-page through what is left. Values are rendered like results.
+What is read is counted in rows (a JSON array), keys (a JSON object), lines (a text) or characters
+(a text with very long lines). First `jmespath` selects, then `grep` filters, then `offset` and
+`limit` (or `head`, the same as `limit`) page through what is left. Values are rendered like
+results.
 
-Promise: whatever the arguments, an answer of at most `limit_bytes` (`LEAST` if that is more) or a `BadReading`. Without
-`jmespath` the work is linear in the result.
-No promise: that an expression ends soon (`worker` sees to that); the spelling of JSON: what is shown is the value, not
-the server's text.
+Promise: whatever the arguments, an answer of at most `limit_bytes` (`LEAST` if that is more) or a
+`BadReading`. Without `jmespath` the work is linear in the result. No promise: that an expression
+ends soon (`worker` sees to that); the spelling of JSON: what is shown is the value, not the
+server's text.
 """
 
 import re
@@ -19,7 +20,15 @@ from mcpx.model.call import Json
 from mcpx.surfaces.large.excerpt import NotJson, cut, weigh
 from mcpx.surfaces.large.loss import is_too_deep
 from mcpx.surfaces.large.marks import marked, own
-from mcpx.surfaces.large.pages import NOTE_BYTES, Asked, BadReading, Page, page_of_keys, page_of_rows, page_of_text
+from mcpx.surfaces.large.pages import (
+    NOTE_BYTES,
+    Asked,
+    BadReading,
+    Page,
+    page_of_keys,
+    page_of_rows,
+    page_of_text,
+)
 from mcpx.surfaces.large.preview import LONG_LINE, NOT_JSON, shape_of
 from mcpx.surfaces.large.querying import LONGEST, query
 from mcpx.wire.codec import BadJson, load
@@ -39,26 +48,38 @@ _COUNT = re.compile(r"[0-9]{1,15}")
 TOOL: Json = {
     "name": "result",
     "description": (
-        "Reads on in a large result that was kept (15 minutes). Counted in rows of a JSON array, keys of a JSON "
-        "object, lines of a text, or characters where its lines are very long. jmespath selects first, then grep "
+        "Reads on in a large result that was kept (15 minutes). Counted in rows of a JSON array, "
+        "keys of a JSON "
+        "object, lines of a text, or characters where its lines are very long. jmespath selects "
+        "first, then grep "
         "filters, then offset and limit page. The last line of an answer says what to read next."
     ),
     "inputSchema": {
         "type": "object",
         "properties": {
-            "handle": {"type": "string", "description": "The handle that stands below the kept result"},
+            "handle": {
+                "type": "string",
+                "description": "The handle that stands below the kept result",
+            },
             "offset": {"type": "integer", "minimum": 0, "description": "Skip so many (default 0)"},
-            "limit": {"type": "integer", "minimum": 1, "description": "At most so many (default: as many as fit)"},
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "description": "At most so many (default: as many as fit)",
+            },
             "jmespath": {
                 "type": "string",
                 "maxLength": LONGEST,
-                "description": 'JSON only: what to select, e.g. "items[?size > `10`].name", or keys(@)',
+                "description": (
+                    'JSON only: what to select, e.g. "items[?size > `10`].name", or keys(@)'
+                ),
             },
             "grep": {
                 "type": "string",
                 "maxLength": _GREP_LONGEST,
                 "description": (
-                    "Only lines (or rows, as compact JSON) that contain this: a plain substring, not a regular "
+                    "Only lines (or rows, as compact JSON) that contain this: a plain substring, "
+                    "not a regular "
                     "expression; upper and lower case are the same unless it has capitals"
                 ),
             },
@@ -72,7 +93,11 @@ TOOL: Json = {
 
 
 def read(
-    text: bytes, arguments: Mapping[str, Any], *, limit_bytes: int, write: Callable[[object], str] | None = None
+    text: bytes,
+    arguments: Mapping[str, Any],
+    *,
+    limit_bytes: int,
+    write: Callable[[object], str] | None = None,
 ) -> Page:
     """The part of a kept result that was asked for; `write`: how values are shown, else as TOON."""
     asked = asked_for(arguments)
@@ -87,7 +112,9 @@ def read(
 
     try:
         if value is NOT_JSON or isinstance(value, str):
-            return page_of_text(text.decode("utf-8", "replace") if value is NOT_JSON else str(value), asked, room)
+            return page_of_text(
+                text.decode("utf-8", "replace") if value is NOT_JSON else str(value), asked, room
+            )
         if isinstance(value, list) and value:
             return page_of_rows(cast(list[object], value), asked, room, show)
         if isinstance(value, dict) and value:
@@ -119,7 +146,9 @@ def _parsed(text: bytes) -> object:
 
 def _selected(expression: str, whole: object) -> object:
     if whole is NOT_JSON:
-        raise BadReading("jmespath needs JSON, and this result is text; use grep, or offset and limit")
+        raise BadReading(
+            "jmespath needs JSON, and this result is text; use grep, or offset and limit"
+        )
     try:
         return query(expression, whole)
     except BadReading as error:
@@ -134,9 +163,16 @@ def asked_for(arguments: Mapping[str, Any]) -> Asked:
     """What the arguments say; a schema may not have judged them before."""
     for name in arguments:
         if name not in TOOL["inputSchema"]["properties"]:
-            raise BadReading(f"result has no argument {_quoted(name)}; use offset, limit, jmespath, grep, head")
-    jmespath, grep = _words(arguments, "jmespath", LONGEST), _words(arguments, "grep", _GREP_LONGEST)
-    limits = [n for n in (_count(arguments, "limit", 1), _count(arguments, "head", 1)) if n is not None]
+            raise BadReading(
+                f"result has no argument {_quoted(name)}; use offset, limit, jmespath, grep, head"
+            )
+    jmespath, grep = (
+        _words(arguments, "jmespath", LONGEST),
+        _words(arguments, "grep", _GREP_LONGEST),
+    )
+    limits = [
+        n for n in (_count(arguments, "limit", 1), _count(arguments, "head", 1)) if n is not None
+    ]
     return Asked(
         offset=_count(arguments, "offset", 0) or 0,
         limit=min(limits) if limits else None,

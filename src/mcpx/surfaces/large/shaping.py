@@ -1,7 +1,8 @@
-"""What becomes of the texts of one result: shown as they came, rendered anew, or kept back (SUR-7, SUR-11).
+"""What becomes of the texts of one result: shown as they came, rendered anew, or kept back (SUR-7,
+SUR-11).
 
-Promise: the same decision in this process and in another (`worker`), for it needs nothing but the texts. A text is
-rendered once, and only where its rendering may fit. Linear in the texts.
+Promise: the same decision in this process and in another (`worker`), for it needs nothing but the
+texts. A text is rendered once, and only where its rendering may fit. Linear in the texts.
 """
 
 import re
@@ -55,7 +56,11 @@ class _Read:
     __slots__ = ("rendered", "says_own", "size", "text", "value")
 
     def __init__(
-        self, text: str, value: object = NOT_JSON, rendered: str | None = None, says_own: bool = False
+        self,
+        text: str,
+        value: object = NOT_JSON,
+        rendered: str | None = None,
+        says_own: bool = False,
     ) -> None:
         self.text = text
         self.value = value
@@ -65,7 +70,8 @@ class _Read:
 
 
 def decide(texts: Sequence[str], own: object, how: Rendering, *, alone: bool) -> Decision:
-    """`own`: the server's `structuredContent`, None for none. `alone`: there is nothing beside the one text."""
+    """`own`: the server's `structuredContent`, None for none. `alone`: there is nothing beside the
+    one text."""
     read = [_read(text, own, how, alone=alone) for text in texts]
     if len(read) == 1 and (one := read[0]).size <= how.result_limit:
         return Decision((one.rendered,), None, ALL, one.value if alone else NOT_JSON, one.says_own)
@@ -90,14 +96,21 @@ def piece_of(text: str, value: object, how: Rendering) -> Piece:
     if kept.size != len(raw):
         value = NOT_JSON  # its end is lost: what is left of it is a text
     at_most = min(PREVIEW_BYTES, how.result_limit)
-    begins = preview(text, value, max_bytes=at_most, write=value_writer(how.value_format, how.toon_min_size))
+    begins = preview(
+        text, value, max_bytes=at_most, write=value_writer(how.value_format, how.toon_min_size)
+    )
     return Piece(kept, len(raw), begins)
 
 
 def may_be_json(bare: str) -> bool:
-    """A look at its two ends: most texts are none, and to find that out by parsing takes as long as the rest."""
+    """A look at its two ends: most texts are none, and to find that out by parsing takes as long as
+    the rest."""
     end = _ENDS.get(bare[:1])
-    return bare.endswith(end) if end is not None else len(bare) < 400 and _SCALAR.fullmatch(bare) is not None
+    return (
+        bare.endswith(end)
+        if end is not None
+        else len(bare) < 400 and _SCALAR.fullmatch(bare) is not None
+    )
 
 
 def _read(text: str, own: object, how: Rendering, *, alone: bool) -> _Read:

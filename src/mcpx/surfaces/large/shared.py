@@ -1,16 +1,20 @@
-"""Large results that any replica can read (SUR-11, SCA-1): kept here as ever, and written behind into the store.
+"""Large results that any replica can read (SUR-11, SCA-1): kept here as ever, and written behind
+into the store.
 
-Promised: a handle that one replica gave out is read at every other by its owner, and by nobody else: where it stands in
-the store is a digest of both, and what stands there is encrypted. It lives no longer there than here. What a replica
-lets go of for want of room goes from the store too, so that each holds `total_bytes` there at most; that of one which
-died goes by its time. A session that ends takes what it had along, whichever replica wrote it. After `let_go` nothing
-that was written before is read by anybody. The store away: what is kept here is read here; on its return it is written.
+Promised: a handle that one replica gave out is read at every other by its owner, and by nobody
+else: where it stands in the store is a digest of both, and what stands there is encrypted. It lives
+no longer there than here. What a replica lets go of for want of room goes from the store too, so
+that each holds `total_bytes` there at most; that of one which died goes by its time. A session that
+ends takes what it had along, whichever replica wrote it. After `let_go` nothing that was written
+before is read by anybody. The store away: what is kept here is read here; on its return it is
+written.
 
-A result travels in parts, one at a time: other commands wait for one part at most. Its first part says how many there
-are, so that a reader who comes early waits a moment for the rest. What was read from the store is kept here, in a room
-of its own (`COPIES`), so that reading on costs nothing.
+A result travels in parts, one at a time: other commands wait for one part at most. Its first part
+says how many there are, so that a reader who comes early waits a moment for the rest. What was read
+from the store is kept here, in a room of its own (`COPIES`), so that reading on costs nothing.
 
-No promise: that a handle is good elsewhere in the very moment it was given; a reader looks again for `LOOKS` seconds.
+No promise: that a handle is good elsewhere in the very moment it was given; a reader looks again
+for `LOOKS` seconds.
 """
 
 import asyncio
@@ -30,7 +34,8 @@ from mcpx.wire import codec
 from mcpx.wire.tasks import Tasks
 
 PART: Final = 256 << 10
-"""Bytes that are sent in one command: 2 ms of a network of 1 Gbit/s, and 0.2 ms of the loop to encrypt them."""
+"""Bytes that are sent in one command: 2 ms of a network of 1 Gbit/s, and 0.2 ms of the loop to
+encrypt them."""
 COPIES: Final = OWNER_BYTES
 """Bytes of what others wrote and was read here."""
 LOOKS: Final = (0.02, 0.05, 0.1, 0.2)
@@ -61,7 +66,8 @@ return 1
 """
 )
 _GO_ON = Script(
-    "if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) return 1 end return 0"
+    "if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) "
+    "return 1 end return 0"
 )
 """A result that was forgotten meanwhile does not come back without an end."""
 _HEAD = Script(
@@ -115,7 +121,9 @@ class SharedResults(ResultStore):
 
     async def _join(self, joined: asyncio.Event) -> None:
         await joined.wait()
-        await asyncio.to_thread(import_module, "cryptography.hazmat.primitives.ciphers.aead")  # 50 ms
+        await asyncio.to_thread(
+            import_module, "cryptography.hazmat.primitives.ciphers.aead"
+        )  # 50 ms
         self._joined.set()
         self._store.on_return(self._returned)
 
@@ -126,10 +134,13 @@ class SharedResults(ResultStore):
         if fresh:
             self._written.clear()
         queued = set(self._waiting)
-        self._waiting.extend(key for key in self._kept if key not in self._written and key not in queued)
+        self._waiting.extend(
+            key for key in self._kept if key not in self._written and key not in queued
+        )
         self._go_on()
 
-    # Keeping ---------------------------------------------------------------------------------------------------
+    # Keeping
+    # ----------------------------------------------------------------------------------------------
 
     def _put(self, key: Key, kept: Kept, seconds: float) -> None:
         super()._put(key, kept, seconds)
@@ -163,12 +174,18 @@ class SharedResults(ResultStore):
         if left <= 0:
             return
         parts = -(-len(kept.packed) // PART) or 1
-        head = self._seals.encrypt(codec.dump({"size": kept.size, "parts": parts}), f"{where}:head".encode())
+        head = self._seals.encrypt(
+            codec.dump({"size": kept.size, "parts": parts}), f"{where}:head".encode()
+        )
         for at in range(parts):
-            part = self._seals.encrypt(kept.packed[at * PART : (at + 1) * PART], f"{where}:{at}".encode())
+            part = self._seals.encrypt(
+                kept.packed[at * PART : (at + 1) * PART], f"{where}:{at}".encode()
+            )
             if at == 0:
                 longest = int(self._seconds * 1000) * _EPOCHS
-                await self._store.run(_BEGIN, [where, self._epoch, of_owner], [left, head, part, longest])
+                await self._store.run(
+                    _BEGIN, [where, self._epoch, of_owner], [left, head, part, longest]
+                )
             elif not await self._store.run(_GO_ON, [where], [at, part]):
                 return
             if self._kept.get(key) is not kept:  # let go of meanwhile
@@ -213,7 +230,8 @@ class SharedResults(ResultStore):
             await asyncio.wait([self._writing], timeout=ENDING)
         await self._tasks.close()
 
-    # Reading ---------------------------------------------------------------------------------------------------
+    # Reading
+    # ----------------------------------------------------------------------------------------------
 
     async def find(self, owner: str, handle: str) -> Kept | None:
         kept = self.get(owner, handle) or self._copies.get(owner, handle)
@@ -250,7 +268,9 @@ class SharedResults(ResultStore):
                 await asyncio.sleep(pause)
         return None
 
-    async def _put_together(self, owner: str, handle: str, head: bytes, first: bytes) -> Kept | None:
+    async def _put_together(
+        self, owner: str, handle: str, head: bytes, first: bytes
+    ) -> Kept | None:
         where = self._place(owner, handle)
         opened = self._seals.decrypt(head, f"{where}:head".encode())
         try:
@@ -258,7 +278,11 @@ class SharedResults(ResultStore):
         except codec.BadJson:
             return None
         size, parts = about.get("size"), about.get("parts")
-        if not isinstance(size, int) or not isinstance(parts, int) or not 0 < parts <= OWNER_BYTES // PART + 1:
+        if (
+            not isinstance(size, int)
+            or not isinstance(parts, int)
+            or not 0 < parts <= OWNER_BYTES // PART + 1
+        ):
             return None
         pieces: list[bytes] = []
         pauses = self._patience()
@@ -282,7 +306,8 @@ class SharedResults(ResultStore):
         while monotonic() < end:
             yield LOOKS[0]
 
-    # Where things stand ----------------------------------------------------------------------------------------
+    # Where things stand
+    # ----------------------------------------------------------------------------------------
 
     def _place(self, owner: str, handle: str) -> str:
         return self._store.key("kept", _digest(owner, handle))

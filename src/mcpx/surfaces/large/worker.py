@@ -1,8 +1,9 @@
 """Large results are shaped and read where nobody has to wait for it (SUR-11).
 
-Promise: what is certainly quick is done at once, without giving way to anybody; all else in one of two processes: one
-shapes what servers say, which takes as long as it is large; one reads on in what is kept, which takes as long as a
-client's expression makes it. So no expression holds up a result. Both are bounded in every way (`process`).
+Promise: what is certainly quick is done at once, without giving way to anybody; all else in one of
+two processes: one shapes what servers say, which takes as long as it is large; one reads on in what
+is kept, which takes as long as a client's expression makes it. So no expression holds up a result.
+Both are bounded in every way (`process`).
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,8 @@ from mcpx.surfaces.settings import Rendering
 __all__ = ["AT_ONCE", "Bounds", "Busy", "Overrun", "Worker"]
 
 AT_ONCE = 256 * 1024
-"""Characters or bytes of a result that are worked on while everybody waits, unless there is an expression."""
+"""Characters or bytes of a result that are worked on while everybody waits, unless there is an
+expression."""
 _TOO_MUCH = (
     "this takes too much time or memory on a result of this size; select less first, "
     'e.g. "jmespath": "[0:1000]" or "rows[0:1000] | …", or use grep alone'
@@ -41,7 +43,8 @@ class Worker:
     async def decide(
         self, owner: str, texts: Sequence[str], own: bytes | None, how: Rendering, *, alone: bool
     ) -> Decision:
-        """See `shaping.decide`; for texts that are too large to be looked at here. Raises `Busy` and `Overrun`.
+        """See `shaping.decide`; for texts that are too large to be looked at here. Raises `Busy`
+        and `Overrun`.
 
         `own` as JSON, or None where it is certain not to matter."""
 
@@ -51,18 +54,24 @@ class Worker:
 
         given = (_style(how), alone, own is not None)
         size = sum(map(len, texts)) + len(own or b"")
-        (which, about, place, is_json, says_own), back = await self._shaping.do(owner, "shape", given, parts, size)
+        (which, about, place, is_json, says_own), back = await self._shaping.do(
+            owner, "shape", given, parts, size
+        )
         shown: list[str | None] = [None] * len(texts)
         for at, text in zip(which, back, strict=False):
             shown[at] = str(text, "utf-8", "surrogatepass")
         piece = None if about is None else _piece(about, back[-1])
-        return Decision(shown, piece, place, None if is_json else NOT_JSON, says_own, elsewhere=True)
+        return Decision(
+            shown, piece, place, None if is_json else NOT_JSON, says_own, elsewhere=True
+        )
 
     async def keep(self, owner: str, raw: bytes, value: object, how: Rendering) -> Piece:
         """See `shaping.piece_of`: a JSON text and what it says. Raises `Busy` and `Overrun`."""
         if len(raw) <= AT_ONCE:
             return piece_of(raw.decode(), value, how)
-        about, (packed,) = await self._shaping.do(owner, "keep", _style(how), lambda: [raw], len(raw))
+        about, (packed,) = await self._shaping.do(
+            owner, "keep", _style(how), lambda: [raw], len(raw)
+        )
         return _piece(about, packed)
 
     async def read(self, owner: str, kept: Kept, arguments: Json, how: Rendering) -> Page:
@@ -73,7 +82,9 @@ class Worker:
             return read(kept.text(), arguments, limit_bytes=how.result_limit, write=write)
         given = (arguments, _style(how))
         try:
-            said, _ = await self._reading.do(owner, "read", given, lambda: [kept.packed], len(kept.packed))
+            said, _ = await self._reading.do(
+                owner, "read", given, lambda: [kept.packed], len(kept.packed)
+            )
         except Busy:
             raise BadReading(_NOT_NOW) from None
         except Overrun:

@@ -1,9 +1,11 @@
-"""Which surface a client is shown when nobody said: every tool while they are few, or the client can cope (SUR-5).
+"""Which surface a client is shown when nobody said: every tool while they are few, or the client
+can cope (SUR-5).
 
-Decided at a session's first list, from the catalog known then, and kept: a menu that changes its nature in mid-session
-would confuse any model. A modern client has no session: for it every list decides anew, and calls go by the last one.
-The rules are data (`settings.AUTO_RULES`); a user's own come first. No rule shows more than `auto_direct_limit`. A
-client that usually defers tools may be configured not to, and the gateway cannot see this setting.
+Decided at a session's first list, from the catalog known then, and kept: a menu that changes its
+nature in mid-session would confuse any model. A modern client has no session: for it every list
+decides anew, and calls go by the last one. The rules are data (`settings.AUTO_RULES`); a user's own
+come first. No rule shows more than `auto_direct_limit`. A client that usually defers tools may be
+configured not to, and the gateway cannot see this setting.
 """
 
 import logging
@@ -74,7 +76,11 @@ class Auto(Surface):
 
     def shown_as(self, caller: Caller) -> tuple[str, str]:
         choice = self._choices.of(owner_of(caller))
-        return (self.type, "decided at its first list") if choice is None else (choice.mode, choice.reason)
+        return (
+            (self.type, "decided at its first list")
+            if choice is None
+            else (choice.mode, choice.reason)
+        )
 
     def shows_all(self, caller: Caller, catalog: Catalog) -> bool:
         choice = self._choices.of(owner_of(caller)) or self.choose(_client(caller), catalog)
@@ -90,13 +96,17 @@ class Auto(Surface):
         choice = self.choose(_client(caller), await view.prepare())
         if choice != before:
             self._choices.keep(key, choice, everywhere=anew)
-            log.info("auto: %s is shown %r: %s", choice.client or "a client", choice.mode, choice.reason)
+            log.info(
+                "auto: %s is shown %r: %s", choice.client or "a client", choice.mode, choice.reason
+            )
         return self._surface(choice.mode)
 
     def choose(self, client: str, catalog: Catalog) -> Choice:
         """Choose the mode for a client of this name."""
         settings = self.settings
-        rule = next((rule for rule in (*settings.auto_rules, *AUTO_RULES) if rule.matches(client)), None)
+        rule = next(
+            (rule for rule in (*settings.auto_rules, *AUTO_RULES) if rule.matches(client)), None
+        )
         if rule is not None and rule.mode != "direct":
             return Choice(client, rule.mode, rule.reason)
         size, limit = self.size_of(catalog), settings.auto_direct_limit
@@ -108,7 +118,10 @@ class Auto(Surface):
         budget = min(limit, settings.auto_budget) if rule is None else limit
         count = len(catalog.offers["tools"])
         about = "about" if size <= self._enough else "more than"
-        told = f"{counted(count, 'tool')} take{'s' * (count == 1)} {about} {size:,} tokens, {name} is {budget:,}"
+        told = (
+            f"{counted(count, 'tool')} take{'s' * (count == 1)} {about} {size:,} tokens, "
+            f"{name} is {budget:,}"
+        )
         return Choice(client, "direct" if size <= budget else COMPACT, told)
 
     def size_of(self, catalog: Catalog) -> int:

@@ -1,4 +1,5 @@
-"""Three tools: `describe` tells what there is, `call` calls it, `resources` lists and reads resources (SUR-3)."""
+"""Three tools: `describe` tells what there is, `call` calls it, `resources` lists and reads
+resources (SUR-3)."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast
@@ -41,27 +42,37 @@ class Describe(Compact):
             self.only(arguments, "server_name", "uri")
             server = self.text(arguments, "server_name", needed=False)
             uri = self.text(arguments, "uri", needed=False)
-            return await (self._read_resource(view, call, server, uri) if uri else self._resources(view, call, server))
+            return await (
+                self._read_resource(view, call, server, uri)
+                if uri
+                else self._resources(view, call, server)
+            )
         return None
 
     async def _methods(self, view: View, methods: object) -> Json:
         asked = wanted(methods, "method", lambda name: self._is_name(view, name))
         if isinstance(asked, str):
             return await self._describe(view, asked)
-        return await tell_each(self, view, asked, lambda name, room: self._describe(view, name, room))
+        return await tell_each(
+            self, view, asked, lambda name, room: self._describe(view, name, room)
+        )
 
     def _is_name(self, view: View, name: str) -> bool:
         """Of a server or a tool."""
         if view.service(name) is not None:
             return True
         parts = (name[:LONGEST_NAME].rpartition("."), name[:LONGEST_NAME].partition("."))
-        return any(view.catalog.native("tools", server, tool) is not None for server, _, tool in parts)
+        return any(
+            view.catalog.native("tools", server, tool) is not None for server, _, tool in parts
+        )
 
     async def _describe(self, view: View, method: str, room: int | None = None) -> Json:
         catalog = await view.prepare()
         service = view.service(method)
         if service is not None:
-            return await self.told(view, service, [o for o in catalog.offers["tools"] if o.server == method], room)
+            return await self.told(
+                view, service, [o for o in catalog.offers["tools"] if o.server == method], room
+            )
         if method == BUILT_IN:
             return describe_tool(self, READER)
         if not self._is_name(view, method) and ("." not in method or len(method.split()) > 1):
@@ -78,12 +89,15 @@ class Describe(Compact):
         server, dot, tool = method.partition(".")
         if dot and server and tool:
             names = [service.name for service in view.services()]
-            raise Unknown(f"Unknown server {quoted(server)}.", server, method, among=names, noun="servers")
+            raise Unknown(
+                f"Unknown server {quoted(server)}.", server, method, among=names, noun="servers"
+            )
         if view.service(method):
             raise Mistake(f"{quoted(method)} is a server: name one of its tools as well")
         raise Unknown(f'method must be "server.tool"; {quoted(method)} is not.', method)
 
-    # Resources -------------------------------------------------------------------------------------------------
+    # Resources
+    # ----------------------------------------------------------------------------------------------
 
     async def _resources(self, view: View, call: Call, server: str) -> Json:
         catalog = await view.prepare()
@@ -109,20 +123,31 @@ class Describe(Compact):
             self.service(view, server)
             found = view.catalog.resolve_uri(uri)
             if found is None or found[0] != server:
-                found = (server, uri)  # its own URI, whoever else has the same; or one it never listed
+                found = (
+                    server,
+                    uri,
+                )  # its own URI, whoever else has the same; or one it never listed
         else:
             found = await view.locate(uri)
         if found is None:
-            raise Mistake(f'Unknown resource "{one_line(uri)[:200]}". resources() lists those there are.')
-        kept = {key: value for key, value in call.params.items() if key not in ("name", "arguments")}
-        read = Call("resources/read", {**kept, "uri": found[1]}, call.caller, call.own_voice, call.request)
+            raise Mistake(
+                f'Unknown resource "{one_line(uri)[:200]}". resources() lists those there are.'
+            )
+        kept = {
+            key: value for key, value in call.params.items() if key not in ("name", "arguments")
+        }
+        read = Call(
+            "resources/read", {**kept, "uri": found[1]}, call.caller, call.own_voice, call.request
+        )
         try:
             result = await view.send(found[0], read, read.params)
         except RpcError as error:
             whose = view.catalog.resolve_uri(uri)
             if isinstance(error, Unavailable) or whose is None or whose[0] == found[0]:
                 raise
-            raise Mistake(f"{error.message}. It is a resource of server {exact(whose[0])}.") from None
+            raise Mistake(
+                f"{error.message}. It is a resource of server {exact(whose[0])}."
+            ) from None
         if result.get("resultType") == "input_required":
             return result
         contents: Any = result.get("contents")
@@ -167,11 +192,17 @@ def _definitions(menu: str) -> list[Json]:
     return [
         {
             "name": "describe",
-            "description": "Describe the tools of MCP servers and their parameters.\n\nAvailable tools:\n" + menu,
+            "description": (
+                "Describe the tools of MCP servers and their parameters.\n\nAvailable tools:\n"
+            )
+            + menu,
             "inputSchema": {
                 "type": "object",
                 "properties": {
-                    "method": {**NAMES, "description": '"server", "server.tool", a list, or words to search for'},
+                    "method": {
+                        **NAMES,
+                        "description": '"server", "server.tool", a list, or words to search for',
+                    },
                 },
                 "required": ["method"],
             },
@@ -179,8 +210,10 @@ def _definitions(menu: str) -> list[Json]:
         },
         {
             "name": "call",
-            "description": "Call a tool of an MCP server. Use describe first to learn its parameters. "
-            f"Large results are kept back: read on with method mcpx.result, arguments {PARAMETERS}.",
+            "description": "Call a tool of an MCP server. Use describe first to learn its "
+            "parameters. "
+            "Large results are kept back: read on with method mcpx.result, arguments "
+            f"{PARAMETERS}.",
             "inputSchema": call_schema(method={**text, "description": '"server.tool"'}),
         },
         {

@@ -34,18 +34,27 @@ class Inspect(Compact):
         return await self.execute(view, call, arguments) if name == "exec" else None
 
     async def _inspect(self, view: View, arguments: Json) -> Json:
-        servers = wanted(arguments.get("server_name"), "server_name", lambda name: view.service(name) is not None)
+        servers = wanted(
+            arguments.get("server_name"), "server_name", lambda name: view.service(name) is not None
+        )
         tools = arguments.get("tool_name")
         if not tools:
             if isinstance(servers, str):
                 return await self._server(view, servers)
-            return await tell_each(self, view, servers, lambda name, room: self._server(view, name, room))
+            return await tell_each(
+                self, view, servers, lambda name, room: self._server(view, name, room)
+            )
         if not isinstance(servers, str):
             if len(servers) > 1:
-                raise Mistake("tool_name goes with one server_name; leave it out, or ask for each server alone")
+                raise Mistake(
+                    "tool_name goes with one server_name; leave it out, or ask for each server "
+                    "alone"
+                )
             servers = servers[0]
         server = servers
-        tools = wanted(tools, "tool_name", lambda name: view.catalog.native("tools", server, name) is not None)
+        tools = wanted(
+            tools, "tool_name", lambda name: view.catalog.native("tools", server, name) is not None
+        )
         if isinstance(tools, str):
             return describe_tool(self, await self.tool(view, server, tools))
 
@@ -62,11 +71,18 @@ class Inspect(Compact):
         if service is None:
             return await self.guide.searched(view, name)
         return await self.told(
-            view, service, [offer for offer in catalog.offers["tools"] if offer.server == name], room
+            view,
+            service,
+            [offer for offer in catalog.offers["tools"] if offer.server == name],
+            room,
         )
 
     async def target(self, view: View, arguments: Json) -> Offer:
-        given = [value for key in self.naming if isinstance(value := arguments.get(key), str) and value.strip()]
+        given = [
+            value
+            for key in self.naming
+            if isinstance(value := arguments.get(key), str) and value.strip()
+        ]
         try:
             server, tool = (self.text(arguments, key) for key in self.naming)
         except Mistake as mistake:
@@ -86,12 +102,19 @@ def _definitions(menu: str) -> list[Json]:
     return [
         {
             "name": "inspect",
-            "description": "Inspect available MCP tools and their schemas.\n\nAvailable tools:\n" + menu,
+            "description": "Inspect available MCP tools and their schemas.\n\nAvailable tools:\n"
+            + menu,
             "inputSchema": {
                 "type": "object",
                 "properties": {
-                    "server_name": {**NAMES, "description": "A server, a list, or words to search for"},
-                    "tool_name": {**NAMES, "description": "One of its tools or a list; without it all"},
+                    "server_name": {
+                        **NAMES,
+                        "description": "A server, a list, or words to search for",
+                    },
+                    "tool_name": {
+                        **NAMES,
+                        "description": "One of its tools or a list; without it all",
+                    },
                 },
                 "required": ["server_name"],
             },
@@ -99,8 +122,10 @@ def _definitions(menu: str) -> list[Json]:
         },
         {
             "name": "exec",
-            "description": "Execute a tool of an MCP server. Use inspect first to learn its parameters. "
-            f"Large results are kept back: read on with tool result of server mcpx, arguments {PARAMETERS}.",
+            "description": "Execute a tool of an MCP server. Use inspect first to learn its "
+            "parameters. "
+            "Large results are kept back: read on with tool result of server mcpx, arguments "
+            f"{PARAMETERS}.",
             "inputSchema": call_schema(server_name=text, tool_name=text),
         },
     ]

@@ -1,4 +1,5 @@
-"""Three tools: search for tools, execute one, list the services (SUR-4, the result shapes of S2)."""
+"""Three tools: search for tools, execute one, list the services (SUR-4, the result shapes of
+S2)."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast
@@ -58,14 +59,19 @@ class Search(Compact):
             query = self.text(arguments, "query", needed=False)
             named = arguments.get("service_name")
             if arguments.get("query") is None and named in (None, ""):
-                raise Mistake('Say in "query" what the tool should do, or name a "service_name" to see its tools.')
+                raise Mistake(
+                    'Say in "query" what the tool should do, or name a "service_name" to see its '
+                    "tools."
+                )
             limit = min(_number(arguments, "limit", self._limit, least=1), MOST)
             offset = _number(arguments, "offset", 0, least=0)
             if named in (None, ""):
                 return await self.finder.search(view, query, limit=limit, offset=offset)
             services = wanted(named, "service_name", lambda name: view.service(name) is not None)
             if isinstance(services, str):
-                return await self.finder.search(view, query, service=services, limit=limit, offset=offset)
+                return await self.finder.search(
+                    view, query, service=services, limit=limit, offset=offset
+                )
             return await self._of_each(view, query, services, limit)
         if name == "mcp_execute_tool" and settings.enable_execute:
             return await self.execute(view, call, arguments)
@@ -76,16 +82,29 @@ class Search(Compact):
     async def _of_each(self, view: View, query: str, services: Sequence[str], limit: int) -> Json:
         """Several services, one after the other (SUR-12); for programs as one search."""
         told = await tell_each(
-            self, view, services, lambda name, _: self.finder.search(view, query, service=name, limit=limit)
+            self,
+            view,
+            services,
+            lambda name, _: self.finder.search(view, query, service=name, limit=limit),
         )
         if "structuredContent" not in told:
             return told
-        pages = [as_object(page) for page in as_list(as_object(told["structuredContent"]).get("results"))]
+        pages = [
+            as_object(page) for page in as_list(as_object(told["structuredContent"]).get("results"))
+        ]
         found = [page for page in pages if "tools" in page]
         tools = [tool for page in found for tool in page["tools"]]
-        return {**told, "structuredContent": {"tools": tools, "total": sum(p["total"] for p in found), "limit": limit}}
+        return {
+            **told,
+            "structuredContent": {
+                "tools": tools,
+                "total": sum(p["total"] for p in found),
+                "limit": limit,
+            },
+        }
 
-    # Execute -----------------------------------------------------------------------------------------------------
+    # Execute
+    # ----------------------------------------------------------------------------------------------
 
     async def target(self, view: View, arguments: Json) -> Offer:
         return await self._named(view, self.text(arguments, "tool_name"))
@@ -94,7 +113,11 @@ class Search(Compact):
         """By display name, by the server's own name, or as `server.tool`."""
         if name == READER.public:
             return READER
-        offer = view.catalog.find("tools", name) or _by_own_name(view.catalog, name) or await self.dotted(view, name)
+        offer = (
+            view.catalog.find("tools", name)
+            or _by_own_name(view.catalog, name)
+            or await self.dotted(view, name)
+        )
         if offer is not None:
             return offer
         try:
@@ -132,9 +155,13 @@ class Search(Compact):
         return {"success": not failed, "result": entries, "error": error}
 
     def failure(self, text: str) -> Json:
-        return {**self.reply(text, {"success": False, "result": None, "error": text}), "isError": True}
+        return {
+            **self.reply(text, {"success": False, "result": None, "error": text}),
+            "isError": True,
+        }
 
-    # Services ------------------------------------------------------------------------------------------------------
+    # Services
+    # ----------------------------------------------------------------------------------------------
 
     async def _services(self, view: View) -> Json:
         _, menu = await self.contents(view)
@@ -151,7 +178,11 @@ class Search(Compact):
                     "tool_count": count,
                 }
             )
-            lines.append(_service_line(service, count, menu.words.get(service.name, service.description), unknown))
+            lines.append(
+                _service_line(
+                    service, count, menu.words.get(service.name, service.description), unknown
+                )
+            )
         told = "\n".join((LISTED, *lines)) if lines else "There are no services."
         return self.reply(told, {"services": services})
 
@@ -170,7 +201,10 @@ def _service_line(service: Service, count: int, words: str, starting: Sequence[s
         if service.status == "needs_auth":
             reason = reason.rpartition("; ")[2]  # what to do comes last
         reason = short(reason)
-        state = f"{service.status}{f': {reason}' if reason else ''}, {how_many(count, service.name, starting)}"
+        state = (
+            f"{service.status}{f': {reason}' if reason else ''}, "
+            f"{how_many(count, service.name, starting)}"
+        )
     said = fitting(words, service.name, MANY_WORDS)
     return f"{one_line(service.name)} ({state}){f': {said}' if said else ''}"
 
@@ -202,15 +236,27 @@ def _definitions(limit: int, services: str) -> list[Json]:
     return [
         {
             "name": "mcp_search_tools",
-            "description": "Search the available MCP tools. The best matches come with their signatures, ready to be "
-            f"called with mcp_execute_tool. Say in a few words what you want to do.\n\n{services}".rstrip(),
+            "description": "Search the available MCP tools. The best matches come with their "
+            "signatures, ready to be "
+            "called with mcp_execute_tool. Say in a few words what you want to "
+            f"do.\n\n{services}".rstrip(),
             "inputSchema": {
                 "type": "object",
                 "properties": {
                     "query": {**text, "description": "What the tool should do, or its name"},
-                    "service_name": {**text, "description": "Only tools of this service (or: a, b); without query all"},
-                    "limit": {"type": "integer", "description": "Most tools to return", "default": limit},
-                    "offset": {"type": "integer", "description": "Matches to pass over, for the next page"},
+                    "service_name": {
+                        **text,
+                        "description": "Only tools of this service (or: a, b); without query all",
+                    },
+                    "limit": {
+                        "type": "integer",
+                        "description": "Most tools to return",
+                        "default": limit,
+                    },
+                    "offset": {
+                        "type": "integer",
+                        "description": "Matches to pass over, for the next page",
+                    },
                 },
             },
             "annotations": {"readOnlyHint": True},
@@ -219,11 +265,16 @@ def _definitions(limit: int, services: str) -> list[Json]:
             "name": "mcp_execute_tool",
             "description": "Execute an MCP tool that mcp_search_tools found. "
             f"Large results are kept back: read on with tool mcpx.result, arguments {PARAMETERS}.",
-            "inputSchema": call_schema(tool_name={**text, "description": "Name of the tool as the search gave it"}),
+            "inputSchema": call_schema(
+                tool_name={**text, "description": "Name of the tool as the search gave it"}
+            ),
         },
         {
             "name": "mcp_list_services",
-            "description": "List all MCP services: what each is for, how many tools it has, which are not connected.",
+            "description": (
+                "List all MCP services: what each is for, how many tools it has, which "
+                "are not connected."
+            ),
             "inputSchema": {"type": "object", "properties": {}},
             "annotations": {"readOnlyHint": True},
         },

@@ -1,9 +1,11 @@
-"""What a text about a server says beside that it is an MCP server: its first sentences without the usual words.
+"""What a text about a server says beside that it is an MCP server: its first sentences without the
+usual words.
 
-    A powerful Model Context Protocol (MCP) server that provides weather data through a simple API.  →  weather data
+    A powerful Model Context Protocol (MCP) server that provides weather data through a simple API.
+    →  weather data
 
-Promised: any text gives sentences, of its own words, soon; only its beginning is looked at. Not promised: grammar, nor
-that every turn of advertising is known.
+Promised: any text gives sentences, of its own words, soon; only its beginning is looked at. Not
+promised: grammar, nor that every turn of advertising is known.
 """
 
 import re
@@ -25,16 +27,21 @@ _ADDRESS = re.compile(r"\(?https?://[^\s()]+\)?")
 _EMPHASIS = re.compile(r"[*`~]+|\b_+|_+\b")
 _NO_PROSE = ("#", "|", "```", "---", "===", ">")
 _PICTURES = ("So", "Sk", "Cf", "Cs", "Co", "Cn", "Mn")
-_PROTOCOL = re.compile(r"model[ -]?context[ -]?pro(?:tocol|vider)|mcp \((?:model|machine)[\w ]{0,40}\)", re.I)
+_PROTOCOL = re.compile(
+    r"model[ -]?context[ -]?pro(?:tocol|vider)|mcp \((?:model|machine)[\w ]{0,40}\)", re.I
+)
 _MODELS = re.compile(
-    r"(?:large )?language models?|ai[ -](?:assistants?|agents?|models?|systems?|clients?|applications?)"
+    r"(?:large )?language models?|ai[ "
+    r"-](?:assistants?|agents?|models?|systems?|clients?|applications?)"
     r"(?: (?:and|or|&) (?:agents?|assistants?|models?))?|claude (?:desktop|code|ai)|llms?\b",
     re.I,
 )
 _ASIDE = re.compile(r"\s?\([^()]{0,200}\)|\s?（[^（）]{0,200}）")
 _TAIL = re.compile(
-    r" (?:through|via|using|with) (?:(?:a|an|the|their|its|simple|easy-to-use|standardized|standard|unified|clean|rest"
-    r"|natural|language) ){0,5}(?:interface|apis?|ai|mcp|llm|claude|interactions?|conversations?|fastmcp)\b.*",
+    r" (?:through|via|using|with) "
+    r"(?:(?:a|an|the|their|its|simple|easy-to-use|standardized|standard|unified|clean|rest"
+    r"|natural|language) "
+    r"){0,5}(?:interface|apis?|ai|mcp|llm|claude|interactions?|conversations?|fastmcp)\b.*",
     re.I,
 )
 _HAN_SERVER = re.compile(r"[^，。]{0,40}?MCP\s?(?:的)?(?:服务器?|工具|server)[，,]\s*", re.I)
@@ -45,53 +52,87 @@ _HAN_LEAD = re.compile(
 )
 _HAN_TAIL = re.compile(r"(?:する)?(?:の)?\s?MCP\s?(?:サーバー?|服务器?|server)(?:です)?\Z", re.I)
 _USE_IT = re.compile(
-    r"\A(?:you can |please )?use (?:this|these|the)(?: [\w-]+){0,2} (?:to|for|when(?:ever)? you (?:need|want) to)\s+",
+    r"\A(?:you can |please )?use (?:this|these|the)(?: [\w-]+){0,2} (?:to|for|when(?:ever)? you "
+    r"(?:need|want) to)\s+",
     re.I,
 )
 _GAP = re.compile(r"\s+(?=[,.;:])")
 _RULES = re.compile(
-    r"(?:these|the following|this) (?:instructions?|document|guide|section)|\A\W*(?:audience|use|follow|always|never"
-    r"|note|important|when|before|after|if|do not|don't|please|call|make sure|ensure|remember|start|begin|first"
+    r"(?:these|the following|this) "
+    r"(?:instructions?|document|guide|section)|\A\W*(?:audience|use|follow|always|never"
+    r"|note|important|when|before|after|if|do not|don't|please|call|make "
+    r"sure|ensure|remember|start|begin|first"
     r"|you (?:should|must))\b|\A\s*[-*•]\s",
     re.I,
 )
 
 _EVERY_SERVER = (
-    "a an the this that which these it its is are was be and or mcp server servers service implementation implementing"
-    " implements toolkit project repository package plugin module for to with by of provides provide providing offers"
-    " offer offering enables enable enabling allows allow allowing lets let let's gives give giving exposes expose"
-    " exposing helps help helping contains uses use used adds add brings empowers empower enhances enhance enhancing"
-    " extends revolutionizes leverages leverage unlock unlocks delivers llm claude cursor chatgpt agents assistants you"
-    " your our their them official unofficial simple powerful basic comprehensive lightweight minimal robust modern"
-    " production-ready specialized seamless open-source standardized various essential designed built written"
-    " typescript-based python-based node-based go-based rust-based advanced intelligent smart feature-rich welcome"
+    "a an the this that which these it its is are was be and or mcp server servers service "
+    "implementation implementing"
+    " implements toolkit project repository package plugin module for to with by of provides "
+    "provide providing offers"
+    " offer offering enables enable enabling allows allow allowing lets let let's gives give "
+    "giving exposes expose"
+    " exposing helps help helping contains uses use used adds add brings empowers empower "
+    "enhances enhance enhancing"
+    " extends revolutionizes leverages leverage unlock unlocks delivers llm claude cursor chatgpt "
+    "agents assistants you"
+    " your our their them official unofficial simple powerful basic comprehensive lightweight "
+    "minimal robust modern"
+    " production-ready specialized seamless open-source standardized various essential designed "
+    "built written"
+    " typescript-based python-based node-based go-based rust-based advanced intelligent smart "
+    "feature-rich welcome"
 )
 _NOTHING_MUCH = (
-    "access accessing interact interacting interaction integration integrate integrating ability abilities interface"
-    " interfaces tools tool set collection connect connects connecting bridge wrapper client information way"
+    "access accessing interact interacting interaction integration integrate integrating ability "
+    "abilities interface"
+    " interfaces tools tool set collection connect connects connecting bridge wrapper client "
+    "information way"
 )
 _FILLING = "capabilities capability functionality seamless comprehensive powerful"
 _OF_NO_USE = (
-    "operations manage management data api remote easy easily installation install setup configuration immediate"
+    "operations manage management data api remote easy easily installation install setup "
+    "configuration immediate"
     " cursor desktop clients any other not here there say no none works work"
 )
 LEAD = frozenset(_EVERY_SERVER.split())
 _IF_MORE = frozenset(_NOTHING_MUCH.split())
 """Said of nothing in particular when one of these follows."""
 _FOLLOWING = frozenset(("to", "with", "of", "for", "that", "which", "into", "around", "between"))
-_LANGUAGES = frozenset(("typescript", "javascript", "python", "node", "node.js", "nodejs", "rust", "go", "java", "php"))
+_LANGUAGES = frozenset(
+    ("typescript", "javascript", "python", "node", "node.js", "nodejs", "rust", "go", "java", "php")
+)
 _ANCHORS = frozenset(("mcp", "server", "toolkit"))
 _FILL = frozenset(_FILLING.split())
-DULL = (STOP_WORDS | LEAD | _IF_MORE | _FILL | frozenset(_OF_NO_USE.split())) - {"package", "repository", "module"}
+DULL = (STOP_WORDS | LEAD | _IF_MORE | _FILL | frozenset(_OF_NO_USE.split())) - {
+    "package",
+    "repository",
+    "module",
+}
 """Words that do not tell one server from another."""
 WANT_MORE = STOP_WORDS | frozenset(
-    ("mcp", "llm", "llms", "claude", "server", "through", "including", "between", "without", "within", "various", "any")
+    (
+        "mcp",
+        "llm",
+        "llms",
+        "claude",
+        "server",
+        "through",
+        "including",
+        "between",
+        "without",
+        "within",
+        "various",
+        "any",
+    )
 )
 """Words that no phrase ends with."""
 
 
 def plain_sentences(text: str, name: str, *, instructions: bool) -> list[str]:
-    """The first sentences about the server of that name. `instructions`: those that are rules are passed over."""
+    """The first sentences about the server of that name. `instructions`: those that are rules are
+    passed over."""
     found = (_without_lead(sentence, name) for sentence in _prose(text, instructions=instructions))
     return [said for said in found if said]
 
@@ -127,7 +168,9 @@ def _prose(text: str, *, instructions: bool) -> Iterator[str]:
         if instructions and _RULES.search(sentence):
             continue
         sentence = _TAIL.sub("", _MODELS.sub("LLM", _PROTOCOL.sub("MCP", _ASIDE.sub("", sentence))))
-        said = "".join(c for c in sentence if c.isascii() or unicodedata.category(c) not in _PICTURES)
+        said = "".join(
+            c for c in sentence if c.isascii() or unicodedata.category(c) not in _PICTURES
+        )
         yield _GAP.sub("", one_line(said))
 
 
@@ -151,9 +194,16 @@ def _without_lead(sentence: str, name: str) -> str:
     while left and _bare(left[-1]) in LEAD | {"open", "source"}:
         left.pop()
     rest = {_bare(token) for token in tokens}
-    if all(_bare(word) in rest or _bare(word) in LEAD or is_of_name(word, name) for word in left) and tokens:
+    if (
+        all(_bare(word) in rest or _bare(word) in LEAD or is_of_name(word, name) for word in left)
+        and tokens
+    ):
         left = []
-    joined = f"{' '.join(left).rstrip(',:-')}: {' '.join(tokens)}" if left and tokens else " ".join(left or tokens)
+    joined = (
+        f"{' '.join(left).rstrip(',:-')}: {' '.join(tokens)}"
+        if left and tokens
+        else " ".join(left or tokens)
+    )
     return ended(joined.strip(" :,-–—."))
 
 
@@ -162,7 +212,10 @@ def _led(tokens: list[str]) -> list[str]:
     while at < len(tokens):
         word, following = _bare(tokens[at]), _bare(tokens[at + 1]) if at + 1 < len(tokens) else ""
         if word == "based" and following in ("on", "upon"):
-            at = next((n for n in range(at + 2, min(at + 7, len(tokens))) if tokens[n].endswith(",")), at + 1)
+            at = next(
+                (n for n in range(at + 2, min(at + 7, len(tokens))) if tokens[n].endswith(",")),
+                at + 1,
+            )
         elif not _says_nothing(word, following):
             break
         at += 1

@@ -1,7 +1,7 @@
 """A tool in the fewest words a model can call it with: its name and the names of its parameters.
 
-Promised: whatever a server sends as a name or a schema, one short line; what must be sent comes first. Not promised:
-types, and what stands deeper than the first level; the signature tells them.
+Promised: whatever a server sends as a name or a schema, one short line; what must be sent comes
+first. Not promised: types, and what stands deeper than the first level; the signature tells them.
 """
 
 from itertools import islice
@@ -24,7 +24,11 @@ def brief(name: str, schema: object, *, optional: bool = True) -> str:
     outer = as_object(schema)
     demanded = (each for each in as_list(outer.get("required")) if isinstance(each, str))
     needed = dict.fromkeys(islice(demanded, MOST_SHOWN + 1))
-    others = [each for each in islice(as_object(outer.get("properties")), 2 * MOST_SHOWN) if each not in needed]
+    others = [
+        each
+        for each in islice(as_object(outer.get("properties")), 2 * MOST_SHOWN)
+        if each not in needed
+    ]
     shown = [_parameter(each) for each in needed]
     if optional:
         shown += [f"{_parameter(each)}?" for each in others]

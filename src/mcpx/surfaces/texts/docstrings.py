@@ -1,9 +1,11 @@
-"""Tool descriptions that were docstrings: what is told of parameters, results and errors apart from the rest.
+"""Tool descriptions that were docstrings: what is told of parameters, results and errors apart from
+the rest.
 
-Promised: what stands in an `Args:` block about a parameter that the schema has is a note of that parameter; whatever
-is not understood stays text, where it was; the work is linear in the text, and of a long one only the beginning is
-taken apart. Understood are the blocks of Google, numpy, reST and JSDoc, with or without Markdown, in English and
-Chinese, also where all of it stands on one line. Not promised: their formatting.
+Promised: what stands in an `Args:` block about a parameter that the schema has is a note of that
+parameter; whatever is not understood stays text, where it was; the work is linear in the text, and
+of a long one only the beginning is taken apart. Understood are the blocks of Google, numpy, reST
+and JSDoc, with or without Markdown, in English and Chinese, also where all of it stands on one
+line. Not promised: their formatting.
 """
 
 import re
@@ -23,13 +25,19 @@ _NEWS = 2
 Section = Literal["text", "args", "returns", "example", "raises"]
 
 _HEADINGS: dict[Section, str] = {
-    "args": "args|arguments|keyword args|keyword arguments|param|params|parameter|parameters|input parameters"
+    "args": "args|arguments|keyword args|keyword "
+    "arguments|param|params|parameter|parameters|input parameters"
     "|tool parameters|参数|参数说明|输入参数|引数|パラメータ",
     "returns": "return|returns|return value|return values|yields|返回|返回值|返回结果|戻り値",
-    "example": "example|examples|example usage|usage example|usage examples|sample usage|示例|例子|使用示例|例",
+    "example": (
+        "example|examples|example usage|usage example|usage examples|sample "
+        "usage|示例|例子|使用示例|例"
+    ),
     "raises": "raises|throws|exceptions|error responses|异常",
 }
-_KIND: dict[str, Section] = {word: kind for kind, words in _HEADINGS.items() for word in words.split("|")}
+_KIND: dict[str, Section] = {
+    word: kind for kind, words in _HEADINGS.items() for word in words.split("|")
+}
 _HEADING = re.compile(
     rf"(?P<mark>#{{1,6}}\s{{0,3}})?(?P<bold>[*_`]{{0,3}})(?P<word>{'|'.join(_HEADINGS.values())})[*_`]{{0,3}}"
     r"(?P<colon>\s?[:：])?[*_`]{0,3}(?P<rest>\s.*|)",
@@ -40,14 +48,20 @@ _ARGS_LINE = re.compile(
     re.IGNORECASE,
 )
 """`The parameters explained:`; what follows decides."""
-_FIELD = re.compile(r"[:@](?P<word>param|parameter|arg|argument|type|returns?|rtype|raises?|throws)\b(?P<rest>.*)")
-_NAMED = re.compile(r"(?:\{[^{}]{0,100}\}\s*)?(?P<before>[^:\n]{0,100}?)(?::|\s-\s|\Z)\s*(?P<said>.*)")
+_FIELD = re.compile(
+    r"[:@](?P<word>param|parameter|arg|argument|type|returns?|rtype|raises?|throws)\b(?P<rest>.*)"
+)
+_NAMED = re.compile(
+    r"(?:\{[^{}]{0,100}\}\s*)?(?P<before>[^:\n]{0,100}?)(?::|\s-\s|\Z)\s*(?P<said>.*)"
+)
 _BULLET = re.compile(r"(?:[-*•+]|\d{1,2}[.)])\s+")
 _ENTRY = re.compile(
     r"[`*_\"']{0,3}(?P<name>[A-Za-z_$][\w$.-]{0,99})[`*\"']{0,3}\s{0,20}(?P<type>\([^()]{0,100}\)|\[[^\[\]]{0,100}\])?"
     r"[`*]{0,3}\s{0,3}(?P<colon>:|：|-{1,2}\s|–|—)[`*]{0,3}\s*(?P<said>.*)"
 )
-_TYPE = re.compile(r"(?:[A-Za-z_][\w.]{0,40}(?:\[[^\]]{0,80}\]{1,3})?(?:\s?\|\s?\w+)*|\{[^}]{0,80}\}):(?:\s+|\Z)")
+_TYPE = re.compile(
+    r"(?:[A-Za-z_][\w.]{0,40}(?:\[[^\]]{0,80}\]{1,3})?(?:\s?\|\s?\w+)*|\{[^}]{0,80}\}):(?:\s+|\Z)"
+)
 _RULE = re.compile(r"[-=~]{3,}")
 _INLINE = re.compile(r"(?<=[\s.!?;:。)])(?:Args|Arguments|Parameters|Params|Returns|Raises)\s?:\s")
 _WORD = re.compile(r"\w+")
@@ -65,7 +79,8 @@ class Docstring:
 
 
 def read(description: str, parameters: Mapping[str, str]) -> Docstring:
-    """`parameters`: what the schema says about each. A note stands for that where it says more, or goes behind it."""
+    """`parameters`: what the schema says about each. A note stands for that where it says more, or
+    goes behind it."""
     head, tail = description[:LONGEST], description[LONGEST:]
     reader = _Reader(parameters)
     for line in _lines(head, parameters):
@@ -83,7 +98,8 @@ def read(description: str, parameters: Mapping[str, str]) -> Docstring:
 
 
 def _both(note: str, said: str) -> str:
-    """What the schema and the description say of a parameter; nothing where the schema says it all."""
+    """What the schema and the description say of a parameter; nothing where the schema says it
+    all."""
     known, told = set(_WORD.findall(said.lower())), set(_WORD.findall(note.lower()))
     if known <= told:
         return note if len(note) > len(said) else ""
@@ -117,13 +133,21 @@ def _lines(text: str, names: Collection[str]) -> Iterator[str]:
             continue
         indent = line[: len(line) - len(line.lstrip())]
         known = [re.escape(name) for name in list(names)[:MOST_NAMES]]
-        entry = re.compile(rf"(?<=[\s,;])(?=(?:{'|'.join(known)})(?:\s?\([^()]{{0,100}}\))?:\s)") if known else None
+        entry = (
+            re.compile(rf"(?<=[\s,;])(?=(?:{'|'.join(known)})(?:\s?\([^()]{{0,100}}\))?:\s)")
+            if known
+            else None
+        )
         if before := line[: starts[0]].strip():
             yield indent + before
         for start, end in pairwise([*starts, len(line)]):
             heading, _, rest = line[start:end].strip().partition(":")
             yield f"{indent}{heading}:"
-            parts = entry.split(f" {rest}") if entry is not None and heading.lower()[0] in "ap" else [rest]
+            parts = (
+                entry.split(f" {rest}")
+                if entry is not None and heading.lower()[0] in "ap"
+                else [rest]
+            )
             yield from (f"{indent}    {part.strip(' ,;')}" for part in parts if part.strip(" ,;-"))
             yield ""
 
@@ -197,7 +221,12 @@ class _Reader:
             return self._field(found, bare)
         if self._numpy and _RULE.fullmatch(bare):
             return True
-        if self._section == "text" and _RULE.fullmatch(bare) and self.text and (kind := _KIND.get(_last(self.text))):
+        if (
+            self._section == "text"
+            and _RULE.fullmatch(bare)
+            and self.text
+            and (kind := _KIND.get(_last(self.text)))
+        ):
             self.text.pop()
             self._open(kind, indent, "")
             self._numpy = True
@@ -209,7 +238,9 @@ class _Reader:
             self.close()
             self._open("args", indent, "", bare)
             return True
-        if found is None or not (found["colon"] or ((found["mark"] or found["bold"]) and not found["rest"].strip())):
+        if found is None or not (
+            found["colon"] or ((found["mark"] or found["bold"]) and not found["rest"].strip())
+        ):
             return self._numpy and indent <= self._indent and self._underlined(bare)
         self.close()
         self._open(_KIND[found["word"].lower()], indent, found["rest"].strip(), bare)
@@ -274,7 +305,12 @@ class _Reader:
             self._entries = indent
             return
         at_entries = self._entries is None or indent <= self._entries
-        if not known and indent <= self._indent and (bullet is None or self._blank) and (self._blank or at_entries):
+        if (
+            not known
+            and indent <= self._indent
+            and (bullet is None or self._blank)
+            and (self._blank or at_entries)
+        ):
             self.close()
             self.text.append(line)
             return
@@ -294,7 +330,8 @@ class _Reader:
         self.notes[name] = " ".join(said.split())
 
     def _ends(self, indent: int) -> bool:
-        """Whether a line stands behind the block: it goes on indented, or to the next blank line."""
+        """Whether a line stands behind the block: it goes on indented, or to the next blank
+        line."""
         if indent > self._indent:
             return False
         lines = self.parts[self._section]

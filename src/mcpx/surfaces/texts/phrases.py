@@ -16,11 +16,14 @@ LONGEST_TO_COPY = 300
 
 _ENDS = (".", "!", "?", "。", "！", "？", ".)", '."', ".'", "）")
 _END = re.compile(r"""[.!?]["')\]]{0,3}(?:\s+|\Z)|[。！？][”’」』）]{0,3}\s*""")
-_SHORTENED = frozenset(("e.g", "i.e", "eg", "ie", "etc", "vs", "cf", "approx", "no", "dr", "mr", "st", "incl", "resp"))
+_SHORTENED = frozenset(
+    ("e.g", "i.e", "eg", "ie", "etc", "vs", "cf", "approx", "no", "dr", "mr", "st", "incl", "resp")
+)
 
 
 def one_line(text: object) -> str:
-    """Somebody else's text: on one line, without what steers a terminal or turns the direction of writing."""
+    """Somebody else's text: on one line, without what steers a terminal or turns the direction of
+    writing."""
     if not isinstance(text, str):
         return ""
     line = " ".join(text.split())
@@ -32,7 +35,8 @@ def cut(text: str, at: int) -> str:
 
 
 def short(text: object, most: int = SHORT) -> str:
-    """The beginning of a description: whole sentences if they say enough, else whole words and `...`."""
+    """The beginning of a description: whole sentences if they say enough, else whole words and
+    `...`."""
     line = one_line(text[: 4 * most]) if isinstance(text, str) else ""
     if len(line) <= most:
         return line
@@ -45,7 +49,8 @@ def short(text: object, most: int = SHORT) -> str:
 
 
 def words_within(line: str, most: int) -> str:
-    """So many characters of a line at most, to the end of a word; of a word that is longer, its beginning."""
+    """So many characters of a line at most, to the end of a word; of a word that is longer, its
+    beginning."""
     if len(line) <= most:
         return line
     ends = (at for at in range(most, most // 2, -1) if not _one_word(line[at - 1], line[at]))
@@ -82,7 +87,12 @@ def passages(text: str) -> list[str]:
     for line in text.splitlines():
         bare = line.strip()
         goes_on = parts and parts[-1] and not parts[-1].endswith(_ENDS)
-        if bare and goes_on and not bare.endswith((":", "：")) and not bare.startswith(("- ", "* ", "• ")):
+        if (
+            bare
+            and goes_on
+            and not bare.endswith((":", "："))
+            and not bare.startswith(("- ", "* ", "• "))
+        ):
             parts[-1] = f"{parts[-1]} {bare}"
         else:
             parts.append(bare)
@@ -100,15 +110,20 @@ def exact(name: str) -> str:
 
 
 def starting(view: View, what: str = "tools") -> str:
-    """What a menu or a search says while servers are starting of which nothing is known yet (LIF-1)."""
+    """What a menu or a search says while servers are starting of which nothing is known yet
+    (LIF-1)."""
     names = view.starting()
     more = f" and {len(names) - NEAREST} more" if len(names) > NEAREST else ""
-    return f"Still starting, {what} not known yet: {', '.join(map(one_line, names[:NEAREST]))}{more}." if names else ""
+    return (
+        f"Still starting, {what} not known yet: {', '.join(map(one_line, names[:NEAREST]))}{more}."
+        if names
+        else ""
+    )
 
 
 def fair_share(sizes: Sequence[int], room: int) -> int:
-    """The size up to which each is let be, so that all take `room`, which is less than they need: what short ones
-    leave goes to others."""
+    """The size up to which each is let be, so that all take `room`, which is less than they need:
+    what short ones leave goes to others."""
     left = len(sizes)
     for size in sorted(sizes):
         if size * left > room:

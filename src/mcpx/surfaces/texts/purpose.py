@@ -1,8 +1,9 @@
-"""What a server is for, in a few words: its description, its instructions, or failing both its tools' own words.
+"""What a server is for, in a few words: its description, its instructions, or failing both its
+tools' own words.
 
-Promised: one line of plain words for any server, from that server alone, so that what others say or offer changes
-nothing; only servers that would say the same are told apart by what their tools have of their own. Only the beginnings
-of texts and the first tools are looked at.
+Promised: one line of plain words for any server, from that server alone, so that what others say or
+offer changes nothing; only servers that would say the same are told apart by what their tools have
+of their own. Only the beginnings of texts and the first tools are looked at.
 """
 
 import re
@@ -14,7 +15,14 @@ from mcpx.catalog.search.words import STOP_WORDS, is_cjk, stem, words
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Work
 from mcpx.surfaces.texts.about import told_short
-from mcpx.surfaces.texts.boilerplate import DULL, LOOKED_AT, ended, is_of_name, plain_sentences, without_lead
+from mcpx.surfaces.texts.boilerplate import (
+    DULL,
+    LOOKED_AT,
+    ended,
+    is_of_name,
+    plain_sentences,
+    without_lead,
+)
 from mcpx.surfaces.texts.phrases import one_line, words_within
 from mcpx.surfaces.view import Service
 
@@ -35,21 +43,29 @@ ALIKE = 40
 MOST_RIVALS = 50
 
 _DOING = (
-    "get list create delete update add remove set read write search find fetch open close start stop run execute call"
-    " send post put patch retrieve query show view make build generate check validate convert move copy rename upload"
-    " download edit insert append push load save describe explain calculate compute analyze do apply submit handle take"
-    " toggle trigger perform lookup resolve begin end new is has can summarize getter searcher return enable"
+    "get list create delete update add remove set read write search find fetch open close start "
+    "stop run execute call"
+    " send post put patch retrieve query show view make build generate check validate convert "
+    "move copy rename upload"
+    " download edit insert append push load save describe explain calculate compute analyze do "
+    "apply submit handle take"
+    " toggle trigger perform lookup resolve begin end new is has can summarize getter searcher "
+    "return enable"
 )
 _ANY_SERVER = (
-    "info information data detail id name all item value result tool mcp server api current multiple single specific"
+    "info information data detail id name all item value result tool mcp server api current "
+    "multiple single specific"
     " full available existing type by with v1 v2 implementation base"
 )
 _THINGS = frozenset(stem(word) for word in _ANY_SERVER.split())
 _SAYS_LITTLE = frozenset(stem(word) for word in _DOING.split()) | _THINGS | STOP_WORDS
 _LITTLE_ROOM = (
-    "ideal general automatic free precise resources resource reference context utilities real-time current performs"
-    " displaying retrieval retrieving retrieves accessing explore understand discover work works pulls straight"
-    " detailed fully including through flexible single dedicated system support supports various specific first instant"
+    "ideal general automatic free precise resources resource reference context utilities "
+    "real-time current performs"
+    " displaying retrieval retrieving retrieves accessing explore understand discover work works "
+    "pulls straight"
+    " detailed fully including through flexible single dedicated system support supports various "
+    "specific first instant"
 )
 _FLUFF = frozenset(_LITTLE_ROOM.split())
 """Where there is room for two or three words, not these."""
@@ -57,7 +73,9 @@ _PARTS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\W\d_]+"
 _PIECE = re.compile(r"[^\w\s-]")
 
 
-def purposes(services: Sequence[Service], tools: Mapping[str, Sequence[Offer]]) -> Work[dict[str, str]]:
+def purposes(
+    services: Sequence[Service], tools: Mapping[str, Sequence[Offer]]
+) -> Work[dict[str, str]]:
     """By server. In slices: there may be thousands."""
     found: dict[str, str] = {}
     alike: dict[str, list[str]] = {}
@@ -89,7 +107,8 @@ def purpose(service: Service, offers: Sequence[Offer]) -> str:
 
 
 def fitting(said: str, name: str, tokens: int) -> str:
-    """So much of it as these tokens can say, to the end of a phrase or a word; where they are few, the telling words.
+    """So much of it as these tokens can say, to the end of a phrase or a word; where they are few,
+    the telling words.
 
     `name` is shown beside it. Chinese gets a little more: two characters are a word.
     """
@@ -108,7 +127,9 @@ def fitting(said: str, name: str, tokens: int) -> str:
         clause = max(head.rfind(mark) for mark in "，、；：")
         head = head[:clause] if clause > len(head) // 3 else head
     before, semicolon, last = head.rpartition("; ")
-    return ended(before if semicolon and " " not in last.strip() and not last.endswith(",") else head)
+    return ended(
+        before if semicolon and " " not in last.strip() and not last.endswith(",") else head
+    )
 
 
 def _cost(text: str) -> int:
@@ -149,7 +170,8 @@ def _telling(said: str, name: str) -> int:
     return found
 
 
-# What the tools say --------------------------------------------------------------------------------------------------
+# What the tools say
+# --------------------------------------------------------------------------------------------------
 
 
 def _of_tools(offers: Sequence[Offer], server: str) -> list[str]:
@@ -161,14 +183,21 @@ def _of_tools(offers: Sequence[Offer], server: str) -> list[str]:
         return [said or " ".join(_parts_of(offers[0].name))]
     if len(offers) <= 3:
         named = [_parts_of(offer.name) for offer in offers]
-        return [" ".join(parts[1:] if parts[0] == "get" and len(parts) > 1 else parts) for parts in named if parts]
+        return [
+            " ".join(parts[1:] if parts[0] == "get" and len(parts) > 1 else parts)
+            for parts in named
+            if parts
+        ]
     subject = _subject(offers, server)
     things = (thing for thing in _things(offers, server) if thing not in " ".join(subject))
     return [*subject, *things][:MOST_WORDS]
 
 
 def _parts_of(name: str) -> list[str]:
-    return [part if part.isupper() and len(part) > 1 else part.lower() for part in _PARTS.findall(name[:100])]
+    return [
+        part if part.isupper() and len(part) > 1 else part.lower()
+        for part in _PARTS.findall(name[:100])
+    ]
 
 
 def _subject(offers: Sequence[Offer], server: str) -> list[str]:
@@ -178,7 +207,11 @@ def _subject(offers: Sequence[Offer], server: str) -> list[str]:
     for offer in offers:
         pieces = _PIECE.split(told_short(offer, 120).lower())
         pairs = [pair for piece in pieces for pair in pairwise(piece.split())]
-        told = [pair for pair in pairs if not any(map(_says_little, pair)) and not own.issuperset(map(stem, pair))]
+        told = [
+            pair
+            for pair in pairs
+            if not any(map(_says_little, pair)) and not own.issuperset(map(stem, pair))
+        ]
         counts.update(dict.fromkeys(map(" ".join, told), 1))
     return [pair for pair, count in counts.most_common(1) if count > 2 and 2 * count >= len(offers)]
 
@@ -204,7 +237,9 @@ def _things(offers: Sequence[Offer], server: str) -> list[str]:
         alone.update(dict.fromkeys(stems, 1))
         paired.update(dict.fromkeys(pairwise(stems), 1))
     own = _stems_of(server)
-    telling = {its for its, part in shown.items() if its not in own and not _says_little(part.lower())}
+    telling = {
+        its for its, part in shown.items() if its not in own and not _says_little(part.lower())
+    }
     found: dict[str, int] = {}
     within: set[str] = set()
     for pair, count in paired.items():

@@ -1,8 +1,9 @@
 """How programs of one user reach a gateway that runs on this machine: one file per kind of channel.
 
-Promise: only this user gets in, and only a gateway of this user is talked to. A Unix socket where there is one; else a
-port on loopback, whose number and words stand in a file that only its owner reads. `MCPX_CHANNEL=loopback` takes the
-latter everywhere (for a file system that holds no sockets). Imports next to nothing: a bridge starts with it.
+Promise: only this user gets in, and only a gateway of this user is talked to. A Unix socket where
+there is one; else a port on loopback, whose number and words stand in a file that only its owner
+reads. `MCPX_CHANNEL=loopback` takes the latter everywhere (for a file system that holds no
+sockets). Imports next to nothing: a bridge starts with it.
 
 Not done here: what is said (`front.control`, `bridge`).
 """
@@ -26,21 +27,23 @@ class Door(NamedTuple):
     clear: Callable[[], bool]
     """Leaves the place, unless another gateway has taken it. Whether it was still this one's."""
     knock: bytes | None = None
-    """The first line that whoever comes in has to say; None: the file system keeps strangers out."""
+    """The first line that whoever comes in has to say; None: the file system keeps strangers
+    out."""
     welcome: bytes = b""
     """What it is answered with."""
 
 
 def socket_path(state: Path, config: Path, env: str | None) -> Path:
-    """One place for each config and overlay, by whatever name its folder is reached. A link to the file itself is
-    another config: it has other files beside it."""
+    """One place for each config and overlay, by whatever name its folder is reached. A link to the
+    file itself is another config: it has other files beside it."""
     config = Path(os.path.realpath(config.parent), config.name)
     name = _sha256()(f"{config}\0{env or ''}".encode()).hexdigest()[:16]
     return state / "control" / f"{name}.sock"
 
 
 def _sha256() -> Any:
-    """Python's own: `hashlib` brings four megabytes of OpenSSL along, a third of what a bridge takes."""
+    """Python's own: `hashlib` brings four megabytes of OpenSSL along, a third of what a bridge
+    takes."""
     for name in ("_sha2", "_sha256", "hashlib"):
         try:
             return importlib.import_module(name).sha256
@@ -50,7 +53,9 @@ def _sha256() -> Any:
 
 
 def _on_loopback() -> bool:
-    return PORTABLE or not hasattr(socket, "AF_UNIX") or os.environ.get("MCPX_CHANNEL") == "loopback"
+    return (
+        PORTABLE or not hasattr(socket, "AF_UNIX") or os.environ.get("MCPX_CHANNEL") == "loopback"
+    )
 
 
 def is_taken(path: Path) -> bool:
@@ -72,7 +77,8 @@ def clear(path: Path) -> None:
 
 
 def listen(path: Path) -> Door:
-    """Take the place, which is free and lies in a folder that is this user's alone. Raises OSError."""
+    """Take the place, which is free and lies in a folder that is this user's alone. Raises
+    OSError."""
     if _on_loopback():
         from mcpx.wire.channels import loopback
 

@@ -1,7 +1,8 @@
-"""Whose turn it is to start a gateway in a place: a lock on a file beside it, which ends with its holder.
+"""Whose turn it is to start a gateway in a place: a lock on a file beside it, which ends with its
+holder.
 
-A lock that cannot be had (no such folder, a file system without locks) holds nobody up: what follows is decided by who
-binds first.
+A lock that cannot be had (no such folder, a file system without locks) holds nobody up: what
+follows is decided by who binds first.
 """
 
 import os
@@ -25,7 +26,9 @@ class Lock:
     def acquire(self, timeout: float) -> bool:
         """Wait for it. False: another holds it after so many seconds, or it cannot be had."""
         try:
-            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+            flags = (
+                os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+            )
             handle = os.open(self._file, flags, 0o600)
         except OSError:
             return False

@@ -1,6 +1,7 @@
-"""A port on loopback, where there are no Unix sockets. Everybody on the machine can connect, so both sides show that
-they have read the same file, which only its owner can: `PORT KNOCK WELCOME`. The client knocks first; a program that
-took the port of a gateway that is gone learns a word that opens nothing, and cannot answer.
+"""A port on loopback, where there are no Unix sockets. Everybody on the machine can connect, so
+both sides show that they have read the same file, which only its owner can: `PORT KNOCK WELCOME`.
+The client knocks first; a program that took the port of a gateway that is gone learns a word that
+opens nothing, and cannot answer.
 """
 
 import os
@@ -46,7 +47,9 @@ def dial(path: Path, timeout: float) -> socket.socket:
         made.sendall(knock + b"\n")
         heard = b""
         while not heard.endswith(b"\n"):
-            piece = made.recv(1) if len(heard) < LONGEST else b""  # what follows is not ours to read
+            piece = (
+                made.recv(1) if len(heard) < LONGEST else b""
+            )  # what follows is not ours to read
             if not piece:
                 raise ConnectionRefusedError("whoever listens there is no gateway of this user")
             heard += piece

@@ -12,8 +12,8 @@ BACKLOG = 128
 
 
 def listen(path: Path) -> Door:
-    """The folder lets nobody else in; the socket is 0600 all the same, without touching the umask, which other threads
-    use too."""
+    """The folder lets nobody else in; the socket is 0600 all the same, without touching the umask,
+    which other threads use too."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with contextlib.suppress(OSError):  # only on Linux does it hold for the file that is made
@@ -43,7 +43,8 @@ def dial(path: Path, timeout: float) -> socket.socket:
 
 @contextlib.contextmanager
 def _short(path: Path) -> Generator[str]:
-    """A Unix socket's address has about 100 bytes; through its folder's descriptor any path is short enough."""
+    """A Unix socket's address has about 100 bytes; through its folder's descriptor any path is
+    short enough."""
     if len(os.fsencode(path)) < 100 or not os.path.isdir("/proc/self/fd"):
         yield str(path)
         return
