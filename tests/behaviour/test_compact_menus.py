@@ -295,33 +295,15 @@ DESCRIBED = (
 
 @pytest.mark.parametrize("mode", [*MENUS, "search"])
 def test_each_server_is_told_by_a_few_words_of_what_it_is_for(mode: str, tmp_path: Path) -> None:
-    """SUR-4, SUR-10: from its description, its instructions or its tools; what every server says is
-    left out."""
-    memory = [
-        {
-            "name": name,
-            "description": f"{name.replace('_', ' ')} of the knowledge graph",
-            "inputSchema": {},
-        }
-        for name in (
-            "create_entities",
-            "delete_entities",
-            "add_relations",
-            "search_nodes",
-            "open_nodes",
-        )
-    ]
+    """SUR-4, SUR-10: from its description or its instructions; what every server says is left out."""
     crowd = [told(f"crowd-{n}", tmp_path, offering(150, f"thing{n}")) for n in range(4)]
     servers = [told(name, description=text) for name, text, _ in DESCRIBED]
-    with Gateway(config(*servers, told("graph", tmp_path, {"tools": memory}), *crowd)) as gateway:
+    with Gateway(config(*servers, *crowd)) as gateway:
         menu = Visitor(gateway.port, mode).menu()
         lines = {line.partition(":")[0].partition(" (")[0]: line for line in menu.splitlines()}
         for name, _, words in DESCRIBED:
             assert words in lines[name]
             assert "MCP" not in lines[name] and "[!" not in lines[name]
-        assert "knowledge graph" in lines["graph"]
-        if mode != "search":
-            assert lines["graph"].startswith("graph (9): ")
 
 
 def test_the_services_are_named_in_search_within_600_tokens(tmp_path: Path) -> None:

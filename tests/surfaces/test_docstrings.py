@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from mcpx.surfaces.texts.docstrings import LONGEST, Docstring, read
+from mcpx.surfaces.docstrings import LONGEST, Docstring, read
 
 GOOGLE = """Search the archive.
 

@@ -10,7 +10,7 @@ from mcpx.model.call import Json
 from mcpx.model.offer import Offer
 from mcpx.surfaces.descriptions import describe_server, describe_tool
 from mcpx.surfaces.settings import Rendering, Settings
-from mcpx.surfaces.texts.about import mark, notes_of, told, told_short
+from mcpx.surfaces.text import marks, notes_of, told, told_short
 from mcpx.surfaces.view import Service
 
 ONLY = "Only works within allowed directories."
@@ -145,7 +145,7 @@ def test_hints_are_marks_that_descriptions_cannot_forge() -> None:
         "- wipe(): Wipes. (read-only) [destructive]",
         "- make(): Makes.",
     ]
-    assert [mark(offer) for offer in offers] == [" [read-only]", " [destructive]", ""]
+    assert [marks(offer) for offer in offers] == [("read-only",), ("destructive",), ()]
 
 
 def test_what_nearly_all_tools_are_is_said_once() -> None:

@@ -5,14 +5,17 @@ import json
 
 import pytest
 
-from mcpx.surfaces.texts.phrases import (
+from mcpx.surfaces.text import (
     LONGEST_TO_COPY,
     exact,
     passages,
+    purpose,
     sentences,
     short,
+    within_tokens,
     words_within,
 )
+from mcpx.surfaces.view import Service
 
 
 @pytest.mark.parametrize(
@@ -76,3 +79,38 @@ def test_a_name_to_copy_is_a_json_string_on_one_line(name: str) -> None:
 def test_a_name_that_is_too_long_is_cut() -> None:
     """SUR-9"""
     assert json.loads(exact("n" * 9000)) == "n" * LONGEST_TO_COPY + "..."
+
+
+@pytest.mark.parametrize(
+    ("description", "instructions", "said"),
+    [
+        ("A Model Context Protocol (MCP) server that provides rain alerts.", "", "rain alerts"),
+        ("An MCP server for reading Outlook mail", "", "reading Outlook mail"),
+        ("This server enables LLMs to query databases.", "", "query databases"),
+        ("Orders of the shop. They are new.", "", "Orders of the shop"),
+        (
+            "# Title\n\n[![ci](https://a/b.svg)](https://a)\n\nTrack [DHL](https://d).",
+            "",
+            "Track DHL",
+        ),
+        ("", "# Rules\n\nPlans bicycle tours.", "Plans bicycle tours"),
+        ("# Rules Plans", "# Rules Plans\n\nPlans bicycle tours.", "Plans bicycle tours"),
+        ("一个基于 MCP 的火车票查询工具。", "", "火车票查询工具"),
+        ("这是一个 MCP 服务器，用于查询股票行情。", "", "查询股票行情"),
+        ("MCP server", "", "MCP server"),
+        ("", "", ""),
+    ],
+)
+def test_the_purpose_of_a_server_is_its_first_sentence(
+    description: str, instructions: str, said: str
+) -> None:
+    """SUR-10: without the words that every server says."""
+    assert purpose(Service("acme", description, instructions, "connected")) == said
+
+
+@pytest.mark.parametrize("tokens", range(3, 12))
+def test_a_line_within_tokens_ends_with_a_whole_word(tokens: int) -> None:
+    """SUR-10"""
+    line = "creating, reading and changing presentations with charts and tables"
+    cut = within_tokens(line, tokens)
+    assert line.startswith(cut) and line[len(cut)] in " ," and len(cut) <= 4 * tokens

@@ -12,7 +12,7 @@ from mcpx.model.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, NotFound, RpcE
 from mcpx.model.events import ToolsListed
 from mcpx.model.offer import Kind, Offer
 from mcpx.surfaces.surface import Surface
-from mcpx.surfaces.texts.phrases import NEAREST, exact
+from mcpx.surfaces.text import NEAREST, exact
 from mcpx.surfaces.view import Service
 
 if TYPE_CHECKING:

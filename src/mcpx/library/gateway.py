@@ -295,7 +295,7 @@ class Gateway:
     async def describe(self, name: str) -> Description:
         """A tool as a model is told of it."""
         core, offer = self._open_core(), await self._tool(name)
-        from mcpx.surfaces.texts.about import told
+        from mcpx.surfaces.text import told
 
         surface = core.generation.surfaces.of("describe")
         signature = _compact(surface).signature(offer)

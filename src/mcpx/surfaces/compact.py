@@ -35,9 +35,7 @@ from mcpx.surfaces.results import Shaper, has_lines, is_plain, owner_of, said
 from mcpx.surfaces.settings import Rendering
 from mcpx.surfaces.several import Made, Several, asked_for
 from mcpx.surfaces.surface import Surface, Surfaces
-from mcpx.surfaces.texts.about import notes_of
-from mcpx.surfaces.texts.phrases import cut, one_line, quoted, starting
-from mcpx.surfaces.texts.purpose import purposes
+from mcpx.surfaces.text import cut, notes_of, one_line, quoted, starting
 from mcpx.surfaces.view import Service, View
 from mcpx.wire import codec
 
@@ -48,8 +46,6 @@ SIGNED = 0.75
 names."""
 REMEMBERED = 1_000_000
 """Characters of signatures that are kept."""
-MOST_DESCRIBED = 500
-"""Servers of which it is said what they are for: of more there is no room for it in any menu."""
 LONGEST_NAME = 256
 """Characters in which a dot may end the name of a server."""
 NAMING = ("server_name", "service_name", "server", "method", "tool_name", "tool", "name")
@@ -136,13 +132,8 @@ class Compact(Surface):
         menu = self._contents.of(catalog, edition)
         if menu is None:
             tools = tools_by_server(services, catalog.offers["tools"])
-            words = (
-                await in_slices(purposes(services, tools))
-                if len(services) <= MOST_DESCRIBED
-                else {}
-            )
             told = await in_slices(abouts(catalog.offers["tools"], self.settings.menu_budget))
-            menu = self._contents.keep(catalog, Menu(services, tools, words, told), edition)
+            menu = self._contents.keep(catalog, Menu(services, tools, told), edition)
         return catalog, menu
 
     async def call_tool(self, view: View, call: Call) -> Json:

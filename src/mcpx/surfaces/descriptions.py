@@ -16,13 +16,24 @@ from mcpx.formats.writing import schema_writer
 from mcpx.model.call import Json, as_object
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
+from mcpx.surfaces.docstrings import Docstring
 from mcpx.surfaces.large.excerpt import size_of
 from mcpx.surfaces.large.preview import counted
 from mcpx.surfaces.menu import INSTRUCTIONS, LONGEST_NAME
 from mcpx.surfaces.settings import Settings
-from mcpx.surfaces.texts.about import DEPRECATED, DESTRUCTIVE, READ_ONLY, docstring_of, marks
-from mcpx.surfaces.texts.docstrings import Docstring
-from mcpx.surfaces.texts.phrases import cut, fair_share, one_line, passages, sentences, short
+from mcpx.surfaces.text import (
+    DEPRECATED,
+    DESTRUCTIVE,
+    READ_ONLY,
+    cut,
+    docstring_of,
+    fair_share,
+    marks,
+    one_line,
+    passages,
+    sentences,
+    short,
+)
 from mcpx.surfaces.view import Service
 
 LISTED = 1_000

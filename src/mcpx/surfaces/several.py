@@ -29,7 +29,7 @@ from mcpx.surfaces.large.marks import own
 from mcpx.surfaces.own import READER
 from mcpx.surfaces.progress import Progress
 from mcpx.surfaces.results import MOST_BLOCKS, said, text_of
-from mcpx.surfaces.texts.phrases import cut, one_line
+from mcpx.surfaces.text import cut, one_line
 from mcpx.surfaces.view import View
 from mcpx.wire import codec
 from mcpx.wire.tasks import Tasks

@@ -16,7 +16,7 @@ from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace, in_slices
 from mcpx.surfaces.finding.telling import Page, Telling
 from mcpx.surfaces.own import BUILT_IN, OWN_NAMES, READER
-from mcpx.surfaces.texts.phrases import starting
+from mcpx.surfaces.text import starting
 from mcpx.surfaces.view import Service, View
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from mcpx.surfaces.finding.mistakes import Meanings, Mistake, Unknown, listed, n
 from mcpx.surfaces.finding.wanted import introduced
 from mcpx.surfaces.menu import Menu
 from mcpx.surfaces.own import OWN_NAMES, READER
-from mcpx.surfaces.texts.phrases import NEAREST, cut, quoted, starting
+from mcpx.surfaces.text import NEAREST, cut, quoted, starting
 from mcpx.surfaces.view import View
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from mcpx.catalog.catalog import Catalog
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Work, in_slices
-from mcpx.surfaces.texts.phrases import NEAREST, cut, exact, one_line
+from mcpx.surfaces.text import NEAREST, cut, exact, one_line
 
 CANDIDATES = 500
 """Names that are compared letter by letter with one that was not found."""

@@ -15,9 +15,7 @@ from mcpx.formats.tokens import estimate
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
 from mcpx.surfaces.large.preview import counted
-from mcpx.surfaces.texts.about import marks, told, told_short
-from mcpx.surfaces.texts.brief import brief
-from mcpx.surfaces.texts.phrases import cut, one_line, quoted
+from mcpx.surfaces.text import brief_call, cut, marks, one_line, quoted, told, told_short
 from mcpx.surfaces.view import Service
 
 if TYPE_CHECKING:
@@ -258,7 +256,7 @@ class Telling:
         return known[1]
 
     def _brief(self, offer: Offer, *, optional: bool = True) -> str:
-        return brief(
+        return brief_call(
             self._surface.spelled(offer), offer.definition.get("inputSchema"), optional=optional
         )
 

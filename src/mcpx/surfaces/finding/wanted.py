@@ -15,7 +15,7 @@ from mcpx.surfaces.finding.mistakes import Mistake
 from mcpx.surfaces.large.excerpt import cut as shortened
 from mcpx.surfaces.large.excerpt import size_of
 from mcpx.surfaces.results import said, text_of
-from mcpx.surfaces.texts.phrases import cut, exact, fair_share
+from mcpx.surfaces.text import cut, exact, fair_share
 from mcpx.surfaces.view import View
 from mcpx.wire import codec
 

@@ -21,7 +21,7 @@ from mcpx.surfaces.large.preview import counted
 from mcpx.surfaces.results import owner_of
 from mcpx.surfaces.settings import AUTO_RULES, TOOL_PROXY
 from mcpx.surfaces.surface import Surface, Surfaces
-from mcpx.surfaces.texts.phrases import cut, one_line
+from mcpx.surfaces.text import cut, one_line
 from mcpx.surfaces.view import View
 from mcpx.wire import codec
 

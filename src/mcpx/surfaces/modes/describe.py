@@ -16,7 +16,7 @@ from mcpx.surfaces.large.reading import PARAMETERS
 from mcpx.surfaces.menu import Menu, definitions_within
 from mcpx.surfaces.results import said
 from mcpx.surfaces.several import call_schema
-from mcpx.surfaces.texts.phrases import exact, one_line, quoted, starting
+from mcpx.surfaces.text import exact, one_line, quoted, starting
 from mcpx.surfaces.view import View
 
 READ_ON = 'describe("server") lists the tools of a server.'

@@ -11,7 +11,7 @@ from mcpx.surfaces.finding.wanted import NAMES, tell_each, wanted
 from mcpx.surfaces.large.reading import PARAMETERS
 from mcpx.surfaces.menu import Menu, definitions_within
 from mcpx.surfaces.several import call_schema
-from mcpx.surfaces.texts.phrases import exact
+from mcpx.surfaces.text import exact
 from mcpx.surfaces.view import View
 
 READ_ON = "inspect(server_name) lists the tools of a server."

@@ -18,11 +18,10 @@ from mcpx.surfaces.results import MOST_BLOCKS
 from mcpx.surfaces.settings import TOOL_PROXY, Rendering
 from mcpx.surfaces.several import call_schema
 from mcpx.surfaces.surface import Surfaces
-from mcpx.surfaces.texts.phrases import exact, one_line, quoted, short
-from mcpx.surfaces.texts.purpose import fitting
+from mcpx.surfaces.text import exact, one_line, purpose, quoted, short, within_tokens
 from mcpx.surfaces.view import Service, View
 
-SERVICES = 600
+SERVICES = 570
 """Tokens in which the services are named before the first search."""
 LISTED = "name (tools): what it is for"
 MOST = 100
@@ -178,11 +177,7 @@ class Search(Compact):
                     "tool_count": count,
                 }
             )
-            lines.append(
-                _service_line(
-                    service, count, menu.words.get(service.name, service.description), unknown
-                )
-            )
+            lines.append(_service_line(service, count, unknown))
         told = "\n".join((LISTED, *lines)) if lines else "There are no services."
         return self.reply(told, {"services": services})
 
@@ -193,7 +188,7 @@ class Search(Compact):
         return f'mcp_execute_tool {{"tool_name": {exact(offer.public)}, "arguments": {arguments}}}'
 
 
-def _service_line(service: Service, count: int, words: str, starting: Sequence[str]) -> str:
+def _service_line(service: Service, count: int, starting: Sequence[str]) -> str:
     """Of one that is connected nothing is said of its state."""
     state = str(count)
     if service.status != "connected":
@@ -205,7 +200,7 @@ def _service_line(service: Service, count: int, words: str, starting: Sequence[s
             f"{service.status}{f': {reason}' if reason else ''}, "
             f"{how_many(count, service.name, starting)}"
         )
-    said = fitting(words, service.name, MANY_WORDS)
+    said = within_tokens(purpose(service), MANY_WORDS)
     return f"{one_line(service.name)} ({state}){f': {said}' if said else ''}"
 
 

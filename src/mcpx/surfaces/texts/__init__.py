@@ -1,1 +1,0 @@
-"""Words of strangers, made short and safe to stand among our own."""
