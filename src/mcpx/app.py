@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcpx import __version__
+from mcpx.base.aio import Tasks
 from mcpx.config import refuse_admin_exposure, refuse_exposure
 from mcpx.core.gateway import Gateway
 from mcpx.front.dispatch import Dispatcher
@@ -31,7 +32,6 @@ from mcpx.telemetry.telemetry import Telemetry
 from mcpx.upkeep import GRACE, Run, Upkeep, say
 from mcpx.wire import descriptors, logs, memory
 from mcpx.wire.logs import OURS
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.front.http import HttpFront

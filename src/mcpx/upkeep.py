@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mcpx import __version__
+from mcpx.base.aio import Tasks
 from mcpx.config import Config, refuse_admin_exposure, refuse_exposure
 from mcpx.config.load import Texts
 from mcpx.config.watch import Watcher
@@ -29,7 +30,6 @@ from mcpx.model.call import Caller, Json, as_object
 from mcpx.model.offer import KINDS
 from mcpx.telemetry.telemetry import Telemetry
 from mcpx.wire import logs
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.core.store import ConfigStore

@@ -22,6 +22,7 @@ from kit.messages import Json, initialize_request, modern_headers, modern_reques
 from kit.servers import odd_server, raw_server, recorded_messages
 from kit.token_issuer import TokenIssuer, published
 from kit.until import wait_until
+from mcpx.base.aio import Tasks
 from mcpx.config import Token
 from mcpx.front.admission import Admission
 from mcpx.front.identity.badge import WRONG_TOKEN, Badge
@@ -34,7 +35,6 @@ from mcpx.front.visitor import Visitor
 from mcpx.model.errors import RpcError
 from mcpx.wire.exchange import Exchange, Headers
 from mcpx.wire.fetch import Answer, Fetcher
-from mcpx.wire.tasks import Tasks
 
 AUDIENCE = "https://gateway.example/mcp"
 

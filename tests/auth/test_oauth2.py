@@ -382,7 +382,7 @@ def test_a_token_server_is_left_alone_for_as_long_as_it_asks(
         ),
         (
             reply(400, error="invalid_scope", error_description="x" * 5000),
-            r"invalid_scope: x+… \(HTTP 400\)$",
+            r"invalid_scope: x+… \[4,815 more\] \(HTTP 400\)$",
         ),
         (reply(400, error="a\r\nb"), r"refuses: a b \(HTTP 400\)$"),
         (reply(503), "refuses: HTTP 503$"),

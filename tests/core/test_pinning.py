@@ -6,11 +6,11 @@ from typing import Any
 
 from kit.loop import run
 from kit.until import until
+from mcpx.base.aio import Tasks
 from mcpx.core.pinning import Pinning
 from mcpx.policy.pins.fingerprint import Item, fingerprint
 from mcpx.policy.pins.kept import Kept
 from mcpx.policy.pins.store import Pins
-from mcpx.wire.tasks import Tasks
 
 
 def item(name: str) -> Item:

@@ -4,12 +4,12 @@ import pytest
 
 from front.test_identity import OPEN, showing
 from kit.token_issuer import make_key
+from mcpx.base.aio import Tasks
 from mcpx.config import FrontAuth
 from mcpx.front.identity.badge import WRONG_TOKEN, Badge
 from mcpx.front.identity.jwt import Jwt
 from mcpx.front.identity.keys import Key, Keys
 from mcpx.wire.fetch import Fetcher
-from mcpx.wire.tasks import Tasks
 
 ISSUER = "https://issuer.example"
 HERE = "https://gateway.example"

@@ -14,6 +14,7 @@ from kit.http_pair import HttpClient, StreamedReply, serving_http
 from kit.loop import never_return, run, yield_to_loop
 from kit.server import ScriptedConnection, ScriptedServer, asking_tool, echo
 from kit.until import until
+from mcpx.base.aio import Tasks
 from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
 from mcpx.front import http_session, sessions
@@ -36,7 +37,6 @@ from mcpx.model.errors import (
 from mcpx.wire import era
 from mcpx.wire.exchange import Exchange
 from mcpx.wire.http_client import header_lines
-from mcpx.wire.tasks import Tasks
 
 POST = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 

@@ -87,12 +87,11 @@ def test_memory_is_bounded() -> None:
 
 
 def test_of_start_up_chatter_the_first_lines_are_logged_and_the_rest_is_counted(
-    lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    lines: pytest.LogCaptureFixture,
 ) -> None:
     """LIF-7: a page of banners is eight lines and a number."""
     clock = Clock()
-    monkeypatch.setattr(logs, "monotonic", clock)
-    log = StderrLog("a")
+    log = StderrLog("a", allowance=Allowance(clock))
     for number in range(128):
         log.feed(b"line %d\n" % number)
     assert lines.messages == [f"[a] line {number}" for number in range(8)]
@@ -103,14 +102,11 @@ def test_of_start_up_chatter_the_first_lines_are_logged_and_the_rest_is_counted(
     assert lines.messages[11:] == ["[a] … and 1 more line"]
 
 
-def test_who_wants_everything_gets_everything_but_floods(
-    lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_wants_everything_gets_everything_but_floods(lines: pytest.LogCaptureFixture) -> None:
     """LIF-7: at DEBUG."""
     lines.set_level(logging.DEBUG, "mcpx.server")
     clock = Clock()
-    monkeypatch.setattr(logs, "monotonic", clock)
-    log = StderrLog("a")
+    log = StderrLog("a", allowance=Allowance(clock))
     log.feed(b"line\n" * 1000)
     assert lines.messages == ["[a] line"] * 200
     clock.advance(1)
@@ -134,12 +130,11 @@ class Timers:
 
 
 def test_a_server_that_falls_silent_is_counted_all_the_same(
-    lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    lines: pytest.LogCaptureFixture,
 ) -> None:
     """LIF-7: once an interval, not with the next line an hour later."""
-    monkeypatch.setattr(logs, "monotonic", lambda: 0.0)
     timers = Timers()
-    log = StderrLog("a", later=timers.later)
+    log = StderrLog("a", later=timers.later, allowance=Allowance(Clock()))
     log.feed(b"x\n" * 8)
     assert timers.set == []
     for _ in range(3):
@@ -155,11 +150,10 @@ def test_a_server_that_falls_silent_is_counted_all_the_same(
 
 
 def test_the_end_of_a_server_that_died_is_logged_whatever_came_before(
-    lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    lines: pytest.LogCaptureFixture,
 ) -> None:
     """LIF-7: the trace back at the end of a long chatter."""
-    monkeypatch.setattr(logs, "monotonic", lambda: 0.0)
-    log = StderrLog("a")
+    log = StderrLog("a", allowance=Allowance(Clock()))
     log.feed(b"".join(b"%d\n" % number for number in range(100)) + b"boom")
     log.close(died=True)
     assert lines.messages[8:] == [
@@ -173,11 +167,10 @@ def test_the_end_of_a_server_that_died_is_logged_whatever_came_before(
 
 
 def test_a_server_that_dies_at_every_start_says_the_same_only_once(
-    lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    lines: pytest.LogCaptureFixture,
 ) -> None:
     """LIF-7: the lives of a server share what the log gets of it; another end is told again."""
-    monkeypatch.setattr(logs, "monotonic", lambda: 0.0)
-    allowance = Allowance()
+    allowance = Allowance(Clock())
 
     def live(end: bytes) -> list[str]:
         lines.clear()
@@ -261,12 +254,11 @@ def test_last_words_are_what_came_last_and_not_what_it_survived() -> None:
     "chunk", [b"x\n" * 32768, b"\n" * 65536, b"y" * 65536, b"\x1b[" * 32767 + b"\n"]
 )
 def test_of_a_flood_only_its_ends_are_looked_at(
-    chunk: bytes, lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    chunk: bytes, lines: pytest.LogCaptureFixture
 ) -> None:
     """LIF-7: no steps for the lines in between and no memory either, so that it costs what reading
     it costs."""
-    monkeypatch.setattr(logs, "monotonic", lambda: 0.0)
-    log = StderrLog("a")
+    log = StderrLog("a", allowance=Allowance(Clock()))
     log.feed(b"usual\n" * stderrlog.BURST)
     flood = chunk * 64
     assert count_steps(lambda: log.feed(flood), 16 * KEPT_LINES)

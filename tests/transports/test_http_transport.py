@@ -501,7 +501,7 @@ def test_an_http_error_says_what_it_means_and_names_the_server(
             "upstream connect error [31m or disconnect",
         ),
         (b"caf\xc3\xa9 \xe2\x80\xae\xff closed", "café \ufffd closed"),
-        (b"x" * 1000, "x" * 200 + "…"),
+        (b"x" * 1000, "x" * 200 + "… [800 more]"),
         (b"<!doctype html><title>502</title>", ""),
         (b'{"detail":[{"loc":[]}]}', ""),
         (b"[1]", ""),

@@ -12,12 +12,12 @@ from kit.callers import CLIENT_CAPABILITIES, RecordingChannel, modern_caller, ol
 from kit.clock import LoopClock
 from kit.loop import never_return, run, yield_to_loop
 from kit.until import until
+from mcpx.base.aio import Tasks
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcError, Unavailable
 from mcpx.upstreams import bridges
 from mcpx.upstreams.bridges import Parked, Parking, answer_for_older
 from mcpx.upstreams.lease import Lease
-from mcpx.wire.tasks import Tasks
 
 ELICIT: Json = {"method": "elicitation/create", "params": {"message": "who?"}}
 SAMPLE: Json = {"method": "sampling/createMessage", "params": {"messages": []}}

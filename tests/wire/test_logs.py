@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mcpx.base.text import visible
 from mcpx.model.requests import REQUEST, Request
 from mcpx.wire import logs
 from mcpx.wire.logs import OURS, AsJson, Brief, LogFile, Outlet, Plain
@@ -48,7 +49,7 @@ def test_what_a_peer_wrote_is_one_line_of_plain_text(
     assert "文字" in told
     assert r"\x1b[31mred\r\n12:00:00 ERROR forged\x85next\u2028line" in told
     assert (
-        logs.plain("half \ud800 an emoji") == r"half \ud800 an emoji"
+        visible("half \ud800 an emoji") == r"half \ud800 an emoji"
     )  # not logged here: reports of tests are UTF-8
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from starlette.types import Receive
 
 from mcpx.admin.errors import ApiError
-from mcpx.wire.tasks import Tasks
+from mcpx.base.aio import Tasks
 
 T = TypeVar("T")
 

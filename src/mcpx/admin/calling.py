@@ -34,6 +34,7 @@ from mcpx.admin.streaming import BEAT, COMMENT, frame
 from mcpx.admin.toolbox import missing_error
 from mcpx.admin.weights import COMPACT
 from mcpx.admin.wording import plain
+from mcpx.base.aio import Tasks
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Call, Caller, Json, as_list, as_object
 from mcpx.model.errors import RpcError
@@ -41,7 +42,6 @@ from mcpx.model.offer import Offer
 from mcpx.surfaces.compact import Compact
 from mcpx.surfaces.files import reads_files
 from mcpx.wire import codec
-from mcpx.wire.tasks import Tasks
 
 MOST = 16
 """Calls at a time."""

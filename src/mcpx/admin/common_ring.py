@@ -16,9 +16,9 @@ from typing import Final, cast
 from mcpx.admin.ring import MOST, Ring
 from mcpx.admin.shapes.common import Told
 from mcpx.admin.streaming import framed
+from mcpx.base.aio import Tasks
 from mcpx.replicas.replicas import Replicas
 from mcpx.replicas.store import Script, StoreDown
-from mcpx.wire.tasks import Tasks
 
 LOOK: Final = 0.2
 """Seconds between looks at the stream, while somebody listens here."""

@@ -31,11 +31,11 @@ from mcpx.admin.shapes.events import (
     StatusEvent,
 )
 from mcpx.admin.streaming import BEAT, COMMENT, EventStream, frame
+from mcpx.base.aio import Tasks
 from mcpx.catalog.catalog import Catalog
 from mcpx.model.events import ApprovalChanged, ConfigApplied, Noted, OffersChanged, UpstreamChanged
 from mcpx.model.offer import KINDS, Kind
 from mcpx.model.slices import Work, in_slices
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.admin.common_ring import CommonRing

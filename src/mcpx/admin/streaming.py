@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from mcpx.admin.attending import gone
-from mcpx.wire.tasks import Tasks
+from mcpx.base.aio import Tasks
 
 FAREWELL: Final = 1.0
 """Seconds for the end of the stream to be sent."""

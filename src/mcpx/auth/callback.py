@@ -15,11 +15,11 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from mcpx.auth.vault import Vault
+from mcpx.base.aio import Tasks
 from mcpx.model.call import as_list
 from mcpx.model.errors import Unproved
 from mcpx.wire.exchange import Exchange
 from mcpx.wire.http_server import HttpServer, Limits
-from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 

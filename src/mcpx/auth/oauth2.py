@@ -19,6 +19,7 @@ from urllib.parse import quote_plus, urlencode
 
 from mcpx.auth.credentials import Credentials, Proof, Purpose, Refusal
 from mcpx.auth.once import LONGEST_PAUSE, Failed, Once
+from mcpx.base.text import one_line
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import Unproved
 from mcpx.model.kinds import Mistake, NonEmpty
@@ -27,7 +28,7 @@ from mcpx.wire.address import parse
 from mcpx.wire.exchange import retry_after, whole_number
 from mcpx.wire.fetch import Answer, Fetch, FetchFailed
 from mcpx.wire.fields import url_mistakes
-from mcpx.wire.words import printable, without
+from mcpx.wire.words import without
 
 if TYPE_CHECKING:
     from mcpx.auth.shared import Place
@@ -300,7 +301,7 @@ class ClientCredentials:
             return await self._purpose.fetcher().fetch(request)
         except FetchFailed as error:
             raise self._failed(
-                f"cannot be asked: {printable(without(self._secrets, str(error)))}"
+                f"cannot be asked: {one_line(without(self._secrets, str(error)))}"
             ) from None
         except ValueError:
             raise self._failed("cannot be asked: the request cannot be sent") from None
@@ -329,7 +330,7 @@ class ClientCredentials:
         told = [
             said[key] for key in ("error", "error_description") if isinstance(said.get(key), str)
         ]
-        words = printable(without(self._secrets, ": ".join(told)))
+        words = one_line(without(self._secrets, ": ".join(told)))
         return f"{words} (HTTP {answer.status})" if words else f"HTTP {answer.status}"
 
     @property
@@ -349,7 +350,7 @@ class ClientCredentials:
 
 def _other_host(what: str, url: str, key: str) -> str:
     return (
-        f"the server names the {what} {printable(url)}, which is on another host. The client "
+        f"the server names the {what} {one_line(url)}, which is on another host. The client "
         "secret is not sent there. "
         f"If the {what} is right, set '{key}' to it in the auth config"
     )

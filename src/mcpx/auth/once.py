@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Generic, TypeVar
 
+from mcpx.base.aio import Tasks
 from mcpx.model.errors import Unproved
-from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 

@@ -15,6 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
+from mcpx.base.text import UNSAFE_CLASS
 from mcpx.cli import failing
 from mcpx.cli.codes import DONE, FAILED
 from mcpx.cli.terminal import plain, print_json
@@ -27,7 +28,6 @@ from mcpx.telemetry.chain import OPENED, Line, Report, check, key_from, numbered
 from mcpx.telemetry.rows import BEGINS
 from mcpx.telemetry.trail import older, older_numbers
 from mcpx.wire import codec
-from mcpx.wire.logs import STEERING
 
 LOOK = 0.3
 """Seconds between two looks for new rows."""
@@ -40,7 +40,7 @@ _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _ENDED = re.compile(rb'\{"time":"[^"]*","event":"call"(?:,"id":"[^"]*")?,"call":"([0-9a-f-]+)"')
 """The beginning of a call's second row. A client can choose members of `arguments`, which come
 after it."""
-_STEERING = re.compile(f"[{STEERING}]")
+_STEERING = re.compile(f"[{UNSAFE_CLASS}]")
 """What would speak to a terminal; JSON may have it spelled out."""
 _HEADS = ("TIME (UTC)", "WHO", "SERVER", "WHAT", "OUTCOME", "MS")
 _WIDEST = (23, 24, 24, 40, 14, 9)

@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
+from mcpx.base.aio import Tasks
 from mcpx.catalog.catalog import Catalog
 from mcpx.model.events import Bus, OffersChanged, Viewer
 from mcpx.model.offer import Kind
 from mcpx.model.slices import Work, in_slices
-from mcpx.wire.tasks import Tasks
 
 GAP = 1.0
 """Seconds between two announcements."""

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mcpx.base.aio import Tasks
 from mcpx.catalog.catalog import Catalog
 from mcpx.catalog.naming import may_belong
 from mcpx.config import Config, Server
@@ -51,7 +52,6 @@ from mcpx.upstreams.snapshot import Snapshots
 from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.upstream import Upstream
 from mcpx.wire import era
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.auth.credentials import Credentials

@@ -9,11 +9,11 @@ is offered who sees with the same eyes. What is kept is bounded; the oldest goes
 import asyncio
 from collections.abc import Callable
 
+from mcpx.base.aio import Tasks
 from mcpx.catalog.catalog import Catalog
 from mcpx.catalog.narrowed import Blank, Narrowed
 from mcpx.model.slices import at_once, in_slices
 from mcpx.policy.sight import Sight
-from mcpx.wire.tasks import Tasks
 
 AT_ONCE = 3_000
 """Offers times patterns that are looked at while everybody waits: ten milliseconds."""

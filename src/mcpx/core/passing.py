@@ -5,10 +5,10 @@ as one of them uses them."""
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from mcpx.base.aio import Tasks
 from mcpx.core.generation import Generation
 from mcpx.core.provisions import Provisions
 from mcpx.upstreams.upstream import Upstream
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.core.local import Tool

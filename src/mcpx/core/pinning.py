@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
+from mcpx.base.aio import Tasks
 from mcpx.config import Server
 from mcpx.model.call import Json, as_object
 from mcpx.model.events import Noted
@@ -17,7 +18,6 @@ from mcpx.policy.pins.kept import Kept, Unreadable
 from mcpx.policy.pins.pinned import Pinned
 from mcpx.policy.pins.store import Pins
 from mcpx.policy.pins.takeovers import Elsewhere, as_read
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.core.gateway import Gateway

@@ -25,6 +25,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any, Final, cast
 
+from mcpx.base.aio import Tasks
 from mcpx.catalog.catalog import Catalog
 from mcpx.catalog.naming import Naming
 from mcpx.core.source import Source
@@ -33,7 +34,6 @@ from mcpx.model.slices import Work, in_slices
 from mcpx.replicas.replicas import Replicas
 from mcpx.replicas.store import Script, StoreDown
 from mcpx.wire import codec
-from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 

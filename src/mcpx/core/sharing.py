@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from time import monotonic
 from typing import Final, cast
 
+from mcpx.base.aio import Tasks
 from mcpx.config import Config
 from mcpx.config.problems import Told
 from mcpx.config.written import etag_of
@@ -27,7 +28,6 @@ from mcpx.replicas.members import Member
 from mcpx.replicas.replicas import Replicas
 from mcpx.replicas.store import Script, StoreDown
 from mcpx.wire import codec
-from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from mcpx.base.aio import Tasks
 from mcpx.config import Config, Plan
 from mcpx.config.edits import Change, EditError, Restore, Where
 from mcpx.config.load import Texts
@@ -28,7 +29,6 @@ from mcpx.core.history import Archive, History, Kept, Revision, Via, archive_fol
 from mcpx.core.proposals import Proposals, Read
 from mcpx.core.saving import Overtaken, Unwritable, texts_of, write_all
 from mcpx.model.errors import ConfigError, McpxError
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.config.exports import Exported

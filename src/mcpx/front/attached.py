@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from mcpx import __version__
+from mcpx.base.aio import Tasks
 from mcpx.front.conversation import ClientConversation
 from mcpx.front.dispatch import Dispatcher
 from mcpx.front.visitor import Visitor
@@ -30,7 +31,6 @@ from mcpx.wire import jsonrpc
 from mcpx.wire.flow import Budget, Intake, Outflow
 from mcpx.wire.framing import MessageReader
 from mcpx.wire.pipes import Gathered
-from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 

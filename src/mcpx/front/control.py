@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
+from mcpx.base.aio import Tasks
 from mcpx.model.call import Json, as_object
 from mcpx.wire import channels, codec
 from mcpx.wire.channels import socket_path
 from mcpx.wire.channels.lock import Lock
 from mcpx.wire.folders import private_folder, require_private
-from mcpx.wire.tasks import Tasks
 
 __all__ = ["Control", "Host", "Role", "Verb", "ask", "socket_path"]
 

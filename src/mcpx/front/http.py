@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import parse_qs, quote
 
 from mcpx import __version__
+from mcpx.base.aio import Tasks
 from mcpx.config import Config
 from mcpx.front.conversation import ClientConversation
 from mcpx.front.dispatch import Dispatcher
@@ -31,7 +32,6 @@ from mcpx.model.events import ClientCounts, DoorRefused
 from mcpx.wire import codec, descriptors, websocket
 from mcpx.wire.http_server import Exchange, HttpServer, Limits
 from mcpx.wire.sse import sse_frame
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.front.neighbours.neighbours import Neighbours

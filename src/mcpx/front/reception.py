@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mcpx.base.aio import Tasks
 from mcpx.config import Config, FrontAuth
 from mcpx.front.guard import Guard
 from mcpx.front.identity.badge import NEVER, Badge, Identity, Refusal
@@ -20,7 +21,6 @@ from mcpx.front.identity.doors import Doors
 from mcpx.front.visitor import Visitor
 from mcpx.model.call import ANONYMOUS, Json
 from mcpx.wire.exchange import Exchange
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.front.identity.bearer import Bearer

@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
+from mcpx.base.aio import Tasks
 from mcpx.front.audience import ListenStream
 from mcpx.front.dispatch import Dispatcher, Tracker, weight_of
 from mcpx.front.http_session import HttpSession, ModernVoice, PostVoice
@@ -38,7 +39,6 @@ from mcpx.model.errors import (
 from mcpx.model.requests import answering, clean, new_id
 from mcpx.wire import codec, era, jsonrpc
 from mcpx.wire.exchange import Exchange, Headers, whole_number
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.front.neighbours.neighbours import Neighbours

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, cast
 
+from mcpx.base.aio import Tasks
 from mcpx.model.events import Passage
 from mcpx.policy.approvals import (
     GRANTED,
@@ -68,7 +69,6 @@ from mcpx.policy.shared_records import (
 )
 from mcpx.replicas.replicas import Replicas
 from mcpx.replicas.store import Script, StoreDown, Word
-from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 

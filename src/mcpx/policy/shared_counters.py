@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Awaitable, Hashable, Sequence
 from typing import Any, Final, cast
 
+from mcpx.base.aio import Tasks
 from mcpx.policy.counters import Bound, Counters
 from mcpx.policy.shared_counter import Ask, SharedCounter
 from mcpx.policy.tallies import (
@@ -41,7 +42,6 @@ from mcpx.replicas.members import GONE
 from mcpx.replicas.replicas import Replicas
 from mcpx.replicas.store import StoreDown
 from mcpx.wire import codec
-from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 

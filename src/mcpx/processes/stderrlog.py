@@ -10,11 +10,14 @@ secret is in it. `redact` is applied to every line that leaves; what to redact i
 
 import logging
 import re
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
+from mcpx.base.aio import TokenBucket
+from mcpx.base.text import terminal_safe
 from mcpx.model.redaction import blotted, spellings
 from mcpx.model.secret_rules import learnable_secrets
 from mcpx.wire import logs
@@ -32,15 +35,6 @@ PARTING = 5
 REASON = 300
 """Characters of a line that is told as the reason of a death."""
 
-# Terminal sequences whole (colours, titles, links), then every control and formatting character
-# that is left: C0, C1, line separators, and the invisible ones that reorder text. All classes are
-# disjoint: linear.
-_SEQUENCE = re.compile(
-    "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"
-    "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\\\|\x9c)?"
-    "|\x1b[ -/]*[0-~]"
-)
-_CONTROL = re.compile(f"[{logs.STEERING}]+")
 # What stands after the line that says what happened: stack frames and dumped fields are indented,
 # and npm and Node add:
 _AFTERWORD = re.compile(
@@ -61,18 +55,20 @@ Later = Callable[[float, Callable[[], None]], Timer]
 """Calls a function so many seconds later: `loop.call_later`."""
 
 
-class Allowance(logs.Allowance):
-    """How much of a server the log gets. Shared by its lives: one that dies at every start is no
-    flood either."""
+class Allowance(TokenBucket):
+    """Rate limit of a server's log lines, shared by all processes of the server.
 
-    def __init__(self) -> None:
-        super().__init__()
+    A server that dies at every start cannot flood the log either.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(logs.LOUD_BURST, logs.LOUD_RATE, clock)
         self.parting: list[bytes] = []
         """How the last life that was cut short in the log ended."""
 
-    def take(self, wanted: int) -> int:
-        loud = _log.isEnabledFor(logging.DEBUG)
-        return self.granted(wanted, *((logs.LOUD_BURST, logs.LOUD_RATE) if loud else (BURST, RATE)))
+    def take_lines(self, wanted: int) -> int:
+        logs.set_limits(self, _log, BURST, RATE)
+        return self.take_up_to(wanted)
 
 
 class StderrLog:
@@ -115,7 +111,7 @@ class StderrLog:
         total = 1 + (body.count(b"\n") + 1 if newline else 0)
         self.total += total
         if _log.isEnabledFor(logging.INFO):
-            logged = self._allowance.take(total)
+            logged = self._allowance.take_lines(total)
             if logged:
                 self._emit(
                     [first, *(body.split(b"\n", logged - 1)[: logged - 1] if newline else ())]
@@ -198,7 +194,7 @@ def line_of(raw: bytes, redact: Redact | None) -> str:
 
 def readable(raw: bytes) -> str:
     """What a stranger wrote as one line of plain text."""
-    return _CONTROL.sub(" ", _SEQUENCE.sub("", raw.decode("utf-8", "replace")))
+    return terminal_safe(raw.decode("utf-8", "replace"))
 
 
 def shortened(line: str) -> str:

@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass, replace
 from time import monotonic, time
 from typing import Any, Final, Literal, cast
 
+from mcpx.base.aio import Tasks
 from mcpx.model.call import as_object
 from mcpx.replicas.seals import Seals
 from mcpx.replicas.store import Script, Store, StoreDown
 from mcpx.wire import codec
-from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 

@@ -21,11 +21,11 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final, cast
 
+from mcpx.base.aio import Tasks
 from mcpx.replicas.members import Members
 from mcpx.replicas.rules import Rule
 from mcpx.replicas.shelf import TRIES, Odd, Shelf
 from mcpx.replicas.store import Script, StoreDown
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.replicas.replicas import Replicas

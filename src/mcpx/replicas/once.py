@@ -13,8 +13,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
+from mcpx.base.aio import Tasks
 from mcpx.replicas.store import Script, Store, StoreDown
-from mcpx.wire.tasks import Tasks
 
 LOOK: Final = 0.2
 """Seconds between looks, should the news be missed."""

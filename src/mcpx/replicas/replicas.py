@@ -16,12 +16,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Literal
 
+from mcpx.base.aio import Tasks
 from mcpx.replicas.address import StoreAddress
 from mcpx.replicas.members import Member, Members, started_now
 from mcpx.replicas.once import Turns
 from mcpx.replicas.seals import Seals, key_from
 from mcpx.replicas.store import Script, Store, StoreDown
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.replicas.mirror import Mirror

@@ -25,9 +25,9 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+from mcpx.base.aio import Tasks
 from mcpx.model.errors import McpxError
 from mcpx.replicas.address import StoreAddress
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.replicas.connecting import Client

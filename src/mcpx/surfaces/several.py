@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mcpx.base.aio import Tasks
 from mcpx.catalog.entries import hints_of
 from mcpx.model.call import QUESTION_CAPABILITIES, Call, Json, as_list, is_array, is_object
 from mcpx.model.errors import INVALID_PARAMS, Denied, RpcError, Unavailable
@@ -32,7 +33,6 @@ from mcpx.surfaces.results import MOST_BLOCKS, said, text_of
 from mcpx.surfaces.text import cut, one_line
 from mcpx.surfaces.view import View
 from mcpx.wire import codec
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.surfaces.compact import Compact

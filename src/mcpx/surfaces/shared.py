@@ -16,12 +16,12 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import Final
 
+from mcpx.base.aio import Tasks
 from mcpx.model.call import as_object
 from mcpx.replicas.replicas import Replicas
 from mcpx.replicas.store import PATIENCE, StoreDown
 from mcpx.surfaces.choices import REMEMBERED, Choice, Choices, read
 from mcpx.wire import codec
-from mcpx.wire.tasks import Tasks
 
 LIFE: Final = 24 * 3_600.0
 """Seconds for which others find a choice."""

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from mcpx.wire.tasks import Tasks
+from mcpx.base.aio import Tasks
 
 if TYPE_CHECKING:
     from mcpx.wire.fetch import Fetcher

@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 
 from mcpx import __version__
+from mcpx.base.aio import Tasks
 from mcpx.core.gateway import Gateway
 from mcpx.core.relay import OURS
 from mcpx.model.events import CallFinished, ClientCounts, ConfigApplied, DoorRefused, ToolsListed
@@ -25,7 +26,6 @@ from mcpx.telemetry.calls import Calls
 from mcpx.telemetry.prometheus import CONTENT_TYPE, Histogram, Text, label, labelled
 from mcpx.telemetry.weighing import Weighing, tokens_of
 from mcpx.upstreams.upstream import Upstream
-from mcpx.wire.tasks import Tasks
 
 LAGS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds by which a timer was late."""

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from mcpx.base.aio import Tasks
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Json, is_array, is_object
 from mcpx.model.events import Bus, ToolsListed
 from mcpx.telemetry.statistics import LONGEST
 from mcpx.telemetry.weighing import Weighing, tokens_of
-from mcpx.wire.tasks import Tasks
 
 MOST = 400
 """Clients in a mode that are told apart; what comes beyond is counted as `others`."""

@@ -11,11 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mcpx.base.aio import Tasks
 from mcpx.config import Audit, Config
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Caller, Json
 from mcpx.model.events import ClientCounts
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.telemetry.activity import Activity

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from mcpx.base.aio import Tasks
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Json
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Work, in_slices
 from mcpx.wire import codec
-from mcpx.wire.tasks import Tasks
 
 Then = Callable[[int], None]
 

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mcpx.base.aio import Tasks
 from mcpx.model.call import Json
 from mcpx.model.errors import (
     INTERNAL_ERROR,
@@ -38,7 +39,6 @@ from mcpx.transports.standing import StandingStream, listen
 from mcpx.wire import codec, era, jsonrpc
 from mcpx.wire.http_client import Abortable, ConnectionLost, header_lines
 from mcpx.wire.peer import Conversation, Meanwhile, Waiting
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.auth.credentials import Proof

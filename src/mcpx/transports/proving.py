@@ -12,9 +12,9 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote_plus, urlencode
 
+from mcpx.base.aio import Tasks
 from mcpx.model.errors import SERVER_DOWN, RpcError, Unavailable, Unproved
 from mcpx.transports.refusals import about_us
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.auth.credentials import Credentials, Pairs, Proof

@@ -10,11 +10,12 @@ a scope) or about the moment (429, 503).
 from collections.abc import Iterable
 from typing import Any
 
+from mcpx.base.text import one_line
 from mcpx.model.call import as_object
 from mcpx.model.errors import SERVER_DOWN, RpcError, Unavailable
 from mcpx.wire import codec
 from mcpx.wire.exchange import Headers, retry_after
-from mcpx.wire.words import excerpt, printable, without
+from mcpx.wire.words import excerpt, without
 
 __all__ = ["BODY", "about_us", "refusal", "unexpected"]
 
@@ -46,7 +47,7 @@ def refusal(
         error = RpcError.from_json(own)
         error.http_status = status
         return error
-    said = printable(without(secrets, _words(message, body)))
+    said = one_line(without(secrets, _words(message, body)))
     reason = _meaning(status, headers, other_type, secrets) + (f": {said}" if said else "")
     problem = Unavailable(name, SERVER_DOWN, reason, http_status=status, challenge=challenge)
     if status in (429, 503):
@@ -65,7 +66,7 @@ def unexpected(
         return without(secrets, text)
 
     kind = (headers.get("content-type") or "").partition(";")[0].strip().lower()
-    what = f"HTTP {status} and {printable(redact(kind)) or 'no content type'}"
+    what = f"HTTP {status} and {one_line(redact(kind)) or 'no content type'}"
     begin = excerpt(body, redact)
     began = f"The body began: {begin}" if begin else "The body was empty."
     return f"answered with {what} instead of {expected}; check its URL. {began}"
@@ -89,7 +90,7 @@ def _meaning(status: int, headers: Headers, other_type: str, secrets: Iterable[s
     if status == 403:
         return "does not let the gateway in with the credentials it has (HTTP 403)"
     if 300 <= status < 400:
-        where = printable(
+        where = one_line(
             without(secrets, headers.get("location") or "")
         )  # it may hold the query that was asked with
         return f"redirects to {where}; put that address into the config"

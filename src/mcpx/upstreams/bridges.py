@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from mcpx.base.aio import Tasks
 from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import (
     INTERNAL_ERROR,
@@ -29,7 +30,6 @@ from mcpx.upstreams.extensions import is_task, task_refused
 from mcpx.upstreams.lease import Lease, put
 from mcpx.upstreams.traits import ROOTS
 from mcpx.wire import codec, era
-from mcpx.wire.tasks import Tasks
 
 ROUNDS = 10
 """How often a modern server may ask again for one call of an older client; what the SDKs use."""

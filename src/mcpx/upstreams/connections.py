@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from mcpx.base.aio import Tasks
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import SERVER_DIED, SERVER_TIMEOUT, RpcError, Unavailable
@@ -28,7 +29,6 @@ from mcpx.upstreams.subscriptions import Subscriptions
 from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.traits import Traits
 from mcpx.upstreams.wishes import is_session
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.auth.credentials import Credentials

@@ -11,6 +11,7 @@ requests: that is not seen here.
 
 import asyncio
 
+from mcpx.base.aio import Tasks
 from mcpx.model.call import Caller, Json, as_object
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, NotFound, Unavailable
 from mcpx.model.offer import Kind
@@ -21,7 +22,6 @@ from mcpx.upstreams.links import Links
 from mcpx.upstreams.offers import OfferBook
 from mcpx.upstreams.traits import Kind as ClientKind
 from mcpx.upstreams.traits import kind_of
-from mcpx.wire.tasks import Tasks
 
 _Place = tuple[Link, Kind | ClientKind]
 

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from mcpx.base.aio import Tasks
 from mcpx.config import Server
 from mcpx.model.call import Caller, Json, Voice, as_object
 from mcpx.model.errors import INVALID_PARAMS, OVERLOADED, RpcError, Unasked
@@ -31,7 +32,6 @@ from mcpx.upstreams.traits import NOTHING, ROOTS, Needs, Traits
 from mcpx.upstreams.traits import Kind as ClientKind
 from mcpx.wire import codec, era
 from mcpx.wire.peer import Conversation
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.auth.credentials import Credentials

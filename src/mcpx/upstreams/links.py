@@ -13,6 +13,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from mcpx.base.aio import Tasks
 from mcpx.config import Server
 from mcpx.model.call import QUESTION_CAPABILITIES, Call, Caller, Json
 from mcpx.model.errors import OVERLOADED, SERVER_DOWN, RpcError, Unavailable
@@ -23,7 +24,6 @@ from mcpx.upstreams.negotiate import Era, is_refusal
 from mcpx.upstreams.owner import Owner
 from mcpx.upstreams.traits import NOBODY, Traits
 from mcpx.upstreams.wishes import Wish, Wishes
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.upstreams.bridges import Parked

@@ -6,9 +6,9 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
+from mcpx.base.aio import Tasks
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import METHOD_NOT_FOUND, RpcError, Unavailable
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.upstreams.link import Link

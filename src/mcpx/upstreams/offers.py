@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
+from mcpx.base.aio import Tasks
 from mcpx.model.call import Caller, as_object
 from mcpx.model.errors import RpcError
 from mcpx.model.offer import KINDS, STALE, Freshness, Kind, Offers
@@ -32,7 +33,6 @@ from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.traits import NOTHING, Traits, kind_of
 from mcpx.upstreams.traits import Kind as ClientKind
 from mcpx.wire.era import ParamHeaders
-from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 

@@ -4,11 +4,11 @@ take it."""
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from mcpx.base.aio import Tasks
 from mcpx.config import Server
 from mcpx.model.errors import Unavailable
 from mcpx.transports.refusals import about_us
 from mcpx.upstreams.surroundings import Surroundings
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.auth import Auth

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mcpx.auth.credentials import Proof, Refusal, SignIn, signs_in
+from mcpx.base.aio import Tasks
 from mcpx.model.call import Json
 from mcpx.model.errors import Unavailable, Unproved
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.auth.ring import Ring

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager, suppress
 
+from mcpx.base.aio import Tasks
+from mcpx.base.text import visible
 from mcpx.catalog.apps import result_with_public_pages
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json
@@ -40,8 +42,6 @@ from mcpx.upstreams.proofs import Named, address_of, proofs_of, wants_sign_in
 from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.traits import NOTHING, kind_of
 from mcpx.wire import era
-from mcpx.wire.logs import plain
-from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -288,7 +288,7 @@ class Upstream:
 
     def _fit_to_say(self, problem: str) -> str:
         """To people and clients: a server's words may hold anything."""
-        return plain(self._redact(problem))
+        return visible(self._redact(problem))
 
     def renew(self) -> None:
         self._stop_watching()

@@ -14,18 +14,18 @@ import asyncio
 import logging
 import logging.handlers
 import os
-import re
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from time import monotonic
 from typing import Any, Final
 
 import orjson
 
+from mcpx.base.aio import TokenBucket
+from mcpx.base.text import visible
 from mcpx.model.requests import REQUEST, Request
 
 OURS: Final = {"ours": True}
@@ -49,19 +49,6 @@ LONGEST_TRACEBACK = 20_000
 LONGEST_NAME = 200
 """Characters of a server's name, in a field of its own."""
 
-STEERING: Final = (
-    "\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e007f"
-)
-"""For a class of characters: those that break lines, reorder or hide text, or speak to a
-terminal."""
-_STEERING = re.compile(f"[{STEERING}]")
-
-
-def plain(text: str) -> str:
-    """One line of text that is nothing but text: what steers is spelled out."""
-    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
 
 class Brief:
     """A value that a peer sent, for a log line: rendered only if it is logged, and no more of it
@@ -83,30 +70,13 @@ class Brief:
         return form.repr(self._value)
 
 
-class Allowance:
-    """How much of one kind the log gets."""
-
-    def __init__(self) -> None:
-        self._left = float(LOUD_BURST)  # the first look cuts it to what holds then
-        self._at = monotonic()
-
-    def granted(self, wanted: int, burst: float, rate: float) -> int:
-        """Of so many lines, how many may be logged."""
-        now = monotonic()
-        self._left = min(burst, self._left + (now - self._at) * rate)
-        self._at = now
-        granted = min(wanted, int(self._left))
-        self._left -= granted
-        return granted
-
-
 class Plain(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         message = record.getMessage()
         if len(message) > LONGEST:
             message = message[:LONGEST] + "…"
         ours = getattr(record, "ours", False)
-        shown = "\n    ".join(map(plain, message.splitlines())) if ours else plain(message)
+        shown = "\n    ".join(map(visible, message.splitlines())) if ours else visible(message)
         text = f"{self.formatTime(record, self.datefmt)} {record.levelname} {shown}"
         if record.exc_info and record.exc_info[1] is not None:
             text += _told(record.exc_info[1], getattr(record, "redact", str))
@@ -129,12 +99,14 @@ class AsJson(logging.Formatter):
         }
         server = server_of(record)
         if server is not None:
-            line["server"] = plain(server[:LONGEST_NAME])
+            line["server"] = visible(server[:LONGEST_NAME])
             message = message.removeprefix(f"[{server}] ")
         if len(message) > LONGEST:
             message = message[:LONGEST] + "…"
         ours = getattr(record, "ours", False)
-        line["message"] = "\n".join(map(plain, message.splitlines())) if ours else plain(message)
+        line["message"] = (
+            "\n".join(map(visible, message.splitlines())) if ours else visible(message)
+        )
         request = getattr(record, "request", None) or _asking()
         if request is not None and not getattr(record, "counts", False):
             line["request_id"] = request.id
@@ -182,16 +154,23 @@ def _told(error: BaseException, redact: Callable[[str], str] = str) -> str:
             'File "'
         )  # its code is ours, the rest may quote a peer
         told += part.splitlines() if is_frame else [part.strip("\n")] if part.strip() else []
-    text = "".join(f"\n    {plain(line[:LONGEST])}" for line in told)
+    text = "".join(f"\n    {visible(line[:LONGEST])}" for line in told)
     if len(text) > LONGEST_TRACEBACK:
         half = LONGEST_TRACEBACK // 2
         text = f"{text[:half]}\n    …\n    {text[-half:]}"
     return text
 
 
+def set_limits(bucket: TokenBucket, logger: logging.Logger, burst: float, rate: float) -> None:
+    """Set the limits that apply at the present log level."""
+    if logger.isEnabledFor(logging.DEBUG):
+        burst, rate = LOUD_BURST, LOUD_RATE
+    bucket.burst, bucket.rate = burst, rate
+
+
 class _Kind:
     def __init__(self, record: logging.LogRecord, server: str | None) -> None:
-        self.allowance = Allowance()
+        self.allowance = TokenBucket(LOUD_BURST, LOUD_RATE)
         self.left_out = 0
         self.name, self.level = record.name, record.levelno
         self._server, self._wording = server, str(record.msg)[:100]
@@ -241,8 +220,8 @@ class Outlet(logging.Handler):
             self._hand_on(record)
             return
         kind = self._kind(record)
-        loud = logging.getLogger("mcpx").isEnabledFor(logging.DEBUG)
-        if kind.allowance.granted(1, *((LOUD_BURST, LOUD_RATE) if loud else (BURST, RATE))):
+        set_limits(kind.allowance, logging.getLogger("mcpx"), BURST, RATE)
+        if kind.allowance.take():
             if kind.left_out:
                 self._hand_on(kind.count())
             self._hand_on(record)
@@ -331,9 +310,9 @@ class LogFile(logging.handlers.RotatingFileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         """A full disk, or no descriptor left: said, but not for each line; the next line tries
         again."""
-        if monotonic() - self._complained > 60:
-            self._complained = monotonic()
-            why = plain(str(sys.exc_info()[1])[:200])
+        if time.monotonic() - self._complained > 60:
+            self._complained = time.monotonic()
+            why = visible(str(sys.exc_info()[1])[:200])
             said = f"mcpx: the log file {self.baseFilename} cannot be written: {why}"
             if isinstance(self.formatter, AsJson):
                 said = self.formatter.format(

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Protocol, cast
 
+from mcpx.base.aio import Tasks, spread
 from mcpx.model.call import Json
 from mcpx.model.errors import (
     INTERNAL_ERROR,
@@ -30,7 +31,6 @@ from mcpx.model.errors import (
 )
 from mcpx.model.requests import answering, identity
 from mcpx.wire import codec, jsonrpc
-from mcpx.wire.tasks import Tasks, spread
 from mcpx.wire.words import MAX_REDACTED_BYTES, excerpt
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
 
+from mcpx.base.aio import Tasks
 from mcpx.wire.http_reply import Forbidden
-from mcpx.wire.tasks import Tasks
 
 __all__ = ["Forbidden", "Guard", "is_public"]
 

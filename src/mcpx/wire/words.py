@@ -3,20 +3,13 @@ secrets."""
 
 from collections.abc import Callable, Iterable
 
+from mcpx.base.text import one_line
 from mcpx.model.redaction import blotted, spellings, without_forms
-
-REASON = 200
-"""Characters of somebody else's own words."""
 
 MAX_EXCERPT_BYTES = 200
 """Size of an excerpt of a message that cannot be used."""
 MAX_REDACTED_BYTES = 4096
 """More than an excerpt has, so that no secret is cut before it is redacted."""
-
-
-def printable(text: str) -> str:
-    line = " ".join("".join([c if c.isprintable() else " " for c in text[: 4 * REASON]]).split())
-    return line if len(line) <= REASON else line[:REASON] + "…"
 
 
 def without(secrets: Iterable[str], text: str) -> str:
@@ -28,5 +21,5 @@ def excerpt(raw: bytes | bytearray, redact: Callable[[str], str]) -> str:
     """The first bytes of a message that cannot be used, redacted, as one printable line."""
     text = without_forms(redact(bytes(raw[:MAX_REDACTED_BYTES]).decode("utf-8", "replace")))
     encoded = text.encode("utf-8", "replace")
-    line = printable(encoded[:MAX_EXCERPT_BYTES].decode("utf-8", "ignore"))
+    line = one_line(encoded[:MAX_EXCERPT_BYTES].decode("utf-8", "ignore"))
     return f"{line}…" if len(encoded) > MAX_EXCERPT_BYTES else line

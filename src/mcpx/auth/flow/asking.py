@@ -14,8 +14,8 @@ from urllib.parse import urlencode
 
 from mcpx.auth.flow.clients import Client
 from mcpx.auth.flow.discovery import Found
+from mcpx.base.text import one_line
 from mcpx.model.errors import Unproved
-from mcpx.wire.words import printable
 
 OFFLINE = "offline_access"
 LONGEST_SCOPE = 4096
@@ -64,11 +64,9 @@ class Asking:
                 sign_in=True,
             )
         if said is not None and said != issuer.issuer:
-            raise Unproved(f"the answer is of another issuer: {printable(said)}", sign_in=True)
+            raise Unproved(f"the answer is of another issuer: {one_line(said)}", sign_in=True)
         if (error := query.get("error")) is not None:
-            words = [
-                printable(word) for word in (error, query.get("error_description", "")) if word
-            ]
+            words = [one_line(word) for word in (error, query.get("error_description", "")) if word]
             raise Unproved(f"nobody was signed in: {': '.join(words)}", sign_in=True)
         code = query.get("code", "")
         if not 0 < len(code) <= LONGEST_CODE:

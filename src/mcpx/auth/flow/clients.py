@@ -14,9 +14,9 @@ from urllib.parse import quote, urlsplit
 
 from mcpx.auth.flow.discovery import Issuer
 from mcpx.auth.flow.web import Web, checked
+from mcpx.base.text import one_line
 from mcpx.model.call import Json
 from mcpx.model.errors import Unproved
-from mcpx.wire.words import printable
 
 if TYPE_CHECKING:
     from mcpx.auth.vault import Vault
@@ -162,7 +162,7 @@ async def _register(web: Web, issuer: Issuer, place: str, redirect: str, scope: 
         raise Unproved(f"{host} registered mcpx with a secret that cannot be one")
     if method not in METHODS or (method != "none" and not secret):
         raise Unproved(
-            f"{host} registered mcpx so that it cannot prove itself: {printable(str(method))}"
+            f"{host} registered mcpx so that it cannot prove itself: {one_line(str(method))}"
         )
     ends = (
         float(expires)

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 from mcpx.auth.flow.challenge import Challenge
 from mcpx.auth.flow.web import Web, checked, parse_server
+from mcpx.base.text import one_line
 from mcpx.model.call import Json, as_list
 from mcpx.model.errors import Unproved
-from mcpx.wire.words import printable
 
 RESOURCE = "/.well-known/oauth-protected-resource"
 OAUTH = "/.well-known/oauth-authorization-server"
@@ -70,7 +70,7 @@ async def _resource_metadata(web: Web, url: str, told: str | None) -> Json | Non
         if about is None or not isinstance(about.get("resource"), str):
             continue
         if not _covers(about["resource"], url):
-            raise Unproved(f"its metadata are of another resource: {printable(about['resource'])}")
+            raise Unproved(f"its metadata are of another resource: {one_line(about['resource'])}")
         return about
     return None
 
@@ -95,7 +95,7 @@ async def find_token_url(web: Web, issuer: str) -> str:
             continue
         if not isinstance(about["issuer"], str) or not same_issuer(about["issuer"], issuer):
             raise Unproved(
-                f"{host} publishes metadata of another issuer: {printable(str(about['issuer']))}"
+                f"{host} publishes metadata of another issuer: {one_line(str(about['issuer']))}"
             )
         endpoint = _endpoint(about, "token_endpoint")
         if endpoint is None:
@@ -140,7 +140,7 @@ def _read(about: Json, expected: str) -> Issuer:
     if not isinstance(issuer, str) or not same_issuer(issuer, expected):
         raise Unproved(
             f"{checked(expected).host} publishes metadata of another issuer: "
-            f"{printable(str(issuer))}"
+            f"{one_line(str(issuer))}"
         )
     challenges = about.get("code_challenge_methods_supported")
     if challenges is not None and "S256" not in _texts(challenges):

@@ -21,10 +21,10 @@ from mcpx.auth.flow.challenge import Challenge, bearer
 from mcpx.auth.flow.discovery import Found, discover, same_issuer
 from mcpx.auth.flow.grant import Grant, kept_grant
 from mcpx.auth.flow.web import Refused, Web, checked, parse_server
+from mcpx.base.aio import Tasks
+from mcpx.base.text import one_line
 from mcpx.model.call import Json
 from mcpx.model.errors import Unproved
-from mcpx.wire.tasks import Tasks
-from mcpx.wire.words import printable
 
 T = TypeVar("T")
 
@@ -377,7 +377,7 @@ class OAuthCredentials:
         news = set((said.scope or "").split()) - set(before.split())
         self._repeats = 0 if news else self._repeats + 1
         if self._repeats > REPEATS:
-            wanted = printable(said.scope or "")
+            wanted = one_line(said.scope or "")
             raise Unproved(
                 "it wants scopes that it was given already: "
                 f"{wanted or 'which ones it does not say'}"
@@ -415,9 +415,9 @@ class OAuthCredentials:
         issuer = found.issuer.issuer
         if not self._is_expected(issuer):
             raise Unproved(
-                f"the server names the authorization server {printable(issuer)}, but 'issuer' of "
+                f"the server names the authorization server {one_line(issuer)}, but 'issuer' of "
                 "the auth config is "
-                f"{printable(self._issuer or '')}. Nothing is sent there. If the server is right, "
+                f"{one_line(self._issuer or '')}. Nothing is sent there. If the server is right, "
                 "change 'issuer'"
             )
         if self._issuer is None and self._client[1]:
@@ -440,7 +440,7 @@ class OAuthCredentials:
         for place in (found.issuer.issuer, found.issuer.token):
             if checked(place).host != host:
                 raise Unproved(
-                    f"the server names the authorization server {printable(found.issuer.issuer)}, "
+                    f"the server names the authorization server {one_line(found.issuer.issuer)}, "
                     "which is on another "
                     "host. The client secret is not sent there. If this server is right, set "
                     "'issuer' to it in the "

@@ -12,9 +12,10 @@ from typing import Any
 from mcpx.auth.flow.clients import Client
 from mcpx.auth.flow.discovery import Issuer
 from mcpx.auth.flow.web import Refused, Web, checked
+from mcpx.base.text import one_line
 from mcpx.model.call import Json
 from mcpx.model.errors import Unproved
-from mcpx.wire.words import printable, without
+from mcpx.wire.words import without
 
 LONGEST = 32_768
 """Characters of a token."""
@@ -100,14 +101,14 @@ async def _ask(
     host = checked(place).host
     if given.get("error"):  # some say so with 200
         error = str(given["error"])
-        raise Refused(f"{host} refused {what}: {printable(without(secrets, error))}", error)
+        raise Refused(f"{host} refused {what}: {one_line(without(secrets, error))}", error)
     access, kind = given.get("access_token"), given.get("token_type", "bearer")
     if not isinstance(access, str) or len(access) > LONGEST or not _TOKEN.fullmatch(access):
         raise Unproved(f"{host} gave no token that could be sent")
     if not isinstance(kind, str) or kind.lower() != "bearer":
         raise Unproved(
             f"{host} gave a token of a type that mcpx does not know: "
-            f"{printable(without(secrets, str(kind)))}"
+            f"{one_line(without(secrets, str(kind)))}"
         )
     refresh, scope = given.get("refresh_token"), given.get("scope")
     refresh = (

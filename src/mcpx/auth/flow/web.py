@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address
 from urllib.parse import urlencode
 
+from mcpx.base.text import one_line
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import Unproved
 from mcpx.wire import codec, era
 from mcpx.wire.address import Address, BadAddress, parse
 from mcpx.wire.fetch import Answer, Fetch, Fetcher, FetchFailed
 from mcpx.wire.reach import is_public, look_up
-from mcpx.wire.words import printable, without
+from mcpx.wire.words import without
 
 LIMIT = 2**20
 """Bytes of an answer."""
@@ -94,7 +95,7 @@ class Web:
         error = error if isinstance(error, str) else ""
         told = said.get("error_description")
         words = [
-            printable(without(secrets, word))
+            one_line(without(secrets, word))
             for word in (error, told)
             if isinstance(word, str) and word
         ]

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from mcpx.base.aio import Tasks
+from mcpx.base.text import one_line
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.wire import codec
 from mcpx.wire.fetch import Fetch, Fetcher, FetchFailed
-from mcpx.wire.tasks import Tasks
-from mcpx.wire.words import printable
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ class Keys:
         except (FetchFailed, ValueError) as problem:
             kept = "those that are known stay good" if self._keys else "nobody is let in until then"
             log.warning(
-                "the keys of %s cannot be fetched: %s; %s", printable(self._issuer), problem, kept
+                "the keys of %s cannot be fetched: %s; %s", one_line(self._issuer), problem, kept
             )
             return
         keys: dict[str, Key] = {}
@@ -144,7 +144,7 @@ class Keys:
         if not keys:
             log.warning(
                 "%s publishes no key that could be used; what is known stays",
-                printable(self._issuer),
+                one_line(self._issuer),
             )
         elif keys.keys() != self._keys.keys():
             self._keys = keys

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from mcpx.base.aio import Tasks
 from mcpx.front.http_session import HttpSession
 from mcpx.front.neighbours.door import Door
 from mcpx.front.neighbours.papers import Papers
@@ -30,7 +31,6 @@ from mcpx.replicas.store import StoreDown
 from mcpx.wire import codec, jsonrpc
 from mcpx.wire.exchange import Exchange
 from mcpx.wire.http_server import Limits
-from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.config.sections import Replica

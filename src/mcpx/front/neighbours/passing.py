@@ -19,6 +19,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
+from mcpx.base.aio import Tasks
 from mcpx.front.neighbours.papers import PAPER, Papers
 from mcpx.front.notices import encoded
 from mcpx.front.streams import refuse
@@ -32,7 +33,6 @@ from mcpx.wire import codec, jsonrpc
 from mcpx.wire.exchange import Exchange, Headers
 from mcpx.wire.http_client import Abortable, ConnectionLost, Crowded, Pool
 from mcpx.wire.sse import sse_frame
-from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ in the store (`records`).
 import time
 from collections.abc import Callable, Iterator
 
+from mcpx.base.aio import Tasks
 from mcpx.front.audience import NOTICES
 from mcpx.front.dispatch import Dispatcher
 from mcpx.front.http_session import HttpSession, PostVoice
@@ -22,7 +23,6 @@ from mcpx.model.call import Caller, Json, as_object
 from mcpx.model.errors import cut_off
 from mcpx.wire import era, jsonrpc
 from mcpx.wire.exchange import Exchange
-from mcpx.wire.tasks import Tasks
 
 Handle = Callable[[Exchange, Visitor, str | None], None]
 

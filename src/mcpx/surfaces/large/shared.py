@@ -26,12 +26,12 @@ from importlib import import_module
 from time import monotonic
 from typing import Any, Final
 
+from mcpx.base.aio import Tasks
 from mcpx.model.call import as_object
 from mcpx.replicas.replicas import Replicas
 from mcpx.replicas.store import Script, StoreDown
 from mcpx.surfaces.large.kept import OWNER_BYTES, Kept, Key, ResultStore
 from mcpx.wire import codec
-from mcpx.wire.tasks import Tasks
 
 PART: Final = 256 << 10
 """Bytes that are sent in one command: 2 ms of a network of 1 Gbit/s, and 0.2 ms of the loop to

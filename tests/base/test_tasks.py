@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from kit.loop import never_return, run, yield_to_loop
-from mcpx.wire.tasks import Tasks
+from mcpx.base.aio import Tasks
 
 
 def test_a_task_that_dies_is_logged_and_the_others_live_on(
