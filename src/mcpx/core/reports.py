@@ -6,6 +6,7 @@ A server that clients may not know of, because it is in quarantine, is heard and
 import logging
 from collections.abc import Callable, Collection, Iterable
 
+from mcpx.base.abridge import Abridged, Limits
 from mcpx.core.announcements import Announcements
 from mcpx.core.catalogs import Catalogs
 from mcpx.core.generation import Generation
@@ -14,9 +15,10 @@ from mcpx.model.call import Json
 from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.model.offer import Kind
 from mcpx.upstreams.traits import Kind as ClientKind
-from mcpx.wire.logs import Brief
 
 log = logging.getLogger(__name__)
+
+MESSAGE_LIMITS = Limits(text=8_000, items=40, depth=6, nodes=200)
 
 
 class Reports:
@@ -86,7 +88,9 @@ class Reports:
         callers: object | None = None,
     ) -> None:
         if method == "notifications/message":
-            log.info("[%s] %s: %s", server, Brief(params.get("level")), Brief(params.get("data")))
+            level = Abridged(params.get("level"), MESSAGE_LIMITS)
+            data = Abridged(params.get("data"), MESSAGE_LIMITS)
+            log.info("[%s] %s: %s", server, level, data)
         if self.may_speak(server):
             self._bus.publish(ServerSaid(server, method, params, owner, callers))
 

@@ -50,26 +50,6 @@ LONGEST_NAME = 200
 """Characters of a server's name, in a field of its own."""
 
 
-class Brief:
-    """A value that a peer sent, for a log line: rendered only if it is logged, and no more of it
-    than is shown."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def __str__(self) -> str:
-        if isinstance(self._value, str):
-            return self._value[: LONGEST + 1]
-        import reprlib  # only who logs such values pays for it
-
-        form = reprlib.Repr()
-        form.maxdict = form.maxlist = form.maxtuple = 40
-        form.maxstring = form.maxother = form.maxlong = 1000
-        return form.repr(self._value)
-
-
 class Plain(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         message = record.getMessage()
