@@ -1,6 +1,6 @@
 """docs/metrics.md and docs/environment.md: what the program tells and reads, by name.
 
-Both are found in the source: a metric where it is written (`text.family("mcpx_…", …)`), a variable
+Both are found in the source: a metric where it is written (`text.counter("mcpx_…", …)`), a variable
 wherever its name stands. What a variable is for is said here; one that is read and not said is a
 mistake, one that is no longer read is not shown.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "mcpx"
-FAMILIES = {"family": None, "one": None, "histogram": "histogram"}
+FAMILIES = ("counter", "gauge", "histogram")
 """Methods that write a metric, and its type where the name says it."""
 
 METRICS = """\
@@ -158,8 +158,7 @@ def metrics() -> Iterator[tuple[str, str, str]]:
             ]
             if not words or not re.match(r"(mcpx|process)_", words[0]):
                 continue
-            kind = FAMILIES[node.func.attr]
-            yield words[0], kind or words[1], words[1 if kind else 2]
+            yield words[0], node.func.attr, words[1]
 
 
 def variables() -> set[str]:

@@ -34,6 +34,7 @@ from mcpx.wire import descriptors, logs, memory
 from mcpx.wire.logs import OURS
 
 if TYPE_CHECKING:
+    from mcpx.front.dispatch import Tracker
     from mcpx.front.http import HttpFront
     from mcpx.replicas.replicas import Replicas
 
@@ -218,9 +219,14 @@ async def run(
     dispatcher = Dispatcher(gateway)
     tasks = Tasks("app")
     fronts: list[HttpFront] = []
+
+    def set_tracker(tracker: "Tracker | None") -> None:
+        dispatcher.tracker = tracker
+
     telemetry = Telemetry(
         gateway,
         state=options.state,
+        set_tracker=set_tracker,
         env=options.env,
         redactor=gateway.redactor,
         environ=environ,

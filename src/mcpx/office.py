@@ -94,7 +94,7 @@ class Office:
 
     async def open(self, room: Room) -> None:
         self._state = room.state
-        _ = room.telemetry.watching  # counts from now on; it belongs to the loop's thread
+        _ = room.telemetry.admin  # Counts from now on, in the thread of the event loop.
         await self._server.start(
             lambda: _desk(room, self._config, self._server.url, self._chronicle)
         )
@@ -145,15 +145,14 @@ def _desk(room: Room, config: Config, admin_url: str, chronicle: "Chronicle | No
             launcher=starts,
         )
 
-    watching = room.telemetry.watching
+    telemetry = room.telemetry.admin
     return Desk(
         gateway=room.gateway,
         store=room.store,
         about=about,
-        activity=room.telemetry.activity,
-        statistics=watching.statistics,
-        recording=watching.recording,
-        savings=watching.savings,
+        statistics=telemetry.statistics,
+        recording=telemetry.recording,
+        savings=telemetry.savings,
         audience=room.audience,
         programs=programs,
         tokens=None if room.state is None else TokenStore(room.state),

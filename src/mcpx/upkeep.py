@@ -34,10 +34,8 @@ from mcpx.wire import logs
 if TYPE_CHECKING:
     from mcpx.core.store import ConfigStore
     from mcpx.front.attached import Attached
-    from mcpx.front.dispatch import Tracker
     from mcpx.front.http import HttpFront
     from mcpx.office import AdminPlace, Office
-    from mcpx.telemetry.following import Following
 
 GRACE = 3.0
 """Seconds calls in flight may take to finish once the end has begun."""
@@ -127,7 +125,6 @@ class Upkeep:
         self._run = run
         self._telemetry = telemetry
         self._dispatcher = dispatcher
-        self._following: Following | None = None
         self._started_at = now()
         self._gateway = gateway
         self._tasks = tasks
@@ -206,7 +203,6 @@ class Upkeep:
 
     async def start(self) -> None:
         config = self._run.config
-        self._follow(config)
         self._share()
         if config.path is None:
             return
@@ -455,22 +451,6 @@ class Upkeep:
         await self.store.close()
         if self._control is not None:
             await self._control.close()
-        if self._following is not None:
-            await self._following.close()
-
-    def _follow(self, config: Config) -> None:
-        """Requests are followed while somebody wants to know: JSON logs, an audit trail, traces."""
-        settings = config.global_
-        if self._following is None:
-            if settings.log_format == "text" and settings.audit is None and settings.traces is None:
-                return
-            from mcpx.telemetry.following import Following
-
-            def set_tracker(tracker: "Tracker | None") -> None:
-                self._dispatcher.tracker = tracker
-
-            self._following = Following(self._gateway, set_tracker)
-        self._following.take_up(config)
 
     def reload_soon(self) -> None:
         self._tasks.start(self.store.propose(by="SIGHUP"))
@@ -508,7 +488,6 @@ class Upkeep:
             logs.set_level(config.global_.log_level)
         logs.set_format(config.global_.log_format)
         self._telemetry.take_up(config)
-        self._follow(config)
 
     async def status(self) -> Json:
         about = {

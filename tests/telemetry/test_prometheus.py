@@ -30,9 +30,8 @@ def read(text: Text) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
 
 def test_any_text_can_be_a_label_and_stays_in_its_line() -> None:
     text = Text()
-    text.family(
+    text.counter(
         "x_total",
-        "counter",
         "Any.",
         [(labelled(name=label(value)), at) for at, value in enumerate(HOSTILE)],
     )
@@ -72,7 +71,7 @@ def test_a_histogram_counts_upwards_to_all() -> None:
 
 def test_a_family_without_samples_is_left_out() -> None:
     text = Text()
-    text.family("x_total", "counter", "None.", [])
-    text.one("y", "gauge", "Not known here.", None)
+    text.counter("x_total", "None.", [])
+    text.gauge("y", "Not known here.", None)
     text.histogram("z", "None.", {})
     assert text.encoded().strip() == b""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpx.model.requests import MOST_STATE, Request, Span, Trace, clean, new_id
-from mcpx.telemetry.tracking import Tracker
+from mcpx.telemetry.request_tracker import Tracker
 from mcpx.wire.logs import AsJson
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "00f067aa0ba902b7"

@@ -52,8 +52,7 @@ from mcpx.telemetry.telemetry import Telemetry
 if TYPE_CHECKING:
     from mcpx.surfaces.checking.arguments import Checked
     from mcpx.surfaces.compact import Compact
-    from mcpx.telemetry.following import Following
-    from mcpx.telemetry.tracking import Tracker
+    from mcpx.telemetry.request_tracker import Tracker
 
 logging.getLogger("mcpx").addHandler(
     logging.NullHandler()
@@ -74,7 +73,6 @@ class Gateway:
         self._opening = opening
         self._core: Core | None = None
         self._telemetry: Telemetry | None = None
-        self._following: Following | None = None
         self._tracker: Tracker | None = None
         self._caller = Caller()
         self._closed = False
@@ -150,12 +148,16 @@ class Gateway:
         )  # the demo writes nothing
         core = Core(config, opening.environ, state, itself=itself)
         self._telemetry = Telemetry(
-            core, state=state, env=opening.env, redactor=core.redactor, environ=opening.environ
+            core,
+            state=state,
+            set_tracker=self._set_tracker,
+            env=opening.env,
+            redactor=core.redactor,
+            environ=opening.environ,
         )
         self._core = core
         try:
             self._telemetry.take_up(config)
-            self._follow(config)
             core.bus.subscribe(self._heard, OffersChanged, UpstreamChanged)
             asked = capabilities(opening.elicit, opening.sample, opening.roots)
             self._caller = Caller(
@@ -193,8 +195,6 @@ class Gateway:
         try:
             await core.close()
         finally:
-            if self._following is not None:
-                await self._following.close()
             if self._telemetry is not None:
                 await self._telemetry.close()
             await process.let_go()
@@ -207,7 +207,6 @@ class Gateway:
         plan = await core.apply(config)
         if self._telemetry is not None:
             self._telemetry.take_up(config)
-        self._follow(config)
         return str(plan)
 
     async def ready(self) -> list[str]:
@@ -435,15 +434,6 @@ class Gateway:
     def _voice(self, on_progress: OnProgress | None) -> Voice:
         opening = self._opening
         return Voice(opening.elicit, opening.sample, opening.roots, on_progress)
-
-    def _follow(self, config: Config) -> None:
-        from mcpx.telemetry.following import Following, is_wanted
-
-        if self._following is None and not is_wanted(config):
-            return
-        if self._following is None:
-            self._following = Following(self._open_core(), self._set_tracker)
-        self._following.take_up(config)
 
     def _set_tracker(self, tracker: "Tracker | None") -> None:
         self._tracker = tracker

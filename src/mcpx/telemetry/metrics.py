@@ -1,19 +1,19 @@
-"""Figures for whoever watches the gateway: `/metrics`, in the form of Prometheus (OBS-1).
+"""`/metrics` in the text format of Prometheus (OBS-1).
 
-Counters are counted where things happen (`calls` for calls; lists, reloads and refused requests
-here); everything that is a state is looked at when somebody asks. Whoever does not see everything
-is shown the figures of what they see.
+Events are counted when they happen. Gauges are read from the gateway at each scrape. A reader with
+a limited view gets only the metrics of the servers and tools in this view.
 
-Tokens saved are counted at each `tools/list` of a compact mode: the estimated tokens of all tools
-that this client may see, each definition as `direct` lists it, less those of what it was shown
-instead. Nothing else is counted as saved.
+Saved tokens are counted at each `tools/list` of a compact mode: the estimated tokens of all tools
+that the client may see, minus the tokens of the list that it received.
 """
 
 import asyncio
+import os
 import platform
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, Protocol, cast
 
 from mcpx import __version__
 from mcpx.base.aio import Tasks
@@ -21,17 +21,36 @@ from mcpx.core.gateway import Gateway
 from mcpx.core.relay import OURS
 from mcpx.model.events import CallFinished, ClientCounts, ConfigApplied, DoorRefused, ToolsListed
 from mcpx.policy.sight import Sight
-from mcpx.telemetry import guarding, process, replication
-from mcpx.telemetry.calls import Calls
+from mcpx.telemetry.call_metrics import CallMetrics
 from mcpx.telemetry.prometheus import CONTENT_TYPE, Histogram, Text, label, labelled
-from mcpx.telemetry.weighing import Weighing, tokens_of
+from mcpx.telemetry.token_savings import CatalogTokens, tokens_of
 from mcpx.upstreams.upstream import Upstream
+from mcpx.wire import descriptors
 
-LAGS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Seconds by which a timer was late."""
-LOOK = 1.0
-"""Seconds between two looks at how late timers are."""
-UP = ("connected", "degraded")
+LAG_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+LAG_PROBE_SECONDS = 1.0
+STATES_UP: Final = ("connected", "degraded")
+REFUSAL_REASONS: Final = ("host", "origin", "loop", "token")
+
+
+class _Counters(Protocol):
+    refused: Mapping[str, int]
+
+    def depth(self) -> Mapping[str, int]: ...
+
+
+class _Approvals(Protocol):
+    def pending(self) -> Collection[object]: ...
+
+
+class _Pinned(Protocol):
+    @property
+    def held(self) -> int: ...
+
+
+class _Pins(Protocol):
+    @property
+    def servers(self) -> Mapping[str, _Pinned]: ...
 
 
 class Metrics:
@@ -46,7 +65,7 @@ class Metrics:
         self._rows_lost = rows_lost
         self._gateway = gateway
         self._counts = counts
-        self._calls = Calls()
+        self._calls = CallMetrics()
         self._lists: dict[str, int] = {}
         self._shown: dict[str, int] = {}
         self._direct: dict[str, int] = {}
@@ -54,9 +73,9 @@ class Metrics:
         self._reloads = {True: 0, False: 0}
         self._last_reload = (True, time.time())
         self._refused: dict[str, int] = {}
-        self._lag = Histogram(LAGS)
+        self._lag = Histogram(LAG_BUCKETS)
         self._tasks = Tasks("metrics")
-        self._weighing = Weighing(self._tasks)
+        self._catalog_tokens = CatalogTokens(self._tasks)
         self._tasks.start(self._watch())
         bus = gateway.bus
         self._listeners = (
@@ -80,11 +99,11 @@ class Metrics:
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + LOOK
-            await asyncio.sleep(LOOK)
+            due = loop.time() + LAG_PROBE_SECONDS
+            await asyncio.sleep(LAG_PROBE_SECONDS)
             late = max(0.0, loop.time() - due)
             self._lag.sum += late
-            self._lag.counts[bisect_left(LAGS, late)] += 1
+            self._lag.counts[bisect_left(LAG_BUCKETS, late)] += 1
 
     # What happens
     # ----------------------------------------------------------------------------------------------
@@ -105,7 +124,7 @@ class Metrics:
         if event.whole:
             return
         mode, shown = event.mode, sum(map(tokens_of, event.tools))
-        self._weighing.weigh(
+        self._catalog_tokens.count(
             event.catalog, event.offers, lambda direct: self._save(mode, shown, direct)
         )
 
@@ -121,7 +140,7 @@ class Metrics:
         """All figures of now, as somebody with this sight may know them."""
         text = Text()
         version = labelled(version=__version__, python=platform.python_version())
-        text.family("mcpx_build_info", "gauge", "Which mcpx this is.", [(version, 1)])
+        text.gauge("mcpx_build_info", "Which mcpx this is.", [(version, 1)])
         catalog = self._gateway.catalog
 
         def may_know(server: str) -> bool:
@@ -139,14 +158,13 @@ class Metrics:
         self._calls.write(text, may_know, may_see, profiles=sight is None)
         self._write_servers(text, may_know)
         self._write_clients(text)
-        guarding.write(text, self._gateway)
+        self._write_policy(text)
         self._write_kept(text)
-        replication.write(text, self._gateway)
+        self._write_replicas(text)
         self._write_lists(text)
         self._write_reloads(text)
-        text.one(
+        text.counter(
             "mcpx_audit_lost_total",
-            "counter",
             "Rows of the audit trail that were not written.",
             self._rows_lost(),
         )
@@ -155,7 +173,7 @@ class Metrics:
             "How late a timer of the event loop was, looked at each second.",
             {"": self._lag},
         )
-        process.write(text)
+        _write_process(text)
         return text.encoded(), CONTENT_TYPE
 
     def _write_servers(self, text: Text, may_know: Callable[[str], bool]) -> None:
@@ -165,54 +183,46 @@ class Metrics:
             if may_know(name):
                 servers.setdefault(label(name), upstream)  # names that are cut may meet
         known = [(labelled(server=name), name, upstream) for name, upstream in servers.items()]
-        text.family(
+        text.gauge(
             "mcpx_upstream_up",
-            "gauge",
             "Whether the server is connected; one that sleeps or is switched off is not.",
-            [(labels, int(u.status.state in UP)) for labels, _, u in known],
+            [(labels, int(u.status.state in STATES_UP)) for labels, _, u in known],
         )
-        text.family(
+        text.gauge(
             "mcpx_upstream_state",
-            "gauge",
             "1 for the state that the server is in now.",
             [(labelled(server=name, state=u.status.state), 1) for _, name, u in known],
         )
-        text.family(
+        text.counter(
             "mcpx_upstream_restarts_total",
-            "counter",
             "Lives of the server that ended unasked, each followed by another attempt.",
             [(labels, u.restarts) for labels, _, u in known],
         )
-        text.family(
+        text.gauge(
             "mcpx_upstream_links",
-            "gauge",
             "Connections to the server.",
             [(at, u.link_count) for at, _, u in known],
         )
-        text.family(
+        text.gauge(
             "mcpx_upstream_processes",
-            "gauge",
             "Processes of the server that the gateway started.",
             [(labels, u.process_count) for labels, _, u in known],
         )
-        text.family(
+        text.gauge(
             "mcpx_upstream_probe_seconds",
-            "gauge",
             "Time the last health probe of the server took.",
             [(labels, u.latency) for labels, _, u in known if u.latency is not None],
         )
-        text.family(
+        text.gauge(
             "mcpx_upstream_tools",
-            "gauge",
             "Tools that the server offers to everybody.",
             [(labels, catalog.count(u.name, "tools")) for labels, _, u in known],
         )
         running: list[tuple[str, float]] = [(labels, u.running) for labels, _, u in known]
         if (local := generation.local) is not None and may_know(local.name):
             running.append((labelled(server=local.name), sum(tool.running for tool in local.tools)))
-        text.family(
+        text.gauge(
             "mcpx_calls_in_flight",
-            "gauge",
             "Calls that a server or command has not answered yet.",
             running,
         )
@@ -220,114 +230,200 @@ class Metrics:
     def _write_clients(self, text: Text) -> None:
         counts = self._counts()
         if counts is not None:
-            text.family(
+            text.gauge(
                 "mcpx_sessions",
-                "gauge",
                 "Sessions of clients, by transport; modern clients have none.",
-                [
-                    (labelled(transport=transport), count)
-                    for transport, count in counts.sessions.items()
-                ],
+                counts.sessions,
+                label="transport",
             )
-            text.one(
+            text.gauge(
                 "mcpx_sessions_room",
-                "gauge",
                 "Sessions that can begin without an eviction.",
                 counts.session_room,
             )
-            text.one(
+            text.counter(
                 "mcpx_sessions_evicted_total",
-                "counter",
                 "Sessions that ended because another one needed their place.",
                 counts.sessions_evicted,
             )
-            text.one(
+            text.gauge(
                 "mcpx_client_connections",
-                "gauge",
                 "Open connections of clients.",
                 counts.connections,
             )
-        text.family(
+        text.counter(
             "mcpx_refused_requests_total",
-            "counter",
             "Requests that were not let in: foreign host or origin, no valid token, the gateway "
             "itself.",
-            [
-                (labelled(reason=reason), self._refused.get(reason, 0))
-                for reason in ("host", "origin", "loop", "token")
-            ],
+            [(labelled(reason=reason), self._refused.get(reason, 0)) for reason in REFUSAL_REASONS],
         )
 
     def _write_kept(self, text: Text) -> None:
         figures = self._gateway.figures()
-        text.one(
-            "mcpx_kept_results", "gauge", "Large results kept for reading on.", figures["kept"]
-        )
-        text.one("mcpx_kept_results_bytes", "gauge", "Bytes that they take.", figures["kept_bytes"])
+        text.gauge("mcpx_kept_results", "Large results kept for reading on.", figures["kept"])
+        text.gauge("mcpx_kept_results_bytes", "Bytes that they take.", figures["kept_bytes"])
         given, made, size = figures["cached"]
-        text.one(
+        text.counter(
             "mcpx_cache_hits_total",
-            "counter",
             "Calls answered from an earlier or a running one.",
             given,
         )
-        text.one(
+        text.counter(
             "mcpx_cache_misses_total",
-            "counter",
             "Calls under a cache_ttl that had to be made.",
             made,
         )
-        text.one(
-            "mcpx_cache_bytes", "gauge", "Bytes of answers that are kept to be given again.", size
-        )
+        text.gauge("mcpx_cache_bytes", "Bytes of answers that are kept to be given again.", size)
 
     def _write_lists(self, text: Text) -> None:
-        def by_mode(counts: Mapping[str, int]) -> list[tuple[str, float]]:
-            return [(labelled(mode=label(mode)), count) for mode, count in counts.items()]
-
-        text.family(
+        text.counter(
             "mcpx_tool_lists_total",
-            "counter",
             "Lists of tools that clients were shown.",
-            by_mode(self._lists),
+            self._lists,
+            label="mode",
         )
-        text.family(
+        text.counter(
             "mcpx_listed_tokens_total",
-            "counter",
             "Estimated tokens of the lists of tools that compact modes showed.",
-            by_mode(self._shown),
+            self._shown,
+            label="mode",
         )
-        text.family(
+        text.counter(
             "mcpx_direct_tokens_total",
-            "counter",
             "Estimated tokens that the same lists take in direct mode, with every tool.",
-            by_mode(self._direct),
+            self._direct,
+            label="mode",
         )
-        text.family(
+        text.counter(
             "mcpx_tokens_saved_total",
-            "counter",
             "Estimated tokens that compact modes saved in lists of tools against direct mode.",
-            by_mode(self._saved),
+            self._saved,
+            label="mode",
         )
 
     def _write_reloads(self, text: Text) -> None:
         results = ((True, "applied"), (False, "refused"))
-        text.family(
+        text.counter(
             "mcpx_config_reloads_total",
-            "counter",
             "Configurations that were proposed while it runs, the first one left out.",
             [(labelled(result=word), self._reloads[ok]) for ok, word in results],
         )
         ok, at = self._last_reload
-        text.one(
+        text.gauge(
             "mcpx_config_last_reload_ok",
-            "gauge",
             "0 while the last proposed configuration was refused.",
             int(ok),
         )
-        text.one(
+        text.gauge(
             "mcpx_config_last_reload_timestamp_seconds",
-            "gauge",
             "When that was; else the start.",
             at,
         )
+
+    def _write_policy(self, text: Text) -> None:
+        """Report the limits, approvals, and pins that were needed so far."""
+        provisions = self._gateway.provisions
+        created = vars(provisions.policy_state) if "policy_state" in vars(provisions) else {}
+        counters = cast("_Counters | None", created.get("counters"))
+        queued: Mapping[str, int] = {"client": 0, "profile": 0, "server": 0}
+        refused: Mapping[str, int] = {}
+        if counters is not None:
+            queued, refused = counters.depth(), counters.refused
+        text.gauge(
+            "mcpx_queued_calls",
+            "Calls that wait for their turn, by the kind of limit they wait under.",
+            queued,
+            label="limit",
+        )
+        text.counter(
+            "mcpx_limited_total", "Calls that a limit refused, by limit.", refused, label="limit"
+        )
+        approvals = cast("_Approvals | None", created.get("approvals"))
+        text.gauge(
+            "mcpx_approvals_pending",
+            "Calls that wait for a person to approve them.",
+            0 if approvals is None else len(approvals.pending()),
+        )
+        pins = cast("_Pins | None", created.get("pins"))
+        text.gauge(
+            "mcpx_held_definitions",
+            "Definitions of servers held back until they are approved.",
+            0 if pins is None else sum(pinned.held for pinned in pins.servers.values()),
+        )
+
+    def _write_replicas(self, text: Text) -> None:
+        replicas = self._gateway.replicas
+        if replicas is None:
+            return
+        store = replicas.store
+        text.gauge(
+            "mcpx_store_up",
+            "Whether the store that replicas share can be used.",
+            int(store.up),
+        )
+        text.counter("mcpx_store_failures_total", "How often the store went away.", store.failures)
+        text.gauge(
+            "mcpx_replicas",
+            "Replicas that are there, as this one knows; while the store is away, as they were last "
+            "seen.",
+            len(replicas.members.others) + 1,
+        )
+        text.counter(
+            "mcpx_forwarded_total",
+            "Requests that were passed to the replica whose session they belong to, by how that went.",
+            [
+                (labelled(outcome=label(outcome)), count)
+                for outcome, count in sorted(replicas.forwarded.items())
+            ],
+        )
+        text.counter(
+            "mcpx_sessions_adopted_total",
+            "Sessions of replicas that are gone or leaving, which go on at this one.",
+            replicas.adopted,
+        )
+
+
+def _write_process(text: Text) -> None:
+    times = os.times()
+    text.counter(
+        "process_cpu_seconds_total",
+        "Processor time of the gateway itself.",
+        times.user + times.system,
+    )
+    pages = _pages()
+    if pages is not None:
+        virtual, resident = pages
+        text.gauge("process_virtual_memory_bytes", "Address space of the gateway itself.", virtual)
+        text.gauge("process_resident_memory_bytes", "Memory of the gateway itself.", resident)
+    text.gauge("process_open_fds", "Files and sockets that are open.", _open_descriptors())
+    text.gauge("process_max_fds", "How many may be open.", descriptors.soft_limit())
+    text.gauge("process_start_time_seconds", "When the gateway was started.", _started())
+
+
+def _pages() -> tuple[int, int] | None:
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            virtual, resident = file.read().split()[:2]
+    except OSError:
+        return None
+    size = os.sysconf("SC_PAGE_SIZE")
+    return int(virtual) * size, int(resident) * size
+
+
+def _open_descriptors() -> int | None:
+    try:
+        return len(os.listdir("/proc/self/fd")) - 1  # One of them is the open folder.
+    except OSError:
+        return None
+
+
+def _started() -> float | None:
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            # The process name, in parentheses, may contain spaces and parentheses.
+            fields = file.read().rpartition(b")")[2].split()
+        ticks = int(fields[19])
+        booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        return round(booted + ticks / os.sysconf("SC_CLK_TCK"), 1)
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None

@@ -1,14 +1,11 @@
-"""Figures as Prometheus reads them: its text format, version 0.0.4.
+"""The text format of Prometheus, version 0.0.4.
 
-Promised: what `Text` gives is read by Prometheus whatever the labels say: they are short,
-printable, escaped, and no series stands there twice. Families come in the order they were begun,
-each with its help and its type.
-
-Not promised: OpenMetrics, exemplars, timestamps. Prometheus asks for this format in every version
-it has.
+Label values are cut, made printable, and escaped. OpenMetrics, exemplars, and timestamps are not
+supported.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -38,22 +35,36 @@ def number(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
 
+Samples = float | None | Mapping[str, float] | Iterable[tuple[str, float]]
+"""One value, values by the value of a label, or values with their labels in braces."""
+
+
 class Text:
     """One scrape."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
 
-    def family(self, name: str, kind: str, help: str, samples: Iterable[tuple[str, float]]) -> None:
-        """`samples`: labels in their braces, or nothing, and the value. A family without samples is
-        left out."""
-        lines = [f"{name}{labels} {number(value)}" for labels, value in samples]
+    def counter(self, name: str, help: str, samples: "Samples", label: str = "") -> None:
+        self._add(name, "counter", help, samples, label)
+
+    def gauge(self, name: str, help: str, samples: "Samples", label: str = "") -> None:
+        self._add(name, "gauge", help, samples, label)
+
+    def _add(self, name: str, kind: str, help: str, samples: "Samples", key: str) -> None:
+        """Add a family, unless it has no samples. `key` is the label of the keys of a mapping."""
+        if samples is None:
+            return
+        if isinstance(samples, int | float):
+            pairs: Iterable[tuple[str, float]] = [("", samples)]
+        elif isinstance(samples, Mapping):
+            counts = cast("Mapping[str, float]", samples)
+            pairs = [(labelled(**{key: label(text)}), count) for text, count in counts.items()]
+        else:
+            pairs = samples
+        lines = [f"{name}{labels} {number(value)}" for labels, value in pairs]
         if lines:
             self._lines += (f"# HELP {name} {help}", f"# TYPE {name} {kind}", *lines)
-
-    def one(self, name: str, kind: str, help: str, value: float | None) -> None:
-        """A family of one sample; None of what cannot be known here."""
-        self.family(name, kind, help, () if value is None else [("", value)])
 
     def histogram(self, name: str, help: str, series: "Mapping[str, Histogram]") -> None:
         """`series`: by their labels in braces, or nothing."""

@@ -6,8 +6,9 @@ What is short is kept as it is.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import is_array, is_object
@@ -27,7 +28,8 @@ SMALL = 200
 """Values within a value that are counted to find out whether it is short."""
 
 
-class Short(NamedTuple):
+@dataclass(slots=True)
+class Short:
     text: bytes
     """JSON."""
     whole: bool

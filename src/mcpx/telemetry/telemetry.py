@@ -1,32 +1,62 @@
-"""All that watches a gateway, as its configuration wants it; taken up anew with each configuration.
+"""Metrics, traces, audit log, and call log of one gateway, as its configuration wants them.
 
-What nobody asked for is neither imported nor made: without metrics, trail and anybody who looks, a
-call is not even timed. Over stdio nothing is counted, for nobody could ask.
+Parts that are not in use are neither imported nor created. Without metrics, audit log, and readers
+of the call log, calls are not even timed.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcpx.base.aio import Tasks
 from mcpx.config import Audit, Config
 from mcpx.core.gateway import Gateway
+from mcpx.core.relay import OURS
 from mcpx.model.call import Caller, Json
-from mcpx.model.events import ClientCounts
+from mcpx.model.events import ClientCounts, ConfigApplied
 
 if TYPE_CHECKING:
-    from mcpx.telemetry.activity import Activity
     from mcpx.telemetry.audit import AuditLog
+    from mcpx.telemetry.call_log import CallLog
     from mcpx.telemetry.exporter import Exporter
     from mcpx.telemetry.metrics import Metrics
+    from mcpx.telemetry.request_tracker import Tracker
+    from mcpx.telemetry.traces import Traces
     from mcpx.telemetry.trail import Redacts, Trail
-    from mcpx.telemetry.watching import Watching
     from mcpx.wire.fetch import Fetcher
 
 log = logging.getLogger(__name__)
+
+
+class AdminTelemetry:
+    """Statistics, recorded calls, and token savings for the admin API."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        from mcpx.telemetry.call_log import RecordedCallLog
+        from mcpx.telemetry.call_statistics import CallStatistics
+        from mcpx.telemetry.token_savings import TokenSavings
+
+        self._gateway = gateway
+        self.statistics = CallStatistics(gateway.bus)
+        self.recording = RecordedCallLog(gateway.bus, gateway.redactor)
+        self.savings = TokenSavings(gateway.bus)
+        gateway.hear_results(self.savings.shaped)
+        gateway.bus.subscribe(self._config_applied, ConfigApplied)
+
+    def _config_applied(self, event: ConfigApplied) -> None:
+        if event.ok:
+            sources = self._gateway.generation.sources
+            self.statistics.keep([OURS, *(source.name for source in sources)])
+
+    def end(self) -> None:
+        self._gateway.bus.unsubscribe(self._config_applied)
+        self._gateway.hear_results(None)
+        self.statistics.end()
+        self.recording.end()
+        self.savings.end()
 
 
 class Telemetry:
@@ -35,29 +65,36 @@ class Telemetry:
         gateway: Gateway,
         *,
         state: Path | None,
+        set_tracker: "Callable[[Tracker | None], None]",
         env: str | None = None,
         counts: Callable[[], ClientCounts | None] | None = None,
         redactor: "Redacts | None" = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        """`counts`: None without an HTTP server. `redactor` knows what must not be written.
-        `environ` has `MCPX_KEY` and the name of the replica."""
+        """`counts` returns the clients of the HTTP server. `environ` has `MCPX_KEY` and the name of
+        the replica."""
         self._gateway = gateway
-        self._environ = environ
-        self._sink: Exporter | None = None
-        """Sends the rows of the audit log to a collector, if the configuration has one."""
-        self._tasks = Tasks("telemetry")
         self._state = state
+        self._set_tracker = set_tracker
         self._env = env
         self._counts = counts
         self._redactor = redactor
+        self._environ = environ or {}
+        self._tasks = Tasks("telemetry")
         self._metrics: Metrics | None = None
+        self._traces: Traces | None = None
         self._audit: AuditLog | None = None
-        self._finishing: list[Trail] = []
-        """Trails that nobody writes to any more; they may not be at their end."""
+        self._audit_sink: Exporter | None = None
+        self._ending_trails: list[Trail] = []
+        """Audit files whose thread may still be writing."""
 
     def take_up(self, config: Config) -> None:
-        """Watch as this configuration wants it."""
+        """Apply a configuration."""
+        self._apply_metrics(config)
+        self._apply_traces(config)
+        self._apply_audit(config)
+
+    def _apply_metrics(self, config: Config) -> None:
         counts = self._counts if config.server.metrics else None
         if counts is not None and self._metrics is None:
             from mcpx.telemetry.metrics import Metrics
@@ -66,113 +103,138 @@ class Telemetry:
         elif counts is None and self._metrics is not None:
             self._metrics.end()
             self._metrics = None
-        self._keep_trail(config)
 
-    def _keep_trail(self, config: Config) -> None:
-        how = config.global_.audit
-        if how is None and self._audit is None:
+    def _apply_traces(self, config: Config) -> None:
+        settings = config.global_.traces
+        if settings is None and self._traces is not None:
+            self._traces.stop(self._gateway.bus)
+            self._tasks.start(self._traces.close())
+            self._traces = None
+        elif settings is not None:
+            if self._traces is None:
+                from mcpx.telemetry.traces import Traces
+
+                self._traces = Traces(settings, lambda: self._fetcher)
+                self._traces.start(self._gateway.bus)
+            self._traces.take_up(settings, config.mcp_servers)
+        logs_json = config.global_.log_format == "json"
+        if not logs_json and settings is None and config.global_.audit is None:
+            self._set_tracker(None)
+            return
+        from mcpx.telemetry.request_tracker import Tracker
+
+        self._set_tracker(Tracker(self._traces, attends=logs_json or settings is not None))
+
+    def _apply_audit(self, config: Config) -> None:
+        settings = config.global_.audit
+        if settings is None and self._audit is None:
             return
         from mcpx.telemetry.audit import AuditLog, trail_file
 
         file = trail_file(config, self._state, self._env)
         if self._audit is not None:
-            if (file, how) == (self._audit.file, self._audit.how):
+            if (file, settings) == (self._audit.file, self._audit.how):
                 return
-            self._finishing = [trail for trail in self._finishing if trail.is_writing]
-            self._gateway.relay.before_sending = None
-            trail = self._audit.close()
-            self._finishing.append(trail)
-            self._audit = None
-            if self._sink is not None:
-                self._tasks.start(_finish(trail, self._sink))
-                self._sink = None
-        if how is not None and file is None:
+            self._end_audit(self._audit)
+            self._audit = self._audit_sink = None
+        if settings is None:
+            return
+        if file is None:
             log.warning(
-                "no audit trail is kept: there is no folder for it; name a file in "
-                "global.audit.file"
+                "no audit log is written: no folder for it is known; "
+                "set global.audit.file to the path of a file"
             )
-        elif how is not None and file is not None:
-            self._sink = self._make_sink(how)
-            self._audit = AuditLog(
-                self._gateway.bus,
-                file,
-                how,
-                self._redactor,
-                environ=self._environ,
-                sink=None if self._sink is None else self._sink.add,
-            )
-            if how.begins:
-                self._gateway.relay.before_sending = self._audit.begin
+            return
+        self._audit_sink = self._make_sink(settings)
+        self._audit = AuditLog(
+            self._gateway.bus,
+            file,
+            settings,
+            self._redactor,
+            environ=self._environ,
+            sink=None if self._audit_sink is None else self._audit_sink.add,
+        )
+        if settings.begins:
+            self._gateway.relay.before_sending = self._audit.begin
 
-    def _make_sink(self, how: Audit) -> "Exporter | None":
-        if how.sink is None:
+    def _end_audit(self, audit: "AuditLog") -> None:
+        self._gateway.relay.before_sending = None
+        self._ending_trails = [trail for trail in self._ending_trails if trail.is_writing]
+        trail = audit.close()
+        self._ending_trails.append(trail)
+        if self._audit_sink is not None:
+            self._tasks.start(_end_sink(trail, self._audit_sink))
+
+    def _make_sink(self, settings: Audit) -> "Exporter | None":
+        if settings.sink is None:
             return None
         from mcpx.telemetry.audit_sink import make_exporter
 
-        sink = make_exporter(how.sink, how.sink_headers, lambda: self._fetcher)
+        sink = make_exporter(settings.sink, settings.sink_headers, lambda: self._fetcher)
         sink.start()
         return sink
 
     async def close(self) -> None:
-        """At the very end: also what was cut off is told of."""
-        if "watching" in vars(self):
-            self.watching.end()
+        """End all parts, after the last calls of the gateway have ended."""
+        if "admin" in vars(self):
+            self.admin.end()
         if self._metrics is not None:
             await self._metrics.close()
         if self._audit is not None:
-            self._finishing.append(self._audit.close())
-        for trail in self._finishing:
+            self._ending_trails.append(self._audit.close())
+        for trail in self._ending_trails:
             trail.wait()
-        if self._sink is not None:
-            await asyncio.sleep(0)  # For the rows that the thread has handed over.
-            await self._sink.close()
+        exporters: list[Coroutine[Any, Any, None]] = []
+        if self._traces is not None:
+            exporters.append(self._traces.close())
+        if self._audit_sink is not None:
+            await asyncio.sleep(0)  # The thread of the audit log has handed over its last rows.
+            exporters.append(self._audit_sink.close())
+        await asyncio.gather(*exporters)
         await self._tasks.close()
         if "_fetcher" in vars(self):
             await self._fetcher.close()
 
     @cached_property
     def _fetcher(self) -> "Fetcher":
-        """For rows that are sent after the gateway has closed its own."""
+        """The client for collectors. It is closed after the gateway's client."""
         from mcpx.wire.fetch import Fetcher
 
-        return Fetcher(self._environ or {})
+        return Fetcher(self._environ)
 
-    # For whoever asks
+    # Reading
     # ----------------------------------------------------------------------------------------------
 
     @property
     def rows_lost(self) -> int | None:
-        """Rows of the trail that are nowhere; None where none is kept."""
+        """Rows of the audit log that were not written. None without an audit log."""
         return None if self._audit is None else self._audit.lost
 
     def metrics_for(self, caller: Caller) -> tuple[bytes, str] | None:
-        """All figures that this caller may know, and the type of the text; None while nothing is
-        counted."""
+        """Return the metrics that this caller may see and their content type."""
         return None if self._metrics is None else self._metrics.page(self._gateway.sight(caller))
 
     @cached_property
-    def activity(self) -> "Activity":
-        from mcpx.telemetry.activity import Activity
-
-        return Activity(self._gateway.bus)
+    def admin(self) -> AdminTelemetry:
+        return AdminTelemetry(self._gateway)
 
     @cached_property
-    def watching(self) -> "Watching":
-        """For people who look: whoever asks for it has everything counted and kept from then on."""
-        from mcpx.telemetry.watching import Watching
+    def _plain_call_log(self) -> "CallLog":
+        from mcpx.telemetry.call_log import CallLog
 
-        return Watching(self._gateway, self.activity)
+        return CallLog(self._gateway.bus)
 
     async def tell_activity(self, request: Json) -> Json:
-        """The control verb `activity`: the calls behind `after`, at most `limit`."""
+        """Answer the control verb `activity`: at most `limit` calls after the number `after`."""
+        call_log = self.admin.recording if "admin" in vars(self) else self._plain_call_log
         after, limit = request.get("after"), request.get("limit")
         wanted = {"after": after if isinstance(after, int) else 0}
         if isinstance(limit, int):
             wanted["limit"] = limit
-        return {"ok": True, **self.activity.look(**wanted)}
+        return {"ok": True, **call_log.look(**wanted)}
 
 
-async def _finish(trail: "Trail", sink: "Exporter") -> None:
-    """End the exporter of an audit log that is not written any more, after its last rows."""
+async def _end_sink(trail: "Trail", sink: "Exporter") -> None:
+    """Close the exporter of an audit log that has ended, after its last rows."""
     await asyncio.to_thread(trail.wait)
     await sink.close()

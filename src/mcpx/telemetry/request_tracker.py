@@ -1,8 +1,7 @@
-"""Every request of a client, followed from its first moment to its answer: its id, and its place in
-a trace.
+"""Follows each request of a client from its arrival to its response: its id and its trace.
 
-Implements `front.dispatch.Tracker`. There is one only while somebody wants to know: JSON logs, an
-audit trail, traces.
+Implements `front.dispatch.Tracker`. Requests are followed only with JSON logs, an audit log, or
+traces.
 """
 
 import asyncio
@@ -23,24 +22,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CANCELLED = "cancelled"
-WISH = b"x-request-id"
-"""The header in which a client says an id of its own."""
+REQUEST_ID_HEADER = b"x-request-id"
 
 
 class Tracker:
     def __init__(self, traces: "Traces | None" = None, *, attends: bool = True) -> None:
-        """`attends`: somebody wants to know more of requests than their ids."""
+        """`attends` is False if only the ids of requests are needed."""
         self.traces = traces
         self.attends = attends
 
     def begin(self, message: Json, headers: Headers | None, carrier: str) -> Request:
-        wanted = (
-            headers.get("x-request-id") if headers is not None and WISH in headers.first else None
-        )
-        request = Request(wanted, carrier)
+        id_of_client = None
+        if headers is not None and REQUEST_ID_HEADER in headers.first:
+            id_of_client = headers.get("x-request-id")
+        request = Request(id_of_client, carrier)
         REQUEST.set(request)
         if not self.attends:
-            # nobody says when: no line of a log that comes to be kept later is taken for its own
+            # The end of the request is not reported, so no later log line may belong to it.
             request.over = True
             return request
         parent = Trace.of(jsonrpc.params_of(message))
@@ -79,7 +77,9 @@ class Tracker:
         self, message: Json, headers: Headers | None, carrier: str, work: Coroutine[Any, Any, Json]
     ) -> Json:
         request = self.begin(message, headers, carrier)
-        return await (self.attend(request, message, work) if self.attends else work)
+        if not self.attends:
+            return await work
+        return await self.attend(request, message, work)
 
     def note(
         self, message: Json, headers: Headers | None, carrier: str, work: Callable[[], Json]
@@ -98,5 +98,5 @@ class Tracker:
         if span is not None and span.sampled and self.traces is not None:
             try:
                 self.traces.answered(request, span, message, failure)
-            except Exception:  # whoever watches must not break what they watch
-                log.exception("a span could not be made")
+            except Exception:  # Telemetry must not break a request.
+                log.exception("a span could not be recorded")

@@ -8,14 +8,14 @@ from mcpx.model.call import Call, Caller
 from mcpx.model.errors import DENIED, SERVER_TIMEOUT
 from mcpx.model.events import CallFinished, Outcome, Passage
 from mcpx.model.offer import Offer
-from mcpx.telemetry.calls import (
+from mcpx.telemetry.call_metrics import (
     MAX_TIMED_TOOLS,
     MOST,
     MOST_OF_ONE,
     MOST_RULES,
     OTHER,
     PROMOTION_INTERVAL,
-    Calls,
+    CallMetrics,
 )
 from mcpx.telemetry.prometheus import Text
 
@@ -36,7 +36,7 @@ def over(
     return CallFinished(Passage(server, name, offer, call, {}, rule), seconds, outcome, code)
 
 
-def scraped(calls: Calls) -> list[tuple[str, dict[str, str], float]]:
+def scraped(calls: CallMetrics) -> list[tuple[str, dict[str, str], float]]:
     text = Text()
     calls.write(text, lambda server: True, lambda server, tool: True)
     families = text_string_to_metric_families(text.encoded().decode())
@@ -51,14 +51,14 @@ def scraped(calls: Calls) -> list[tuple[str, dict[str, str], float]]:
     return found
 
 
-def total(calls: Calls, name: str, **labels: str) -> float:
+def total(calls: CallMetrics, name: str, **labels: str) -> float:
     return sum(
         value for its, has, value in scraped(calls) if its == name and labels.items() <= has.items()
     )
 
 
 def test_calls_are_told_apart_by_server_tool_method_and_outcome() -> None:
-    calls = Calls()
+    calls = CallMetrics()
     for event in (
         over(),
         over(),
@@ -74,7 +74,7 @@ def test_calls_are_told_apart_by_server_tool_method_and_outcome() -> None:
 
 
 def test_a_uri_is_never_a_label() -> None:
-    calls = Calls()
+    calls = CallMetrics()
     for number in range(10_000):
         calls.finished(over(name=f"file:///{number}?token=s3cr3t", method="resources/read"))
     found = scraped(calls)
@@ -83,7 +83,7 @@ def test_a_uri_is_never_a_label() -> None:
 
 
 def test_a_server_that_renames_its_tools_for_ever_takes_no_room_of_others() -> None:
-    calls = Calls()
+    calls = CallMetrics()
     for number in range(3 * MOST):
         calls.finished(over("hostile", f"tool-{number}"))
     calls.finished(over("good", "tool"))
@@ -95,7 +95,7 @@ def test_a_server_that_renames_its_tools_for_ever_takes_no_room_of_others() -> N
 
 
 def test_there_is_an_end_to_series_of_all_servers() -> None:
-    calls = Calls()
+    calls = CallMetrics()
     for number in range(MOST + 500):
         calls.finished(over(f"s{number % 10}", f"tool-{number}"))
     series = [labels for name, labels, _ in scraped(calls) if name == "mcpx_calls_total"]
@@ -104,7 +104,7 @@ def test_there_is_an_end_to_series_of_all_servers() -> None:
 
 
 def test_names_that_are_cut_alike_are_one_series() -> None:
-    calls = Calls()
+    calls = CallMetrics()
     for end in "abc":
         calls.finished(over(name="x" * 500 + end))
     assert total(calls, "mcpx_calls_total") == 3
@@ -112,7 +112,7 @@ def test_names_that_are_cut_alike_are_one_series() -> None:
 
 
 def test_codes_that_nobody_knows_are_one() -> None:
-    calls = Calls()
+    calls = CallMetrics()
     calls.finished(over(outcome="error", code=SERVER_TIMEOUT))
     for code in range(1, 1000):
         calls.finished(over(outcome="error", code=code))
@@ -122,7 +122,7 @@ def test_codes_that_nobody_knows_are_one() -> None:
 
 
 def test_a_refused_call_is_counted_by_its_rule_and_is_no_time_of_the_server() -> None:
-    calls = Calls()
+    calls = CallMetrics()
     calls.finished(over(outcome="denied", code=DENIED, rule="policy.rules[3]"))
     assert total(calls, "mcpx_denied_total", rule="policy.rules[3]", code=str(DENIED)) == 1
     assert total(calls, "mcpx_calls_total", outcome="denied") == 1
@@ -134,7 +134,7 @@ def test_a_refused_call_is_counted_by_its_rule_and_is_no_time_of_the_server() ->
 
 
 def test_what_left_the_configuration_is_forgotten_and_what_stays_goes_on() -> None:
-    calls = Calls()
+    calls = CallMetrics()
     for server in ("stays", "goes"):
         calls.finished(over(server, outcome="error", code=SERVER_TIMEOUT))
     calls.keep(["stays"])
@@ -145,7 +145,7 @@ def test_what_left_the_configuration_is_forgotten_and_what_stays_goes_on() -> No
 
 
 def test_whoever_may_not_know_of_it_is_not_told_of_it() -> None:
-    calls = Calls()
+    calls = CallMetrics()
     for server, tool in (("open", "shown"), ("open", "hidden"), ("closed", "any")):
         calls.finished(over(server, tool, outcome="error", code=SERVER_TIMEOUT))
     text = Text()
@@ -157,7 +157,7 @@ def test_whoever_may_not_know_of_it_is_not_told_of_it() -> None:
 def test_counting_is_cheap_and_so_is_telling() -> None:
     """A microsecond or two each on this machine; the bounds are for a busy one. A scrape of 2,000
     series: 20 ms."""
-    calls = Calls()
+    calls = CallMetrics()
     events = [over("s", f"tool-{number}") for number in range(1000)]
     for event in events:
         calls.finished(event)
@@ -166,7 +166,7 @@ def test_counting_is_cheap_and_so_is_telling() -> None:
     assert min(_seconds(lambda: scrape(calls)) for _ in range(5)) < 0.1
 
 
-def scrape(calls: Calls) -> bytes:
+def scrape(calls: CallMetrics) -> bytes:
     text = Text()
     calls.write(text, lambda server: True, lambda server, tool: True)
     return text.encoded()
@@ -180,7 +180,7 @@ def _seconds(work: object) -> float:
 
 def test_the_most_used_tools_have_a_histogram_and_the_others_share_one() -> None:
     """OBS-1: no histogram ever shrinks, because Prometheus takes that for a restart."""
-    calls = Calls()
+    calls = CallMetrics()
     name = "mcpx_tool_duration_seconds_count"
     tools = [f"t{number}" for number in range(MAX_TIMED_TOOLS + 50)]
     for tool in tools:
@@ -202,7 +202,7 @@ def test_the_most_used_tools_have_a_histogram_and_the_others_share_one() -> None
 
 def test_latency_is_told_apart_by_profile_which_only_readers_without_one_see() -> None:
     """OBS-1, SEC-3"""
-    calls = Calls()
+    calls = CallMetrics()
     for profile in (None, "small", "small"):
         calls.finished(over(profile=profile))
     assert total(calls, "mcpx_profile_duration_seconds_count", profile="small") == 2

@@ -1,5 +1,6 @@
 """Calls over time: counted at a fixed cost, kept in bounds, told for each range."""
 
+import sys
 from dataclasses import dataclass, field
 
 import pytest
@@ -8,10 +9,9 @@ from kit.clock import Clock
 from mcpx.model.call import Call, Caller
 from mcpx.model.events import Bus, CallFinished, Outcome, Passage, ToolsListed
 from mcpx.model.offer import Offer
-from mcpx.telemetry import statistics
-from mcpx.telemetry.activity import Activity
-from mcpx.telemetry.series import EDGES, Rate, Series, Tally, slot_of
-from mcpx.telemetry.statistics import LEVELS, Range, Statistics
+from mcpx.telemetry import call_statistics
+from mcpx.telemetry.call_series import EDGES, MinuteRate, Series, Tally
+from mcpx.telemetry.call_statistics import LEVELS, CallStatistics, Range
 
 BEGIN = 1_800_000_000.0
 
@@ -22,7 +22,7 @@ class Counted:
     bus: Bus = field(default_factory=Bus)
 
     def __post_init__(self) -> None:
-        self.statistics = Statistics(self.bus, Activity(self.bus, self.clock), self.clock)
+        self.statistics = CallStatistics(self.bus, self.clock)
 
     def call(
         self,
@@ -46,7 +46,7 @@ def counted() -> Counted:
 def test_a_percentile_is_right_to_about_a_tenth() -> None:
     tally = Tally()
     for number in range(1, 1001):
-        tally.add([slot_of(number / 1000)])
+        tally.add(number / 1000, False)
     for share, wanted in ((0.5, 0.5), (0.95, 0.95), (0.1, 0.1)):
         found = tally.percentile(share)
         assert found is not None and abs(found - wanted) / wanted < 0.12
@@ -56,7 +56,7 @@ def test_a_percentile_is_right_to_about_a_tenth() -> None:
 @pytest.mark.parametrize("seconds", [0.0, 1e-9, 0.00005, 3600.0])
 def test_what_is_quicker_or_slower_than_all_edges_has_a_place(seconds: float) -> None:
     tally = Tally()
-    tally.add([slot_of(seconds)])
+    tally.add(seconds, False)
     found = tally.percentile(0.95)
     assert found is not None and 0 <= found <= EDGES[-1]
 
@@ -86,7 +86,7 @@ def test_a_clock_that_is_put_back_loses_nothing(counted: Counted) -> None:
 
 
 def test_a_rate_is_that_of_the_last_minute() -> None:
-    rate = Rate()
+    rate = MinuteRate()
     for second in range(100, 130):
         rate.add(second)
     assert rate.at(130) == 30 and rate.at(159) == 30
@@ -150,7 +150,7 @@ def test_what_left_the_configuration_is_forgotten(counted: Counted) -> None:
 def test_clients_are_told_apart_up_to_a_bound_and_what_they_say_is_cut(
     counted: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(statistics, "MOST_CLIENTS", 3)
+    monkeypatch.setattr(call_statistics, "MAX_CLIENTS", 3)
     for number in range(10):
         counted.clock.advance(1)
         counted.call(caller=Caller(client={"name": f"{number}" * 1000, "version": ["odd"]}))
@@ -162,8 +162,8 @@ def test_clients_are_told_apart_up_to_a_bound_and_what_they_say_is_cut(
 
 
 def test_servers_and_tools_are_bounded(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "MOST_SERVERS", 2)
-    monkeypatch.setattr(statistics, "MOST_TOOLS", 2)
+    monkeypatch.setattr(call_statistics, "MAX_SERVERS", 2)
+    monkeypatch.setattr(call_statistics, "MAX_TOOLS", 2)
     for number in range(5):
         counted.call(f"s{number}", tool=f"t{number}")
     told = [counted.statistics.server(f"s{number}") is not None for number in range(5)]
@@ -185,10 +185,10 @@ def test_nothing_is_heard_any_more_after_the_end(counted: Counted) -> None:
 
 
 def test_a_week_of_calls_takes_little_room() -> None:
-    """Steps that are over are packed: however many calls, a server takes some tens of kilobytes."""
+    """However many calls, a server takes at most some hundred kilobytes."""
     series, now = Series(), BEGIN
     for number in range(50_000):
         now += 12
-        series.add(int(now), [slot_of(0.001 * (number % 300))])
-    kept = sum(len(packed.counts) + 150 for level in series._kept for packed in level)
-    assert kept < 150_000
+        series.add(now, 0.001 * (number % 300), False)
+    tallies = [tally for steps in series._levels for _, tally in steps]
+    assert sum(sys.getsizeof(tally.slots) + 100 for tally in tallies) < 300_000

@@ -13,9 +13,8 @@ from mcpx.model.call import Call, Caller, Json
 from mcpx.model.events import Bus, CallFinished, Outcome, Passage
 from mcpx.model.offer import Offer
 from mcpx.model.redaction import Redactor
-from mcpx.telemetry import recording as module
-from mcpx.telemetry.activity import MOST, Activity
-from mcpx.telemetry.recording import Recording
+from mcpx.telemetry import call_log as module
+from mcpx.telemetry.call_log import MAX_CALLS, RecordedCallLog
 from mcpx.telemetry.shortening import ROOM, shorten
 
 SECRET = "hunter2-but-longer"
@@ -27,7 +26,7 @@ class Kept:
     def __init__(self, *, is_looked_at: bool = True) -> None:
         self.bus, self.redactor = Bus(), Redactor()
         self.redactor.learn("config", [SECRET])
-        self.recording = Recording(Activity(self.bus), self.redactor)
+        self.recording = RecordedCallLog(self.bus, self.redactor)
         if is_looked_at:
             self.recording.rows()
 
@@ -126,16 +125,16 @@ def test_an_error_is_told_in_one_line() -> None:
 def test_the_latest_are_kept_and_rows_outlive_what_was_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "MOST_BYTES", 50_000)
+    monkeypatch.setattr(module, "MAX_CONTENT_BYTES", 50_000)
 
     def test(kept: Kept) -> None:
-        for number in range(MOST + 20):
+        for number in range(MAX_CALLS + 20):
             kept.call({"q": "x" * 1000}, said(str(number)))
         rows = kept.recording.rows()
-        assert len(rows) == MOST and rows[0]["number"] == 21
+        assert len(rows) == MAX_CALLS and rows[0]["number"] == 21
         assert not kept.detail(21)["kept"] and kept.detail(21)["arguments"] is None
-        assert kept.detail(MOST + 20)["kept"]
-        assert kept.recording._size <= 50_000
+        assert kept.detail(MAX_CALLS + 20)["kept"]
+        assert kept.recording._content_bytes <= 50_000
         assert kept.recording.detail(20) is None
 
     run(test)
@@ -219,12 +218,12 @@ def test_what_was_said_is_forgotten_when_nobody_has_looked_for_long(
     def test(kept: Kept) -> None:
         number = kept.call({"q": 1}, said("x"))
         kept.recording.hear(lambda first, last: None)
-        monkeypatch.setattr(module, "LOOKED", 0.0)
-        kept.recording._rest()
+        monkeypatch.setattr(module, "WATCH_SECONDS", 0.0)
+        kept.recording._stop_watching()
         assert kept.detail(number)["kept"], "a stream of events is open"
         kept.recording.hear(None)
-        kept.recording._rest()
-        assert kept.recording._size == 0
+        kept.recording._stop_watching()
+        assert kept.recording._content_bytes == 0
         told = kept.detail(number)
         assert (told["kept"], told["arguments"], told["replayable"]) == (False, None, False)
 

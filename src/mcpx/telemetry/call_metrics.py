@@ -135,7 +135,7 @@ class _Series:
         """None: the method names no tool."""
 
 
-class Calls:
+class CallMetrics:
     def __init__(self) -> None:
         self._known: dict[_Key, _Series] = {}
         """By what comes. Several may lead to one series: names are cut, and those beyond the bounds
@@ -244,15 +244,13 @@ class Calls:
             if server(key[0])
             and (not series.tool or series.tool == OTHER or tool(key[0], series.tool))
         ]
-        text.family(
+        text.counter(
             "mcpx_calls_total",
-            "counter",
             "Calls, reads, completions and subscriptions that are over, by how they ended.",
             [(series.labels, series.count) for _, series in shown],
         )
-        text.family(
+        text.counter(
             "mcpx_errors_total",
-            "counter",
             "JSON-RPC errors that calls ended with, by code; those of no standard and not ours "
             "are 'other'.",
             [
@@ -261,9 +259,8 @@ class Calls:
                 if server(name)
             ],
         )
-        text.family(
+        text.counter(
             "mcpx_denied_total",
-            "counter",
             "Calls that were refused before any server heard of them, by the rule or limit that "
             "did it.",
             [
