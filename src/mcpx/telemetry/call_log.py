@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
+from mcpx.base.text import one_line
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.events import Bus, CallFinished, Outcome
 from mcpx.telemetry.shortening import Short, shorten
@@ -272,7 +273,7 @@ class RecordedCallLog(CallLog):
         if error is None:
             return None
         text = self._redactor.redact(error[: MAX_ERROR_CHARACTERS + REDACTION_OVERLAP])
-        return _one_line(text)
+        return one_line(text, MAX_ERROR_CHARACTERS)
 
     def _content(self, event: CallFinished) -> _Content:
         passage = event.passage
@@ -388,11 +389,3 @@ def _first_text(result: Json) -> str | None:
     blocks = as_list(result.get("content"))
     text = as_object(blocks[0]).get("text") if blocks else None
     return text if isinstance(text, str) else None
-
-
-def _one_line(text: str) -> str:
-    words = " ".join(text.split())
-    line = "".join(filter(str.isprintable, words))
-    if len(line) <= MAX_ERROR_CHARACTERS:
-        return line
-    return line[: MAX_ERROR_CHARACTERS - 1] + "…"
