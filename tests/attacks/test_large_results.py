@@ -25,7 +25,7 @@ from kit.messages import notification, request
 from kit.servers import stdio_server
 
 SERVER = Path(__file__).with_name("large_server.py")
-WORKER = b"mcpx.surfaces.large.jobs"
+WORKER = b"mcpx.surfaces.large.offload"
 ATTEMPTS = 3
 PATIENCE = 400.0
 """Milliseconds of the gateway's own work that 99 of 100 calls of a healthy client may have to wait

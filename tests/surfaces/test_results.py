@@ -15,8 +15,9 @@ from mcpx.model.call import Json
 from mcpx.surfaces.large import shaping
 from mcpx.surfaces.large.excerpt import TIGHTEST
 from mcpx.surfaces.large.kept import ResultStore
+from mcpx.surfaces.large.offload import Busy, Overrun
 from mcpx.surfaces.large.shaping import Decision, Piece, decide, piece_of
-from mcpx.surfaces.large.worker import Busy, Overrun, Worker
+from mcpx.surfaces.large.worker import Worker
 from mcpx.surfaces.results import MOST_BLOCKS, SLICE, Shaper, said
 from mcpx.surfaces.settings import Rendering
 

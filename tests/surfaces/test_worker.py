@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
-from kit.loop import run, yield_to_loop
+from kit.loop import run
 from kit.until import until
 from mcpx.surfaces.large.kept import pack
+from mcpx.surfaces.large.offload import Busy, Limits, Overrun
 from mcpx.surfaces.large.pages import BadReading, Page
 from mcpx.surfaces.large.preview import NOT_JSON
 from mcpx.surfaces.large.shaping import ALL, Decision, decide
-from mcpx.surfaces.large.worker import AT_ONCE, Bounds, Busy, Overrun, Worker
+from mcpx.surfaces.large.worker import AT_ONCE, Worker
 from mcpx.surfaces.settings import Rendering
 
 ROWS = b"[" + b",".join(b'{"id":%d,"name":"Row %d"}' % (n, n) for n in range(500)) + b"]"
@@ -48,7 +49,7 @@ async def shape(worker: Worker, *texts: str, owner: str = "ann", how: Rendering 
 
 
 def small() -> Worker:
-    return Worker(Bounds(processor=1, memory=256 << 20))
+    return Worker(Limits(cpu_seconds=1, memory=256 << 20))
 
 
 class Started(subprocess.Popen[bytes]):
@@ -75,8 +76,7 @@ def working(main: Callable[[Worker], Any], worker: Worker | None = None) -> Any:
         try:
             return await main(used)
         finally:
-            used.close()
-            await yield_to_loop()
+            await used.close()
 
     return run(closing())
 
@@ -181,7 +181,7 @@ def test_one_job_at_a_time_and_not_too_many_that_wait(started: list[Started]) ->
         assert len(started) == 1
         assert len(told) == 2 and all("try again" in text for text in told)
 
-    working(main, Worker(Bounds(most_waiting=2)))
+    working(main, Worker(Limits(max_waiting=2)))
 
 
 def test_one_owner_may_have_so_many_and_the_next_still_has_a_place() -> None:
@@ -193,10 +193,10 @@ def test_one_owner_may_have_so_many_and_the_next_still_has_a_place() -> None:
         ]
         other = asyncio.create_task(ask(worker, ROWS, "bob", jmespath="length(@)"))
         await asyncio.wait([*asked, other])
-        assert [task.exception() is None for task in asked] == [True, True, True, False, False]
+        assert [task.exception() is None for task in asked] == [True, True, False, False, False]
         assert "500" in other.result().text
 
-    working(main, Worker(Bounds(most_of_one=2)))
+    working(main, Worker(Limits(max_waiting=2)))
 
 
 def test_owners_take_turns() -> None:
@@ -232,7 +232,7 @@ def test_what_waits_is_bounded_in_bytes() -> None:
             Busy,
         ]
 
-    working(main, Worker(Bounds(most_bytes=900_000)))
+    working(main, Worker(Limits(max_waiting_bytes=900_000)))
 
 
 def test_who_leaves_takes_their_place_in_the_queue_along(started: list[Started]) -> None:
@@ -250,7 +250,7 @@ def test_who_leaves_takes_their_place_in_the_queue_along(started: list[Started])
         assert time.monotonic() - began < 2.5, "it did not wait for what was cancelled"
         assert len(started) == 2
         await until(lambda: started[0].poll() is not None)
-        assert worker._reading._count == worker._reading._bytes == 0
+        assert worker._reading._queue.waiting == worker._reading._queue._waiting_size == 0
 
     working(main)
 
@@ -281,7 +281,7 @@ def test_a_job_that_does_not_end_is_ended(started: list[Started]) -> None:
         with pytest.raises(Overrun):
             await shape(worker, "x" * 300_000)
 
-    working(main, Worker(Bounds(longest=0.001)))
+    working(main, Worker(Limits(seconds=0.001)))
     assert all(process.returncode != 0 for process in started) and started
 
 
@@ -302,7 +302,7 @@ def test_a_process_that_died_or_hangs_harms_nobody_else(
         assert "500" in (await ask(worker, ROWS, jmespath="length(@)")).text
         assert len(started) == 2
 
-    working(main, Worker(Bounds(longest=1.5)))
+    working(main, Worker(Limits(seconds=1.5)))
 
 
 def test_no_process_is_kept_that_has_nothing_to_do(started: list[Started]) -> None:
@@ -314,7 +314,7 @@ def test_no_process_is_kept_that_has_nothing_to_do(started: list[Started]) -> No
         await ask(worker, ROWS, jmespath="length(@)")
         assert len(started) == 2
 
-    working(main, Worker(Bounds(idle=0.05)))
+    working(main, Worker(Limits(idle_seconds=0.05)))
 
 
 def test_a_process_goes_with_whoever_started_it_in_the_midst_of_a_job() -> None:
@@ -361,7 +361,7 @@ def test_the_end_of_the_gateway_does_not_wait_for_a_job(started: list[Started]) 
         waiting = asyncio.create_task(ask(worker, ROWS, jmespath="length(@)"))
         await until(lambda: bool(started))
         began = time.monotonic()
-        worker.close()
+        await worker.close()
         for task in (running, waiting):
             with pytest.raises(BadReading):
                 await task

@@ -161,14 +161,14 @@ def _json(text: str, path: Path) -> Any:
 
 
 def _yaml(text: str, path: Path) -> Any:
+    from mcpx.config.compose import compose
     from mcpx.config.nodes import values_of
-    from mcpx.config.yaml_reader import read_yaml
 
     source = Source(path, text)
     source.text = text  # so that a mistake is shown with its line
     findings = Findings(source.trace)
     try:
-        node = read_yaml(text, findings, MAX_NODES, MAX_DEPTH)
+        node = compose(text, findings, MAX_NODES, MAX_DEPTH)
     except GaveUpError:
         node = None
     if findings:

@@ -22,14 +22,17 @@ from mcpx.surfaces.large.excerpt import TIGHTEST, cut
 from mcpx.surfaces.large.hints import opening
 from mcpx.surfaces.large.kept import KeptResults
 from mcpx.surfaces.large.marks import own
+from mcpx.surfaces.large.offload import Busy, Overrun
 from mcpx.surfaces.large.preview import NOT_JSON, Preview
 from mcpx.surfaces.large.shaping import ALL, SPACE, Decision, Piece, decide, may_be_json
-from mcpx.surfaces.large.worker import AT_ONCE, Busy, Overrun, Worker, matters
+from mcpx.surfaces.large.worker import AT_ONCE, Worker
 from mcpx.surfaces.settings import Rendering
 from mcpx.wire import codec
 
 CLAIMED = 100
 """Characters of a client's name that tell it from others."""
+SHRINKS = 16
+"""No text is rendered to less than this share of it."""
 MOST_BLOCKS = 1_000
 """Blocks that are looked at one by one. Of more the texts stay as they are, or are kept as one."""
 SLICE = 500
@@ -110,7 +113,9 @@ class Shaper:
             texts, own = ["\n".join(texts)], None
         if size <= AT_ONCE:
             return decide(texts, own, self.how, alone=alone)
-        raw = await _written(own) if matters(own, size, self.how) else None
+        raw = None
+        if own is not None and size <= SHRINKS * self.how.result_limit:
+            raw = await _written(own)
         return await self.worker.decide(self.owner, texts, raw, self.how, alone=alone)
 
     def _shown(self, parted: "_Parted", decision: Decision) -> tuple[Sequence[Any], Json | None]:

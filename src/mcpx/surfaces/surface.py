@@ -108,7 +108,7 @@ class Lasting:
         if "choices" in vars(self):
             await self.choices.close()
         if "worker" in vars(self):
-            self.worker.close()
+            await self.worker.close()
 
     @cached_property
     def choices(self) -> "Choices":

@@ -89,6 +89,17 @@ def decide(texts: Sequence[str], own: object, how: Rendering, *, alone: bool) ->
     )
 
 
+def decide_elsewhere(
+    texts: Sequence[str], own: bytes | None, how: Rendering, alone: bool
+) -> Decision:
+    """See `decide`. The value stays in this process."""
+    value = None if own is None else codec.load(own)
+    decision = decide(texts, value, how, alone=alone)
+    if decision.value is not NOT_JSON:
+        decision = decision._replace(value=None)
+    return decision._replace(elsewhere=True)
+
+
 def piece_of(text: str, value: object, how: Rendering) -> Piece:
     """A text to keep, and what it says where it is JSON."""
     raw = text.encode("utf-8", "replace")
