@@ -69,9 +69,7 @@ class LimitedCalls:
 
     @property
     def at_rest(self) -> bool:
-        return all(
-            not counter.running and not counter.waiting for _, counter in self.counters.all()
-        )
+        return all(not counter.running and not counter.waiting for counter in self.counters.all())
 
 
 async def answer() -> Json:
@@ -501,7 +499,7 @@ def test_a_lower_bound_lets_what_runs_finish_and_nobody_else_in() -> None:
 
 
 def test_the_number_of_counters_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_CLIENTS", 20)
+    monkeypatch.setattr(module, "MAX_CLIENTS", 20)
 
     async def main() -> None:
         limited, gate = LimitedCalls(of_clients(per_minute=60, in_flight=2)), Gate()
@@ -607,12 +605,12 @@ def test_in_any_order_of_calls_cancellations_reloads_and_strangers_all_counts_ar
     """A place goes back to the counter it was taken from, though clients are forgotten for others
     and limits come, go and come back; and as many of a minute's calls are used as were made, or
     were given up by their client."""
-    monkeypatch.setattr(module, "MOST_CLIENTS", 6)
+    monkeypatch.setattr(module, "MAX_CLIENTS", 6)
     made: list[module.Counter] = []
     begin = module.Counter.__init__
 
-    def counted(counter: module.Counter, bound: module.Bound) -> None:
-        begin(counter, bound)
+    def counted(counter: module.Counter, *args: Any) -> None:
+        begin(counter, *args)
         made.append(counter)
 
     monkeypatch.setattr(module.Counter, "__init__", counted)
@@ -672,7 +670,7 @@ def test_in_any_order_of_calls_cancellations_reloads_and_strangers_all_counts_ar
         done = await asyncio.gather(*calls, return_exceptions=True)
         assert {type(each) for each in done} <= {type(None), asyncio.CancelledError}
         assert forwarded > 50
-        assert all((each.running, each.waiting, each.coming) == (0, 0, 0) for each in made)
+        assert all((each.running, each.waiting, each.pending) == (0, 0, 0) for each in made)
         assert limited.counters.servers["web"].spent == entered - told
 
     run(main())

@@ -3,6 +3,7 @@ nothing is left."""
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,11 +19,10 @@ from mcpx.config.sections import FrontLimits, FrontServer, Limits
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import OVERLOADED, Denied
 from mcpx.model.events import Passage
-from mcpx.policy import counters as module
+from mcpx.policy import shared_limits
+from mcpx.policy.counters import Counters
 from mcpx.policy.limits import Limiter, limiter
-from mcpx.policy.shared_counters import SharedCounters
 from mcpx.policy.state import PolicyState
-from mcpx.policy.tallies import ROUND
 from mcpx.replicas.address import parse
 from mcpx.replicas.replicas import Replicas
 
@@ -60,9 +60,12 @@ class ReplicaLimits:
         self.limits: Limiter | None = limiter(config, self.state)
 
     @property
-    def counters(self) -> SharedCounters:
-        assert isinstance(self.state.counters, SharedCounters)
+    def counters(self) -> Counters:
         return self.state.counters
+
+    @property
+    def is_counting(self) -> bool:
+        return self.state.shared_limits.is_counting
 
     async def call(
         self,
@@ -99,7 +102,7 @@ async def limit_replicas(
     made = [ReplicaLimits(store, config) for _ in range(count)]
     try:
         for replica in made:
-            await until(lambda replica=replica: replica.counters.counting)
+            await until(lambda replica=replica: replica.is_counting)
         yield made
     finally:
         for replica in made:
@@ -149,34 +152,21 @@ async def refused(call: Awaitable[Json]) -> Denied:
     return caught.value
 
 
-def kept(store: RealStore, key: str) -> dict[str, str]:
-    words = store.cli("HGETALL", f"{{mcpx}}:limits:{key}").split("\n")
-    return dict(zip(words[::2], words[1::2], strict=False))
+def leases(store: RealStore, name: str = "server:files") -> int:
+    """Calls in flight, as the store knows them."""
+    return int(store.cli("ZCARD", f"{{mcpx}}:counter:{name}:leases"))
 
 
 async def at_rest(store: RealStore, *all: ReplicaLimits) -> None:
-    """Nobody has or waits for anything, and the store knows it."""
+    """No call runs or waits, and the store has no leases."""
 
     def local() -> bool:
-        each = [counter for replica in all for _, counter in replica.counters.all()]
-        return all_zero(each)
-
-    def all_zero(each: list[module.Counter]) -> bool:
-        return not any(counter.running or counter.waiting or counter.coming for counter in each)
-
-    def stored() -> bool:
-        keys = store.cli("--scan", "--pattern", "{mcpx}:limits:*").split()
-        counters = [
-            name
-            for key in keys
-            if (name := key.removeprefix("{mcpx}:limits:")) not in ("terms", "heard")
-        ]
-        there = {f"{id}.{term}" for id, term in kept(store, "terms").items()}
-        return not any(name[2:] in there for key in counters for name in kept(store, key))
+        each = [counter for replica in all for counter in replica.counters.all()]
+        return not any(counter.running or counter.queued or counter.pending for counter in each)
 
     await until(local)
     async with asyncio.timeout(20):
-        while not await asyncio.to_thread(stored):  # noqa: ASYNC110 - nobody tells; else all would stand still
+        while await asyncio.to_thread(store.cli, "--scan", "--pattern", "*:leases"):  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.01)
 
 
@@ -193,7 +183,7 @@ def test_a_minutes_calls_are_those_of_all_replicas_whatever_their_spread(store: 
             assert (
                 denied.http_status == 429
                 and denied.retry_after is not None
-                and 2 < denied.retry_after <= 3
+                and 0 < denied.retry_after <= 1
             )
             assert "may make 60 calls a minute" in denied.message
             assert sum(replica.counters.refused["client.per_minute"] for replica in all) == 140
@@ -244,7 +234,7 @@ def counted(replica: ReplicaLimits) -> list[Any]:
     run_it = replica.replicas.store.run
 
     def run_and_note(script: Any, keys: Any, arguments: Any = ()) -> "asyncio.Future[Any]":
-        if any(":limits:" in key for key in keys):
+        if any(":counter:" in key for key in keys):
             asked.append(script)
         return run_it(script, keys, arguments)
 
@@ -265,10 +255,10 @@ def test_a_limited_call_waits_for_one_request_and_one_that_no_limit_concerns_for
             assert asked == []
             calls = [replica.start(gate) for _ in range(100)]
             await until(lambda: gate.running == 100)
-            assert len(asked) == 1  # all of one turn together
+            assert len(asked) == 100
             gate.open.set()
             await asyncio.gather(*calls)
-            assert len(asked) <= 2  # giving back is waited for by nobody
+            assert len(asked) == 100  # no call waits for a release
 
     run(main())
 
@@ -280,47 +270,19 @@ def test_no_more_run_at_a_time_than_allowed_over_all_and_who_waits_elsewhere_is_
     store: RealStore,
 ) -> None:
     async def main() -> None:
-        async with limit_replicas(store, of_server(in_flight=3, queue=4)) as all:
+        async with limit_replicas(store, of_server(in_flight=3, queue=2)) as all:
             gates = [Gate() for _ in range(7)]
-            calls = [all[n % 3].start(gate, who=f"w{n}") for n, gate in enumerate(gates)]
+            calls = [all[n].start(gates[n], who=f"w{n}") for n in range(3)]
+            await until(lambda: sum(gate.running for gate in gates) == 3)
+            calls += [all[n % 3].start(gates[n], who=f"w{n}") for n in range(3, 7)]
             await until(lambda: sum(replica.counters.depth()["server"] for replica in all) == 4)
-            await until(
-                lambda: sum(gate.running for gate in gates) == 3
-            )  # who was let in begins a turn later
-            denied = await refused(all[1].call(who="w9"))
-            assert "3 calls of server files are in flight and 4 wait" in denied.message
+            denied = await refused(all[0].call(who="w9"))
+            assert "3 calls of server files are in flight and 2 wait" in denied.message
             for left in (6, 5, 4, 3, 2, 1, 0):
                 next(gate for gate in gates if gate.running).open.set()
                 await until(lambda left=left: sum(not gate.done for gate in gates) == left)
                 await until(lambda left=left: sum(gate.running for gate in gates) == min(3, left))
             await asyncio.gather(*calls)
-            await at_rest(store, *all)
-
-    run(main())
-
-
-def test_between_replicas_places_are_given_in_turn(store: RealStore) -> None:
-    async def main() -> None:
-        async with limit_replicas(store, of_server(in_flight=1, queue=50)) as all:
-            served: list[int] = []
-            gate = Gate()
-
-            async def note(number: int) -> Json:
-                served.append(number)
-                return {}
-
-            first = all[0].start(gate)
-            await until(lambda: gate.running)
-            calls = [all[0].start(lambda: note(0)) for _ in range(9)]
-            await until(lambda: all[0].counters.depth()["server"] == 9)
-            for number in (1, 2):
-                calls += [all[number].start(lambda number=number: note(number)) for _ in range(3)]
-                await until(lambda number=number: all[number].counters.depth()["server"] == 3)
-            gate.open.set()
-            await asyncio.gather(first, *calls)
-            assert [sorted(served[n : n + 3]) for n in (0, 3, 6)] == [[0, 1, 2]] * 3 and served[
-                9:
-            ] == [0] * 6
             await at_rest(store, *all)
 
     run(main())
@@ -339,9 +301,9 @@ def test_in_a_full_queue_who_has_fewer_takes_a_place_of_who_has_most_at_its_repl
             ann = one.start(gate, who="ann")
             assert "are in flight" in (await refused(greedy[3])).message
             await refused(one.call(who="greedy"))
-            await refused(other.call(who="bob"))
+            bob = other.start(gate, who="bob")  # The queue belongs to one replica.
             gate.open.set()
-            await asyncio.gather(running, *greedy[:3], ann)
+            await asyncio.gather(running, *greedy[:3], ann, bob)
             await at_rest(store, one, other)
 
     run(main())
@@ -373,7 +335,6 @@ def test_waiting_is_bounded_by_the_time_a_call_may_take_and_such_a_call_is_none(
             await until(lambda: one.counters.servers["files"].running)
             denied = await refused(other.call())
             assert "no place was free" in denied.message and denied.retry_after == 1
-            await until(lambda: float(kept(store, "server:files").get("spent", 0)) <= 1)
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             await at_rest(store, one, other)
@@ -469,10 +430,9 @@ def test_whatever_happens_at_once_no_bound_is_exceeded_and_nothing_is_left(
     run(main())
 
 
-def test_a_minutes_calls_are_exact_though_calls_wait_and_are_refused_after_it(
+def test_a_rate_is_not_exceeded_though_calls_wait_and_are_refused_after_it(
     store: RealStore,
 ) -> None:
-    """As many are counted as were made, or were given up by their client."""
     made = 0
 
     async def work() -> Json:
@@ -482,15 +442,15 @@ def test_a_minutes_calls_are_exact_though_calls_wait_and_are_refused_after_it(
         return {}
 
     async def main() -> None:
-        config = of_server(
-            call_timeout=0.3, in_flight=2, queue=8, per_minute=20
-        )  # in three seconds one leaks away
+        config = of_server(call_timeout=0.3, in_flight=2, queue=8, per_minute=20)
         async with limit_replicas(store, config) as all:
+            began = time.monotonic()
             calls = [all[n % 3].start(work, who=f"w{n % 5}") for n in range(300)]
             done = await asyncio.gather(*calls, return_exceptions=True)
             assert {type(each) for each in done} <= {dict, Denied}
             await at_rest(store, *all)
-            assert made - 2 <= float(kept(store, "server:files")["spent"]) <= made
+            refilled = (time.monotonic() - began) / 3
+            assert 2 <= made <= 21 + refilled
 
     run(main())
 
@@ -538,71 +498,58 @@ def test_who_waits_comes_in_when_the_limit_goes(store: RealStore) -> None:
     run(main())
 
 
-def test_who_is_told_to_wait_when_the_limit_has_just_gone_comes_in(store: RealStore) -> None:
-    """What the store answers is about the limits of before."""
+# The store, and replicas that go
 
+
+def test_leases_of_a_dead_replica_expire_though_the_clock_of_the_store_is_set_back(
+    store: RealStore,
+) -> None:
     async def main() -> None:
-        async with limit_replicas(store, of_server(in_flight=1), 1) as (replica,):
-            gate = Gate()
-            calls = [replica.start(gate)]
-            await until(lambda: gate.running == 1)
-            real, answered = replica.replicas.store.run, asyncio.Event()
-            sent = asyncio.Event()
-
-            def run_and_hold(script: Any, keys: Any, arguments: Any = ()) -> "asyncio.Future[Any]":
-                if script is not ROUND:
-                    return real(script, keys, arguments)
-
-                async def held() -> Any:
-                    answer = await real(script, keys, arguments)
-                    sent.set()
-                    await answered.wait()
-                    return answer
-
-                return asyncio.ensure_future(held())
-
-            replica.replicas.store.run = run_and_hold  # type: ignore[method-assign]
-            calls.append(replica.start(gate))
-            await sent.wait()
-            replica.take_up(of_server())
-            answered.set()
-            await until(lambda: gate.running == 2, 5)
-            gate.open.set()
-            await asyncio.gather(*calls)
-            await at_rest(store, replica)
+        async with limit_replicas(store, of_server(in_flight=1, per_minute=5), 1) as (replica,):
+            later = 1_000 * (int(store.cli("TIME").split()[0]) + 3_600)
+            store.cli("ZADD", "{mcpx}:counter:server:files:leases", str(later), "dead:1")
+            store.cli("SET", "{mcpx}:counter:server:files:rate", str(later))
+            denied = await refused(replica.call())
+            assert denied.retry_after is not None and denied.retry_after <= 12
+            store.cli("DEL", "{mcpx}:counter:server:files:rate")
+            assert await asyncio.wait_for(replica.call(), 8) == {}
 
     run(main())
 
 
-# The store, and replicas that go
+def test_counters_in_the_store_expire(store: RealStore) -> None:
+    async def main() -> None:
+        async with limit_replicas(store, of_server(in_flight=2, per_minute=5), 1) as (replica,):
+            gate = Gate()
+            call = replica.start(gate)
+            await until(lambda: gate.running)
+            keys = store.cli("--scan", "--pattern", "{mcpx}:counter:*").split()
+            assert len(keys) == 2
+            assert all(0 < int(store.cli("PTTL", key)) <= 60_000 for key in keys)
+            gate.open.set()
+            await call
+
+    run(main())
 
 
-def test_places_of_a_replica_that_is_not_heard_of_are_free_and_count_again_when_it_is(
-    store: RealStore,
+def test_the_lease_of_a_long_call_is_renewed_and_that_of_a_lost_replica_expires(
+    store: RealStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(shared_limits, "LEASE_SECONDS", 0.6)
+    monkeypatch.setattr(shared_limits, "RENEWAL_SECONDS", 0.1)
+
     async def main() -> None:
         async with limit_replicas(store, of_server(in_flight=1), 2) as (one, other):
             gate = Gate()
             runs = one.start(gate)
             await until(lambda: gate.running == 1)
             waits = other.start(gate)
-            await until(lambda: other.counters.depth()["server"] == 1)
-            term = kept(store, "terms")[one.replicas.id]
-
-            def is_not_heard_of() -> bool:
-                """As if it were long ago; it may be heard of before the other has looked."""
-                store.cli("ZADD", "{mcpx}:limits:heard", "1", one.replicas.id)
-                return gate.running == 2
-
-            await until(is_not_heard_of)
-            await until(lambda: int(kept(store, "terms").get(one.replicas.id, "0")) > int(term))
-            await until(
-                lambda: len([name for name in kept(store, "server:files") if name[:2] == "r:"]) == 2
-            )
-            last = other.start(gate)
-            await until(lambda: other.counters.depth()["server"] == 1)
+            await asyncio.sleep(1)  # Longer than a lease.
+            assert gate.running == 1
+            monkeypatch.setattr(one.state.shared_limits, "renew", lambda: None)
+            await until(lambda: gate.running == 2)
             gate.open.set()
-            await asyncio.gather(runs, waits, last)
+            await asyncio.gather(runs, waits)
             await at_rest(store, one, other)
 
     run(main())
@@ -630,9 +577,7 @@ def test_a_store_that_was_flushed_is_told_again_what_is_held(store: RealStore) -
             calls = [one.start(gate), one.start(gate)]
             await until(lambda: gate.running == 2)
             store.cli("FLUSHALL")
-            await until(
-                lambda: any(name.startswith("r:") for name in kept(store, "server:files")), 5
-            )
+            await until(lambda: leases(store) == 2, 5)
             await refused(other.call())
             gate.open.set()
             await asyncio.gather(*calls)
@@ -660,21 +605,13 @@ def test_while_the_store_is_away_each_counts_for_itself_and_afterwards_all_toget
             own_store.kill()
             await until(lambda: gate.running == 4)  # those who waited, too
             for replica in (one, other):
-                await until(lambda replica=replica: not replica.counters.counting)
+                await until(lambda replica=replica: not replica.is_counting)
                 waits = replica.start(gate)
                 await until(lambda replica=replica: replica.counters.depth()["server"] == 1)
                 calls.append(waits)
             own_store.start()
-            await until(lambda: one.counters.counting and other.counters.counting)
-            await until(
-                lambda: len([n for n in kept(own_store, "server:files") if n[:2] == "r:"]) == 2
-            )
-            kept_now = kept(own_store, "server:files")
-            assert sorted(value for name, value in kept_now.items() if name[:2] == "r:") == [
-                "2",
-                "2",
-            ]
-            assert 4 < float(kept_now["spent"]) <= 6  # what each has made is added up
+            await until(lambda: one.is_counting and other.is_counting)
+            await until(lambda: leases(own_store) == 4)
             gate.open.set()
             await asyncio.gather(*calls)
             await at_rest(own_store, one, other)
@@ -699,10 +636,8 @@ def test_closed_nobody_is_let_in_while_the_store_is_away(own_store: RealStore) -
             assert await one.call(server="other") == {}
             assert one.counters.refused["gateway.store"] == 1
             own_store.start()
-            await until(lambda: other.counters.counting)
-            await until(
-                lambda: any(name.startswith("r:") for name in kept(own_store, "server:files"))
-            )
+            await until(lambda: other.is_counting)
+            await until(lambda: leases(own_store) == 1)
             later = other.start()
             await until(
                 lambda: other.counters.depth()["server"] == 1
@@ -710,28 +645,6 @@ def test_closed_nobody_is_let_in_while_the_store_is_away(own_store: RealStore) -
             gate.open.set()
             await asyncio.gather(runs, later)
             await at_rest(own_store, one, other)
-
-    run(main())
-
-
-def test_of_clients_who_waited_while_the_store_is_away_nothing_is_left(
-    own_store: RealStore,
-) -> None:
-    """It may be away for long, and there may be any number of them."""
-
-    async def main() -> None:
-        async with limit_replicas(own_store, of_clients(in_flight=1, queue=2), 1) as (replica,):
-            await replica.call()
-            await until(lambda: replica.counters._tick is None)  # pyright: ignore[reportPrivateUsage] - nothing to do
-            own_store.kill()
-            await until(lambda: not replica.counters.counting)
-            for number in range(3):
-                gate = Gate()
-                calls = [replica.start(gate, who=f"w{number}") for _ in range(2)]
-                await until(lambda: replica.counters.depth()["client"] == 1)
-                gate.open.set()
-                await asyncio.gather(*calls)
-            await until(lambda: not replica.counters.lined)
 
     run(main())
 
@@ -745,94 +658,14 @@ def test_a_store_that_stood_still_does_late_what_was_given_up_and_nothing_is_lef
             try:
                 calls = [one.start(), other.start(), one.start(), other.start()]
                 await asyncio.gather(*calls)  # each counts for itself
-                assert not one.counters.counting
+                assert not one.is_counting
             finally:
                 own_store.go_on()
-            await until(lambda: one.counters.counting and other.counters.counting)
+            await until(lambda: one.is_counting and other.is_counting)
             await at_rest(own_store, one, other)
             await asyncio.gather(one.call(), other.call())
 
     run(main())
 
 
-def test_counters_in_the_store_end_by_themselves(store: RealStore) -> None:
-    async def main() -> None:
-        async with limit_replicas(store, of_clients(in_flight=2, per_minute=5), 1) as (replica,):
-            await replica.call()
-            keys = store.cli("--scan", "--pattern", "{mcpx}:limits:*").split()
-            assert len(keys) == 3
-            assert all(0 < int(store.cli("PTTL", key)) <= 24 * 3_600_000 for key in keys)
-
-    run(main())
-
-
-def test_clients_who_come_once_leave_nothing_behind_once_their_calls_count_no_more(
-    store: RealStore,
-) -> None:
-    """There may be any number of them, and the store keeps no more of them than of a few
-    seconds."""
-
-    async def main() -> None:
-        async with limit_replicas(store, of_clients(in_flight=2, per_minute=60), 1) as (replica,):
-            gate = Gate()
-            runs = replica.start(gate, who="busy")
-            await until(lambda: gate.running)
-            [busy] = store.cli("--scan", "--pattern", "{mcpx}:limits:client:*").split()
-            await replica.call(who="once")
-            keys = store.cli("--scan", "--pattern", "{mcpx}:limits:client:*").split()
-            [once] = [key for key in keys if key != busy]
-            await until(
-                lambda: -1 != int(store.cli("PTTL", once)) <= 4_000, 3
-            )  # when its place is given back
-            assert int(store.cli("PTTL", busy)) > 60_000
-            gate.open.set()
-            await runs
-
-    run(main())
-
-
-def test_who_is_there_is_not_forgotten_while_calls_are_counted(store: RealStore) -> None:
-    """Else all that others have would count as nobody's, once a day."""
-
-    async def main() -> None:
-        async with limit_replicas(store, of_server(in_flight=2), 1) as (replica,):
-            await replica.call()
-            keys = [f"{{mcpx}}:limits:{name}" for name in ("terms", "heard")]
-            for key in keys:
-                store.cli("PEXPIRE", key, "60000")
-            await replica.call()
-            assert all(int(store.cli("PTTL", key)) > 60_000 for key in keys)
-
-    run(main())
-
-
 # The clock of the store is set back, or another store has taken over whose clock is behind
-
-
-def test_what_was_made_leaks_away_though_the_clock_of_the_store_is_set_back(
-    store: RealStore,
-) -> None:
-    async def main() -> None:
-        async with limit_replicas(store, of_server(per_minute=5), 1) as (replica,):
-            await asyncio.gather(*(replica.call() for _ in range(5)))
-            at = float(kept(store, "server:files")["at"])
-            store.cli("HSET", "{mcpx}:limits:server:files", "at", str(at + 3_600))
-            denied = await refused(replica.call())
-            assert denied.retry_after is not None and denied.retry_after <= 12
-
-    run(main())
-
-
-def test_places_of_a_dead_replica_are_free_though_the_clock_of_the_store_is_set_back(
-    store: RealStore,
-) -> None:
-    async def main() -> None:
-        async with limit_replicas(store, of_server(in_flight=1), 1) as (replica,):
-            await replica.call()
-            later = float(store.cli("TIME").split()[0]) + 3_600
-            store.cli("HSET", "{mcpx}:limits:terms", "dead", "1")
-            store.cli("ZADD", "{mcpx}:limits:heard", str(later), "dead")
-            store.cli("HSET", "{mcpx}:limits:server:files", "r:dead.1", "1")
-            assert await asyncio.wait_for(replica.call(), 8) == {}
-
-    run(main())

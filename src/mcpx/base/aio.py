@@ -262,8 +262,8 @@ class FairQueue:
         self.slots = slots
         self.max_waiting = max_waiting
         self.max_waiting_size = max_waiting_size
-        self.running = 0
-        self.waiting = 0
+        self.running: int = 0
+        self.waiting: int = 0
         self._waiting_size = 0
         self._lines: dict[Hashable, deque[_Ticket]] = {}
         self._closed_by: Exception | None = None

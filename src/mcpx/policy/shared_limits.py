@@ -1,153 +1,350 @@
-"""The limits of one configuration where replicas count together (SEC-6, SCA-1).
+"""Limits that replicas share through the store (SEC-6, SCA-1).
 
-Promise: as `limits`, over all replicas: a call passes when every limit that concerns it lets it,
-and nothing is counted of one that is refused. Nothing is asked of the store for a call that no
-limit concerns. While the store is away each replica counts for itself, or refuses what is limited
-(`server.limits.without_store`); counting over all goes on when it is back.
+One script checks all limits of a call and takes all of them, or none. A rate is kept as the time at
+which the counter is empty again (GCRA). A call in flight is a lease in a sorted set. A replica
+renews the leases of its calls, and the leases of a replica that dies expire. The store provides the
+time.
 
-The queue of a limit is as long as the configuration says over all replicas. Who is in a full one
-with most calls makes way for who has fewer, among those who wait at the same replica.
+Calls that wait stay in the queues of their replica. Only the first call of a queue asks the store
+again. While the store is away, each replica counts for itself, or refuses calls
+(`server.limits.without_store`).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
-from typing import cast
+import hashlib
+from collections.abc import Awaitable, Hashable, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, Final, cast
 
+from mcpx.base.aio import FairQueue, QueueFull, Tasks, first_of
 from mcpx.config import Config
 from mcpx.model.call import Json
-from mcpx.model.errors import Denied
 from mcpx.model.events import Passage
-from mcpx.policy.counters import Counter, Counters, Displaced
-from mcpx.policy.limits import FREE, SOON, Limiter, full, refusal, too_often
-from mcpx.policy.shared_counter import Ask, SharedCounter
-from mcpx.policy.shared_counters import SharedCounters
-from mcpx.policy.tallies import FULL, FULL_BY_NOW, TOO_OFTEN
-from mcpx.replicas.store import StoreDown
+from mcpx.policy.counters import Bound, Clock, Counter, Counters
+from mcpx.policy.limits import (
+    RETRY_SECONDS,
+    UNLIMITED_METHODS,
+    Forward,
+    Limiter,
+    Recheck,
+    refusal,
+)
+from mcpx.replicas.replicas import Replicas
+from mcpx.replicas.store import Script, StoreDown, Word
 
-WITHOUT = "server.limits.without_store"
+POLL_SECONDS: Final = 0.25
+"""A waiting call asks the store this often if it misses the notification of a free slot."""
+LEASE_SECONDS: Final = 4.0
+RENEWAL_SECONDS: Final = 1.0
+FREED_TOPIC: Final = "limits"
+WITHOUT_STORE: Final = "server.limits.without_store"
+
+_TAKE: Final = Script("""
+-- KEYS: one for each counter. ARGV: milliseconds of a lease, its id; then for each counter
+-- per_minute (0: no limit) and in_flight (-1: no limit).
+-- Answer: number of the counter that refuses (0: none), milliseconds until its rate allows the call
+-- (-1: it has no free slot), calls in flight.
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local lease = tonumber(ARGV[1])
+local empty_at = {}
+for i, key in ipairs(KEYS) do
+  local rate = tonumber(ARGV[2 * i + 1])
+  if rate > 0 then
+    local at = tonumber(redis.call('GET', key .. ':rate') or 0)
+    -- The second bound applies if the clock was set back.
+    at = math.min(math.max(at, now), now + 60000) + 60000 / rate
+    if at - now >= 60001 then return {i, math.ceil(at - now - 60000), 0} end
+    empty_at[i] = at
+  end
+end
+for i, key in ipairs(KEYS) do
+  local slots = tonumber(ARGV[2 * i + 2])
+  if slots >= 0 then
+    redis.call('ZREMRANGEBYSCORE', key .. ':leases', '-inf', now)
+    redis.call('ZREMRANGEBYSCORE', key .. ':leases', '(' .. now + lease, '+inf')
+    local running = redis.call('ZCARD', key .. ':leases')
+    if running >= slots then
+      redis.call('SET', key .. ':wanted', 1, 'PX', lease)
+      return {i, -1, running}
+    end
+  end
+end
+for i, key in ipairs(KEYS) do
+  if empty_at[i] then
+    redis.call('SET', key .. ':rate', empty_at[i], 'PX', math.ceil(empty_at[i] - now))
+  end
+  if tonumber(ARGV[2 * i + 2]) >= 0 then
+    redis.call('ZADD', key .. ':leases', now + lease, ARGV[2])
+    redis.call('PEXPIRE', key .. ':leases', lease)
+  end
+end
+return {0, 0, 0}
+""")
+_RENEW: Final = Script("""
+-- KEYS: a counter. ARGV: milliseconds of a lease, ids.
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+for i = 2, #ARGV do redis.call('ZADD', KEYS[1] .. ':leases', now + ARGV[1], ARGV[i]) end
+redis.call('PEXPIRE', KEYS[1] .. ':leases', ARGV[1])
+return 0
+""")
+_RELEASE: Final = Script("""
+-- KEYS: a counter, the channel of notifications. ARGV: notification, ids.
+for i = 2, #ARGV do redis.call('ZREM', KEYS[1] .. ':leases', ARGV[i]) end
+if redis.call('DEL', KEYS[1] .. ':wanted') == 1 then redis.call('PUBLISH', KEYS[2], ARGV[1]) end
+return 0
+""")
 
 
-def shared_limiter(
-    config: Config, counters: Counters, of_clients: bool, patience: dict[str, float]
-) -> Limiter:
-    assert isinstance(counters, SharedCounters)
-    limits = config.server.limits
-    counters.closed = limits is not None and limits.without_store == "closed"
-    return SharedLimiter(counters, of_clients, patience, config.global_.call_timeout)
+class SharedCounter(Counter):
+    """`running` and the inherited queue count the calls of this replica."""
+
+    def __init__(self, kind: str, name: Hashable, clock: Clock, limits: "SharedLimits") -> None:
+        super().__init__(kind, name, clock)
+        self._limits = limits
+        self.key = limits.key_of(kind, name)
+        self.line = FairQueue(1, 0)
+        """Calls that wait for the store. The call that runs is the one that asks it."""
+        self.freed = asyncio.Event()
+        self.leases: list[str] = []
+        """One for each running call. It does not matter which one a call releases."""
+        self.seen_running = 0
+
+    def rebind(self, bound: Bound) -> None:
+        super().rebind(bound)
+        self.line.max_waiting = max(0, bound.max_waiting - 1)
+        self.freed.set()
+
+    @property
+    def total_running(self) -> int:
+        return max(self.running, self.seen_running)
+
+    @property
+    def queued(self) -> int:
+        return self.waiting + self.line.running + self.line.waiting
+
+    def leave(self) -> None:
+        super().leave()
+        self.freed.set()
+        if len(self.leases) > self.running:
+            self._limits.release(self, [self.leases.pop()])
+
+
+class SharedLimits:
+    """The store's side of the limits of one replica."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+        self._store = replicas.store
+        self._ids = count()
+        self._tasks = Tasks("shared limits")
+        self._renewing: asyncio.Task[None] | None = None
+        self.counters = Counters(make=partial(SharedCounter, limits=self))
+        self._store.on_return(self._returned)
+        self._store.hear(FREED_TOPIC, self._slot_freed)
+
+    @property
+    def is_counting(self) -> bool:
+        return self._store.up and self._replicas.joined.is_set() and not self._tasks.closed
+
+    def key_of(self, kind: str, name: Hashable) -> str:
+        if not isinstance(name, str):
+            name = hashlib.sha256(repr(name).encode()).hexdigest()[:32]
+        return self._store.key("counter", kind, name)
+
+    async def take(self, counters: Sequence[SharedCounter]) -> tuple[int, int, int]:
+        """Answer of the script `_TAKE`. Raises `StoreDown`."""
+        lease = self._new_id()
+        words: list[Word] = [int(LEASE_SECONDS * 1000), lease]
+        for counter in counters:
+            bound = counter.bound
+            words.append(bound.per_minute or 0)
+            words.append(-1 if bound.in_flight is None else bound.in_flight)
+        asked = self._store.run(_TAKE, [counter.key for counter in counters], words)
+        try:
+            number, milliseconds, running = await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            asked.add_done_callback(partial(self._release_unused, counters, lease))
+            raise
+        if number == 0:
+            for counter in counters:
+                counter.running += 1
+                counter.spend()
+                if counter.bound.in_flight is not None:
+                    counter.leases.append(lease)
+            self._renew_later()
+        return int(number), int(milliseconds), int(running)
+
+    def _release_unused(
+        self, counters: Sequence[SharedCounter], lease: str, asked: "asyncio.Future[Any]"
+    ) -> None:
+        """The call was cancelled before the store had answered."""
+        if not asked.cancelled() and asked.exception() is None and self.is_counting:
+            for counter in counters:
+                self.release(counter, [lease])
+
+    def release(self, counter: SharedCounter, leases: Sequence[str]) -> None:
+        if self._store.up:  # Otherwise, the leases expire.
+            channel, message = self._store.message(FREED_TOPIC, counter.key.encode())
+            self._store.run_later(_RELEASE, [counter.key, channel], [message, *leases])
+
+    def renew(self) -> None:
+        """Renew the leases of running calls, also of those that began without one."""
+        if not self.is_counting:
+            return
+        for each in self.counters.all():
+            counter = cast(SharedCounter, each)
+            if counter.bound.in_flight is None or not counter.running:
+                continue
+            while len(counter.leases) < counter.running:
+                counter.leases.append(self._new_id())
+            words = [int(LEASE_SECONDS * 1000), *counter.leases]
+            self._store.run_later(_RENEW, [counter.key], words)
+
+    def _new_id(self) -> str:
+        return f"{self._replicas.id}:{next(self._ids)}"
+
+    def _renew_later(self) -> None:
+        if self._renewing is None:
+            self._renewing = self._tasks.start(self._renew_while_running(), apart=True)
+
+    async def _renew_while_running(self) -> None:
+        while any(counter.running for counter in self.counters.all()):
+            await asyncio.sleep(RENEWAL_SECONDS)
+            self.renew()
+        self._renewing = None
+
+    async def _returned(self, fresh: bool) -> None:
+        await self._replicas.joined.wait()
+        self.renew()
+        self._renew_later()
+
+    def _slot_freed(self, data: bytes) -> None:
+        key = data.decode(errors="replace")
+        for counter in self.counters.all():
+            if cast(SharedCounter, counter).key == key:
+                cast(SharedCounter, counter).freed.set()
+
+    async def close(self) -> None:
+        await self._tasks.close()
+        for each in self.counters.all():
+            counter = cast(SharedCounter, each)
+            if counter.leases:
+                self.release(counter, counter.leases)
 
 
 class SharedLimiter(Limiter):
-    def __init__(
-        self,
-        counters: SharedCounters,
-        of_clients: bool,
-        patience: dict[str, float],
-        otherwise: float,
-    ) -> None:
-        super().__init__(counters, of_clients, patience, otherwise)
-        self._shared = counters
+    def __init__(self, config: Config, limits: SharedLimits) -> None:
+        super().__init__(config, limits.counters)
+        self._limits = limits
+        limits.renew()  # Calls may run that had no limit before.
+        section = config.server.limits
+        self._refuses_without_store = section is not None and section.without_store == "closed"
 
-    def passing(
+    def passing(self, passage: Passage, forward: Forward, recheck: Recheck) -> Awaitable[Json]:
+        if passage.call.method in UNLIMITED_METHODS:
+            return forward()
+        client, counters = self._counters_of(passage)
+        if not counters:
+            return forward()
+        if not self._limits.is_counting and not self._refuses_without_store:
+            return super().passing(passage, forward, recheck)
+        return self._wait_and_forward(passage, forward, recheck, client, counters)
+
+    async def _wait_and_forward(
         self,
         passage: Passage,
-        forward: Callable[[], Awaitable[Json]],
-        again: Callable[[Passage], None],
-    ) -> Awaitable[Json]:
-        if self._shared.alone or passage.call.method in FREE:
-            return super().passing(passage, forward, again)
-        who, met = self._meets(passage)
-        return self._later(passage, forward, again, who, met) if met else forward()
-
-    async def _later(
-        self,
-        passage: Passage,
-        forward: Callable[[], Awaitable[Json]],
-        again: Callable[[Passage], None],
-        who: Hashable,
-        met: list[Counter],
+        forward: Forward,
+        recheck: Recheck,
+        client: Hashable,
+        counters: list[Counter],
     ) -> Json:
-        shared = self._shared
-        until = asyncio.get_running_loop().time() + self._patience.get(
-            passage.server, self._otherwise
-        )
-        ask = Ask(who, cast(list[SharedCounter], met), until)
-        edition, waited = shared.edition, False
-        for counter in met:
-            counter.coming += 1
+        shared = cast(list[SharedCounter], counters)
+        for counter in shared:
+            counter.pending += 1
         try:
+            edition = self._counters.edition
             try:
-                while ask.held < len(met):
-                    if await self._go_on(ask):
-                        waited = True
-            except Denied:
-                shared.unspend(ask)  # a call that was not made
-                raise
-            if waited or edition != shared.edition:
-                again(passage)
-            return await forward()
+                has_waited = await self._take(shared, client, self._deadline(passage))
+            except StoreDown:
+                return await self._pass_without_store(passage, forward, recheck, client, counters)
+            try:
+                if has_waited or edition != self._counters.edition:
+                    recheck(passage)
+                return await forward()
+            finally:
+                for counter in shared:
+                    counter.leave()
         finally:
-            for counter in met:
-                counter.coming -= 1
-            ask.end()
+            for counter in shared:
+                counter.pending -= 1
 
-    async def _go_on(self, ask: Ask) -> bool:
-        """Take the places that are left, or those before one that has to be waited for, and that
-        one after a while. Whether it has waited; while it did, the store may have gone or come."""
-        shared = self._shared
+    async def _pass_without_store(
+        self,
+        passage: Passage,
+        forward: Forward,
+        recheck: Recheck,
+        client: Hashable,
+        counters: list[Counter],
+    ) -> Json:
+        if self._refuses_without_store:
+            self._counters.refused["gateway.store"] += 1
+            text = "calls are limited, and the store that counts them is away; try again later"
+            raise refusal(text, WITHOUT_STORE, 503, RETRY_SECONDS)
+        return await super()._wait_and_forward(passage, forward, recheck, client, counters)
+
+    async def _take(self, counters: list[SharedCounter], client: Hashable, deadline: float) -> bool:
+        """Wait until the store allows the call. Return whether it had to wait."""
+        has_waited = False
+        blocking = next((counter for counter in counters if counter.line.running), None)
+        if blocking is None:
+            blocking = await self._ask(counters)
+        while blocking is not None:
+            has_waited = True
+            blocking = await self._wait_in_line(blocking, counters, client, deadline)
+        return has_waited
+
+    async def _ask(self, counters: list[SharedCounter]) -> SharedCounter | None:
+        """Return the counter that has no free slot. Raises `Denied` and `StoreDown`."""
+        if not self._limits.is_counting:
+            raise StoreDown("the store is away")
+        number, milliseconds, running = await self._limits.take(counters)
+        if number == 0:
+            return None
+        counter = counters[number - 1]
+        if milliseconds >= 0:
+            raise self._too_often(counter, milliseconds / 1000)
+        counter.seen_running = running
+        return counter
+
+    async def _wait_in_line(
+        self,
+        counter: SharedCounter,
+        counters: list[SharedCounter],
+        client: Hashable,
+        deadline: float,
+    ) -> SharedCounter | None:
+        """Wait until the store takes the call, or until another counter blocks it."""
+        if counter.bound.max_waiting == 0:
+            raise self._full(counter)
+        loop = asyncio.get_running_loop()
         try:
-            if shared.counting:
-                self._judge(ask, await shared.enter(ask))
-            elif shared.closed:
-                shared.refused["gateway.store"] += 1
-                text = (
-                    "calls are limited, and what counts them for all replicas is away; try "
-                    "again later"
-                )
-                raise refusal(text, WITHOUT, 503, SOON)
-            else:
-                self._enter_alone(ask)
-            if ask.turn is None:
-                return False
-            async with asyncio.timeout_at(ask.until):
-                await ask.turn
-            ask.turn = None
-            ask.held += 1
-            return True
-        except StoreDown:
-            ask.turn = None  # what it has so far it keeps
-            return True
+            await counter.line.enter(client, timeout=deadline - loop.time())
+        except QueueFull:
+            raise self._full(counter) from None
         except TimeoutError:
-            raise self._too_late(ask.met[ask.held]) from None
-        except Displaced:
-            raise self._full(ask.met[ask.held]) from None
-
-    def _judge(self, ask: Ask, said: list[int]) -> None:
-        """Raises `Denied` if the store lets it neither pass nor wait."""
-        kind, number, *about = said
-        if kind == TOO_OFTEN:
-            counter, seconds = ask.met[number - 1], about[0] / 1000
-            raise self._refused(counter, "per_minute", too_often(counter.bound, seconds), seconds)
-        if kind in (FULL, FULL_BY_NOW):
-            counter = ask.met[number - 1]
-            raise self._refused(counter, "in_flight", full(counter.bound, about[0], about[1]), SOON)
-
-    def _enter_alone(self, ask: Ask) -> None:
-        """The same without the store."""
-        if not ask.counted:
-            self._look(cast(list[Counter], ask.met), ask.who)
-            ask.count()
-            for counter in ask.spent:
-                counter.spend(1)
-        while ask.held < len(ask.met):
-            counter = ask.met[ask.held]
-            if not counter.take():
-                if not counter.has_room(
-                    ask.who
-                ):  # others came while it waited for the place before
-                    raise self._full(counter)
-                crowded = counter.waiting >= counter.bound.room
-                ask.turn = counter.line_up(
-                    ask.who, displacing=crowded and counter.may_displace(ask.who)
-                )
-                return
-            ask.held += 1
+            raise self._too_late(counter) from None
+        try:
+            async with asyncio.timeout_at(deadline):
+                while True:
+                    counter.freed.clear()
+                    blocking = await self._ask(counters)
+                    if blocking is not counter:
+                        return blocking
+                    await first_of(counter.freed.wait(), timeout=POLL_SECONDS)
+        except TimeoutError:
+            raise self._too_late(counter) from None
+        finally:
+            counter.line.leave()

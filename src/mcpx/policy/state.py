@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mcpx.policy.limits import Limiter
     from mcpx.policy.pins.store import Pins
     from mcpx.policy.shared_book import SharedBook
+    from mcpx.policy.shared_limits import SharedLimits
     from mcpx.replicas.replicas import Replicas
 
 
@@ -39,12 +40,17 @@ class PolicyState:
     def counters(self) -> "Counters":
         """What limits count."""
         if self.replicas is not None:
-            from mcpx.policy.shared_counters import SharedCounters
-
-            return SharedCounters(self.replicas)
+            return self.shared_limits.counters
         from mcpx.policy.counters import Counters
 
         return Counters()
+
+    @cached_property
+    def shared_limits(self) -> "SharedLimits":
+        from mcpx.policy.shared_limits import SharedLimits
+
+        assert self.replicas is not None
+        return SharedLimits(self.replicas)
 
     def lift_limits(self) -> None:
         """The configuration of now has none: who waits comes in."""
@@ -52,7 +58,7 @@ class PolicyState:
         if "counters" in vars(self):
             from mcpx.policy.counters import NO_BOUND
 
-            self.counters.take_up(NO_BOUND, {}, {})
+            self.counters.rebind(NO_BOUND, {}, {})
 
     @cached_property
     def approvals(self) -> "Approvals":
@@ -91,8 +97,5 @@ class PolicyState:
         """Nothing more is told to other replicas."""
         if "book" in vars(self):
             await self.book.close()
-        if self.replicas is not None and "counters" in vars(self):
-            from mcpx.policy.shared_counters import SharedCounters
-
-            assert isinstance(self.counters, SharedCounters)
-            await self.counters.close()
+        if "shared_limits" in vars(self):
+            await self.shared_limits.close()

@@ -554,7 +554,12 @@ class Store:
 
     def tell(self, topic: str, data: bytes = b"") -> None:
         """Behind all that is written behind: who hears it finds that."""
-        self.run_later(_TELL, [self._channel], [self._me + topic.encode() + b"\0" + data])
+        channel, message = self.message(topic, data)
+        self.run_later(_TELL, [channel], [message])
+
+    def message(self, topic: str, data: bytes = b"") -> tuple[str, bytes]:
+        """A channel and a message for a script that publishes news."""
+        return self._channel, self._me + topic.encode() + b"\0" + data
 
     async def _listen(self, ear: Any) -> None:
         try:
