@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Literal
 from mcpx import __version__
 from mcpx.base.aio import Tasks
 from mcpx.config import Config, refuse_admin_exposure, refuse_exposure
+from mcpx.config.edits import Where
 from mcpx.config.load import Texts
 from mcpx.config.watch import Watcher
 from mcpx.core.approvals import PendingCalls
 from mcpx.core.chronicle import Chronicle
 from mcpx.core.gateway import Gateway
-from mcpx.core.proposals import Proposals, Read, now
 from mcpx.core.sign_ins import SignIns
+from mcpx.core.store import ConfigStore, Fresh, Read, now
 from mcpx.front.control import Control, Role, Verb, socket_path
 from mcpx.front.dispatch import Dispatcher
 from mcpx.model.call import Caller, Json, as_object
@@ -32,7 +33,6 @@ from mcpx.telemetry.telemetry import Telemetry
 from mcpx.wire import logs
 
 if TYPE_CHECKING:
-    from mcpx.core.store import ConfigStore
     from mcpx.front.attached import Attached
     from mcpx.front.http import HttpFront
     from mcpx.office import AdminPlace, Office
@@ -132,11 +132,7 @@ class Upkeep:
             gateway
         )  # from before servers start: what they print then says why they do not
         self._control: Control | None = None
-        shares = gateway.replicas is not None and run.config.path is not None
-        self._writable = self._make_store(environ) if run.admin is not None or shares else None
-        self.store: Proposals = self._writable or Proposals(
-            gateway, self._reading(), self._applied, self._coming
-        )
+        self.store = self._make_store(environ)
         self._office: Office | None = None
         self._environ = environ
         self._attached: Attached | None = None
@@ -160,8 +156,7 @@ class Upkeep:
         office = Office(run.admin, run.config)
         if (problem := office.bind()) is None:
             self._office = office
-            if self._writable is not None:
-                self._writable.keep_history(run.state)
+            self.store.keep_history(run.state)
             office.watch(self._chronicle)
             return True
         say(run, f"mcpx: {problem}", logging.ERROR)
@@ -169,14 +164,14 @@ class Upkeep:
 
     async def open_admin(self) -> bool:
         """Whether to go on."""
-        if self._office is None or self._writable is None:
+        if self._office is None:
             return True
         from mcpx.office import Room
 
         run = self._run
         room = Room(
             gateway=self._gateway,
-            store=self._writable,
+            store=self.store,
             telemetry=self._telemetry,
             audience=self._dispatcher.audience,
             transport=run.transport,
@@ -319,10 +314,7 @@ class Upkeep:
         )
         self._tasks.start(watcher.run())
 
-    def _make_store(self, environ: Mapping[str, str]) -> "ConfigStore":
-        from mcpx.config.edits import Where
-        from mcpx.core.store import ConfigStore, Fresh
-
+    def _make_store(self, environ: Mapping[str, str]) -> ConfigStore:
         run, path = self._run, self._run.config.path
         where = None if path is None else Where(path, environ, run.env)
         fresh = None
@@ -354,10 +346,10 @@ class Upkeep:
     def _share(self) -> None:
         """With other replicas a change of the configuration is that of all, with or without an
         admin UI here."""
-        if self._gateway.replicas is not None and self._writable is not None:
+        if self._gateway.replicas is not None:
             if self._office is None:
-                self._writable.keep_history(self._run.state)
-            self._writable.follow()
+                self.store.keep_history(self._run.state)
+            self.store.follow()
 
     def _reading(self) -> Read | None:
         return None if self._run.reload is None else self._judging(self._run.reload)

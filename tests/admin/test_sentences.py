@@ -189,19 +189,9 @@ def test_a_sentence_within_another_has_its_own_code() -> None:
 
 def test_what_another_replica_says_has_its_own_code() -> None:
     files = Sentence("replica.other_files", {"ours": "a.yaml", "theirs": "b.yaml"})
-    told = "replica r2 refuses it: its configuration is in a.yaml, not in b.yaml"
-    assert recognised(told) == Sentence("replica.refuses", {"name": "r2", "why_said": files})
-    other = Sentence("replica.refuses_other", {"name": "r2", "why": "boom"})
-    assert recognised("replica r2 refuses it: boom") == other
+    assert recognised("its configuration is in a.yaml, not in b.yaml") == files
     behind = "this replica does not run what all others do, and takes it up as soon as it can: boom"
     assert recognised(behind) == Sentence("replica.behind_other", {"why": "boom"})
-    unset = Sentence("config.unset", {"name": "X"})
-    missing = recognised(
-        "replica r1 refuses it: raw would be switched off there: variable X is not set"
-    )
-    assert missing == Sentence(
-        "replica.refuses_off", {"replica": "r1", "name": "raw", "why_said": unset}
-    )
 
 
 def test_the_words_of_strangers_have_no_code() -> None:

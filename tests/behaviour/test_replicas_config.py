@@ -3,13 +3,12 @@ all or by none."""
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -181,61 +180,12 @@ def test_what_is_wrong_changes_no_replica(three: Replicas) -> None:
     assert files(three) == before and agreed(three)
 
 
-def test_what_one_replica_refuses_no_replica_takes_up(three: Replicas) -> None:
-    """SCA-1: each judges with its own environment; one that would have to do without the server
-    refuses it for all, and is named. CFG-3: where all have to do without, it is taken up."""
-    before = files(three)
+def test_a_replica_that_lacks_a_variable_does_without_the_server(three: Replicas) -> None:
+    """SCA-1, CFG-3: each replica applies the change with its own environment."""
     wants = raw_server("raw", connection={"env": {"X": "${NEEDED}"}})
     answer = api(three[0], "/mcp-servers", "POST", wants)
-    assert answer.status == 422, answer.text
-    assert "replica r2 " in answer.error["message"] and "NEEDED" in answer.error["message"], (
-        answer.text
-    )
-    assert files(three) == before and agreed(three)
-    lacks = raw_server("raw", connection={"env": {"X": "${NOBODY_HAS_IT}"}})
-    assert api(three[0], "/mcp-servers", "POST", lacks).status == 201
+    assert answer.status == 201, answer.text
     wait_until(lambda: agreed(three) and names(three[2]) == ["raw"], what="taken up by all")
-
-
-@contextmanager
-def beaten_for(store: RedisServer, id: str) -> Iterator[None]:
-    """Whatever it does, and however long the rest takes, this replica counts as there."""
-    over = threading.Event()
-
-    def beat() -> None:
-        while not over.wait(0.3):  # a time that is yet to come counts as now
-            store.cli("ZADD", "{mcpx}:alive", "XX", str(int(time.time() * 1000) + 60_000), id)
-
-    beating = threading.Thread(target=beat)
-    beating.start()
-    try:
-        yield
-    finally:
-        over.set()
-        beating.join()
-
-
-def test_a_replica_that_does_not_answer_is_named_and_one_that_is_gone_does_not_count(
-    store: RedisServer, three: Replicas
-) -> None:
-    """SCA-1: silence is a refusal, while whoever is silent counts as there."""
-    before = files(three)
-    silent = next(row["id"] for row in told(three[2]) if row["me"])
-    os.kill(three[2].process.pid, signal.SIGSTOP)
-    try:
-        began = time.monotonic()
-        with beaten_for(store, silent):
-            answer = api(three[0], "/mcp-servers", "POST", raw_server("raw"))
-        assert answer.status == 422 and "replica r2 " in answer.error["message"], answer.text
-        assert time.monotonic() - began < 6
-        assert files(three) == before
-    finally:
-        os.kill(three[2].process.pid, signal.SIGCONT)
-    three[2].excused = True
-    three[2].process.kill()
-    wait_until(lambda: len(told(three[0])) == 2, what="it is gone")
-    assert api(three[0], "/mcp-servers", "POST", raw_server("raw")).status == 201
-    wait_until(lambda: names(three[1]) == ["raw"], what="taken up by who is left", seconds=LIVE + 2)
 
 
 def test_of_two_changes_at_once_one_is_told_that_it_is_late(three: Replicas) -> None:

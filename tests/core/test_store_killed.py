@@ -15,8 +15,8 @@ import pytest
 from kit.command import mcpx, private_environ
 from kit.gateway import Gateway
 from mcpx.config import load
-from mcpx.core.history import Archive
-from mcpx.core.temporary_files import remove_leftovers, temporary_file
+from mcpx.core.history import History
+from mcpx.core.saving import remove_leftovers, temporary_file
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 
@@ -58,7 +58,7 @@ def test_whenever_a_save_is_killed_the_file_is_the_old_or_the_new_one(tmp_path: 
     assert len(seen) > KILLS // 10, "the saves were hardly met"
     assert load(path, {}).mcp_servers[0].name == "a"
     (folder,) = (state / "history").iterdir()
-    kept = Archive(folder)
+    kept = History(folder)
     numbers = [revision.number for revision in kept.revisions]
     assert numbers == sorted(set(numbers)) and len(numbers) > KILLS // 10
     assert all(kept.texts(number) for number in numbers)

@@ -15,7 +15,7 @@ from mcpx.config import Config, is_loopback, load, without_itself
 from mcpx.config.load import Texts
 from mcpx.config.locate import config_home, own_file
 from mcpx.config.problems import nearest
-from mcpx.core.proposals import Read
+from mcpx.core.config_files import Read
 from mcpx.model.errors import ConfigError
 from mcpx.office import AdminPlace
 from mcpx.processes.environment import mark_of, running_inside

@@ -4,8 +4,7 @@ there by `mcpx config push`.
 Promised: what is fetched lies in the state folder, for this user alone, and is from there on the
 file of a replica like any other. A store that cannot be reached is tried for a while; a replica
 that has run before goes on with what it had then, also if the store was emptied, and takes up what
-it missed once the store is back. A file is pushed if it is good and every replica that is there
-would take it.
+it missed once the store is back. A file is pushed if it is valid.
 """
 
 import argparse
@@ -32,7 +31,7 @@ from mcpx.config.files import is_base, members
 from mcpx.config.source import Source
 from mcpx.config.written import read_written
 from mcpx.core.alone import AUTHOR
-from mcpx.core.sharing import TOPIC, TURN, Refusal, Shared, Sharing, etag_of_texts, switched_off
+from mcpx.core.sharing import Shared, Sharing, etag_of_texts
 from mcpx.model.errors import ConfigError
 from mcpx.model.state import STORE, laid_down
 from mcpx.replicas.address import StoreAddress, parse
@@ -112,9 +111,8 @@ def push(options: argparse.Namespace) -> int:
     texts = {sheet.path.name: sheet.text for sheet in written.sheets}
     given = os.environ.get("MCPX_STORE") or config.server.store
     address = _address(given, "neither MCPX_STORE nor server.store says where the store is")
-    off = frozenset(switched_off(config))
     try:
-        return result_of(_push(address, texts, off, path, options))
+        return result_of(_push(address, texts, path, options))
     except StoreDown as error:
         sys.stderr.write(f"error: {error}\n")
         return codes.FAILED
@@ -123,32 +121,28 @@ def push(options: argparse.Namespace) -> int:
 async def _push(
     address: StoreAddress,
     texts: dict[str, str],
-    off: frozenset[str],
     path: Path,
     options: argparse.Namespace,
 ) -> int:
     async with _visited(address, os.environ, WAIT) as replicas:
-        async with replicas.turns.turn(TOPIC, TURN):
-            sharing = Sharing(replicas)
-            head, before = await sharing.head(), await sharing.read()
-            texts = _renamed(texts, before)
-            etag = etag_of_texts(texts)
-            if before is not None and before.etag == etag:
-                return _told(options, path, before.number, 0, changed=False)
-            refusals, highest = await sharing.ask(texts, off)
-            if refusals:
-                return _refused(options, refusals)
-            number = max(highest, 0 if head is None else head[0]) + 1
-            if options.dry_run:
-                return _told(options, path, number, len(replicas.members.others), changed=True)
-            made = Shared(
-                number, etag, texts, f"{AUTHOR} (cli)", f"what {path.name} says", "cli", AUTHOR
+        sharing, members = Sharing(replicas), replicas.members
+        head, before = await sharing.head(), await sharing.read()
+        texts = _renamed(texts, before)
+        etag = etag_of_texts(texts)
+        if before is not None and before.etag == etag:
+            return _told(options, path, before.number, 0, changed=False)
+        await members.look()
+        newest = None if head is None else head[0]
+        revisions = [member.revision for member in members.others.values()]
+        number = max(newest or 0, *revisions, 0) + 1
+        if options.dry_run:
+            return _told(options, path, number, len(revisions), changed=True)
+        what = f"what {path.name} says"
+        made = Shared(number, etag, texts, f"{AUTHOR} (cli)", what, "cli", AUTHOR)
+        if not await sharing.put(made, newest):
+            raise StoreDown(
+                "another change was made in the same moment; look at it, and push again"
             )
-            if not await sharing.put(made, None if head is None else head[0]):
-                raise StoreDown(
-                    "another change was made in the same moment; look at it, and push again"
-                )
-        # The next change may be made to it, however long it takes to run everywhere.
         return _told(options, path, number, await _taken_up(replicas, etag), changed=True)
 
 
@@ -208,23 +202,6 @@ def _told(
         )
         sys.stdout.write(f"{counted(replicas, 'replica')} took it up\n")
     return codes.DONE
-
-
-def _refused(options: argparse.Namespace, refusals: list[Refusal]) -> int:
-    rows = [
-        (refusal.replica, told.message, told.hint) for refusal in refusals for told in refusal.told
-    ]
-    if options.json:
-        problems = [
-            {"replica": name, "message": message, "hint": hint} for name, message, hint in rows
-        ]
-        print_json({"changed": False, "problems": problems})
-        return codes.FAILED
-    for name, message, hint in rows:
-        told = f"{plain(message)}{f' ({plain(hint)})' if hint else ''}"
-        sys.stderr.write(f"error: replica {plain(name)} refuses it: {told}\n")
-    sys.stderr.write("nothing was changed\n")
-    return codes.FAILED
 
 
 # Reaching it

@@ -1,43 +1,45 @@
-"""The configuration changed by somebody who has no gateway at hand: the command line (CFG-6).
+"""The configuration changed by a command, without a running gateway (CFG-6).
 
-Promised: as `store`, without what runs: a change is made to the texts of the files, judged, written
-as a whole, and kept as a revision; what is wrong is never written, what somebody else saved
-meanwhile is never lost. A gateway that keeps the history of these files itself is left to do so.
-Not done here: telling a running gateway.
+As in `store`, a change is validated, written atomically, and kept as a revision. If a gateway runs
+with these files, it keeps the history itself. The command tells the gateway to reload.
 """
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mcpx.config import Config, load
-from mcpx.config.editing import edited
 from mcpx.config.edits import Edit, Where
 from mcpx.config.load import Texts
 from mcpx.config.plan import plan as plan_of
-from mcpx.config.written import Written, nothing_written, read_written
+from mcpx.core.config_files import ConfigFiles, changed_texts
 from mcpx.core.differences import FileChange, changes
-from mcpx.core.history import Archive, Kept, Revision, archive_folder, now
+from mcpx.core.history import History, Revision, archive_folder, now
 from mcpx.core.saving import Overtaken, texts_of, write_all
 from mcpx.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mcpx.config.written import Written
 
 AUTHOR = "command line"
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A change that would be good: what the files say, what they would say, and what that means."""
+    """A valid change that was not written yet."""
 
-    written: Written
+    written: "Written"
+    """The files before the change."""
     texts: Texts
     config: Config
     before: Config | None
-    """None: there was no file, or it could not be taken up as it is."""
+    """None if the file did not exist or was invalid."""
 
     @property
     def files(self) -> tuple[FileChange, ...]:
-        """Masked."""
+        """Without secrets."""
         return changes(self.written, self.texts)
 
     @property
@@ -49,101 +51,92 @@ class Alone:
     def __init__(
         self, path: Path, environ: Mapping[str, str], env: str | None, state: Path
     ) -> None:
-        """`path`: the file or folder, absolute; a file that is not there yet is made."""
+        """`path` is the file or folder, absolute. A file that does not exist is created."""
         self.where = Where(path, environ, env)
         self.is_new = not os.path.exists(path)
+        self._files = ConfigFiles(self.where, self._read, is_new=self.is_new)
         self._folder = archive_folder(state, path, env)
 
-    def look(self) -> Written:
-        return nothing_written() if self.is_new else read_written(self.where)
+    def look(self) -> "Written":
+        return self._files.look()
 
     def propose(
-        self, change: list[Edit] | Texts, written: Written | None = None, **more: str
+        self, change: list[Edit] | Texts, written: "Written | None" = None, **more: str
     ) -> Proposal:
-        """What a change, or new texts, would do; nothing is written. `more`: variables that will be
-        set by then. Raises `EditError` for a change that cannot be made, `Refused` for one that is
-        wrong."""
-        where, written = self.where, written or self.look()
+        """Validate a change or new texts. `more`: variables that will be set.
+
+        Raises `EditError` or `Refused`.
+        """
+        written = written or self.look()
         if isinstance(change, list):
-            fresh = where.path if self.is_new else None
-            made = edited(written, change, lambda texts: read_written(where, texts), fresh)
+            texts = self._files.edited(written, change)
         else:
-            made = change
-        said = {sheet.path: sheet.text for sheet in written.sheets}
-        texts = {path: text for path, text in made.items() if said.get(path) != text}
+            texts = changed_texts(written, change)
         return Proposal(written, texts, self._read(texts, more), self._before())
 
-    def _read(self, texts: Texts, more: Mapping[str, str]) -> Config:
-        environ = {**more, **self.where.environ}
-        return load(self.where.path, environ, self.where.env, texts=texts)
+    def _read(self, texts: Texts | None, more: Mapping[str, str] | None = None) -> Config:
+        where = self.where
+        return load(where.path, {**(more or {}), **where.environ}, where.env, texts=texts)
 
     def _before(self) -> Config | None:
+        if self.is_new:
+            return None
         try:
-            return (
-                None if self.is_new else load(self.where.path, self.where.environ, self.where.env)
-            )
+            return self._read(None)
         except ConfigError:
             return None
 
     def write(self, proposal: Proposal) -> None:
-        """Raises `ConfigError` where somebody else was quicker, `Unwritable`."""
+        """Raises `ConfigError` if another program has changed a file, and `Unwritable`."""
         try:
             write_all(proposal.written, proposal.texts)
         except Overtaken:
-            told = (
-                "error: the config was changed by somebody else in this moment; nothing was "
-                "written: try again"
-            )
-            raise ConfigError([told]) from None
+            told = "error: the config was changed by somebody else in this moment"
+            raise ConfigError([f"{told}; nothing was written: try again"]) from None
 
-    # What it said before
-
-    def keep_before(self, written: Written, *, runs: bool) -> None:
-        """What the files say now, unless it is kept already. `runs`: a gateway does, which may keep
-        it, too."""
-        archive = Archive(self._folder)
-        known = archive.revisions[-1] if archive.revisions else None
-        if not written.sheets or (known is not None and (runs or known.etag == written.etag)):
+    def keep_before(self, written: "Written", *, runs: bool) -> None:
+        """Keep the current files, unless a running gateway does."""
+        history = History(self._folder)
+        if not written.sheets:
             return
-        number, told = (
-            (1, "the first configuration")
-            if known is None
-            else (known.number + 1, "edited by hand")
-        )
-        by = "start" if known is None else "the file changed"
-        archive.add(Revision(number, now(), by, told, "file", etag=written.etag), texts_of(written))
+        if not history.revisions:
+            first = Revision(1, now(), "start", "the first configuration", "file")
+        elif runs or history.last.etag == written.etag:
+            return
+        else:
+            number = history.last.number + 1
+            first = Revision(number, now(), "the file changed", "edited by hand", "file")
+        self._keep(history, first, written)
 
     def keep(self, plan: str, message: str) -> int | None:
-        """What they say after a change; the number of its revision. None: nothing can be kept."""
-        written = read_written(self.where)
-        archive = Archive(self._folder)
-        known = archive.revisions[-1] if archive.revisions else None
-        if known is not None and known.etag == written.etag:
-            return known.number
-        number = 1 if known is None else known.number + 1
-        by = f"{AUTHOR} (cli)"
-        made = Revision(number, now(), by, plan, "cli", AUTHOR, message, written.etag)
-        archive.add(made, texts_of(written))
-        return number if Archive(self._folder).keeps(number) else None
+        """Keep the changed files. Returns the number of the revision, or None on a failure."""
+        self._files.is_new = False
+        written = self.look()
+        history = History(self._folder)
+        number = 1
+        if history.revisions:
+            if history.last.etag == written.etag:
+                return history.last.number
+            number = history.last.number + 1
+        made = Revision(number, now(), f"{AUTHOR} (cli)", plan, "cli", AUTHOR, message)
+        self._keep(history, made, written)
+        return number if History(self._folder).keeps(number) else None
+
+    @staticmethod
+    def _keep(history: History, revision: Revision, written: "Written") -> None:
+        history.add(replace(revision, etag=written.etag), texts_of(written))
 
     def revisions(self) -> list[tuple[Revision, bool]]:
-        """The newest first, and whether each can be gone back to."""
-        archive = Archive(self._folder)
-        return [
-            (revision, archive.keeps(revision.number)) for revision in reversed(archive.revisions)
-        ]
+        """Newest first, and whether each can be restored."""
+        history = History(self._folder)
+        return [(each, history.keeps(each.number)) for each in reversed(history.revisions)]
 
     def texts(self, number: int) -> Texts:
-        """What the files said in a revision. Raises `ConfigError`."""
-        kept: Kept | None = Archive(self._folder).texts(number)
+        """The texts of a revision. Raises `ConfigError`."""
+        kept = History(self._folder).texts(number)
         if not kept:
-            raise ConfigError(
-                [
-                    f"error: revision {number} is not kept; 'mcpx config history' lists those "
-                    "that are"
-                ]
-            )
-        written = self.look()
-        if kept.keys() != texts_of(written).keys():
+            hint = "'mcpx config history' lists those that are"
+            raise ConfigError([f"error: revision {number} is not kept; {hint}"])
+        if kept.keys() != texts_of(self.look()).keys():
             raise ConfigError([f"error: revision {number} was not of the files there are now"])
         return {Path(path): text for path, text in kept.items()}

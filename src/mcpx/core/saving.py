@@ -1,65 +1,83 @@
-"""Config files replaced as a whole.
+"""Atomic replacement of config files.
 
-Promised: whoever reads the file finds the old text or the new one, also after a loss of power; it
-is for its owner alone (0600), unless its mode is to be kept, and keeps its owner where that may be
-given; a link stays and what it leads to is replaced. A text that somebody else saved in the same
-moment is not lost: it stays, and `Overtaken` is raised. What cannot be written is said in words
-(`Unwritable`). Of several files none is changed alone.
+A reader finds the old text or the new one, also after a loss of power. The new file has mode 0600
+unless the old mode is to be kept, and the owner of the old file if possible. If the path is a link,
+its target is replaced. If another program has saved the file in the same moment, its text stays,
+and `Overtaken` is raised.
+
+A temporary file stands next to the config file and is locked while it is written. The system
+releases the lock of a writer that was killed, so that the next writer can delete its file. Without
+such locks (Windows, some network file systems), a file counts as a leftover after
+`MAX_WRITE_SECONDS`. Leftovers contain secrets.
 """
 
 import contextlib
 import os
 import stat
-from collections.abc import Mapping
+import tempfile
+import time
+from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from mcpx.config.load import Texts
 from mcpx.config.watch import Print, print_of
-from mcpx.core.temporary_files import remove_leftovers, temporary_file
 from mcpx.model.errors import McpxError
-from mcpx.wire.folders import CHILDLESS, exchange, private_folder
+from mcpx.wire.folders import AT_ONCE, CHILDLESS, OURS, exchange, private_folder
 from mcpx.wire.system import WINDOWS
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
 if TYPE_CHECKING:
-    from mcpx.config.written import Written
+    from mcpx.config.written import Sheet, Written
+
+PREFIX, SUFFIX = ".mcpx-", ".new"
+MAX_WRITE_SECONDS = 60.0
+READ_ONLY = 30
+"""EROFS. Windows has no such error."""
 
 
 class Unwritable(McpxError):
-    """A file that cannot be written: what, why, and what to do."""
+    """A file cannot be written. The message says which, why, and what to do."""
 
 
 class Overtaken(Exception):
-    """The file is no longer as it was."""
+    """Another program has changed the file."""
 
 
 def texts_of(written: "Written") -> Mapping[str, str]:
-    """As the history keeps them."""
+    """The texts in the form in which the history keeps them."""
     return {str(sheet.path): sheet.text for sheet in written.sheets}
 
 
 def write_all(written: "Written", texts: Texts) -> dict[Path, Print]:
-    """The files as `texts` has them, if they still are as `written` has them. Raises `Overtaken`,
-    `Unwritable`."""
-    left: dict[Path, Print] = {}
-    done: list[tuple[Path, bytes, bytes]] = []
+    """Write files that are still as in `written`, all or none. Returns their fingerprints.
+
+    Raises `Overtaken` or `Unwritable`.
+    """
+    prints: dict[Path, Print] = {}
+    done: list[tuple[Sheet, bytes]] = []
     try:
         for path, text in texts.items():
             sheet = next((sheet for sheet in written.sheets if sheet.path == path), None)
-            data = text.encode() if sheet is None else sheet.bytes_of(text)
             if sheet is None:
-                _make_room(path.parent)
-            left[path] = replace_file(path, data, None if sheet is None else sheet.data)
-            if sheet is not None:
-                done.append((path, sheet.data, data))
+                _make_folder(path.parent)
+                prints[path] = replace_file(path, text.encode(), None)
+            else:
+                data = sheet.bytes_of(text)
+                prints[path] = replace_file(path, data, sheet.data)
+                done.append((sheet, data))
     except (Overtaken, Unwritable):
-        for path, before, data in done:
-            replace_file(path, before, data)
+        for sheet, data in done:
+            replace_file(sheet.path, sheet.data, data)
         raise
-    return left
+    return prints
 
 
-def _make_room(folder: Path) -> None:
+def _make_folder(folder: Path) -> None:
     try:
         if not folder.exists():
             private_folder(folder)
@@ -68,140 +86,181 @@ def _make_room(folder: Path) -> None:
 
 
 def replace_file(path: Path, data: bytes, before: bytes | None, mode: int | None = 0o600) -> Print:
-    """`before`: what it holds as far as is known; None: it is not there. `mode`: None keeps the one
-    it has. What tells the new one from others."""
+    """Replace a file with the content `before`, or create it if `before` is None.
+
+    `mode` None keeps the mode. Returns the fingerprint of the new file, or None if it has already
+    been replaced.
+    """
     target = Path(os.path.realpath(path))
-    try:
-        return _replaced(target, data, before, mode)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise Unwritable(f"{path} cannot be written: {reason}. {_advice(target, error)}") from None
+    with _explained(path, target):
+        remove_leftovers(target.parent)
+        with temporary_file(target.parent) as (file, name):
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            inode = os.fstat(file.fileno()).st_ino
+            if WINDOWS:
+                file.close()  # Windows does not rename an open file.
+            _copy_owner_and_mode(target, name, mode)
+            if before is None:
+                _create(target, name)
+            else:
+                _replace_unchanged(target, name, before)
+        _sync_folder(target.parent)
+        found = print_of(target)
+    return found if found and inode in found else None
 
 
 def refuse_unwritable(path: Path) -> None:
-    """Raises `Unwritable` for a file that could not be replaced; nothing is changed by asking."""
+    """Raises `Unwritable` for a file that cannot be replaced. Changes nothing."""
     target = Path(os.path.realpath(path))
+    with _explained(path, target), temporary_file(target.parent):
+        if os.path.ismount(target):
+            why = "it is mounted by itself, and such a file cannot be replaced"
+            raise Unwritable(f"{path} cannot be written: {why}. Mount the folder it lies in")
+
+
+@contextlib.contextmanager
+def _explained(path: Path, target: Path) -> Generator[None]:
     try:
-        with temporary_file(target.parent):
-            pass
+        yield
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise Unwritable(f"{path} cannot be written: {reason}. {_advice(target, error)}") from None
-    if _is_mounted(target):
-        told = "it is mounted by itself, and such a file cannot be replaced"
-        raise Unwritable(f"{path} cannot be written: {told}. Mount the folder it lies in")
+        advice = "nothing was changed; mend that and save again"
+        if isinstance(error, PermissionError) or error.errno == READ_ONLY:
+            advice = (
+                f"mcpx must be able to write into {target.parent}: give it that right, or edit the "
+                "file by hand"
+            )
+        raise Unwritable(f"{path} cannot be written: {reason}. {advice}") from None
 
 
-def _is_mounted(target: Path) -> bool:
-    try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
-            return any(line.split(" ", 5)[4] == str(target) for line in mounts)
-    except (OSError, IndexError):  # not Linux
-        return False
-
-
-def _advice(target: Path, error: OSError) -> str:
-    if isinstance(error, PermissionError) or error.errno == 30:  # a read-only file system
-        return (
-            f"mcpx must be able to write into {target.parent}: give it that right, or edit the "
-            "file by hand"
-        )
-    return "nothing was changed; mend that and save again"
-
-
-def _replaced(target: Path, data: bytes, before: bytes | None, mode: int | None) -> Print:
-    remove_leftovers(target.parent)
-    with temporary_file(target.parent) as (file, name):
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-        inode = os.fstat(file.fileno()).st_ino
-        if WINDOWS:
-            file.close()  # An open file cannot be renamed there.
-        _keep_owner(target, name)
-        if mode != 0o600:  # which it has
-            os.chmod(name, stat.S_IMODE(os.stat(target).st_mode) if mode is None else mode)
-        _exchange(target, name, before)
-    _settle(target.parent)
-    found = print_of(target)
-    return found if found and inode in found else None  # else it is somebody else's by now
-
-
-def _keep_owner(target: Path, name: str) -> None:
-    with contextlib.suppress(OSError):  # it may be somebody else's, or not there yet
+def _copy_owner_and_mode(target: Path, name: str, mode: int | None) -> None:
+    if mode is None:
+        os.chmod(name, stat.S_IMODE(os.stat(target).st_mode))
+    elif mode != 0o600:  # A temporary file has this mode.
+        os.chmod(name, mode)
+    with contextlib.suppress(OSError):  # The file does not exist, or belongs to another user.
         found = os.stat(target)
         if not WINDOWS and (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
             os.chown(name, found.st_uid, found.st_gid)
 
 
-def _exchange(target: Path, name: str, before: bytes | None) -> None:
-    if before is None:
-        _appear(target, name)
-        return
+def _replace_unchanged(target: Path, name: str, before: bytes) -> None:
     try:
-        old = os.open(target, os.O_RDONLY | CHILDLESS)
+        old = os.fdopen(os.open(target, os.O_RDONLY | CHILDLESS), "rb")
     except FileNotFoundError:
         raise Overtaken from None
-    try:
-        if _all(old) != before:
+    with old:
+        if old.read() != before:
             raise Overtaken
-        if WINDOWS:  # what is open is not replaced there
-            os.close(old)
-            old = -1
+        if WINDOWS:  # Windows does not replace an open file.
+            old.close()
             exchange(name, target)
             return
         os.replace(name, target)
-        if (now := _all(old)) != before:
-            # Somebody wrote into the old file between the look and the exchange: theirs stays.
-            _put_back(target, now)
+        old.seek(0)
+        current = old.read()
+        if current != before:  # Changed between the comparison and the replacement.
+            with temporary_file(target.parent) as (file, restored):
+                file.write(current)
+                file.flush()
+                os.replace(restored, target)
             raise Overtaken
-    finally:
-        if old >= 0:
-            os.close(old)
 
 
-def _appear(target: Path, name: str) -> None:
-    """A new file. Unlike a rename a link fails where something is by now."""
+def _create(target: Path, name: str) -> None:
     try:
-        os.link(name, target)
+        os.link(name, target)  # Unlike a rename, a link fails if the target exists.
     except FileExistsError:
         raise Overtaken from None
-    except OSError:  # a file system without links
+    except OSError:  # The file system has no links.
         if os.path.lexists(target):
             raise Overtaken from None
         os.replace(name, target)
-        return
-    os.unlink(name)
 
 
-def remove_leftovers_of(config: Path) -> None:
-    """Delete what interrupted saves have left next to a config file, or in a config folder."""
-    target = Path(os.path.realpath(config))
-    remove_leftovers(target if target.is_dir() else target.parent)
-
-
-def _put_back(target: Path, data: bytes) -> None:
-    with temporary_file(target.parent) as (file, name):
-        file.write(data)
-        file.flush()
-        os.replace(name, target)
-
-
-def _all(handle: int) -> bytes:
-    os.lseek(handle, 0, os.SEEK_SET)
-    parts: list[bytes] = []
-    while part := os.read(handle, 1 << 20):
-        parts.append(part)
-    return b"".join(parts)
-
-
-def _settle(folder: Path) -> None:
-    """The new name, too, outlives a loss of power."""
+def _sync_folder(folder: Path) -> None:
     if WINDOWS:
-        return  # a folder cannot be opened there
-    with contextlib.suppress(OSError):  # some file systems cannot
+        return  # Windows does not open folders.
+    with contextlib.suppress(OSError):  # Some file systems cannot sync a folder.
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+# Temporary files
+# --------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def temporary_file(folder: Path) -> Generator[tuple[BinaryIO, str]]:
+    """A new hidden file (mode 0600) and its name. It is deleted unless it was renamed."""
+    file, name = _locked_file(folder)
+    try:
+        yield file, name
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        file.close()
+
+
+def remove_leftovers_of(config: Path) -> None:
+    """Delete the temporary files of interrupted saves of a config file or folder."""
+    target = Path(os.path.realpath(config))
+    remove_leftovers(target if target.is_dir() else target.parent)
+
+
+def remove_leftovers(folder: Path) -> None:
+    for path in folder.glob(f"{PREFIX}*{SUFFIX}"):
+        with contextlib.suppress(OSError):
+            _remove_unused(path)
+
+
+def _locked_file(folder: Path) -> tuple[BinaryIO, str]:
+    while True:
+        handle, name = tempfile.mkstemp(dir=folder, prefix=PREFIX, suffix=SUFFIX)
+        file = os.fdopen(handle, "wb")
+        if fcntl is None:
+            return file, name
+        with contextlib.suppress(OSError):  # The file system has no locks.
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if _is_at(Path(name), handle):
+            return file, name
+        file.close()  # Before it was locked, another process took it for a leftover.
+
+
+def _remove_unused(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | AT_ONCE | OURS)
+    try:
+        is_leftover = stat.S_ISREG(os.fstat(handle).st_mode) and not _is_in_use(handle)
+        is_leftover = is_leftover and _is_at(path, handle)
+        if is_leftover and fcntl is not None:
+            path.unlink()  # While the lock is held: a writer that waits for it takes another file.
+    finally:
+        os.close(handle)
+    if is_leftover and fcntl is None:
+        path.unlink()  # Windows does not delete an open file.
+
+
+def _is_in_use(handle: int) -> bool:
+    if fcntl is not None:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass  # The file system has no locks.
+        else:
+            return False
+    return time.time() - os.fstat(handle).st_mtime < MAX_WRITE_SECONDS
+
+
+def _is_at(path: Path, handle: int) -> bool:
+    """Whether the path still names the open file."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False

@@ -1,19 +1,18 @@
-"""The configuration as the admin API has it: read, previewed, changed, written, kept and restored
-(CFG-6).
+"""The configuration of a running gateway: reloaded, previewed, changed, and restored (CFG-5, CFG-6).
 
-Promised: a commit is written to the files and taken up through the door a file edit takes; it is
-refused if the files are not those it was made for (`Stale`), and a configuration that is wrong is
-never written. Of two that commit at once one is told; what the watcher finds of a commit is no
-news, and a hand edit in the same moment is not lost. All of it is loaded with the first call: a
-gateway without the admin API does without.
+The file watcher, SIGHUP, and `mcpx reload` propose what the files say. The admin API commits a
+change, which is written to the files first. Proposals and commits are applied one after another. An
+invalid configuration changes nothing, and each applied change is a revision. A commit raises
+`Stale` if the files are not those it was made for. The watcher ignores the files of a commit, but
+not an edit by hand at the same time.
 """
 
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -24,11 +23,14 @@ from mcpx.config.load import Texts
 from mcpx.config.plan import plan as plan_of
 from mcpx.config.problems import Refused, Told
 from mcpx.config.watch import Print, print_of
+from mcpx.core.config_files import ConfigFiles, Read, changed_texts, told_of
 from mcpx.core.gateway import Gateway
-from mcpx.core.history import Archive, History, Kept, Revision, Via, archive_folder, now
-from mcpx.core.proposals import Proposals, Read
+from mcpx.core.history import History, Kept, Revision, Via, archive_folder, now
 from mcpx.core.saving import Overtaken, Unwritable, texts_of, write_all
+from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError, McpxError
+from mcpx.model.events import ConfigApplied
+from mcpx.wire.logs import OURS
 
 if TYPE_CHECKING:
     from mcpx.config.exports import Exported
@@ -47,36 +49,40 @@ __all__ = [
     "Stale",
     "Unwritable",
     "Via",
+    "now",
 ]
 
 log = logging.getLogger(__name__)
 
+Agree = Callable[[Config], None]
+"""Receives a valid configuration before it is written, and raises an error to prevent that."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """The file that a gateway without one may begin to keep its configuration in."""
+    """The file that the first commit creates, for a gateway without one."""
 
     where: Where
     read: Read
     begun: Callable[[], None]
-    """Called once the file is there."""
+    """Called once the file exists."""
     state: Path | None = None
-    """Where its history is kept from then on; None: where that of others is."""
+    """The state folder for its history, unless another one is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a change would do."""
+    """The effect of a change."""
 
     etag: str
-    """Of the files it was made from."""
+    """Of the files before the change."""
     files: "tuple[FileChange, ...]"
     told: tuple[Told, ...]
-    """What is wrong with it; nothing: it would be taken up."""
+    """The problems. Without any, the change can be applied."""
     warnings: tuple[str, ...] = ()
     plan: Plan | None = None
     config: Config | None = None
-    """Both None where something is wrong."""
+    """Both are None if there are problems."""
 
     @property
     def ok(self) -> bool:
@@ -85,40 +91,40 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a change did."""
+    """The result of a commit."""
 
     revision: Revision
     etag: str
     changed: bool
-    """False: the files said it already; nothing was written."""
+    """False if the files were the same already, so that nothing was written."""
     plan: Plan | None
-    """None: it is written, and could not be taken up."""
+    """None if the files were written, but could not be applied."""
     files: tuple[Path, ...] = ()
     warnings: tuple[str, ...] = ()
     error: str = ""
-    """Why it could not be taken up."""
+    """Why the configuration could not be applied."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A change that may be written."""
+    """A valid change that was not written yet."""
 
     written: "Written"
-    """The files it was made from."""
+    """The files before the change."""
     texts: Texts
-    """What of them it changes."""
+    """The texts that differ."""
     config: Config
 
 
 class Stale(McpxError):
-    """The files are no longer what the change was made for."""
+    """The files are no longer those that the change was made for."""
 
     def __init__(self, etag: str) -> None:
         super().__init__("the configuration was changed meanwhile; look at it again")
         self.etag = etag
 
 
-class ConfigStore(Proposals):
+class ConfigStore:
     def __init__(
         self,
         gateway: Gateway,
@@ -129,159 +135,275 @@ class ConfigStore(Proposals):
         where: Where | None = None,
         fresh: Fresh | None = None,
     ) -> None:
-        """As `Proposals`. `where`: what `read` reads. `fresh`: where there is no file, the one that
-        may be made."""
-        super().__init__(gateway, read, applied, coming)
-        self._where = where
-        self._fresh = fresh if where is None else None
+        """`read` is None and `where` may be None if there is no config file.
+
+        `coming` is called before a configuration is applied, and `applied` afterwards.
+        """
+        self._fresh = None if where is not None else fresh
+        self.files = ConfigFiles(where, read)
+        if self._fresh is not None:
+            self.files = ConfigFiles(self._fresh.where, self._fresh.read, is_new=True)
+        self.sources: Sequence[Path] = gateway.generation.config.sources
+        """Files and folders whose change may change the configuration, or repair a bad one."""
+        self.history = History()
+        self.history.add(Revision(1, now(), "start", "the first configuration"), {})
+        self._gateway = gateway
+        self._read = read
+        self._applied = applied
+        self._coming = coming
         self._tasks = Tasks("the config store")
-        self._keeps = False
+        self._turn = asyncio.Lock()
+        self._last_reload: Json | None = None
+        self._unreported: Revision | None = None
+        """The last revision of a watcher or a signal that no user has heard of."""
+        self._keeps_texts = False
         self._state: Path | None = None
-        self._seen: Written | None = None
-        self._ours: dict[Path, Print] = {}
-        """How the last commit left the files."""
+        self._own_prints: dict[Path, Print] = {}
+        """Fingerprints of the files after the last commit."""
+
+    @property
+    def revision(self) -> int:
+        return self.history.last.number
 
     @property
     def destination(self) -> Path | None:
-        """Where the first write will go while there is no file."""
-        return self._fresh.where.path if self._fresh is not None else None
+        """The file that the first commit creates."""
+        where = self.files.destination
+        return None if where is None else where.path
 
-    def keeps(self, number: int) -> bool:
-        """Whether the texts of a revision are there to go back to."""
-        return self._history.keeps(number)
-
-    def keep_history(self, state: Path | None) -> None:
-        """From now on texts are kept, too: below the state folder, or in memory. Call it once, at
-        the start."""
-        self._keeps, self._state = True, state
-        if self._where is not None:
-            self._open_history(self._where)
+    def revisions(self) -> list[Revision]:
+        """Newest first."""
+        return self.history.revisions[::-1]
 
     def follow(self) -> None:
-        """Take part in what others change, from now on; here there are no others."""
+        """Share the configuration with other replicas, if there are any."""
 
-    def _open_history(self, where: Where, *, begun: bool = False) -> None:
-        """`begun`: the file was made just now, and what it says is about to be kept."""
-        before = self._history.revisions[-1]
-        history = History()
-        if self._state is not None:
-            history = Archive(archive_folder(self._state, where.path, where.env))
-        known = history.revisions[-1] if history.revisions else None
-        self._history = history
-        if begun or not os.path.exists(where.path):
-            if known is None:
-                history.add(before, {})  # it begins with the next
-            return
-        written = self._look()
-        if known is None:
-            self._keep(replace(before, number=1), written)
-        elif known.etag != written.etag and history.texts(known.number) == texts_of(written):
-            # An earlier version of mcpx computed the etag in another way. The files are the same.
-            history.replace_last(replace(known, etag=written.etag), texts_of(written))
-        elif known.etag != written.etag:
-            told = "changed while mcpx was not running"
-            self._keep(Revision(known.number + 1, now(), "the file changed", told, "file"), written)
+    def replicas(self) -> list[Json]:
+        """Each replica and its configuration. Empty without a store."""
+        return []
+
+    def status(self) -> Json:
+        return {
+            "revision": self.revision,
+            "last_reload": self._last_reload,
+            "history": [asdict(revision) for revision in self.history.revisions],
+        }
 
     async def close(self) -> None:
         async with self._turn:
             await self._tasks.close()
 
-    # Reading
+    # Reload
+    # ----------------------------------------------------------------------------------------------
+
+    async def file_changed(self) -> None:
+        """For the watcher."""
+        if not self._own_prints or self._prints() != self._own_prints:
+            await self.propose(by="the file changed")
+
+    def _prints(self) -> dict[Path, Print]:
+        return {path: print_of(path) for path in self.sources}
+
+    async def propose(
+        self, text: str | None = None, *, by: str, via: Via = "file", author: str = ""
+    ) -> Json:
+        """Apply what the files say, or `text` in the place of the only file."""
+        if self._read is None:
+            return {"ok": False, "error": "there is no config file to read again"}
+        async with self._turn:
+            path = self._gateway.generation.config.path
+            texts = None if text is None or path is None else {path: text}
+            try:
+                # In a thread, because a keyring or a decryption may take long.
+                config = await asyncio.to_thread(self._read, texts)
+            except ConfigError as error:
+                answer = self._refuse(error)
+            else:
+                plan = await self._apply(config)
+                revision = Revision(self.revision + 1, now(), by, str(plan), via, author)
+                await self._note(revision, plan)
+                if not plan.empty:
+                    self._unreported = revision
+                answer = {
+                    "ok": True,
+                    "plan": str(plan),
+                    "changed": not plan.empty,
+                    "revision": self.revision,
+                }
+            self._tell(answer, by)
+            return answer
+
+    async def asked(self, *, via: Via = "cli", author: str = "") -> Json:
+        """Reload for a user. If the watcher was faster, the answer reports its reload."""
+        answer = await self.propose(by=author or "somebody who asked", via=via, author=author)
+        if answer["ok"]:
+            before, self._unreported = self._unreported, None
+            if not answer["changed"] and before is not None:
+                applied = f"taken up already at {before.at[11:19]}: {before.plan}"
+                answer["plan"] = f"{answer['plan']} ({applied})"
+        return answer
+
+    def _tell(self, answer: Json, by: str) -> None:
+        self._last_reload = {**answer, "at": now()}
+        plan = str(answer.get("plan") or f"{len(answer.get('problems', ()))} mistakes")
+        self._gateway.bus.publish(ConfigApplied(by, answer["ok"], plan))
+
+    def _refuse(self, error: ConfigError) -> Json:
+        self.sources = getattr(error, "sources", self.sources)
+        for problem in error.problems:
+            log.error("%s", problem, extra=OURS)
+        log.error("nothing was changed; the gateway keeps its last good configuration")
+        return {"ok": False, "problems": error.problems}
+
+    async def _apply(self, config: Config) -> Plan:
+        self.sources = config.sources
+        self._gateway.redactor.learn("config", config.secrets)  # Before anything is logged.
+        for warning in config.warnings:
+            log.warning("%s", warning, extra=OURS)
+        self._coming(config)
+        plan = await self._gateway.apply(config)
+        log.info("reloaded: %s", plan)
+        self._applied(config)
+        return plan
+
+    async def _note(self, revision: Revision, plan: Plan) -> None:
+        """Add a revision if the configuration or the text of a file has changed."""
+        if not self._keeps_texts:
+            if not plan.empty:
+                self.history.add(revision, {})
+            return
+        written = await self.look()
+        if not plan.empty or written.etag != self.history.last.etag:
+            self._keep(revision, written)
+
+    # History
+    # ----------------------------------------------------------------------------------------------
+
+    def keep_history(self, state: Path | None) -> None:
+        """Keep texts from now on, in the state folder or in memory. Called once, at the start."""
+        self._keeps_texts, self._state = True, state
+        if self.files.where is not None:
+            self._open_history(self.files.where)
+
+    def _open_history(self, where: Where, *, created: bool = False) -> None:
+        """`created`: the file was created just now, and its revision follows."""
+        first = self.history.last
+        folder = self._state and archive_folder(self._state, where.path, where.env)
+        self.history = history = History(folder)
+        known = history.revisions[-1] if history.revisions else None
+        if created or not os.path.exists(where.path):
+            if known is None:
+                history.add(first, {})
+            return
+        written = self.files.look()
+        if known is None:
+            self._keep(replace(first, number=1), written)
+        elif known.etag != written.etag and history.texts(known.number) == texts_of(written):
+            # An earlier version of mcpx computed the etag in another way. The files are the same.
+            history.replace_last(replace(known, etag=written.etag), texts_of(written))
+        elif known.etag != written.etag:
+            self._keep_edit("changed while mcpx was not running", written)
+
+    def _keep(self, revision: Revision, written: "Written") -> None:
+        texts: Kept = {}
+        if self._keeps_texts:
+            texts = texts_of(written)
+        self.history.add(replace(revision, etag=written.etag), texts)
+
+    def _keep_edit(self, what: str, written: "Written") -> None:
+        """Keep an edit by hand that was not applied as a reload."""
+        edit = Revision(self.revision + 1, now(), "the file changed", what, "file")
+        self._keep(edit, written)
+
+    def keeps(self, number: int) -> bool:
+        """Whether a revision can be restored."""
+        return self.history.keeps(number)
+
+    async def diff(self, old: int | None, new: int | None = None) -> str:
+        """The difference of two revisions, without secrets. None is the current files."""
+        from mcpx.core.differences import difference
+
+        return await asyncio.to_thread(lambda: difference(self._texts_of(old), self._texts_of(new)))
+
+    async def revision_text(self, number: int) -> dict[str, str]:
+        """The texts of a revision by file, without secrets."""
+        from mcpx.core.differences import shown
+
+        def masked() -> dict[str, str]:
+            return {path: shown(path, text) for path, text in self._texts_of(number).items()}
+
+        return await asyncio.to_thread(masked)
+
+    def _texts_of(self, number: int | None) -> Kept:
+        if number is None:
+            return texts_of(self.files.look())
+        texts = self.history.texts(number)
+        if texts is None:
+            hint = "see the list of revisions"
+            raise EditError("not_found", f"revision {number} is not kept", hint=hint)
+        return texts
+
+    # Files
+    # ----------------------------------------------------------------------------------------------
 
     async def look(self) -> "Written":
-        """The configuration as it is written at this moment."""
-        return await asyncio.to_thread(self._look)
+        """The current files."""
+        return await asyncio.to_thread(self.files.look)
 
     @asynccontextmanager
     async def at_rest(self) -> "AsyncGenerator[Written]":
-        """As `look`, while nothing is being taken up: what is written is what runs, unless it was
-        refused."""
+        """The current files, while no configuration is being applied."""
         async with self._turn:
             yield await self.look()
 
-    def _look(self) -> "Written":
-        from mcpx.config.written import nothing_written, read_written
-
-        if self._where is None:
-            return nothing_written()
-        self._seen = read_written(self._where, known=self._seen)
-        return self._seen
-
     async def preview(self, change: Change) -> Preview:
-        """What a change would do; nothing is written. Raises `EditError` for one that cannot be
-        made."""
+        """The effect of a change. Raises `EditError`."""
         return await asyncio.to_thread(self._preview, change)
 
     def _preview(self, change: Change) -> Preview:
         from mcpx.core.differences import changes
 
-        written = self._look()
+        written = self.files.look()
         texts = self._edited(written, change)
         files = changes(written, texts)
         try:
-            config = self._judged(texts)
+            config = self.files.judged(texts)
         except ConfigError as error:
             return Preview(written.etag, files, told_of(error))
         plan = plan_of(self._gateway.generation.config, config)
         return Preview(written.etag, files, (), config.warnings, plan, config)
 
     async def imagine(self, change: Change) -> Config:
-        """The configuration as it would be; nothing is written or taken up. Raises `EditError` for
-        a change that cannot be made, `Refused` for one that is wrong."""
-        return await asyncio.to_thread(lambda: self._judged(self._edited(self._look(), change)))
+        """The configuration after a change. Raises `EditError` or `Refused`."""
+
+        def changed() -> Config:
+            return self.files.judged(self._edited(self.files.look(), change))
+
+        return await asyncio.to_thread(changed)
 
     def _edited(self, written: "Written", change: Change) -> Texts:
-        from mcpx.config.editing import edited
-        from mcpx.config.written import read_written
-
-        if isinstance(change, Restore):
-            return self._as_then(written, change.number)
-        where = self._where or (self._fresh.where if self._fresh is not None else None)
-        if where is None:
-            raise _no_file()
-        texts = edited(written, change, lambda texts: read_written(where, texts), self.destination)
-        said = {sheet.path: sheet.text for sheet in written.sheets}
-        return {path: text for path, text in texts.items() if said.get(path) != text}
-
-    def _judged(self, texts: Texts) -> Config:
-        read = self._fresh.read if self._fresh is not None else self._read
-        if read is None:
-            raise _no_file()
-        return read(texts)
-
-    async def diff(self, old: int | None, new: int | None = None) -> str:
-        """What one revision says otherwise than another; None: than the files now. Secrets are
-        masked."""
-        from mcpx.core.differences import difference
-
-        return await asyncio.to_thread(lambda: difference(self._texts_of(old), self._texts_of(new)))
-
-    async def revision_text(self, number: int) -> dict[str, str]:
-        """By file; secrets are masked."""
-        from mcpx.core.differences import shown
-
-        return await asyncio.to_thread(
-            lambda: {path: shown(path, text) for path, text in self._texts_of(number).items()}
-        )
-
-    def _texts_of(self, number: int | None) -> Kept:
-        if number is None:
-            return texts_of(self._look())
-        texts = self._history.texts(number)
-        if texts is None:
+        if not isinstance(change, Restore):
+            return self.files.edited(written, change)
+        number = change.number
+        texts = {Path(path): text for path, text in self._texts_of(number).items()}
+        if not texts or texts.keys() != {sheet.path for sheet in written.sheets}:
+            hint = "look at its text, and edit"
             raise EditError(
-                "not_found", f"revision {number} is not kept", hint="see the list of revisions"
+                "not_possible", f"revision {number} was not of the files there are now", hint=hint
             )
-        return texts
+        return changed_texts(written, texts)
 
     async def export(self, form: Literal["yaml", "mcpServers"]) -> "Exported":
-        """The configuration for somebody else: references stay, secrets become references. Raises
-        `EditError`."""
+        """The configuration for another user, with references instead of secrets.
+
+        Raises `EditError`.
+        """
         from mcpx.config.exports import export
 
-        return await asyncio.to_thread(lambda: export(self._look(), form))
+        return await asyncio.to_thread(lambda: export(self.files.look(), form))
 
-    # Changing
+    # Commit
+    # ----------------------------------------------------------------------------------------------
 
     async def commit(
         self,
@@ -291,52 +413,44 @@ class ConfigStore(Proposals):
         author: str,
         via: Via,
         message: str = "",
-        agree: Callable[[Config], None] = lambda config: None,
+        agree: Agree = lambda config: None,
     ) -> Committed:
-        """Write a change and take it up. Raises `Stale` unless the files are those of `if_match`,
-        `EditError` for a change that cannot be made, `Refused` for one that is wrong, `Unwritable`,
-        and what `agree` raises, which sees the configuration before it is written: then nothing was
-        changed."""
-        made = Revision(0, "", "", "", via, author, message)
-        # Whoever asked may leave; what was begun is brought to its end.
-        return await asyncio.shield(
-            self._tasks.start(self._commit(change, if_match, made, agree), awaited=True)
-        )
+        """Write a change and apply it.
 
-    def _as_then(self, written: "Written", number: int) -> Texts:
-        texts = {Path(path): text for path, text in self._texts_of(number).items()}
-        now = {sheet.path: sheet.text for sheet in written.sheets}
-        if not texts or texts.keys() != now.keys():
-            hint = "look at its text, and edit"
-            raise EditError(
-                "not_possible", f"revision {number} was not of the files there are now", hint=hint
-            )
-        return {path: text for path, text in texts.items() if now[path] != text}
+        Raises `Stale` unless the files have the etag `if_match`, `EditError`, `Refused`,
+        `Unwritable`, and the errors of `agree`. Nothing was changed then.
+        """
+        made = Revision(0, "", "", "", via, author, message)
+        work = self._tasks.start(self._commit(change, if_match, made, agree), awaited=True)
+        return await asyncio.shield(work)  # A client that disconnects does not stop the commit.
 
     async def _commit(
-        self, change: Change, if_match: str | None, made: Revision, agree: Callable[[Config], None]
+        self, change: Change, if_match: str | None, made: Revision, agree: Agree
     ) -> Committed:
         async with self._turn:
-            left = {path: print_of(path) for path in self.sources}
+            prints = self._prints()
             prepared = await self._prepared(change, if_match, agree)
             if isinstance(prepared, Committed):
                 return prepared
-            await asyncio.to_thread(self._write, prepared.written, prepared.texts, left)
-            self._ours = left
-            return await self._finish(prepared.config, prepared.written, prepared.texts, made)
+            try:
+                prints |= await asyncio.to_thread(write_all, prepared.written, prepared.texts)
+            except Overtaken:
+                raise Stale(self.files.look().etag) from None
+            self._own_prints = prints
+            return await self._finish(prepared, made)
 
     async def _prepared(
-        self, change: Change, if_match: str | None, agree: Callable[[Config], None]
-    ) -> "Prepared | Committed":
-        """A change made and judged; nothing is written yet. Raises as `commit` does."""
+        self, change: Change, if_match: str | None, agree: Agree
+    ) -> Prepared | Committed:
+        """A change that can be written, or the result if nothing changes. Raises as `commit`."""
         written = await self.look()
         if if_match is not None and if_match != written.etag:
             raise Stale(written.etag)
         texts = await asyncio.to_thread(self._edited, written, change)
         if not texts:
-            return Committed(self._history.revisions[-1], written.etag, False, Plan())
+            return Committed(self.history.last, written.etag, False, Plan())
         try:
-            config = await asyncio.to_thread(self._judged, texts)
+            config = await asyncio.to_thread(self.files.judged, texts)
         except EditError:
             raise
         except ConfigError as error:
@@ -344,28 +458,18 @@ class ConfigStore(Proposals):
         agree(config)
         return Prepared(written, texts, config)
 
-    def _write(self, written: "Written", texts: Texts, left: dict[Path, Print]) -> None:
-        try:
-            left |= write_all(written, texts)
-        except Overtaken:
-            raise Stale(self._look().etag) from None
-
-    async def _finish(
-        self, config: Config, before: "Written", texts: Texts, made: Revision
-    ) -> Committed:
-        """The files say it: now it is taken up, and kept."""
+    async def _finish(self, prepared: Prepared, made: Revision) -> Committed:
+        """Apply and keep what was written."""
+        before, config = prepared.written, prepared.config
         if self._fresh is not None:
             self._begin(self._fresh)
-        if self._keeps and before.sheets and self._history.revisions[-1].etag != before.etag:
-            # Edited by hand and not taken up yet, or refused: it is kept all the same.
-            told = "edited by hand and replaced before it was taken up"
-            self._keep(Revision(self.revision + 1, now(), "the file changed", told, "file"), before)
+        if self._keeps_texts and before.sheets and self.history.last.etag != before.etag:
+            self._keep_edit("edited by hand and replaced before it was taken up", before)
         by = f"{made.author} ({made.via})" if made.author else made.via
         plan, error = None, ""
         try:
             plan = await self._apply(config)
-        except Exception as problem:
-            # The files are written: whoever asked must hear how it stands.
+        except Exception as problem:  # The caller must know that the files were written.
             log.exception("a configuration that was written could not be taken up")
             error = (
                 f"it is written, and could not be taken up ({type(problem).__name__}); a "
@@ -376,44 +480,18 @@ class ConfigStore(Proposals):
         number = max(made.number, self.revision + 1)
         revision = replace(made, number=number, at=now(), by=by, plan=told, etag=written.etag)
         self._keep(revision, written)
-        self._tell({"ok": False, "problems": [error]} if error else {"ok": True, "plan": told}, by)
-        return Committed(revision, written.etag, True, plan, tuple(texts), config.warnings, error)
+        answer: Json = {"ok": True, "plan": told}
+        if error:
+            answer = {"ok": False, "problems": [error]}
+        self._tell(answer, by)
+        files = tuple(prepared.texts)
+        return Committed(revision, written.etag, True, plan, files, config.warnings, error)
 
     def _begin(self, fresh: Fresh) -> None:
-        """There is a file now."""
-        self._fresh, self._read, self._where = None, fresh.read, fresh.where
+        """The first commit has created the file."""
+        self._fresh, self._read = None, fresh.read
+        self.files.is_new = False
         self._state = self._state or fresh.state
-        if self._keeps:
-            self._open_history(fresh.where, begun=True)
+        if self._keeps_texts:
+            self._open_history(fresh.where, created=True)
         fresh.begun()
-
-    def _keep(self, revision: Revision, written: "Written") -> None:
-        self._history.add(
-            replace(revision, etag=written.etag), texts_of(written) if self._keeps else {}
-        )
-
-    # Proposals
-
-    async def file_changed(self) -> None:
-        if self._ours and {path: print_of(path) for path in self.sources} == self._ours:
-            return  # a commit wrote it and took it up
-        await super().file_changed()
-
-    async def _note(self, revision: Revision, plan: Plan) -> None:
-        if not self._keeps:
-            await super()._note(revision, plan)
-            return
-        written = await self.look()
-        if not plan.empty or written.etag != self._history.revisions[-1].etag:
-            self._keep(revision, written)
-
-
-def _no_file() -> EditError:
-    return EditError(
-        "not_possible", "there is no config file to write to", hint="start mcpx with one"
-    )
-
-
-def told_of(error: ConfigError) -> tuple[Told, ...]:
-    told: tuple[Told, ...] = getattr(error, "told", ())
-    return told or tuple(Told(problem.removeprefix("error: ")) for problem in error.problems)

@@ -8,7 +8,7 @@ from mcpx.cli.where import config_options, json_option
 EPILOG = """\
   mcpx config history             who changed it, when, and what
   mcpx config rollback NUMBER     have it say again what it said then; that is a change like any other
-  mcpx config push [FILE]         make it the configuration of all replicas, if every one of them would take it"""
+  mcpx config push [FILE]         make it the configuration of all replicas"""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
