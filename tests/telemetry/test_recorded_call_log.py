@@ -16,7 +16,7 @@ from mcpx.model.offer import Offer
 from mcpx.model.redaction import Redactor
 from mcpx.telemetry import call_log as module
 from mcpx.telemetry.call_log import MAX_CALLS, RecordedCallLog
-from mcpx.telemetry.shortening import ROOM, shorten
+from mcpx.telemetry.recorded_values import MAX_BYTES, record
 
 SECRET = "hunter2-but-longer"
 
@@ -93,7 +93,7 @@ def test_a_secret_on_the_edge_of_what_is_cut_is_not_told_in_part() -> None:
     redactor = Redactor()
     redactor.learn("config", [SECRET])
     for before in range(3_980, 4_010):
-        short = shorten({"a": "x" * before + SECRET + "y" * 20_000}, redactor.redact)
+        short = record({"a": "x" * before + SECRET + "y" * 20_000}, redactor.redact)
         assert SECRET[:8] not in short.text.decode()
 
 
@@ -252,9 +252,9 @@ def _finished() -> CallFinished:
 )
 def test_however_large_it_is_little_is_kept_and_little_is_looked_at(value: Any) -> None:
     began = time.process_time()
-    short = shorten(value, lambda text: text)
+    short = record(value, lambda text: text)
     assert time.process_time() - began < 0.5
-    assert len(short.text) <= ROOM and not short.whole
+    assert len(short.text) <= MAX_BYTES and not short.whole
     json.loads(short.text)
 
 
@@ -262,12 +262,12 @@ def test_however_large_it_is_little_is_kept_and_little_is_looked_at(value: Any) 
     "value", [{}, [], "x", 0, None, {"a": [1, 2.5, True, None, "é"]}, 10**30, "\ud83d"]
 )
 def test_what_is_short_is_kept_as_it_is(value: Any) -> None:
-    short = shorten(value, lambda text: text)
+    short = record(value, lambda text: text)
     assert short.whole and json.loads(short.text) == value and short.size == len(short.text)
 
 
 def test_what_no_json_can_say_is_left_out() -> None:
-    assert shorten({"a": object()}, lambda text: text).text == b"null"
+    assert record({"a": object()}, lambda text: text).text == b"null"
 
 
 def test_a_listener_that_asks_is_not_told_of_more_in_the_midst_of_it() -> None:

@@ -23,7 +23,7 @@ from typing import Any, Final
 from mcpx.base.text import one_line
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.events import Bus, CallFinished, Outcome
-from mcpx.telemetry.shortening import Short, shorten
+from mcpx.telemetry.recorded_values import RecordedValue, record
 from mcpx.telemetry.targets import LONGEST, target_of
 from mcpx.telemetry.trail import Redacts
 from mcpx.wire import codec
@@ -44,8 +44,8 @@ Listener = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class _Content:
-    arguments: Short | None
-    result: Short | None
+    arguments: RecordedValue | None
+    result: RecordedValue | None
     trace_id: str | None
     is_tool_call: bool
     is_kept: bool = True
@@ -53,8 +53,8 @@ class _Content:
 
     @property
     def size(self) -> int:
-        shorts = (self.arguments, self.result)
-        return sum(len(short.text) for short in shorts if short is not None)
+        values = (self.arguments, self.result)
+        return sum(len(value.text) for value in values if value is not None)
 
 
 class _Entry:
@@ -143,9 +143,9 @@ class _Entry:
             return 0
         content.is_kept = False
         size = content.size
-        for short in (content.arguments, content.result):
-            if short is not None:
-                short.text = b""
+        for value in (content.arguments, content.result):
+            if value is not None:
+                value.text = b""
         return size
 
 
@@ -280,9 +280,9 @@ class RecordedCallLog(CallLog):
         call = passage.call
         arguments = result = None
         if passage.params.get("arguments") is not None:
-            arguments = shorten(passage.params["arguments"], self._redactor.redact)
+            arguments = record(passage.params["arguments"], self._redactor.redact)
         if passage.answer is not None:
-            result = shorten(passage.answer, self._redactor.redact)
+            result = record(passage.answer, self._redactor.redact)
         trace_id = None
         if passage.span is not None:
             trace_id = passage.span.trace_id
@@ -362,10 +362,10 @@ class RecordedCallLog(CallLog):
         if content is not None:
             detail["trace"] = content.trace_id
             if content.is_kept:
-                shorts = (content.arguments, content.result)
+                values = (content.arguments, content.result)
                 detail["kept"] = True
-                detail["shortened"] = any(short and not short.whole for short in shorts)
-                detail["arguments"], detail["result"] = map(self._without_secrets, shorts)
+                detail["shortened"] = any(value and not value.whole for value in values)
+                detail["arguments"], detail["result"] = map(self._without_secrets, values)
         return entry.row() | detail
 
     def again(self, number: int) -> tuple[str, Json] | None:
@@ -379,10 +379,10 @@ class RecordedCallLog(CallLog):
         arguments = entry.content.arguments
         return entry.public_name, {} if arguments is None else codec.load(arguments.text)
 
-    def _without_secrets(self, short: Short | None) -> Any:
-        if short is None:
+    def _without_secrets(self, value: RecordedValue | None) -> Any:
+        if value is None:
             return None
-        return self._redactor.redact_json(codec.load(short.text))
+        return self._redactor.redact_json(codec.load(value.text))
 
 
 def _first_text(result: Json) -> str | None:
