@@ -16,7 +16,8 @@ from mcpx.model.events import Bus, CallBegins, CallFinished, Passage
 from mcpx.model.requests import SPAN, Request, Span, Trace
 from mcpx.telemetry import exporter, otlp
 from mcpx.telemetry.exporter import otlp_url
-from mcpx.telemetry.traces import PATH, Traces, bare
+from mcpx.telemetry.targets import plain_uri
+from mcpx.telemetry.traces import PATH, Traces
 from mcpx.wire.fetch import Fetcher
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -205,6 +206,6 @@ def test_spans_are_posted_below_the_collectors_address(base: str, full: str) -> 
 
 
 def test_of_a_uri_nothing_is_told_that_may_be_a_secret() -> None:
-    assert bare("https://ann:pw@host:1/a/b?key=k#f") == "https://host:1/a/b"
-    assert bare("file:///a/b") == "file:///a/b"
-    assert bare("mail:ann@example.com?x") == "mail:ann@example.com"
+    assert plain_uri("https://ann:pw@host:1/a/b?key=k#f", "") == "https://host:1/a/b"
+    assert plain_uri("file:///a/b") == "file:///a/b"
+    assert plain_uri("mail:ann@example.com?x", "") == "mail:ann@example.com"

@@ -364,13 +364,12 @@ class Metrics:
         text.counter("mcpx_store_failures_total", "How often the store went away.", store.failures)
         text.gauge(
             "mcpx_replicas",
-            "Replicas that are there, as this one knows; while the store is away, as they were last "
-            "seen.",
+            "Replicas that this one knows of.",
             len(replicas.members.others) + 1,
         )
         text.counter(
             "mcpx_forwarded_total",
-            "Requests that were passed to the replica whose session they belong to, by how that went.",
+            "Requests that were passed to the replica of their session, by outcome.",
             [
                 (labelled(outcome=label(outcome)), count)
                 for outcome, count in sorted(replicas.forwarded.items())

@@ -22,7 +22,7 @@ from mcpx.model.events import Bus, CallBegins, CallFinished, Passage
 from mcpx.model.requests import SPAN, Request, Span, Trace
 from mcpx.telemetry import otlp
 from mcpx.telemetry.exporter import Exporter, otlp_url, post
-from mcpx.telemetry.targets import session_mark
+from mcpx.telemetry.targets import plain_uri, session_mark
 from mcpx.wire import jsonrpc
 
 if TYPE_CHECKING:
@@ -183,22 +183,12 @@ def _target(span: Span, method: str, name: object, uri: object) -> None:
         if method == "tools/call":
             span.attributes.append(otlp.usual("gen_ai.operation.name", "execute_tool"))
     elif isinstance(uri, str) and method.startswith("resources/"):
-        span.attributes.append(otlp.attribute("mcp.resource.uri", bare(uri)))
+        span.attributes.append(otlp.attribute("mcp.resource.uri", plain_uri(uri, query_mark="")))
 
 
 def _describe(passage: Passage, span: Span) -> None:
     _target(span, passage.method, passage.name, passage.name)
     span.attributes.append(otlp.usual("mcpx.server", passage.server))
-
-
-def bare(uri: str) -> str:
-    """Without what may be a secret: who signs in, and what is asked for."""
-    kept = uri[: 4 * otlp.LONGEST].partition("#")[0].partition("?")[0]
-    scheme, mark, rest = kept.partition("://")
-    if mark:
-        authority, slash, path = rest.partition("/")
-        kept = f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
-    return kept
 
 
 def _about(server: "Server") -> list[bytes]:
