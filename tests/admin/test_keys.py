@@ -31,15 +31,13 @@ def test_a_session_ends_after_twelve_hours_without_a_request(clock: Clock) -> No
         clock.advance(IDLE - 1)
         assert sessions.find_with_token(b"token") is session
     clock.advance(IDLE + 1)
-    assert (
-        sessions.find_with_token(b"token") is None and session.ended.is_set() and len(sessions) == 0
-    )
+    assert sessions.find_with_token(b"token") is None and len(sessions) == 0
 
 
 def test_a_session_that_is_being_answered_is_not_left_alone(clock: Clock) -> None:
     sessions = Sessions(clock)
     session = sessions.begin_with_token("token")
-    session.open += 1
+    session.open.add(asyncio.Event())
     clock.advance(2 * IDLE)
     assert sessions.find_with_token(b"token") is session
 
@@ -47,11 +45,13 @@ def test_a_session_that_is_being_answered_is_not_left_alone(clock: Clock) -> Non
 def test_the_session_that_was_left_alone_for_longest_makes_room(clock: Clock) -> None:
     sessions = Sessions(clock)
     begun = [sessions.begin_with_token(f"token-{number}") for number in range(MOST_SESSIONS)]
+    running = asyncio.Event()
+    begun[1].open.add(running)
     assert sessions.find_with_token(b"token-0") is begun[0]
     sessions.begin_in_browser()
     assert len(sessions) == MOST_SESSIONS
     assert sessions.find_with_token(b"token-0") is begun[0]
-    assert sessions.find_with_token(b"token-1") is None and begun[1].ended.is_set()
+    assert sessions.find_with_token(b"token-1") is None and running.is_set()
 
 
 def test_a_browser_session_needs_both_credentials(clock: Clock) -> None:
@@ -123,16 +123,17 @@ def test_guesses_from_everywhere_hold_up_whoever_was_never_right(clock: Clock) -
 
 
 def test_the_same_token_again_ends_nothing(clock: Clock) -> None:
-    async def work() -> tuple[int, bool, int]:
+    async def work() -> tuple[tuple[int, bool], bool, int]:
         keys = Keys("a", clock)
         keys.sessions.begin_in_browser()
-        before = keys.changed
+        running = asyncio.Event()
+        keys.by_token.open.add(running)
         keys.take_up("a")
-        kept = len(keys.sessions)
+        kept = len(keys.sessions), running.is_set()
         keys.take_up("b")
-        return kept, before.is_set(), len(keys.sessions)
+        return kept, running.is_set(), len(keys.sessions)
 
-    assert asyncio.run(work()) == (1, True, 0)
+    assert asyncio.run(work()) == ((1, False), True, 0)
 
 
 def test_a_token_that_was_generated_is_kept_over_reloads(clock: Clock) -> None:

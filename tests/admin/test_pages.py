@@ -43,7 +43,7 @@ def get(site: Path) -> Get:
             server.bind()
             try:
                 await server.start(lambda: None)  # type: ignore[arg-type, return-value]
-                vars(server)["_served"].door.pages = Pages(site)
+                vars(server)["_running"].door.pages = Pages(site)
                 named = {name.replace("_", "-"): value for name, value in headers.items()}
                 return await asyncio.to_thread(fetch, server.url, path, method, named)
             finally:

@@ -11,10 +11,11 @@ from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from kit.until import until
-from mcpx.admin import bodies
-from mcpx.admin.door import Door
-from mcpx.admin.server import AdminServer
+from mcpx.admin import server as module
+from mcpx.admin.door import MAX_ANONYMOUS_BODY_BYTES, Door
+from mcpx.admin.server import LIMITS, AdminServer
 from mcpx.config import Config
+from mcpx.wire.http_server import Limits
 
 TOKEN = "a-token-that-cannot-be-guessed"
 BOUND = 20.0
@@ -50,7 +51,7 @@ class AdminConnections:
     def __init__(self, server: AdminServer, api: Api) -> None:
         self.server = server
         self.api = api
-        self.door: Door = vars(server)["_served"].door
+        self.door: Door = vars(server)["_running"].door
         self._opened: list[asyncio.StreamWriter] = []
 
     async def send(self, head: str, *more: str, body: bytes = b"") -> Streams:
@@ -77,7 +78,7 @@ async def admin_connections() -> AsyncIterator[AdminConnections]:
     server.bind()
     await server.start(lambda: None)  # type: ignore[arg-type, return-value]
     made = AdminConnections(server, Api())
-    made.door.api = made.api
+    made.door.api.app = made.api
     try:
         async with asyncio.timeout(BOUND):
             yield made
@@ -109,12 +110,12 @@ def test_a_session_that_ends_takes_its_streams_along_and_no_others() -> None:
     async def work(made: AdminConnections) -> int:
         headers, session = session_of(made)
         mine, by_token = await made.stream(*headers), await made.stream(BEARER)
-        assert session.open == 1
+        assert len(session.open) == 1
         made.door.keys.sessions.end(session)
         await mine.read()
         await until(lambda: made.api.open == 1)
         assert not by_token.at_eof()
-        return session.open
+        return len(session.open)
 
     assert run(work) == 0
 
@@ -170,7 +171,7 @@ def post(*more: str) -> tuple[str, ...]:
 def test_a_body_of_four_mebibytes_is_taken_and_one_byte_more_is_not() -> None:
     async def work(made: AdminConnections) -> list[bytes]:
         told: list[bytes] = []
-        for size in (bodies.LARGEST, bodies.LARGEST + 1):
+        for size in (LIMITS.body_bytes, LIMITS.body_bytes + 1):
             text = b'"' + b"x" * (size - 2) + b'"'
             reader, writer = await made.send(*post(f"Content-Length: {size}"), body=text)
             told.append(await reader.read())
@@ -178,7 +179,7 @@ def test_a_body_of_four_mebibytes_is_taken_and_one_byte_more_is_not() -> None:
         return told
 
     taken, refused = run(work)
-    assert taken.endswith(str(bodies.LARGEST).encode()) and refused.startswith(b"HTTP/1.1 413 ")
+    assert taken.endswith(str(LIMITS.body_bytes).encode()) and refused.startswith(b"HTTP/1.1 413 ")
 
 
 def test_a_body_that_does_not_say_how_large_it_is_is_bounded_too() -> None:
@@ -202,28 +203,71 @@ def test_somebody_unknown_is_refused_before_the_body_is_read() -> None:
     assert run(work).startswith(b"HTTP/1.1 401 ")
 
 
-def test_a_body_that_does_not_come_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "SECONDS", 0.2)
+def test_a_body_before_the_login_is_small() -> None:
+    async def work(made: AdminConnections) -> list[bytes]:
+        told: list[bytes] = []
+        for size in (MAX_ANONYMOUS_BODY_BYTES, MAX_ANONYMOUS_BODY_BYTES + 1, 100_000):
+            head = ("Content-Type: application/json", f"Content-Length: {size}")
+            text = b'"' + b"x" * (size - 2) + b'"'
+            reader, writer = await made.send(
+                "POST /api/login HTTP/1.1", *head, "Connection: close", body=text
+            )
+            told.append((await reader.read())[:13])
+            writer.close()
+        return told
+
+    assert run(work) == [b"HTTP/1.1 200 ", b"HTTP/1.1 413 ", b"HTTP/1.1 413 "]
+
+
+@pytest.mark.parametrize(
+    ("limits", "sent", "status"),
+    [
+        (Limits(body_timeout=0.2), b'"x', b"408"),
+        (Limits(head_timeout=0.2), None, b"408"),
+        (Limits(bodies_bytes=20_000), b'"' + b"x" * 99_999, b"503"),
+    ],
+)
+def test_the_limits_of_the_port_answer_in_the_shape_of_the_api(
+    monkeypatch: pytest.MonkeyPatch, limits: Limits, sent: bytes | None, status: bytes
+) -> None:
+    monkeypatch.setattr(module, "LIMITS", limits)
 
     async def work(made: AdminConnections) -> bytes:
-        reader, _ = await made.send(*post("Content-Length: 10"), body=b"12")
-        return await reader.read()
+        if sent is None:
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", int(made.server.url.rpartition(":")[2])
+            )
+            writer.write(b"GET / HTTP/1.1\r\n")
+        else:
+            reader, writer = await made.send(*post("Content-Length: 100001"), body=sent)
+        answer = await reader.read()
+        writer.close()
+        return answer
 
-    assert run(work).startswith(b"HTTP/1.1 408 ")
+    answer = run(work)
+    assert answer.startswith(b"HTTP/1.1 " + status) and b'{"error":' in answer
+    assert b"x-content-type-options: nosniff" in answer
 
 
-def test_bodies_of_all_together_are_bounded_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "ALL", 10_000)
+def test_requests_on_one_connection_are_answered_in_order() -> None:
+    async def work(made: AdminConnections) -> list[bytes]:
+        requests = b"".join(
+            b"POST /api/x HTTP/1.1\r\nHost: %b\r\n%b\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n%b"
+            % (made.server.url[7:].encode(), BEARER.encode(), size, b"1" * size)
+            for size in range(1, 10)
+        )
+        reader, writer = await made.send(*post("Content-Length: 1"), body=b"1")
+        await reader.read()
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", int(made.server.url.rpartition(":")[2])
+        )
+        writer.write(requests)
+        bodies: list[bytes] = []
+        for _ in range(1, 10):
+            await reader.readuntil(b"\r\n\r\n")
+            bodies.append(await reader.readexactly(1))
+        writer.close()
+        return bodies
 
-    async def work(made: AdminConnections) -> tuple[bytes, bytes]:
-        first, writer = await made.send(*post("Content-Length: 9000"), body=b'"' + b"x" * 5000)
-        await until(lambda: vars(vars(made.door)["_bodies"])["_held"] > 5000)
-        second, _ = await made.send(*post("Content-Length: 9000"), body=b'"' + b"x" * 8998 + b'"')
-        refused = await second.read()
-        writer.write(b"x" * 3998 + b'"')
-        taken = await first.read()
-        assert vars(vars(made.door)["_bodies"])["_held"] == 0
-        return refused, taken
-
-    refused, taken = run(work)
-    assert refused.startswith(b"HTTP/1.1 503 ") and taken.startswith(b"HTTP/1.1 200 ")
+    assert run(work) == [b"%d" % size for size in range(1, 10)]

@@ -160,7 +160,7 @@ def test_the_sdist_holds_what_a_packager_needs(
 
 
 def test_only_what_runs_is_installed(installed: Path, home: Path) -> None:
-    """RUN-1: neither the SDK nor any test tool comes along, and of uvicorn nothing but itself."""
+    """RUN-1: neither the SDK nor any test tool comes along, and no second HTTP server."""
     command = ["uv", "pip", "list", "--python", str(installed.parent), "--format", "freeze"]
     listed = printed(command, stranger(home), home)
     names = {
@@ -170,7 +170,17 @@ def test_only_what_runs_is_installed(installed: Path, home: Path) -> None:
     }
     assert "mcpx-gateway" in names
     assert (
-        names & {"mcp", "httpx", "watchfiles", "jinja2", "python-dotenv", "pytest", "playwright"}
+        names
+        & {
+            "mcp",
+            "httpx",
+            "uvicorn",
+            "watchfiles",
+            "jinja2",
+            "python-dotenv",
+            "pytest",
+            "playwright",
+        }
         == set()
     )
 

@@ -18,7 +18,6 @@ from typing import Any
 from starlette.types import Receive
 
 from mcpx import __version__
-from mcpx.admin.attending import gone
 from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError
 from mcpx.admin.people import OWNER
@@ -30,7 +29,7 @@ from mcpx.admin.shapes.tools import (
     CallResult,
     ModelSees,
 )
-from mcpx.admin.streaming import BEAT, COMMENT, frame
+from mcpx.admin.streaming import BEAT, COMMENT, attended, frame
 from mcpx.admin.toolbox import missing_error
 from mcpx.admin.weights import COMPACT
 from mcpx.admin.wording import plain
@@ -119,23 +118,13 @@ class Calling:
         task.cancel()
 
     async def answer(self, name: str, given: CallGiven, receive: Receive) -> CallResult:
-        """The result; the call is cancelled when whoever asks for it goes."""
+        """The result. The call is cancelled when the client disconnects."""
         task = self._begin(name, given, _unheard)
-        left = self._tasks.start(gone(receive), awaited=True)
-        try:
-            await asyncio.wait((task, left), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                task.cancel()
+
+        async def result() -> CallResult:
             return await task
-        except asyncio.CancelledError:
-            if not task.cancelled():
-                raise
-            raise ApiError(
-                408, "cancelled", "the connection was closed before the call was over"
-            ) from None
-        finally:
-            task.cancel()
-            left.cancel()
+
+        return await attended(result(), receive)
 
     def frames(
         self, name: str, given: CallGiven

@@ -117,6 +117,6 @@ class Desk:
         return Trials(self.gateway)
 
 
-def the_desk(request: Request) -> Desk:
+async def the_desk(request: Request) -> Desk:
     """For `Depends`."""
     return request.app.state.desk

@@ -19,7 +19,6 @@ PACKAGES = (
     "mcpx-gateway",
     "fastapi",
     "starlette",
-    "uvicorn",
     "pydantic",
     "orjson",
     "uvloop",

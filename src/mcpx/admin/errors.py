@@ -7,22 +7,24 @@ they may be secret, or not even text.
 
 import logging
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fastapi import FastAPI
+import orjson
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcpx.admin.sentences import said
 from mcpx.admin.shapes.errors import ErrorAnswer
+from mcpx.admin.wording import plain
 from mcpx.model.errors import ConfigError, Unavailable
 
 log = logging.getLogger(__name__)
+
+_UNROUTED = {404: "there is no such path", 405: "this path does not know that method"}
 
 CODES: dict[int, tuple[str, str]] = {
     400: ("bad_request", "The request is not what it should be."),
@@ -74,12 +76,9 @@ class ApiError(Exception):
         self.path = path
         self.hint = hint
         self.errors = errors
-        self.headers = headers
+        self.headers = headers or {}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.answer()(scope, receive, send)
-
-    def answer(self) -> JSONResponse:
+    def body(self) -> bytes:
         told: dict[str, Any] = {
             "code": self.code,
             "message": self.message,
@@ -90,7 +89,7 @@ class ApiError(Exception):
             told["errors"] = list(self.errors)
         if found := said({"message": self.message, "hint": self.hint}):
             told["said"] = {name: asdict(sentence) for name, sentence in found.items()}
-        return JSONResponse(_text({"error": told}), self.status, headers=dict(self.headers or {}))
+        return orjson.dumps(plain({"error": told}))
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -114,18 +113,8 @@ def of_config_error(error: ConfigError, status: int = 422) -> ApiError:
     return ApiError(status, "invalid_config", first, errors=mistakes)
 
 
-def install(app: FastAPI) -> None:
-    """Have the application answer every error so."""
-    app.add_exception_handler(ApiError, _own)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(ConfigError, _config)
-    app.add_exception_handler(Unavailable, _unavailable)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_middleware(Unexpected)
-
-
-class Unexpected:
-    """Answers what nobody expected, before the framework would."""
+class Errors:
+    """ASGI middleware that turns every exception of the application into a response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -135,75 +124,55 @@ class Unexpected:
 
         async def watched(message: Message) -> None:
             nonlocal begun
-            begun = begun or message["type"] == "http.response.start"
+            begun = True
             await send(message)
 
         try:
             await self._app(scope, receive, watched)
-        except RecursionError:
+        except Exception as error:
+            found = _known(error) or _unexpected(error, scope)
             if begun:
-                raise
-            await ApiError(422, "too_deep", "what was sent is nested too deeply")(
-                scope, receive, send
-            )
-        except Exception:
-            id = secrets.token_hex(4)
-            log.exception("admin: %s %s failed [%s]", scope.get("method"), scope.get("path"), id)
-            if begun:
-                raise  # the connection is closed: an answer that ends early must not look whole
-            hint = f"the log of the gateway says more: look for {id}"
-            await ApiError(500, None, f"something went wrong inside of mcpx [{id}]", hint=hint)(
-                scope, receive, send
-            )
+                raise  # The connection is aborted: a truncated response must not look complete.
+            headers = {**found.headers, "content-type": "application/json"}
+            await Response(found.body(), found.status, headers)(scope, receive, send)
 
 
-async def _own(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, ApiError)
-    return error.answer()
+def _known(error: Exception) -> ApiError | None:
+    match error:
+        case ApiError():
+            return error
+        case RequestValidationError():
+            mistakes = [
+                {"path": _path(each["loc"]), "message": str(each["msg"])} for each in error.errors()
+            ]
+            first = mistakes[0]
+            return ApiError(422, None, str(first["message"]), first["path"], errors=mistakes)
+        case ConfigError():
+            return of_config_error(error)
+        case Unavailable():
+            return ApiError(502, "server_unavailable", str(error))
+        case HTTPException():
+            code, told = CODES.get(error.status_code, ("error", "It did not work."))
+            told = _UNROUTED.get(error.status_code, told)
+            return ApiError(error.status_code, code, told, headers=error.headers)
+        case RecursionError():
+            return ApiError(422, "too_deep", "what was sent is nested too deeply")
+        case _:
+            return None
 
 
-async def _config(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, ConfigError)
-    return of_config_error(error).answer()
+def _unexpected(error: Exception, scope: Scope) -> ApiError:
+    id = secrets.token_hex(4)
+    method, path = scope.get("method"), scope.get("path")
+    log.error("admin: %s %s failed [%s]", method, path, id, exc_info=error)
+    hint = f"the log of the gateway says more: look for {id}"
+    return ApiError(500, None, f"something went wrong inside of mcpx [{id}]", hint=hint)
 
 
-async def _unavailable(_: Request, error: Exception) -> JSONResponse:
-    return ApiError(502, "server_unavailable", str(error)).answer()
-
-
-async def _http(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    code, told = CODES.get(error.status_code, ("error", "It did not work."))
-    message = {404: "there is no such path", 405: "this path does not know that method"}.get(
-        error.status_code
-    )
-    return ApiError(error.status_code, code, message or told, headers=error.headers).answer()
-
-
-async def _invalid(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    mistakes = [
-        {"path": _path(each["loc"]), "message": str(each["msg"])} for each in error.errors()
-    ]
-    first = mistakes[0] if mistakes else {"path": None, "message": "not valid"}
-    return ApiError(422, None, str(first["message"]), first["path"], errors=mistakes).answer()
-
-
-def _path(where: Iterable[Any]) -> str | None:
-    """`servers[2].name`; what stands in the query, the path or a header is named with it."""
-    place, *rest = (*where, "")[:-1] or ("",)
-    text = "" if place == "body" else str(place)
-    for step in rest:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else str(step)
-    return text or None
-
-
-def _text(value: Any) -> Any:
-    """Without halves of surrogate pairs, which no encoder takes."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {key: _text(its) for key, its in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, list):
-        return [_text(its) for its in value]  # pyright: ignore[reportUnknownVariableType]
-    return value
+def _path(location: Sequence[str | int]) -> str | None:
+    """`servers[2].name` in the body, otherwise `query.name`, `path.name`, or `header.name`."""
+    steps = list(location)
+    if steps[:1] == ["body"]:
+        del steps[0]
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    return text.removeprefix(".") or None

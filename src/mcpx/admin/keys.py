@@ -23,8 +23,8 @@ from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple
 
-from mcpx.admin.server import LONG
-
+LONG: Final = 22
+"""Characters from which a token cannot be guessed by trying: 128 bits, if it is random."""
 IDLE: Final = 12 * 3600.0
 """Seconds without a request after which a session ends; one that is still being answered counts."""
 MOST_SESSIONS: Final = 100
@@ -60,15 +60,27 @@ class BrowserCredentials(NamedTuple):
     """Value of the header X-Mcpx-Session."""
 
 
-class Session:
-    __slots__ = ("digest", "ended", "open", "used")
+class Grant:
+    """The requests in progress that one credential allowed. They end with the grant."""
+
+    __slots__ = ("open",)
+
+    def __init__(self) -> None:
+        self.open: set[asyncio.Event] = set()
+        """One event for each request; it ends the request."""
+
+    def end(self) -> None:
+        for gone in self.open:
+            gone.set()
+
+
+class Session(Grant):
+    __slots__ = ("digest", "used")
 
     def __init__(self, digest: bytes, now: float) -> None:
+        super().__init__()
         self.digest = digest
         self.used = now
-        self.open = 0
-        """Requests that are being answered."""
-        self.ended = asyncio.Event()
 
 
 class Sessions:
@@ -123,7 +135,7 @@ class Sessions:
 
     def end(self, session: Session) -> None:
         self._held.pop(session.digest, None)
-        session.ended.set()
+        session.end()
 
     def end_all(self) -> None:
         for session in list(self._held.values()):
@@ -230,8 +242,8 @@ class Keys:
         self.sessions = Sessions(clock)
         self.passes = Passes(clock)
         self.attempts = Attempts(clock)
-        self.changed = asyncio.Event()
-        """Set once the token is another one: what was begun with it ends."""
+        self.by_token = Grant()
+        """Requests with the token, and requests without a credential."""
         self._set(token)
 
     def has(self, token: str | None) -> bool:
@@ -249,13 +261,12 @@ class Keys:
             return
         self._set(token)
         self.end_all()
-        self.changed = asyncio.Event()
 
     def end_all(self) -> None:
         """Whatever anybody was let in by is over."""
         self.sessions.end_all()
         self.passes.clear()
-        self.changed.set()
+        self.by_token.end()
 
     def wait(self, token: bytes, address: str) -> float | None:
         """None: it is the right one. Else how long to wait before another attempt; 0: it was only

@@ -55,6 +55,6 @@ class Live:
             await self.calling.close()
 
 
-def the_live(request: Request) -> Live:
+async def the_live(request: Request) -> Live:
     """For `Depends`."""
     return request.app.state.live

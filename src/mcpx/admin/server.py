@@ -1,9 +1,7 @@
-"""The admin port: bound early, served in the gateway's own loop, ended with it.
+"""The admin port.
 
-Promise: `bind` needs nothing of the web framework, so that a port that is taken is told before
-anything starts; `start` loads the framework in a thread, so that whoever is served meanwhile is not
-held up. uvicorn gets no signal, no logger and no task of its own: this is its protocol without its
-server, which would look ten times a second whether it is to end.
+`bind` does not load the web framework: a taken port is reported before any server starts. `start`
+loads the framework in a thread, because it takes a second.
 """
 
 import asyncio
@@ -11,52 +9,60 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from mcpx.admin.keys import LONG, PASS_LIFE, Keys
 from mcpx.config import Admin, Config, is_loopback
 from mcpx.wire import memory
+from mcpx.wire.folders import replace_private
+from mcpx.wire.http_server import HttpServer, Limits
 
 if TYPE_CHECKING:
-    from mcpx.admin.connection import State
     from mcpx.admin.desk import Desk
     from mcpx.admin.door import Door
-    from mcpx.admin.keys import Keys
     from mcpx.admin.live import Live
-    from mcpx.admin.login_file import LoginFile
 
 log = logging.getLogger(__name__)
 
-LONG = 22
-"""Characters from which a token cannot be guessed by trying: 128 bits, if it is random."""
+LIMITS = Limits(connections=256, bodies_bytes=64 * 2**20)
 ENDING = 1.0
-"""Seconds that requests have to notice that the gateway ends."""
+"""Seconds in which requests can finish when the gateway ends."""
+LOGIN_PAGE = """<!doctype html>
+<meta charset="utf-8">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0;url={url}">
+<title>mcpx</title>
+<p><a href="{url}">Open the admin UI of mcpx</a></p>
+"""
+
+
+class _Running(NamedTuple):
+    server: HttpServer
+    door: "Door"
+    live: "Live"
 
 
 class AdminServer:
     def __init__(self, host: str, port: int, token: str | None, config: Config) -> None:
-        """`token` wins over the one of the configuration."""
+        """`token` takes precedence over the one of the configuration."""
         self._host = host
         self.port = port
         self._given = token
         self._admin = config.server.admin or Admin()
         self._token = self._token_of(config)
+        self._keys = Keys(self._token)
         self._socket: socket.socket | None = None
-        self._listener: asyncio.Server | None = None
         self._context: ssl.SSLContext | None = None
-        self._keys: Keys | None = None
-        self._served: _Served | None = None
-        self._login_file: LoginFile | None = None
+        self._running: _Running | None = None
+        self._login_file = _LoginFile()
         self._closing = False
         self.url = ""
-        """Where it is found, once bound."""
+        """The address of the admin UI, after `bind`."""
 
     def bind(self) -> None:
-        """Raises OSError (ssl.SSLError is one), or ValueError for what is not even in form a
-        host."""
-        from mcpx.admin.keys import Keys
-
+        """Raises OSError (ssl.SSLError is one), or ValueError for an invalid host."""
         if self._admin.tls is not None:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self._context.load_cert_chain(self._admin.tls.cert, self._admin.tls.key)
@@ -65,55 +71,53 @@ class AdminServer:
         self._socket.setblocking(False)
         port = self._socket.getsockname()[1]
         shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)
-        shown = f"[{shown}]" if ":" in shown else shown
-        self.url = f"{'http' if self._context is None else 'https'}://{shown}:{port}"
-        self._keys = Keys(self._token)
+        if ":" in shown:
+            shown = f"[{shown}]"
+        scheme = "http" if self._context is None else "https"
+        self.url = f"{scheme}://{shown}:{port}"
 
     async def start(self, furnish: "Callable[[], Desk]") -> None:
-        """Serve. Connections that came since `bind` have waited. `furnish` is called in a
-        thread."""
-        keys = self._keys
-        assert self._socket is not None and keys is not None, "bind first"
-        made = await asyncio.to_thread(
-            lambda: _made(self._host, self._admin, keys, self._token_of, furnish())
-        )
+        """Serve. Connections since `bind` have waited. `furnish` is called in a thread."""
+        assert self._socket is not None, "bind first"
+        running = await asyncio.to_thread(self._load, furnish)
         if self._closing:
             return
-        made.door.take_up(self._admin, self._token)  # they may have changed meanwhile
-        self._served = made
+        running.door.take_up(self._admin, self._token)  # The configuration may have changed.
+        self._running = running
         self._warn()
-        self._listener = await asyncio.get_running_loop().create_server(
-            made.protocol,
-            sock=self._socket,
-            ssl=self._context,
-            ssl_handshake_timeout=made.state.limits.head_timeout if self._context else None,
-        )
+        await running.server.start_on(self._socket, self._context)
+
+    def _load(self, furnish: "Callable[[], Desk]") -> _Running:
+        from mcpx.admin import application
+        from mcpx.admin.asgi import AsgiServer
+        from mcpx.admin.door import Door, refusal
+
+        app = application.make(furnish())
+        door = Door(self._host, self._admin, self._keys, self._token_of, AsgiServer(app))
+        app.state.door = door
+        memory.give_back(surely=True)  # Loading took memory that is no longer needed.
+        server = HttpServer(door.handle, LIMITS, door.forestall, refusal=refusal)
+        return _Running(server, door, app.state.live)
 
     def login_url(self) -> str:
-        """With a pass that is good once, for ten minutes; from `bind` on, for who comes before
-        `start` only waits."""
-        assert self._keys is not None, "bind first"
+        """Create a URL with a single-use token. A browser that opens it before `start` waits."""
         return f"{self.url}/login?token={self._keys.passes.make()}"
 
     async def write_login_file(self, folder: Path, login_url: str) -> Path:
         """Write a file that leads a browser to a login URL. Raises OSError."""
-        from mcpx.admin.login_file import LoginFile
-
-        if self._login_file is None:
-            port = self.url.rpartition(":")[2]
-            self._login_file = LoginFile(folder / f"admin-login-{port}.html")
-        return await self._login_file.write(login_url)
+        port = self.url.rpartition(":")[2]
+        return await self._login_file.write(folder / f"admin-login-{port}.html", login_url)
 
     def tell_elsewhere(self) -> None:
-        """Somebody may listen to events at another replica."""
-        if self._served is not None:
-            _ = self._served.live.events
+        """Clients at other replicas may listen to the events of this one."""
+        if self._running is not None:
+            _ = self._running.live.events
 
     def take_up(self, config: Config) -> None:
-        """What a changed configuration says of who may come in."""
+        """Apply a changed configuration."""
         self._admin, self._token = config.server.admin or Admin(), self._token_of(config)
-        if self._served is not None:
-            self._served.door.take_up(self._admin, self._token)
+        if self._running is not None:
+            self._running.door.take_up(self._admin, self._token)
 
     def _token_of(self, config: Config) -> str | None:
         return self._given or config.server.admin_token
@@ -128,75 +132,46 @@ class AdminServer:
             )
 
     async def close(self) -> None:
-        """No more connections. What is being answered may end, streams are told that they are over;
-        then all is cut."""
+        """Accept no more connections, end all streams, and give other requests a moment."""
         self._closing = True
-        if self._login_file is not None:
-            self._login_file.close()
-        if self._listener is not None:
-            self._listener.close()
-        elif self._socket is not None:
-            self._socket.close()
-        if self._served is None:
+        self._login_file.delete()
+        if self._running is None:
+            if self._socket is not None:
+                self._socket.close()
             return
-        state, live = self._served.state, self._served.live
+        server, door, live = self._running
         live.end_streams()
-        self._served.door.keys.end_all()
-        for connection in list(state.held):
-            connection.wind_down()
-        await _wait(state.tasks)
-        for connection in list(state.held):
-            connection.abort()
-        for task in state.tasks:
-            task.cancel()
-        await _wait(state.tasks)
+        door.keys.end_all()
+        await server.close(ENDING)
+        await door.api.tasks.close()
         await live.close()
-        state.close()
 
 
-async def _wait(tasks: "set[asyncio.Task[None]]") -> None:
-    if tasks:
-        await asyncio.wait(set(tasks), timeout=ENDING)
+class _LoginFile:
+    """An HTML file that leads a browser to a login URL.
 
+    All users of a machine can read the arguments of a browser program. A login URL therefore does
+    not go to the browser as an argument. The browser gets the path of this file instead, which only
+    its owner can read. The file is deleted when its token expires, and when the gateway ends.
+    """
 
-@dataclass(frozen=True, slots=True)
-class _Served:
-    door: "Door"
-    live: "Live"
-    state: "State"
-    protocol: Callable[[], asyncio.Protocol]
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._expiry: asyncio.TimerHandle | None = None
 
+    async def write(self, path: Path, login_url: str) -> Path:
+        """Replace the previous file. Raises OSError."""
+        content = LOGIN_PAGE.format(url=escape(login_url)).encode()
+        await asyncio.to_thread(replace_private, path, content)
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._path = path
+        self._expiry = asyncio.get_running_loop().call_later(PASS_LIFE, self.delete)
+        return path
 
-def _made(
-    host: str, admin: Admin, keys: "Keys", token_of: Callable[[Config], str | None], desk: "Desk"
-) -> _Served:
-    """All that is heavy is imported here, and nowhere before."""
-    from uvicorn.config import Config as UvicornConfig
-
-    from mcpx.admin import application
-    from mcpx.admin.connection import Connection, Limits, State
-    from mcpx.admin.door import Door
-    from mcpx.admin.pages import Pages
-
-    door = Door(host, admin, keys, token_of)
-    door.pages = Pages()
-    door.api = api = application.make(desk)
-    api.state.door = door
-    settings = UvicornConfig(
-        door,
-        loop="none",
-        http=Connection,
-        ws="none",
-        lifespan="off",
-        interface="asgi3",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=3600,  # ours is looked after by `State`
-    )
-    settings.load()
-    state = State(Limits())
-    memory.give_back(surely=True)  # what loading took, and is not needed any more
-    return _Served(door, api.state.live, state, lambda: Connection(settings, state))
+    def delete(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+            self._path = None

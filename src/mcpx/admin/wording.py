@@ -5,8 +5,6 @@ from typing import Any, cast
 
 import orjson
 
-from mcpx.admin.errors import ApiError
-
 
 def moment(seconds: float | None) -> str | None:
     """RFC 3339, with milliseconds."""
@@ -43,7 +41,3 @@ def _mended(value: Any) -> Any:
     if isinstance(value, float) and value - value != 0:
         return None  # an infinity, which JSON cannot say
     return value
-
-
-def unknown(what: str, name: object, hint: str | None = None) -> ApiError:
-    return ApiError(404, None, f"there is no {what} {str(name)[:200]!r}", hint=hint)

@@ -14,7 +14,7 @@ from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrad
 
 from mcpx.wire.exchange import Exchange, Headers
 from mcpx.wire.flow import Budget, Intake, Outflow
-from mcpx.wire.http_house import House, refusal
+from mcpx.wire.http_house import House
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class Connection(asyncio.Protocol):
         self._out = Outflow(self._transport, self._server.budget)
         if not self._server.admit(self):
             self._ending = self._deaf = True
-            self._transport.write(refusal(503))
+            self._transport.write(self._server.refusal(503))
             self._transport.close()
 
     @property
@@ -265,8 +265,12 @@ class Connection(asyncio.Protocol):
             and fields[b"transfer-encoding"].strip().lower() != b"chunked"
         ):
             self._stop(501)
-        if b"content-length" in fields and int(fields[b"content-length"]) > limits.body_bytes:
-            self._stop(413)
+        if b"content-length" in fields:
+            size = int(fields[b"content-length"])
+            if size > limits.body_bytes:
+                self._stop(413)
+            if size > LARGE:
+                self._forestall()
         if b"expect" in fields and not self._http10:
             self._continue(fields[b"expect"])
 
@@ -280,7 +284,7 @@ class Connection(asyncio.Protocol):
         if size > self._limits.body_bytes:
             self._stop(413)
         if size > LARGE:
-            if len(self._body) <= LARGE:
+            if len(self._body) <= LARGE and b"content-length" not in self._fields:
                 self._forestall()
             self._count(len(body))
             if self._server.bodies > self._limits.bodies_bytes:
@@ -407,7 +411,7 @@ class Connection(asyncio.Protocol):
     def _sendrefusal(self, status: int) -> None:
         self._ending = True
         self._since = self._server.now
-        self.write(refusal(status))
+        self.write(self._server.refusal(status))
         self._intake.hold(False)
         if (
             self._transport.can_write_eof()

@@ -43,6 +43,8 @@ class House(Protocol):
     forestall: Callable[[Exchange], int | None] | None
     """The status with which a request is refused whatever its body says, asked before much of that
     was read."""
+    refusal: Callable[[int], bytes]
+    """Builds the last response of a connection, from its status."""
     now: float
     """By the coarse clock of all of them."""
     closing: bool

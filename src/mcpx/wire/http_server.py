@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Final
 from mcpx.wire.exchange import Exchange, Headers
 from mcpx.wire.flow import Budget
 from mcpx.wire.http_connection import Connection
-from mcpx.wire.http_house import Limits
+from mcpx.wire.http_house import Limits, refusal
 from mcpx.wire.system import WINDOWS
 
 if TYPE_CHECKING:
+    import socket
     import ssl
 
 __all__ = ["Exchange", "Headers", "HttpServer", "Limits"]
@@ -47,11 +48,14 @@ class HttpServer:
         limits: Limits = Limits(),  # noqa: B008
         forestall: Callable[[Exchange], int | None] | None = None,
         secure: Callable[[asyncio.Protocol], asyncio.Protocol] | None = None,
+        refusal: Callable[[int], bytes] = refusal,
     ) -> None:
-        """`forestall`: the status with which a request with a large body is refused before that is
-        read; None: it is read. `secure`: adds a handshake and encryption to each connection."""
+        """`forestall` returns the status that refuses a request with a large body before the body
+        is read, or None to read it. `secure` adds a handshake and encryption to each connection.
+        `refusal` builds the last response of a connection, from its status."""
         self.handler = handler
         self.forestall = forestall
+        self.refusal = refusal
         self._secure = secure
         self.limits = limits
         self.now = time.monotonic()
@@ -84,6 +88,18 @@ class HttpServer:
             reuse_address=not WINDOWS,  # there it would let others take our port from us
             ssl_handshake_timeout=self.limits.head_timeout if ssl else None,
         )
+        return self._listening(listener)
+
+    async def start_on(self, sock: "socket.socket", ssl: "ssl.SSLContext | None" = None) -> int:
+        """Accept the connections of a listening socket, and return its port."""
+        timeout = self.limits.head_timeout if ssl else None
+        loop = asyncio.get_running_loop()
+        listener = await loop.create_server(
+            self._protocol, sock=sock, ssl=ssl, ssl_handshake_timeout=timeout
+        )
+        return self._listening(listener)
+
+    def _listening(self, listener: asyncio.Server) -> int:
         self._listeners.append(listener)
         if self._timer is None:
             self._sweep()

@@ -75,7 +75,8 @@ export interface paths {
         put?: never;
         /**
          * Replay
-         * @description Make the call again, as the owner, with the very same arguments; rules, limits and the audit trail count.
+         * @description Make the call again, as the owner, with the very same arguments; rules, limits and the audit
+         *     trail count.
          */
         post: operations["replay_api_activity__number__replay_post"];
         delete?: never;
@@ -182,7 +183,8 @@ export interface paths {
         get: operations["show_auth_config_api_auth_configs__name__get"];
         /**
          * Change Auth Config
-         * @description Replace it; a masked secret stays what it is. Another `name` in it renames it, once nothing refers to it.
+         * @description Replace it; a masked secret stays what it is. Another `name` in it renames it, once nothing
+         *     refers to it.
          */
         put: operations["change_auth_config_api_auth_configs__name__put"];
         post?: never;
@@ -621,7 +623,8 @@ export interface paths {
         };
         /**
          * Diagnostics
-         * @description All there is to know for a report of a problem, without secrets and without what was said in calls.
+         * @description All there is to know for a report of a problem, without secrets and without what was said in
+         *     calls.
          */
         get: operations["diagnostics_api_diagnostics_get"];
         put?: never;
@@ -665,8 +668,8 @@ export interface paths {
          * Log In
          * @description Start a browser session with the admin token, or with the token of a login URL.
          *
-         *     The response sets a cookie and contains a secret. Each request of the session needs the cookie and the header
-         *     `X-Mcpx-Session` with the secret.
+         *     The response sets a cookie and contains a secret. Each request of the session needs the cookie
+         *     and the header `X-Mcpx-Session` with the secret.
          */
         post: operations["log_in_api_login_post"];
         delete?: never;
@@ -1258,8 +1261,9 @@ export interface paths {
         put?: never;
         /**
          * Call Tool
-         * @description Call it as the owner; rules, limits and the audit trail count as for anybody (principal `admin`). A server that
-         *     asks something meanwhile is declined. With `Accept: text/event-stream` progress comes as events, the result last.
+         * @description Call it as the owner; rules, limits and the audit trail count as for anybody (principal
+         *     `admin`). A server that asks something meanwhile is declined. With `Accept: text/event-stream`
+         *     progress comes as events, the result last.
          */
         post: operations["call_tool_api_tools__name__call_post"];
         delete?: never;
@@ -1506,7 +1510,8 @@ export interface components {
         };
         /**
          * CallEvent
-         * @description `call`: one is over. Many a second come together: at most 50 a second are told, `skipped` counts the others.
+         * @description `call`: one is over. Many a second come together: at most 50 a second are told, `skipped`
+         *     counts the others.
          */
         CallEvent: {
             /** Bytes In */
@@ -2390,7 +2395,8 @@ export interface components {
         };
         /**
          * EventShapes
-         * @description The data of each event, by its name. `clients` and `rates` have no id: only the latest counts.
+         * @description The data of each event, by its name. `clients` and `rates` have no id: only the latest
+         *     counts.
          */
         EventShapes: {
             approvals: components["schemas"]["ApprovalsEvent"];
@@ -3152,8 +3158,8 @@ export interface components {
         };
         /**
          * RatesEvent
-         * @description `rates`: once a second while something is called, and once when nothing is any more. Servers and clients that are
-         *     not in it were not called for a minute.
+         * @description `rates`: once a second while something is called, and once when nothing is any more. Servers
+         *     and clients that are not in it were not called for a minute.
          */
         RatesEvent: {
             /** Calls Per Minute */
@@ -3479,7 +3485,8 @@ export interface components {
         };
         /**
          * Savings
-         * @description Estimated without a tokenizer; against showing every definition in each list that was asked for.
+         * @description Estimated without a tokenizer; against showing every definition in each list that was asked
+         *     for.
          */
         Savings: {
             /** By Client */

@@ -5,7 +5,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response
 
-from mcpx.admin.attending import attended
 from mcpx.admin.entries import commands, cost, entry_of, yaml_of
 from mcpx.admin.errors import ALWAYS, ApiError, responses
 from mcpx.admin.routes import given
@@ -22,6 +21,7 @@ from mcpx.admin.shapes.commands import (
 )
 from mcpx.admin.shapes.common import Entry, Preview, Toggle, Written
 from mcpx.admin.shapes.servers import Operation, Recognised
+from mcpx.admin.streaming import attended
 from mcpx.admin.wording import plain
 from mcpx.config.edits import PutEntry
 from mcpx.model.call import Json

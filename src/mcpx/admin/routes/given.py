@@ -17,8 +17,9 @@ from fastapi import Depends, Header, Path, Query, Request
 from pydantic import AfterValidator
 from starlette.responses import Response
 
+from mcpx.admin.asgi import SLASH
 from mcpx.admin.desk import Desk, the_desk
-from mcpx.admin.door import Objection, the_door
+from mcpx.admin.door import Objection, the_door, the_entry
 from mcpx.admin.entries import NOUNS, unknown
 from mcpx.admin.errors import ApiError, responses
 from mcpx.admin.live import Live, the_live
@@ -33,9 +34,6 @@ from mcpx.config.written import Written as Files
 from mcpx.core.store import Committed, Stale, Unwritable, Via
 from mcpx.core.store import Preview as Seen
 from mcpx.model.errors import ConfigError
-
-SLASH = "\ue000"
-"""Stands for a `/` of a name while its path is taken apart (`application`)."""
 
 Objects = Callable[[Config], Objection | None]
 """What a configuration would do to whoever asks."""
@@ -74,14 +72,15 @@ class Change:
             raise ApiError(409, "would_lock_you_out", found.message, found.path, hint)
 
 
-def _objects(request: Request) -> Objects:
-    return lambda config: the_door(request).objection(request.scope, config)
+async def _objects(request: Request) -> Objects:
+    door, entry = the_door(request), the_entry(request)
+    return lambda config: door.objection(entry.request, config)
 
 
 Objecting = Annotated[Objects, Depends(_objects)]
 
 
-def _change(
+async def _change(
     objection: Objecting,
     if_match: Annotated[
         str | None,

@@ -4,7 +4,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
-from mcpx.admin.attending import attended
 from mcpx.admin.entries import entry_of, servers
 from mcpx.admin.errors import ALWAYS, ApiError, responses
 from mcpx.admin.routes import given
@@ -23,6 +22,7 @@ from mcpx.admin.shapes.servers import (
     TrialResult,
 )
 from mcpx.admin.shapes.tools import Tools
+from mcpx.admin.streaming import attended
 from mcpx.admin.wording import moment, plain, told_at
 from mcpx.config.edits import PutEntry
 from mcpx.core.chronicle import Line, Span

@@ -3,7 +3,7 @@ this."""
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Request, Response
 
 from mcpx import __version__
 from mcpx.admin.door import Door, Entry, no_session, session_cookie, the_door, the_entry
@@ -12,8 +12,17 @@ from mcpx.admin.shapes.session import Login, LoginResult, SessionTold
 
 router = APIRouter(prefix="/api", tags=["Session"], responses=ALWAYS)
 
-AtDoor = Annotated[Door, Depends(the_door)]
-Comer = Annotated[Entry, Depends(the_entry)]
+
+async def _door(request: Request) -> Door:
+    return the_door(request)
+
+
+async def _entry(request: Request) -> Entry:
+    return the_entry(request)
+
+
+AtDoor = Annotated[Door, Depends(_door)]
+Comer = Annotated[Entry, Depends(_entry)]
 
 
 @router.post("/login")

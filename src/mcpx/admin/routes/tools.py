@@ -6,7 +6,6 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mcpx.admin.document import STREAM, streams
 from mcpx.admin.errors import ALWAYS, responses
 from mcpx.admin.routes.given import AtLive, Name
 from mcpx.admin.shapes.common import Done
@@ -18,7 +17,7 @@ from mcpx.admin.shapes.tools import (
     ToolDetail,
     Tools,
 )
-from mcpx.admin.streaming import EventStream
+from mcpx.admin.streaming import STREAM, EventStream, streams
 
 router = APIRouter(prefix="/api", tags=["Tools"], responses=ALWAYS)
 

@@ -6,7 +6,6 @@ from fastapi import APIRouter, Header, Path, Query
 from starlette.requests import Request
 
 from mcpx.admin import connecting, diagnosing, watching
-from mcpx.admin.document import streams
 from mcpx.admin.errors import ALWAYS, ApiError, responses
 from mcpx.admin.routes.given import AtDesk, AtLive
 from mcpx.admin.rows import call_row
@@ -25,7 +24,7 @@ from mcpx.admin.shapes.watching import (
     Savings,
     Statistics,
 )
-from mcpx.admin.streaming import EventStream
+from mcpx.admin.streaming import EventStream, streams
 from mcpx.admin.watched import Range
 from mcpx.admin.wording import plain, told_at
 from mcpx.model.slices import Pace
