@@ -128,7 +128,8 @@ def _desk(room: Room, config: Config, admin_url: str, chronicle: "Chronicle | No
     from mcpx.clients.launcher import launcher
     from mcpx.clients.programs import programs
     from mcpx.front.identity.store import TokenStore
-    from mcpx.imports import offered
+    from mcpx.imports.curl import preview_curl
+    from mcpx.imports.openapi import preview_openapi
 
     starts = launcher().words
 
@@ -156,7 +157,7 @@ def _desk(room: Room, config: Config, admin_url: str, chronicle: "Chronicle | No
         audience=room.audience,
         programs=programs,
         tokens=None if room.state is None else TokenStore(room.state),
-        imports={"openapi": offered.openapi, "curl": offered.curl},
+        imports={"openapi": preview_openapi, "curl": preview_curl},
         watched=chronicle,
     )
 

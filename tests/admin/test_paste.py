@@ -19,7 +19,8 @@ from mcpx.admin.shapes.servers import PasteResult
 from mcpx.config import Config
 from mcpx.core.gateway import Gateway as Inside
 from mcpx.core.store import ConfigStore
-from mcpx.imports import offered
+from mcpx.imports.curl import preview_curl
+from mcpx.imports.openapi import preview_openapi
 
 SLOW = 5.0
 """Seconds no paste may take on a busy machine; on an idle one none takes one."""
@@ -236,7 +237,10 @@ def answered(text: str) -> PasteResult:
         try:
             store = ConfigStore(gateway, None, lambda config: None)
             about = About(version="0", transport="http", started=0, config=None)
-            imports: dict[str, Any] = {"openapi": offered.openapi, "curl": offered.curl}
+            imports: dict[str, Any] = {
+                "openapi": preview_openapi,
+                "curl": preview_curl,
+            }
             return await recognise(
                 Desk(gateway=gateway, store=store, about=lambda: about, imports=imports), text
             )

@@ -120,7 +120,7 @@ LINES = [
         b"",
     ),
     (
-        "curl -G {url}/items -d limit=5 --data-urlencode 'q=a b&c'",
+        "curl -G {url}/items -d limit=5 -d 'q=a+b%26c'",
         "GET",
         [("limit", "5"), ("q", "a b&c")],
         b"",
@@ -139,7 +139,7 @@ LINES = [
         b"just {text} $5",
     ),
     ("""curl {url}/items --data-raw $'{"a": "it\\'s \\u0021"}'""", "POST", [], b'{"a":"it\'s !"}'),
-    ("curl -I {url}/items", "HEAD", [], b""),
+    ("curl -X HEAD {url}/items", "HEAD", [], b""),
 ]
 
 

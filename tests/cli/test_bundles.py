@@ -16,8 +16,8 @@ from kit.http_api import ApiResponse, HttpApi
 from kit.servers import SHOP_SERVER
 from kit.user import User
 from mcpx.imports import bundle
-from mcpx.imports.bundle import entry_of, inputs, read_bundle, unpack
-from mcpx.imports.inputs import answers
+from mcpx.imports.bundle import launch_of, read_bundle, unpack
+from mcpx.imports.launch import answers
 from mcpx.model.errors import ConfigError
 
 SECRET = "very-secret-value-1234567"
@@ -193,9 +193,8 @@ def test_each_type_has_its_usual_start(
         **{"a.js": b"x"},
     )
     found = read_bundle(path)
-    made, _ = entry_of(
-        found, Path("F"), answers(inputs(found, {}), {}, "a"), {"PATH": "/nonexistent"}
-    )
+    launch = launch_of(found, Path("F"), {"PATH": "/nonexistent"})
+    made = launch.entry(answers(launch.inputs, {}, "a"))
     assert made["connection"]["command"] == command and made["connection"].get("args") == args
     assert unpack(found, tmp_path / "F") and not unpack(found, tmp_path / "F")
     assert bool((tmp_path / "F" / "a.js").stat().st_mode & 0o100) is (kind == "binary")
@@ -268,7 +267,7 @@ def test_a_file_that_is_larger_than_it_says_is_not_unpacked(tmp_path: Path) -> N
         ({"name": "a"}, "server.type is none"),
         ({"name": "a", "server": {"type": "shell"}}, "server.type is 'shell'"),
         ({"server": {"type": "node"}}, "has no name"),
-        ({"name": "a", "server": {"type": "node"}}, "neither what is started"),
+        ({"name": "a", "server": {"type": "node"}}, "neither mcp_config nor"),
         ([], "has no name"),
     ],
 )
@@ -306,7 +305,7 @@ def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(ConfigError, match="larger than"):
         read_bundle(path)
     monkeypatch.setattr(bundle, "MAX_PACKED", 2**20)
-    monkeypatch.setattr(bundle, "MOST_FILES", 1)
+    monkeypatch.setattr(bundle, "MAX_FILES", 1)
     with pytest.raises(ConfigError, match="more than 1 files"):
         read_bundle(path)
     with pytest.raises(ConfigError, match="sha256"):

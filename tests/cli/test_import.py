@@ -78,7 +78,7 @@ def test_everything_is_told_as_json(folder: Path) -> None:
         (["openapi", "pets.yaml", "--method", "fetch"], "--method"),
         (["openapi", "pets.yaml", "--prefix", "a b"], "--prefix"),
         (["openapi", "pets.yaml", "--server", "nowhere"], "--server"),
-        (["curl", "curl -k https://a.example"], "certificates"),
+        (["curl", "curl -d @file https://a.example"], "reads a file"),
         (["curl", "--name", "!!", "curl https://a.example"], "not a possible name"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

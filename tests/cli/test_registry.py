@@ -15,9 +15,8 @@ import yaml
 from kit.http_api import ApiRequest, ApiResponse, HttpApi
 from kit.servers import SHOP_SERVER
 from kit.user import User
-from mcpx.imports.inputs import answers
-from mcpx.imports.packages import chosen, entry_of, inputs, ways
-from mcpx.imports.registry import Listed, of_text
+from mcpx.imports.launch import answers
+from mcpx.imports.registry import Listed, choose_launch, launches, parse_listed
 
 NAME = "io.github.example/weather-mcp"
 SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
@@ -93,7 +92,7 @@ def test_a_registry_that_cannot_be_reached_is_said_with_what_else_there_is(user:
     done = user.run("add", NAME, MCPX_REGISTRY=gone)
     assert (
         done.returncode == 2
-        and "cannot be reached" in done.stderr
+        and "cannot be fetched" in done.stderr
         and "mcpx add npx -y PACKAGE" in done.stderr
     )
     assert "Traceback" not in done.stderr and not user.user_config.exists()
@@ -113,7 +112,7 @@ HOSTILE: dict[str, tuple[Any, str]] = {
         answer({**document(packages=[npm()]), "name": "io.github.evil/weather-mcp"}),
         "another server",
     ),
-    "deleted": (answer(document(packages=[npm()]), "deleted"), "taken back"),
+    "deleted": (answer(document(packages=[npm()]), "deleted"), "was deleted"),
     "an option": (
         answer(document(packages=[npm(identifier="--eval=evil")])),
         "not a possible name",
@@ -218,13 +217,13 @@ def test_what_is_required_is_asked_for_and_secrets_are_kept_elsewhere(user: User
 
 
 def listed(**more: Any) -> Listed:
-    return of_text(json.dumps(document(**more)), "a test")
+    return parse_listed(json.dumps(document(**more)), "a test")
 
 
 def made(found: Listed, kind: str | None = None, **given: str) -> dict[str, Any]:
-    way = chosen(found, kind)
-    told = answers(inputs(way), {key: [value] for key, value in given.items()}, "w")
-    connection: dict[str, Any] = entry_of(found, way, told)["connection"]
+    launch = choose_launch(found, kind)
+    told = answers(launch.inputs, {key: [value] for key, value in given.items()}, "w")
+    connection: dict[str, Any] = launch.entry(told)["connection"]
     return connection
 
 
@@ -289,7 +288,7 @@ def test_an_address_comes_before_packages_and_another_way_can_be_chosen() -> Non
     both = listed(
         packages=[npm()], remotes=[{"type": "sse", "url": "https://h.example/sse"}, remote]
     )
-    assert [way.kind for way in ways(both)[0]] == ["remote", "remote", "npm"]
+    assert [launch.kind for launch in launches(both)[0]] == ["remote", "remote", "npm"]
     assert made(both, token=SECRET) == {
         "type": "http",
         "url": "https://api.example/mcp",

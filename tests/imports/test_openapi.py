@@ -6,17 +6,16 @@ from typing import Any
 import pytest
 
 from mcpx.config import load
-from mcpx.imports.document import Document, read
-from mcpx.imports.made import Imported
-from mcpx.imports.openapi import DETAILS, Choice, Wishes, import_openapi, operations
-from mcpx.imports.writing import fits, to_yaml
+from mcpx.imports.imported import Imported, fits, to_yaml
+from mcpx.imports.openapi import DETAILS, Choice, OpenApiOptions, import_openapi, operations
+from mcpx.imports.openapi_document import Document, read
 from mcpx.model.errors import ConfigError
 
 Json = dict[str, Any]
 URL = "https://api.example.com/v1"
 
 
-def made(paths: Json, wishes: Wishes | None = None, **top: Any) -> Imported:
+def made(paths: Json, wishes: OpenApiOptions | None = None, **top: Any) -> Imported:
     """Of a document with these paths; what comes out must load."""
     tree = {
         "openapi": "3.0.3",
@@ -25,7 +24,7 @@ def made(paths: Json, wishes: Wishes | None = None, **top: Any) -> Imported:
         "paths": paths,
         **top,
     }
-    return import_openapi(Document(tree), wishes or Wishes(), fits)
+    return import_openapi(Document(tree), wishes or OpenApiOptions())
 
 
 def command(
@@ -103,7 +102,7 @@ def test_operations_are_picked_by_id_path_tag_and_method(choice: Choice, picked:
         "/old": {"get": {"operationId": "old", "deprecated": True}},
         "/pets/{id}": {"delete": {"operationId": "drop"}},
     }
-    found = made(paths, Wishes(choice))
+    found = made(paths, OpenApiOptions(choice))
     assert [each["name"] for each in found.commands] == picked
     assert len(found.commands) + len(found.skipped) == 4
 
@@ -129,7 +128,7 @@ def test_the_address_is_that_of_the_first_server(
     document = Document(
         {"openapi": "3.1.0", "servers": servers, "paths": {"/a": {"get": {}}}}, base
     )
-    (found,) = import_openapi(document, Wishes(), fits).commands
+    (found,) = import_openapi(document, OpenApiOptions()).commands
     assert found["http"]["url"] == url
 
 
@@ -143,9 +142,9 @@ def test_the_nearest_list_of_servers_counts_and_the_users_word_wins() -> None:
     assert sorted(urls) == ["https://op.example/a", "https://path.example/a"]
     assert {
         each["http"]["url"]
-        for each in made({"/a": item}, Wishes(server="http://mine.example/x/")).commands
+        for each in made({"/a": item}, OpenApiOptions(server="http://mine.example/x/")).commands
     } == {"http://mine.example/x/a"}
-    (found,) = made({"/a$b": {"get": {}}}, Wishes(server="${API}")).commands
+    (found,) = made({"/a$b": {"get": {}}}, OpenApiOptions(server="${API}")).commands
     assert "${API}/a$$b" in to_yaml({"commands": [found]})
 
 
@@ -167,7 +166,7 @@ def test_a_private_server_is_kept_and_told_and_let_through_only_when_asked(host:
     servers = [{"url": f"http://{host}/latest"}]
     found = made({"/a": {"get": {}}}, servers=servers)
     assert "allow_private" not in found.commands[0]["http"] and "--allow-private" in found.notes[0]
-    found = made({"/a": {"get": {}}}, Wishes(allow_private=True), servers=servers)
+    found = made({"/a": {"get": {}}}, OpenApiOptions(allow_private=True), servers=servers)
     assert found.commands[0]["http"]["allow_private"] is True and not found.notes
 
 
@@ -447,7 +446,10 @@ def test_an_operation_without_security_needs_no_auth_config() -> None:
 def test_the_users_own_auth_config_is_used_and_none_written() -> None:
     components = {"securitySchemes": {"main": {"type": "http", "scheme": "bearer"}}}
     found = made(
-        {"/a": {"get": {}}}, Wishes(auth="mine"), components=components, security=[{"main": []}]
+        {"/a": {"get": {}}},
+        OpenApiOptions(auth="mine"),
+        components=components,
+        security=[{"main": []}],
     )
     assert (
         found.commands[0]["http"]["auth"] == {"ref": "mine"}

@@ -7,8 +7,8 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from mcpx.imports.document import Document
-from mcpx.imports.schemas import Detail, Schemas
+from mcpx.imports.openapi_document import Document
+from mcpx.imports.openapi_schema import Detail, Schemas
 
 Json = dict[str, Any]
 FULL = Detail(8, 400, 1_000)
@@ -16,7 +16,7 @@ FULL = Detail(8, 400, 1_000)
 
 def converted(schema: Any, detail: Detail = FULL, **components: Any) -> Json:
     document = Document({"openapi": "3.0.3", "components": {"schemas": components}})
-    made = Schemas(document).of(schema, detail)
+    made = Schemas(document).convert(schema, detail)
     jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", **made})
     assert "$ref" not in json.dumps(made)
     return made

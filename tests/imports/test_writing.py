@@ -8,9 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpx.config import load
-from mcpx.imports.made import Imported, variable
-from mcpx.imports.texts import clean
-from mcpx.imports.writing import MOST_NODES, fits, to_file, to_yaml
+from mcpx.imports.imported import (
+    MAX_IMPORT_NODES,
+    Imported,
+    config_value,
+    fits,
+    reference,
+    to_file,
+    to_yaml,
+)
+from mcpx.imports.source import clean
 from mcpx.model.errors import ConfigError
 
 NASTY = [
@@ -73,7 +80,7 @@ def loaded(tmp_path: Path, description: str, default: object = "") -> tuple[str,
         "input_schema": schema,
     }
     file = tmp_path / "a.yaml"
-    file.write_text(to_yaml({"commands": [command]}), encoding="utf-8")
+    file.write_text(to_yaml(config_value({"commands": [command]})), encoding="utf-8")
     (found,) = load(file, {"HOME": "/wrong"}, strict=True).commands
     return found.description, found.schema["properties"]["x"]["default"]
 
@@ -98,8 +105,8 @@ def test_control_characters_and_turns_of_direction_are_taken_out() -> None:
 
 def test_a_reference_that_is_meant_is_one(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
-    auth = {"name": "a", "type": "bearer_token", "bearer_token": {"token": variable("TOKEN")}}
-    file.write_text(to_yaml({"auth_configs": [auth]}))
+    auth = {"name": "a", "type": "bearer_token", "bearer_token": {"token": reference("TOKEN")}}
+    file.write_text(to_yaml(config_value({"auth_configs": [auth]})))
     (found,) = load(file, {"TOKEN": "t"}).auth_configs
     assert getattr(found.auth, "token", None) == "t"
 
@@ -123,5 +130,5 @@ def test_a_file_is_for_its_owner_alone_and_never_instead_of_another(tmp_path: Pa
 def test_what_a_configuration_cannot_hold_does_not_fit() -> None:
     small = {"name": "a", "type": "http", "http": {"url": "https://a.example"}}
     assert fits(Imported([small]))
-    assert not fits(Imported([{"list": [0] * MOST_NODES}]))
+    assert not fits(Imported([{"list": [0] * MAX_IMPORT_NODES}]))
     assert not fits(Imported([{"text": "x" * 1024 * 1024}]))

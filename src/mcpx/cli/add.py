@@ -42,7 +42,7 @@ from mcpx.config.written import Written
 from mcpx.core.alone import Proposal
 from mcpx.core.python_sdk import args_with_version_1
 from mcpx.core.trying import Tried
-from mcpx.imports.inputs import Input
+from mcpx.imports.launch import Input
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import ConfigError
 from mcpx.processes.downloaders import program_name
@@ -454,7 +454,7 @@ def _with_settings(
     told = settings(wanted, options, "")
     given.secrets.update(told.secrets)
     given.needs = {name: what for name, what in given.needs.items() if name not in told.values}
-    by = {name: value for name in told.values if (value := told.first(name)) is not None}
+    by = {name: values[0] for name, values in told.values.items()}
     return [(section, replace_references(entry, by)) for section, entry in entries]
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from mcpx.cli.terminal import can_ask, plain
-from mcpx.imports.inputs import Answers, Input, answers, unanswered
+from mcpx.imports.launch import Answers, Input, answers, unanswered
 from mcpx.model.errors import ConfigError
 
 

@@ -9,7 +9,7 @@ from mcpx.cli.changing import print_warnings, subject
 from mcpx.cli.terminal import plain, print_json
 from mcpx.cli.where import overlay, required
 from mcpx.config.exports import export
-from mcpx.imports.writing import to_file
+from mcpx.imports.imported import to_file
 
 
 def run(options: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcpx.cli.asking import settings
 from mcpx.cli.running import result_of
@@ -33,11 +33,16 @@ from mcpx.config.recognising import (
     title_of,
 )
 from mcpx.config.source import MAX_BYTES, UnreadableError, read_text
-from mcpx.imports.bundle import Bundle, is_bundle
+from mcpx.imports.bundle import is_bundle
 from mcpx.imports.registry import Listed, is_name
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import ConfigError
 
+if TYPE_CHECKING:
+    from mcpx.imports.imported import Imported
+    from mcpx.imports.launch import Launch
+
+_OPENAPI_HELP = "mcpx import openapi DOCUMENT --list shows all; --server URL says where the API is"
 UNDERSTOOD = (
     "a command line such as 'npx -y package', an address, a client's JSON or TOML, native YAML, "
     "an OpenAPI document, "
@@ -182,7 +187,7 @@ def _is_here(word: str) -> bool:
 
 
 def _text(text: str, options: argparse.Namespace) -> Given:
-    from mcpx.imports.registry import is_document, of_text
+    from mcpx.imports.registry import is_document, parse_listed
 
     bare = text.strip()
     if is_curl(bare):
@@ -190,7 +195,7 @@ def _text(text: str, options: argparse.Namespace) -> Given:
     if is_openapi(bare):
         return _openapi(options, text=text)
     if bare.startswith("{") and is_document(_json(bare)):
-        return _registered(of_text(bare, "what was given"), options)
+        return _registered(parse_listed(bare, "what was given"), options)
     given = _read(text)
     return _in_this_folder(given) if given.kind == "command" else given
 
@@ -209,7 +214,7 @@ def _file(path: Path, options: argparse.Namespace) -> Given:
         return _bundle(path, options)
     if os.access(path, os.X_OK) and path.suffix.lower() not in TEXTS:
         return _line([str(path) if "/" in str(path) else f"./{path}"])
-    from mcpx.imports.document import MAX_BYTES as LARGEST
+    from mcpx.imports.openapi_document import MAX_BYTES as LARGEST
 
     try:
         text = read_text(path, LARGEST)
@@ -230,126 +235,110 @@ def _file(path: Path, options: argparse.Namespace) -> Given:
 
 def _address(url: str, options: argparse.Namespace) -> Given:
     if re.search(r"(?i)\.(?:mcpb|dxt)$", url.partition("?")[0]):
-        return _fetched_bundle(url, None, options)
+        return _fetched_bundle(url, "", options)
     if names_document(url) or options.only or options.tag or options.skip:
         return _openapi(options, url=url)
     return _read(url)
 
 
 # Requests
-# --------------------------------------------------------------------------------------------------
 
 
 def _curl(line: list[str], options: argparse.Namespace) -> Given:
-    from mcpx.imports.curl import Wishes, import_curl
-    from mcpx.imports.made import Imported
+    from mcpx.imports.curl import CurlOptions, import_curl
 
-    made: Imported = import_curl(line, Wishes(options.name, allow_private=options.allow_private))
-    return _imported("curl", "A curl line: one HTTP command", made)
+    wishes = CurlOptions(options.name, allow_private=options.allow_private)
+    return _imported("curl", "A curl line: one HTTP command", import_curl(line, wishes))
 
 
 def _openapi(options: argparse.Namespace, *, text: str = "", url: str | None = None) -> Given:
-    from mcpx.imports.document import document_of
-    from mcpx.imports.document import fetched as fetch
-    from mcpx.imports.openapi import Choice, Wishes, import_openapi
-    from mcpx.imports.servers import NoServer
-    from mcpx.imports.writing import fits, refuse_too_much
+    from mcpx.imports.openapi import Choice, OpenApiOptions, import_openapi
+    from mcpx.imports.openapi_document import fetch_document, parse_document
 
     if url is not None:
         with Waiting() as waiting:
             waiting.tell("the document is fetched")
-            text, url = result_of(fetch(url, os.environ, options.allow_private))
-    document = document_of(text, Path("document"), url)
+            document = result_of(fetch_document(url, os.environ, options.allow_private))
+    else:
+        document = parse_document(text, Path("document"))
     choice = Choice(tuple(options.only), tuple(options.skip), tuple(options.tag))
-    wishes = Wishes(choice, None, None, options.prefix or "", options.allow_private)
-    try:
-        made = import_openapi(document, wishes, fits)
-    except NoServer as reason:
-        told = "mcpx import openapi --server URL says where the API is"
-        raise ConfigError([f"error: {reason}\n  {told}"]) from None
+    made = import_openapi(
+        document, OpenApiOptions(choice, None, None, options.prefix or "", options.allow_private)
+    )
     if not made.commands:
-        raise ConfigError(
-            [
-                "error: no operation was taken; 'mcpx import openapi DOCUMENT --list' shows what "
-                "there is"
-            ]
-        )
-    refuse_too_much(made)
+        for what, why in made.skipped[:1]:
+            raise ConfigError([f"error: no operation was taken: {what}: {why}\n  {_OPENAPI_HELP}"])
+        raise ConfigError([f"error: no operation was taken\n  {_OPENAPI_HELP}"])
     called = f" “{plain(document.title, 100)}”" if document.title else ""
     number = len(made.commands)
     title = f"An OpenAPI document{called}: {number} operation{'s' * (number != 1)} as HTTP commands"
     return _imported("openapi", title, made)
 
 
-def _imported(kind: str, title: str, made: Any) -> Given:
-    from mcpx.imports.writing import unexpanded
-
-    tree = unexpanded(made.tree)
-    sections: tuple[Section, ...] = ("auth_configs", "commands")
-    entries: list[tuple[Section, Json]] = [
-        (key, as_object(each)) for key in sections for each in tree.get(key, [])
-    ]
-    warnings = [f"left out: {what}: {why}" for what, why in made.skipped[:10]] + list(
-        made.notes[:10]
-    )
+def _imported(kind: str, title: str, made: "Imported") -> Given:
+    sections: dict[Section, list[Json]] = {"auth_configs": made.auths, "commands": made.commands}
+    entries: list[tuple[Section, Json]] = []
+    for section, table in sections.items():
+        entries.extend((section, each) for each in table)
+    warnings = [f"left out: {what}: {why}" for what, why in made.skipped[:10]] + made.notes[:10]
     needs = {name: what for name, what in made.variables.items() if name not in made.secrets}
     return Given(kind, title, entries, warnings=warnings, needs=needs, secrets=dict(made.secrets))
 
 
 # Bundles
-# --------------------------------------------------------------------------------------------------
 
 
-def _bundle(path: Path, options: argparse.Namespace, sha256: str | None = None) -> Given:
-    from mcpx.imports.bundle import entry_of, folder_of, inputs, read_bundle, unpack
+def _bundle(path: Path, options: argparse.Namespace, sha256: str = "") -> Given:
+    from mcpx.imports.bundle import launch_of, read_bundle, unpack
 
-    bundle: Bundle = read_bundle(path, sha256)
-    folder = (
-        Path(os.path.abspath(options.into))
-        if options.into
-        else folder_of(bundle, state_folder(os.environ))
-    )
-    told = settings(inputs(bundle, os.environ), options, bundle.name)
-    entry, warnings = entry_of(bundle, folder, told, os.environ)
-    by = f" by {bundle.author}" if bundle.author else ""
-    given = Given(
-        "mcpb",
-        f"An MCP bundle: {bundle.title} {bundle.version}{by}".rstrip(),
-        [("mcp_servers", entry)],
-        [f"sha256 {bundle.sha256}", f"files in {plain(str(folder), 4096)}"],
-        [*bundle.warnings, *warnings],
-        secrets=told.secrets,
-        is_strange=True,
-    )
+    bundle = read_bundle(path, sha256)
+    folder = bundle.folder(state_folder(os.environ))
+    if options.into:
+        folder = Path(os.path.abspath(options.into))
+    launch = launch_of(bundle, folder, os.environ)
+    facts = [f"sha256 {bundle.sha256}", f"files in {plain(str(folder), 4096)}"]
+    given = _launched(f"An MCP bundle: {bundle.title}", launch, facts, options)
     if not options.dry_run and unpack(bundle, folder):
         given.folder = folder
     return given
 
 
-def _fetched_bundle(url: str, sha256: str | None, options: argparse.Namespace) -> Given:
-    from mcpx.imports.bundle import MAX_PACKED
-    from mcpx.imports.registry import fetched
-    from mcpx.wire.fetch import Fetcher
+def _launched(
+    title: str, launch: "Launch", facts: list[str], options: argparse.Namespace, kind: str = "mcpb"
+) -> Given:
+    told = settings(launch.inputs, options, launch.name)
+    return Given(
+        kind,
+        title,
+        [("mcp_servers", launch.entry(told))],
+        facts,
+        list(launch.warnings),
+        secrets=told.secrets,
+        is_strange=True,
+    )
 
-    async def fetch() -> bytes:
-        fetcher = Fetcher(os.environ)
-        try:
-            may = options.allow_private
-            answer = await fetched(
-                fetcher, url, what="the bundle", limit=MAX_PACKED, timeout=300.0, allow_private=may
-            )
-        finally:
-            await fetcher.close()
-        if answer.status != 200:
-            raise ConfigError([f"error: the bundle cannot be fetched: status {answer.status}"])
-        return answer.body
+
+def _fetched_bundle(url: str, sha256: str, options: argparse.Namespace) -> Given:
+    from mcpx.imports.bundle import MAX_PACKED
+    from mcpx.imports.source import download
 
     with Waiting() as waiting:
         waiting.tell("the bundle is fetched")
-        data = result_of(fetch())
+        answer = result_of(
+            download(
+                url,
+                os.environ,
+                what="the bundle",
+                limit=MAX_PACKED,
+                timeout=300.0,
+                allow_private=options.allow_private,
+            )
+        )
+    if answer.status != 200:
+        raise ConfigError([f"error: the bundle cannot be fetched: status {answer.status}"])
     with tempfile.TemporaryDirectory(prefix="mcpx-") as folder:
         file = Path(folder) / "bundle.mcpb"
-        file.write_bytes(data)
+        file.write_bytes(answer.body)
         return _bundle(file, options, sha256)
 
 
@@ -366,38 +355,34 @@ def _look_up(name: str, options: argparse.Namespace) -> Listed:
 
 
 def _registered(listed: Listed, options: argparse.Namespace) -> Given:
-    from mcpx.imports.packages import chosen, entry_of, inputs, ways
+    from mcpx.imports.registry import choose_launch, launches
 
-    way = chosen(listed, options.package)
-    others = [each.kind for each in ways(listed)[0] if each is not way]
+    launch = choose_launch(listed, options.package)
+    if listed.status == "deleted":
+        problem = f"{listed.name} {listed.version} was deleted by its publisher or the registry"
+        raise ConfigError([f"error: {problem}"])
+    publisher = listed.name.rpartition("/")[0]
     facts = [
         f"{listed.name} {listed.version}".rstrip(),
-        f"publisher {listed.publisher}, from {listed.source}",
+        f"publisher {publisher}, from {listed.source}",
+        listed.age(),
     ]
-    facts += [age] if (age := listed.age()) else []
-    if listed.status == "deleted":
-        raise ConfigError(
-            [
-                f"error: {listed.name} {listed.version} was taken back by its publisher or the "
-                "registry"
-            ]
-        )
-    warnings = (
-        [f"its publisher calls it {listed.status}"] if listed.status not in ("", "active") else []
-    )
+    others = [each.kind for each in launches(listed)[0] if each != launch]
     if others:
         facts.append(f"also as {', '.join(dict.fromkeys(others))} (--package)")
-    if way.kind == "mcpb":
-        given = _fetched_bundle(way.identifier, way.sha256, options)
+    facts = [fact for fact in facts if fact]
+    if launch.kind == "mcpb":
+        given = _fetched_bundle(str(launch.connection["url"]), launch.sha256, options)
         given.facts[:0] = facts
-        given.warnings += warnings
-        return given
-    told = settings(inputs(way), options, listed.name.rpartition("/")[2])
-    entry = entry_of(listed, way, told)
-    what = "an address" if way.kind == "remote" else f"a package ({way.kind})"
-    title = f"A server of a registry: {what}"
-    made: list[tuple[Section, Json]] = [("mcp_servers", entry)]
-    return Given("registry", title, made, facts, warnings, secrets=told.secrets, is_strange=True)
+    else:
+        what = f"a package ({launch.kind})"
+        if launch.kind == "remote":
+            what = "an address"
+        title = f"A server of a registry: {what}"
+        given = _launched(title, launch, facts, options, "registry")
+    if listed.status not in ("", "active"):
+        given.warnings.append(f"its publisher calls it {listed.status}")
+    return given
 
 
 def told_names(entries: Sequence[tuple[Section, Json]]) -> str:

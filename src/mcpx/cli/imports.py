@@ -1,42 +1,34 @@
-"""`mcpx import openapi` and `mcpx import curl`: other people's descriptions of requests as a config
-file (SRC-7)."""
+"""`mcpx import openapi` and `mcpx import curl`: descriptions of requests as a config file (SRC-7)."""
 
 import argparse
 import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from mcpx.cli.terminal import print_json
+from mcpx.cli.terminal import Table, print_json
 from mcpx.cli.words import counted
-from mcpx.imports.made import Imported
-from mcpx.imports.openapi import METHODS, Choice, Operation, import_openapi, operations, summary
-from mcpx.imports.openapi import Wishes as OpenApiWishes
-from mcpx.imports.servers import NoServer
-from mcpx.imports.texts import one_line
-from mcpx.imports.writing import fits, refuse_too_much, to_file, to_yaml
+from mcpx.imports.imported import Imported, to_file, to_yaml
+from mcpx.imports.source import one_line
+from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
 
-MOST_LINES = 10
-"""Notes of a kind that are told."""
+MAX_LINES = 10
+"""Notes and reasons that are shown."""
 
 
 def run(options: argparse.Namespace) -> int:
-    imported = _curl(options) if options.kind == "curl" else _openapi(options)
-    return 0 if imported is None else _give(imported, options)
+    if options.kind == "curl":
+        return _give(_curl(options), options)
+    from mcpx.imports.openapi import METHODS, Choice, OpenApiOptions, import_openapi, operations
+    from mcpx.imports.openapi_document import read
 
-
-def _openapi(options: argparse.Namespace) -> Imported | None:
-    from mcpx.imports.document import read
-
-    if unknown := [each for each in options.method if each.lower() not in METHODS]:
-        raise ConfigError(
-            [f"error: --method {one_line(unknown[0], 20)}: there is {', '.join(METHODS)}"]
-        )
-    if options.prefix and not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", options.prefix):
+    for method in options.method:
+        if method.lower() not in METHODS:
+            problem = f"error: --method {one_line(method, 20)}: there is {', '.join(METHODS)}"
+            raise ConfigError([problem])
+    if not re.fullmatch(r"[A-Za-z0-9_-]{0,32}", options.prefix):
         raise ConfigError(["error: --prefix: 1 to 32 letters, digits, _ and -"])
     document = read(options.document, os.environ, allow_private=options.allow_private)
     choice = Choice(
@@ -47,113 +39,95 @@ def _openapi(options: argparse.Namespace) -> Imported | None:
         options.deprecated,
     )
     if options.list:
-        _list(
-            [each for each in operations(document, options.prefix) if choice.refusal(each) is None],
-            options.json,
-        )
-        return None
-    wishes = OpenApiWishes(
-        choice, options.server, options.auth, options.prefix, options.allow_private
+        found = operations(document, options.prefix)
+        _list([each.row() for each in found if not choice.refusal(each)], options.json)
+        return 0
+    made = import_openapi(
+        document,
+        OpenApiOptions(choice, options.server, options.auth, options.prefix, options.allow_private),
     )
-    try:
-        imported = import_openapi(document, wishes, fits)
-    except NoServer as reason:
-        raise ConfigError([f"error: --server: {reason}"]) from None
-    if not imported.commands:
-        _report(imported)
+    if not made.commands:
+        _report(made)
         raise ConfigError(["error: no operation was imported; --list shows what there is"])
-    refuse_too_much(imported)
-    return imported
+    return _give(made, options)
 
 
 def _curl(options: argparse.Namespace) -> Imported:
-    from mcpx.imports.curl import LONGEST, Wishes, import_curl
+    from mcpx.imports.curl import MAX_LINE, CurlOptions, import_curl
 
     line: list[str] = options.line
     if not line or line == ["-"]:
         if sys.stdin.isatty():
             sys.stderr.write("Paste the command line, then press Ctrl-D.\n")
-        line = [sys.stdin.read(LONGEST + 1)]
-    wishes = Wishes(options.name, options.auth, tuple(options.param), options.allow_private)
-    return import_curl(line, wishes)
+        line = [sys.stdin.read(MAX_LINE + 1)]
+    params = tuple(options.param)
+    return import_curl(line, CurlOptions(options.name, options.auth, params, options.allow_private))
 
 
-def _list(found: Sequence[Operation], as_json: bool) -> None:
-    told = [summary(each) for each in found]
+def _list(rows: list[Json], as_json: bool) -> None:
     if as_json:
-        print_json({"operations": told})
+        print_json({"operations": rows})
         return
-    rows = [("NAME", "METHOD", "PATH", "TAGS", "SUMMARY")]
-    for each in told:
-        tags = one_line(", ".join(each["tags"]), 30)
-        noted = f"{'(deprecated) ' * each['deprecated']}{one_line(each['summary'], 60)}"
-        rows.append((each["name"], each["method"], one_line(each["path"], 80), tags, noted))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    table = Table("NAME", "METHOD", "PATH", "TAGS", "SUMMARY")
     for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        sys.stdout.write("  ".join([*cells, row[-1]]).rstrip() + "\n")
-    sys.stdout.write(f"{counted(len(told), 'operation')}\n")
+        note = "(deprecated) " * row["deprecated"]
+        tags = one_line(", ".join(row["tags"]), 30)
+        summary = note + one_line(row["summary"], 60)
+        table.add(row["name"], row["method"], one_line(row["path"], 80), tags, summary)
+    table.print()
+    sys.stdout.write(f"{counted(len(rows), 'operation')}\n")
 
 
-def _give(imported: Imported, options: argparse.Namespace) -> int:
-    text = to_yaml(imported.tree)
-    file = Path(options.output) if options.output else None
-    if file is not None:
-        to_file(file, text, force=options.force)
+def _give(made: Imported, options: argparse.Namespace) -> int:
+    text = to_yaml(made.tree)
+    file = options.output and str(Path(options.output))
+    if file:
+        to_file(Path(file), text, force=options.force)
     if options.json:
-        facts: dict[str, Any] = {
-            "file": None if file is None else str(file),
-            "commands": [command["name"] for command in imported.commands],
-            "auth_configs": [auth["name"] for auth in imported.auths],
-            "variables": imported.variables,
-            "skipped": [{"operation": what, "reason": why} for what, why in imported.skipped],
-            "notes": imported.notes,
+        facts: Json = {
+            "file": file,
+            "commands": [command["name"] for command in made.commands],
+            "auth_configs": [auth["name"] for auth in made.auths],
+            "variables": made.variables,
+            "skipped": [{"operation": what, "reason": why} for what, why in made.skipped],
+            "notes": made.notes,
         }
-        print_json(facts if file is not None else {**facts, "config": text})
+        if not file:
+            facts["config"] = text
+        print_json(facts)
         return 0
-    if file is None:
+    if not file:
         sys.stdout.write(text)
-    _report(imported)
-    _say_how_to_use(imported, file, options.auth)
+    _report(made)
+    for name, what in made.variables.items():
+        sys.stderr.write(f"set {name}: {one_line(what, 120)}\n")
+    if options.auth is not None:
+        auth = one_line(options.auth, 64)
+        sys.stderr.write(f"they use the auth config {auth!r} of your configuration\n")
+    if file:
+        shown = one_line(file, 200)
+        how = (
+            f"mcpx check {shown}; then put it into the folder of your configuration, or start it: "
+            f"mcpx {shown}"
+        )
+    else:
+        how = "write it to a file (-o FILE) in the folder of your configuration, or: mcpx FILE"
+    sys.stderr.write(f"use it: {how}\n")
     return 0
 
 
-def _report(imported: Imported) -> None:
-    """What was done, and what was not and why."""
-    say = sys.stderr.write
-    say(f"{counted(len(imported.commands), 'command')} imported, {len(imported.skipped)} skipped\n")
-    for reason, count in Counter(why for _, why in imported.skipped).most_common(MOST_LINES):
-        first = one_line(next(what for what, why in imported.skipped if why == reason), 60)
-        more = f" and {count - 1} more" if count > 1 else ""
-        say(f"  skipped {first}{more}: {one_line(reason, 200)}\n")
-    for note in imported.notes[:MOST_LINES]:
-        say(f"  note: {one_line(note, 200)}\n")
-    if (left := len(imported.notes) - MOST_LINES) > 0:
-        say(f"  note: and {left} more; --json tells them all\n")
-    if imported.shortened and imported.commands:
-        say(
+def _report(made: Imported) -> None:
+    lines = [f"{counted(len(made.commands), 'command')} imported, {len(made.skipped)} skipped"]
+    first = {why: what for what, why in reversed(made.skipped)}
+    for why, count in Counter(why for _, why in made.skipped).most_common(MAX_LINES):
+        more = f" and {count - 1} more" * (count > 1)
+        lines.append(f"  skipped {one_line(first[why], 60)}{more}: {one_line(why, 200)}")
+    lines += [f"  note: {one_line(note, 200)}" for note in made.notes[:MAX_LINES]]
+    if len(made.notes) > MAX_LINES:
+        lines.append(f"  note: and {len(made.notes) - MAX_LINES} more; --json shows all")
+    if made.shortened and made.commands:
+        lines.append(
             "  note: descriptions and schemas are cut so that a configuration can hold them all; "
-            "pick fewer for more\n"
+            "pick fewer for more"
         )
-
-
-def _say_how_to_use(imported: Imported, file: Path | None, auth: str | None) -> None:
-    say = sys.stderr.write
-    for name, what in imported.variables.items():
-        say(f"set {name}: {one_line(what, 120)}\n")
-    if auth is not None:
-        say(
-            f"they use the auth config {one_line(auth, 64)!r}, which must be in your "
-            "configuration\n"
-        )
-    if file is None:
-        say(
-            "use it: write it to a file (-o FILE) in the folder of your configuration, or start "
-            "it alone: mcpx FILE\n"
-        )
-    else:
-        told = one_line(str(file), 200)
-        say(
-            f"use it: mcpx check {told}; then put it into the folder of your configuration, or "
-            f"start it: mcpx {told}\n"
-        )
+    sys.stderr.write("".join(f"{line}\n" for line in lines))

@@ -15,7 +15,7 @@ from mcpx.config.migration import Migrated, migrated
 from mcpx.config.written import Written
 from mcpx.core.differences import shown as masked
 from mcpx.core.saving import Overtaken, Unwritable, replace_file
-from mcpx.imports.writing import to_file
+from mcpx.imports.imported import to_file
 from mcpx.model.errors import ConfigError
 
 MOST = 10

@@ -1,37 +1,65 @@
-"""A curl command line as one HTTP command (SRC-7).
+"""Imports a curl command line as one HTTP command (SRC-7).
 
-Promised: called without arguments the command asks what the line asked; query parameters and fields
-of the body can be given otherwise. What proves the caller (a bearer token, a password, a header or
-field that is a key by its name or its looks) is not written down: a variable stands in its place,
-and is named.
+Supported options: -X, -H, -d (also --data-raw and --json), -u, -G, -F, and --url. Other options are
+reported by name. Without arguments, the command sends the request of the line. Secrets are replaced
+by references to variables.
 """
 
-import base64
+import asyncio
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from mcpx.imports import curl_options, words
-from mcpx.imports.arguments import Request
-from mcpx.imports.curl_options import Line
-from mcpx.imports.made import Imported, Reference, variable
-from mcpx.imports.names import constant, safe, snake
-from mcpx.imports.secrets import is_secret, looks_secret
-from mcpx.imports.servers import is_private
-from mcpx.imports.texts import clean, one_line
+from mcpx.imports.imported import (
+    Imported,
+    config_value,
+    reference,
+    references,
+    without_marks,
+)
+from mcpx.imports.openapi_document import is_private
+from mcpx.imports.openapi_request import Request
+from mcpx.imports.shell_words import split_words
+from mcpx.imports.source import clean, one_line, safe_name, snake, variable_name
 from mcpx.model.call import Json, is_array, is_object
 from mcpx.model.errors import ConfigError
+from mcpx.model.redaction import words
+from mcpx.model.secret_rules import replace_secrets
 from mcpx.wire import codec
 from mcpx.wire.address import BadAddress, parse
 from mcpx.wire.fields import FRAMING, HEADER_NAME
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
-LONGEST = 512 * 1024
-_LEFT_OUT = re.compile(rf"{FRAMING}|accept-encoding|sec-.*|priority|dnt|upgrade-insecure-requests")
+MAX_LINE = 512 * 1024
+_SUPPORTED = {
+    "request": "-X --request",
+    "header": "-H --header",
+    "data": "-d --data --data-ascii --data-binary",
+    "data-raw": "--data-raw",
+    "json": "--json",
+    "user": "-u --user",
+    "form": "-F --form",
+    "url": "--url",
+}
+"""Options with a value."""
+_OPTIONS = {option: name for name, options in _SUPPORTED.items() for option in options.split()}
+_SHORT_WITH_VALUE = frozenset("AbcCDeEhKmoPQrtTUwxyYz")
+_LONG_WITH_VALUE = words(
+    "--aws-sigv4 --cacert --cert --cert-type --ciphers --config --connect-timeout --connect-to "
+    "--cookie --cookie-jar --data-urlencode --dump-header --form-string --interface --key "
+    "--limit-rate --max-redirs --max-time --netrc-file --noproxy --oauth2-bearer --output "
+    "--output-dir --proxy --proxy-user --range --referer --resolve --retry --retry-delay "
+    "--retry-max-time --speed-limit --speed-time --stderr --trace --trace-ascii --unix-socket "
+    "--upload-file --url-query --user-agent --write-out"
+)
+_LEFT_OUT_HEADERS = re.compile(
+    rf"{FRAMING}|accept-encoding|sec-.*|priority|dnt|upgrade-insecure-requests"
+)
 _PLACEHOLDER = re.compile(r"\{[^{}]+\}")
-_TYPES = (
+_TYPES: tuple[tuple[Any, str], ...] = (
     (bool, "boolean"),
     (int | float, "number"),
     (str, "string"),
@@ -41,355 +69,424 @@ _TYPES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class CurlOptions:
     name: str | None = None
     auth: str | None = None
-    """Name of the user's own auth config, instead of what the line shows."""
+    """Name of the user's auth config, which replaces the credentials of the line."""
     params: tuple[str, ...] = ()
-    """What becomes an argument; nothing said: every query parameter and every field of the body."""
+    """Names that become arguments. Empty: all query parameters and all fields of the body."""
     allow_private: bool = False
 
 
-def import_curl(given: Sequence[str], wishes: Wishes) -> Imported:
-    """One text, which is split as a shell does, or the words of a command line. Raises
-    `ConfigError`."""
-    after = ""
-    if sum(map(len, given)) > LONGEST:
-        raise ConfigError([f"error: the command line is longer than {LONGEST:,} characters"])
+@dataclass(slots=True)
+class CurlLine:
+    url: str = ""
+    method: str = ""
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    data: list[str] = field(default_factory=list[str])
+    form: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    is_json: bool = False
+    data_as_query: bool = False
+    user: str = ""
+    ignored: list[str] = field(default_factory=list[str])
+    """Options that are not supported."""
+
+
+async def preview_curl(*, text: str, name: str | None = None, allow_private: bool = False) -> Json:
+    options = CurlOptions(name, allow_private=allow_private)
+    made = await asyncio.to_thread(import_curl, [text], options)
+    return {"title": "curl", "operations": [], **made.preview()}
+
+
+def import_curl(given: Sequence[str], options: CurlOptions) -> Imported:
+    """`given`: one text, which is split as a shell does, or the words of a command line."""
+    if sum(map(len, given)) > MAX_LINE:
+        raise ConfigError([f"error: the command line is longer than {MAX_LINE:,} characters"])
+    rest = ""
     if len(given) == 1:
-        given, after = words.split(given[0])
-    line = curl_options.read(given)
-    if after:
-        line.notes.append(f"left out: {one_line(after, 60)}")
-    return _Import(line, wishes).run()
+        given, rest = split_words(given[0])
+    line = read_options(given)
+    made = _CurlImport(line, options).run()
+    if line.ignored:
+        names = ", ".join(dict.fromkeys(line.ignored))
+        made.notes.append(f"left out: the options {one_line(names, 200)}")
+    if rest:
+        made.notes.append(f"left out: {one_line(rest, 60)}")
+    return made
 
 
-class _Import:
-    def __init__(self, line: Line, wishes: Wishes) -> None:
-        self._line, self._wishes = line, wishes
-        self._made = Imported(notes=line.notes)
+# Options
+
+
+def read_options(line_words: Sequence[str]) -> CurlLine:
+    pending = deque(line_words)
+    if pending and pending[0].rpartition("/")[2] in ("curl", "curl.exe"):
+        pending.popleft()
+    if not pending:
+        raise ConfigError(["error: no curl command line: mcpx import curl 'curl https://…'"])
+    line = CurlLine()
+    while pending:
+        word = pending.popleft()
+        if not word.startswith("-") or word == "-":
+            _set_option(line, "url", "URL", word)
+        elif word.startswith("--"):
+            _read_option(line, word, "", pending)
+        else:
+            _read_letters(line, word, pending)
+    if not line.url:
+        raise ConfigError(["error: the command line has no address"])
+    return line
+
+
+def _read_letters(line: CurlLine, word: str, pending: deque[str]) -> None:
+    """Read a word such as `-sSXPOST`: letters without value, and perhaps one with a value."""
+    for at, letter in enumerate(word[1:], 2):
+        option = f"-{letter}"
+        has_value = option in _OPTIONS or letter in _SHORT_WITH_VALUE
+        _read_option(line, option, word[at:] if has_value else "", pending)
+        if has_value:
+            return
+
+
+def _read_option(line: CurlLine, option: str, value: str, pending: deque[str]) -> None:
+    name = _OPTIONS.get(option)
+    has_value = name or option in _LONG_WITH_VALUE or option[1:] in _SHORT_WITH_VALUE
+    if has_value and not value:
+        if not pending:
+            raise ConfigError([f"error: the option {one_line(option, 40)} has no value"])
+        value = pending.popleft()
+    if name:
+        _set_option(line, name, option, value)
+    elif option in ("-G", "--get"):
+        line.data_as_query = True
+    elif option != "--":
+        line.ignored.append(option)
+
+
+def _set_option(line: CurlLine, name: str, option: str, value: str) -> None:
+    match name:
+        case "url":
+            if line.url:
+                problem = f"error: two addresses, or one word too many: {one_line(value, 60)!r}"
+                raise ConfigError([problem])
+            line.url = value
+        case "request":
+            line.method = value.upper()
+        case "header":
+            _set_header(line, value)
+        case "user":
+            line.user = value
+        case "form":
+            key, _, text = value.partition("=")
+            _refuse_file(option, text[:1] in ("@", "<"))
+            line.form.append((key, text))
+        case _:
+            _refuse_file(option, name != "data-raw" and value.startswith("@"))
+            line.data.append(value)
+            line.is_json = line.is_json or name == "json"
+
+
+def _set_header(line: CurlLine, text: str) -> None:
+    _refuse_file("-H", text.startswith("@"))
+    name, colon, value = text.partition(":")
+    if colon and value.strip():
+        line.headers[name.strip()] = value.strip()
+    elif not colon and text.endswith(";"):
+        line.headers[text[:-1].strip()] = ""
+    elif not colon:
+        raise ConfigError([f"error: a header without a colon: {one_line(name, 20)!r}…"])
+
+
+def _refuse_file(option: str, reads_file: bool) -> None:
+    if reads_file:
+        raise ConfigError([f"error: the option {option} reads a file: give its content instead"])
+
+
+# Request
+
+
+class _CurlImport:
+    def __init__(self, line: CurlLine, options: CurlOptions) -> None:
+        self._line, self._options = line, options
+        self._made = Imported()
         self._request = Request("")
-        self._offered: list[str] = []
-        """Names that could be arguments."""
+        self._possible_arguments: list[str] = []
         self._api = "api"
 
     def run(self) -> Imported:
-        line = self._line
-        method = line.method or ("POST" if line.data and not line.as_query else "GET")
+        line, options, made = self._line, self._options, self._made
+        method = line.method or "GET"
+        if not line.method and (line.form or (line.data and not line.data_as_query)):
+            method = "POST"
         if method not in METHODS:
             raise ConfigError([f"error: mcpx does not send {one_line(method, 20)!r} requests"])
         url, query = self._address()
-        if line.as_query:
-            query += [pair for text in line.data for pair in text.split("&")]
-        name = safe(self._wishes.name or self._named(method, url))
+        if line.data_as_query:
+            query += line.data
+        name = safe_name(options.name or _command_name(method, self._api, url))
         if not name:
             raise ConfigError(["error: not a possible name: letters, digits, _ and -"])
-        auth = self._authenticate(name)
-        self._query(query, auth, name)
-        self._headers()
-        if line.data and not line.as_query:
-            self._body("&".join(line.data) if not line.is_json else "".join(line.data))
-        if missing := [each for each in self._wishes.params if each not in self._offered]:
-            told = one_line(", ".join(self._offered) or "nothing", 200)
-            raise ConfigError(
-                [
-                    f"error: --param {one_line(missing[0], 40)}: there is no such name; there is "
-                    f"{told}"
-                ]
-            )
-        self._made.commands.append(self._command(name, method, url))
-        if is_private(url) and not self._wishes.allow_private:
-            self._made.notes.append(
+        self._authenticate(f"{name[:59]}_auth")
+        self._set_query("&".join(query))
+        self._set_headers()
+        if line.form:
+            self._set_form(line.form)
+            made.notes.append("-F is sent as application/x-www-form-urlencoded")
+        elif line.data and not line.data_as_query:
+            self._set_body()
+        self._refuse_unknown_params()
+        command = self._command(name, method, url)
+        made.commands.append(config_value(command))
+        made.auths = config_value(made.auths)
+        if is_private(url) and not options.allow_private:
+            made.notes.append(
                 "this is a private address: --allow-private lets the command reach it"
             )
-        return self._made
+        return made
+
+    def _refuse_unknown_params(self) -> None:
+        possible = self._possible_arguments
+        for name in self._options.params:
+            if name not in possible:
+                known = one_line(", ".join(possible) or "nothing", 200)
+                problem = f"error: --param {one_line(name, 40)}: not found; there is {known}"
+                raise ConfigError([problem])
 
     def _command(self, name: str, method: str, url: str) -> Json:
-        line, request = self._line, self._request
-        http: Json = {"method": method, "url": self._text(url)}
-        for key, value in (("params", request.params), ("headers", request.headers)):
-            if value:
-                http[key] = value
-        if request.body is not None:
-            http["body"] = request.body
-        if request.body_format is not None:
-            http["body_format"] = request.body_format
-        auth = self._wishes.auth or (self._made.auths[0]["name"] if self._made.auths else None)
-        if auth is not None:
-            http["auth"] = {"ref": auth}
-        if line.timeout is not None:
-            http["timeout"] = line.timeout
-        if line.retries is not None:
-            http["max_retries"] = line.retries
-        if "xml" in next((value for key, value in line.headers if key.lower() == "accept"), ""):
+        request = self._request
+        http = {"method": method, "url": url, **request.fields()}
+        if self._options.auth:
+            http["auth"] = {"ref": self._options.auth}
+        elif self._made.auths:
+            http["auth"] = {"ref": self._made.auths[0]["name"]}
+        accept = next((v for k, v in self._line.headers.items() if k.lower() == "accept"), "")
+        if "xml" in accept:
             http["response_format"] = "xml"
-        if self._wishes.allow_private:
+        if self._options.allow_private:
             http["allow_private"] = True
-        path = words.VARIABLE.sub(r"\1", url.partition("://")[2])
-        return {
+        for variable in references(repr((http, request.properties, self._made.auths))):
+            self._made.variables.setdefault(variable, "named in the command line")
+        path = without_marks(url.partition("://")[2])
+        command = {
             "name": name,
             "description": f"{method} {clean(path)}",
             "type": "http",
             "http": http,
-            **({"input_schema": request.schema} if request.properties else {}),
         }
-
-    # Where it goes
-    # ----------------------------------------------------------------------------------------------
+        if request.properties:
+            command["input_schema"] = request.schema
+        return command
 
     def _address(self) -> tuple[str, list[str]]:
-        """The address without its query, and the pairs of that."""
+        """The URL without its query, and the query."""
         url = self._line.url.partition("#")[0]
-        if not re.match(r"(?i)https?://", url) and not url.startswith(words.BEGINS):
-            if "://" in url:
-                raise ConfigError(["error: only http and https addresses can be imported"])
+        is_reference = bool(references(url.partition("/")[0]))
+        if "://" not in url and not is_reference:
             url = f"http://{url}"
+        elif not is_reference and not re.match(r"(?i)https?://", url):
+            raise ConfigError(["error: only http and https addresses can be imported"])
         url, _, query = url.partition("?")
-        scheme, _, rest = url.partition("://")
+        scheme, separator, rest = url.partition("://")
         host, slash, path = rest.partition("/")
-        if "@" in host:
-            userinfo, _, host = host.rpartition("@")
-            self._line.user = self._line.user or unquote(userinfo)
-        self._api = _api_of(host)
-        url = f"{scheme}://{host}{slash}{self._path(path)}" if rest else url
-        try:
-            parse(_PLACEHOLDER.sub("x", words.VARIABLE.sub("x", url)) if rest else "http://x")
-        except BadAddress as problem:
-            raise ConfigError([f"error: the address: {problem}"]) from None
-        return url, [*filter(None, query.split("&")), *self._line.query]
+        user, _, host = host.rpartition("@")
+        self._line.user = self._line.user or unquote(user)
+        self._api = _api_name(host)
+        if separator:
+            url = f"{scheme}://{host}{slash}{self._path(path)}"
+            try:
+                parse(_PLACEHOLDER.sub("x", url))
+            except BadAddress as problem:
+                raise ConfigError([f"error: the address: {problem}"]) from None
+        return url, [query] if query else []
 
     def _path(self, path: str) -> str:
-        """With its `{name}` as arguments, and a variable for what looks like a secret."""
-        made: list[str] = []
+        """The path with arguments for `{name}`, and with references for secrets."""
+        segments: list[str] = []
         for segment in path.split("/"):
-            if looks_secret(segment):
-                made.append(
-                    f"{words.BEGINS}{self._secret('key', 'the key in the address', segment)}{words.ENDS}"
-                )
-                continue
+            hidden = self._without_secrets(f"https://x/{segment}", ("url",), "key", "the address")
+            segment = hidden.removeprefix("https://x/")
             for written in dict.fromkeys(_PLACEHOLDER.findall(segment)):
-                stands_for = self._request.take(written[1:-1], "path", {"type": "string"}, True)
-                segment = segment.replace(written, stands_for)
-            left = _PLACEHOLDER.sub("", segment)
-            made.append(
-                segment if "{" not in left and "}" not in left else quote(segment, safe="%")
-            )
-        return "/".join(made)
+                placeholder = self._request.take(written[1:-1], "path", {"type": "string"}, True)
+                segment = segment.replace(written, placeholder)
+            rest = _PLACEHOLDER.sub("", segment)
+            if "{" in rest or "}" in rest:
+                segment = quote(segment, safe="%")
+            segments.append(segment)
+        return "/".join(segments)
 
-    def _named(self, method: str, url: str) -> str:
-        steps = [
-            step
-            for step in urlsplit(url).path.split("/")
-            if re.fullmatch(r"[A-Za-z][\w.-]*", step, re.ASCII)
-        ]
-        return snake("_".join((method, self._api, *steps[-3:])))[:48]
+    # Secrets
 
-    # What proves the caller
-    # --------------------------------------------------------------------------------------
-
-    def _authenticate(self, name: str) -> bool:
-        """Takes secrets out of the headers; whether there is an auth config for them."""
+    def _authenticate(self, name: str) -> None:
+        """Replace secrets in the headers. Basic and bearer credentials become an auth config."""
         line = self._line
-        shown = [(key, value) for key, value in line.headers if is_secret(key, value, header=True)]
-        line.headers = [pair for pair in line.headers if pair not in shown]
-        if self._wishes.auth is not None:
-            if shown or line.user is not None:
-                line.notes.append(
-                    f"what proves you is left out of the request: {self._wishes.auth!r} does that"
-                )
-            return True
-        if (
-            line.user is None
-            and len(shown) == 1
-            and (found := re.fullmatch(r"(?i)basic\s+(\S+)", shown[0][1]))
-        ):
-            try:
-                line.user = base64.b64decode(found[1], validate=True).decode()
-                shown = []
-            except ValueError:  # not what it says it is: taken as it stands
-                pass
-        if line.user is not None and not shown:
-            section = self._basic(line.user)
-            self._auth(name, "basic_auth", section)
-        elif len(shown) == 1 and (found := re.fullmatch(r"(?i)bearer\s+(\S+)", shown[0][1])):
-            token = self._secret("token", "the bearer token", found[1])
-            self._auth(name, "bearer_token", {"token": variable(token)})
-        elif len(shown) == 1:
-            key, value = shown[0]
-            self._auth(
-                name,
-                "api_key",
-                {"location": "header", "name": key, "value": self._header_secret(key, value)},
+        headers = {
+            key: self._without_secrets(
+                value, ("headers", key), _header_word(key), f"the header {one_line(key, 40)}"
             )
-        elif shown:
-            if line.user is not None:
-                shown.append(
-                    ("Authorization", f"Basic {base64.b64encode(line.user.encode()).decode()}")
-                )
-            headers = {key: self._header_secret(key, value) for key, value in shown}
-            self._auth(name, "custom_header", {"headers": headers})
-        else:
-            return False
-        return True
-
-    def _auth(self, name: str, kind: str, section: Json) -> None:
-        self._made.auths.append({"name": f"{name[:59]}_auth", "type": kind, kind: section})
-
-    def _basic(self, user: str) -> Json:
-        username, _, password = user.partition(":")
-        section: Json = {
-            "username": variable(self._secret("username", "the user name", username)),
-            "password": "",
+            for key, value in line.headers.items()
         }
-        if password:
-            section["password"] = variable(self._secret("password", "the password", password))
-        return section
+        bearers = [key for key, value in headers.items() if _bearer(key, value)]
+        if self._options.auth is not None:
+            kept = {k: v for k, v in headers.items() if v == line.headers[k] and k not in bearers}
+            if len(kept) < len(headers) or line.user:
+                note = f"the credentials are left out: {self._options.auth!r} replaces them"
+                self._made.notes.append(note)
+            line.headers = kept
+            self._made.variables.clear()
+            self._made.secrets.clear()
+            return
+        if line.user:
+            username, _, password = line.user.partition(":")
+            section = {"username": self._variable("username", "the user name", username)}
+            section["password"] = ""
+            if password:
+                section["password"] = self._variable("password", "the password", password)
+            self._made.auths.append({"name": name, "type": "basic_auth", "basic_auth": section})
+        elif bearers:
+            token = _bearer(bearers[0], headers.pop(bearers[0]))
+            section = {"token": token}
+            self._made.auths.append({"name": name, "type": "bearer_token", "bearer_token": section})
+        line.headers = headers
 
-    def _header_secret(self, key: str, value: str) -> Reference:
-        scheme, blank, rest = value.partition(" ")
-        worded = bool(blank) and key.lower() == "authorization" and scheme.isalpha()
-        name = "authorization" if key.lower() == "authorization" else snake(key).removeprefix("x_")
-        what = f"the header {one_line(key, 40)}" + (f", what follows {scheme!r}" if worded else "")
-        found = variable(self._secret(name, what, rest if worded else value))
-        return Reference(f"{scheme} {found}") if worded else found
+    def _without_secrets(self, value: Any, path: tuple[str, ...], word: str, what: str) -> Any:
+        def replace(secret: str, at: tuple[str | int, ...], presumed: bool) -> str:
+            if presumed or references(secret) or _PLACEHOLDER.search(secret):
+                return secret
+            return self._variable(word, what, secret)
 
-    def _secret(self, word: str, what: str, value: str = "") -> str:
-        """The variable that stands for a secret: the one the line names itself, or a new one."""
-        own = words.VARIABLE.fullmatch(value)
-        name = own[1] if own else constant(self._api, word)
+        return replace_secrets(value, path, replace)
+
+    def _variable(self, word: str, what: str, value: str) -> str:
+        """A reference to the variable that the value names, or to a new variable."""
+        named = references(value)
+        if named:
+            return value
+        name = base = variable_name(self._api, word)
+        number = 1
+        while self._made.secrets.get(name, value) != value:
+            number += 1
+            name = f"{base}_{number}"
         self._made.variables[name] = what
-        if value and words.BEGINS not in value:
-            self._made.secrets[name] = value
-        return name
+        self._made.secrets[name] = value
+        return reference(name)
 
-    # What is sent
-    # ----------------------------------------------------------------------------------------------
+    # Content
 
-    def _query(self, pairs: Sequence[str], has_auth: bool, name: str) -> None:
-        found: dict[str, list[str]] = {}
-        for key, value in parse_qsl("&".join(pairs), keep_blank_values=True, max_num_fields=1_000):
-            found.setdefault(clean(key), []).append(value)
-        hidden = [key for key, values in found.items() if is_secret(key, values[0])]
-        for key, values in found.items():
-            if key not in hidden:
-                self._request.params[key] = self._slot(
-                    "query", key, values[0] if len(values) == 1 else values
-                )
-                continue
-            stands_for = variable(
-                self._secret(key, f"the query parameter {one_line(key, 40)}", values[0])
-            )
-            if len(hidden) == 1 and not has_auth:
-                self._auth(name, "api_key", {"location": "query", "name": key, "value": stands_for})
-            else:
-                self._request.params[key] = stands_for
+    def _set_query(self, query: str) -> None:
+        found = _grouped(parse_qsl(query, keep_blank_values=True, max_num_fields=1_000))
+        for key, value in found.items():
+            what = f"the query parameter {one_line(key, 40)}"
+            self._request.params[key] = self._slot("query", ("params", key), value, what)
 
-    def _headers(self) -> None:
-        for key, value in self._line.headers:
-            if _LEFT_OUT.fullmatch(key):
+    def _set_headers(self) -> None:
+        for key, value in self._line.headers.items():
+            if _LEFT_OUT_HEADERS.fullmatch(key):
                 if key.lower() == "host":
                     self._made.notes.append("the header Host is left out: mcpx sets it")
             elif not re.fullmatch(HEADER_NAME, key) or clean(value) != value or "\n" in value:
                 raise ConfigError([f"error: the header {one_line(key, 40)!r} cannot be sent"])
             else:
-                self._request.headers[key] = self._slot("header", key, value)
+                self._request.headers[key] = self._slot("header", ("headers", key), value, "")
 
-    def _content_type(self) -> str:
-        found = next(
-            (value for key, value in self._line.headers if key.lower() == "content-type"), ""
-        )
-        return found.partition(";")[0].strip().lower()
+    def _set_form(self, pairs: list[tuple[str, str]]) -> None:
+        self._request.body = self._fields(_grouped(pairs))
+        self._request.body_format = "form"
 
-    def _drop_content_type(self) -> None:
-        """What mcpx says itself."""
-        for key in [key for key in self._request.headers if key.lower() == "content-type"]:
-            del self._request.headers[key]
-
-    def _body(self, text: str) -> None:
-        kind, request = self._content_type(), self._request
-        is_form = kind in ("", "application/x-www-form-urlencoded")
-        value = _json(text) if kind.endswith("json") or self._line.is_json or is_form else None
-        if is_object(value) or is_array(value):
-            if kind in ("", "application/json", "application/x-www-form-urlencoded"):
-                self._drop_content_type()
-            if is_object(value) and value:
-                request.body = {clean(key): self._field(key, item) for key, item in value.items()}
-            else:
-                request.body, request.body_format = self._whole(value), "json"
-            return
-        pairs = _form(text) if is_form and not self._line.is_json else None
-        if pairs:
-            self._drop_content_type()
-            request.body_format = "form"
-            request.body = {clean(key): self._field(key, item) for key, item in pairs.items()}
-            return
-        if not kind:
-            request.headers["Content-Type"] = (
-                "application/x-www-form-urlencoded"  # as curl says of anything
+    def _fields(self, fields: dict[str, Any]) -> Json:
+        return {
+            clean(key): self._slot(
+                "body", ("body", key), value, f"the field {one_line(key, 40)} of the body"
             )
-        request.body, request.body_format = self._whole(text), "text"
-
-    def _whole(self, value: Any) -> str:
-        self._offered.append("body")
-        schema = {
-            **_schema(value),
-            "description": "What is sent as the body.",
-            "default": self._value(value),
+            for key, value in fields.items()
         }
-        return self._argument("body", "request", schema)
 
-    def _field(self, key: str, value: Any) -> Any:
-        if isinstance(value, str) and is_secret(key, value):
-            return variable(self._secret(key, f"the field {one_line(key, 40)} of the body", value))
-        return self._slot("body", key, value)
+    def _set_body(self) -> None:
+        line, request = self._line, self._request
+        headers = request.headers
+        type_key = next((key for key in headers if key.lower() == "content-type"), "")
+        kind = str(headers.get(type_key, "")).partition(";")[0].strip().lower()
+        is_form = kind in ("", "application/x-www-form-urlencoded")
+        text = ("" if line.is_json else "&").join(line.data)
+        value = None
+        if line.is_json or is_form or kind.endswith("json"):
+            value = _json(text)
+        pairs: list[tuple[str, str]] = []
+        if value is None and is_form and not line.is_json:
+            pairs = _form_pairs(text)
+        if (value is not None and kind in ("", "application/json")) or is_form:
+            headers.pop(type_key, None)  # mcpx sets it.
+        if pairs:
+            self._set_form(pairs)
+        elif is_object(value) and value:
+            request.body = self._fields(value)
+        elif value is not None:
+            request.body, request.body_format = self._whole_body(value), "json"
+        else:
+            if is_form:
+                headers["Content-Type"] = kind or "application/x-www-form-urlencoded"
+            request.body, request.body_format = self._whole_body(text), "text"
 
-    def _slot(self, place: str, name: str, value: Any) -> Any:
-        """What stands in the request for a value: an argument that has it as its default, or the
-        value itself."""
-        self._offered.append(name)
-        wanted = name in self._wishes.params if self._wishes.params or place == "header" else True
-        # What would be taken for an argument of the command has to be the value of one.
-        if not wanted and not any(map(_PLACEHOLDER.search, _texts(value))):
-            return self._value(value)
-        return self._argument(name, place, {**_schema(value), "default": self._value(value)})
+    def _whole_body(self, value: Any) -> str:
+        self._possible_arguments.append("body")
+        schema = {**_schema(value), "description": "The request body."}
+        return self._argument("body", "request", schema, value)
 
-    def _argument(self, name: str, place: str, schema: Json) -> str:
-        default = schema.pop("default")
-        stands_for = self._request.take(name, place, schema, False)
-        self._request.properties[stands_for[1:-1]]["default"] = default
-        return stands_for
+    def _slot(self, place: str, path: tuple[str, str], value: Any, what: str) -> Any:
+        """The value in the request: an argument with the value as its default, or the value."""
+        name = path[1]
+        if what:
+            hidden = self._without_secrets(value, path, name, what)
+            if hidden != value:
+                return hidden
+        self._possible_arguments.append(name)
+        wanted = place != "header"
+        if self._options.params:
+            wanted = name in self._options.params
+        # A value with braces would be read as the name of an argument.
+        if not wanted and not _has_placeholder(value):
+            return value
+        return self._argument(name, place, _schema(value), value)
 
-    def _value(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self._text(value)
-        if is_object(value):
-            return {clean(key): self._value(item) for key, item in value.items()}
-        return [self._value(item) for item in value] if is_array(value) else value
-
-    def _text(self, text: str) -> str:
-        """With references for the variables that the line names."""
-        if not (found := words.VARIABLE.findall(text)):
-            return text
-        for name in found:
-            self._made.variables.setdefault(name, "named in the command line")
-        return Reference(words.VARIABLE.sub(r"${\1}", clean_but_marks(text).replace("$", "$$")))
+    def _argument(self, name: str, place: str, schema: Json, default: Any) -> str:
+        return self._request.take(name, place, {**schema, "default": default}, False)
 
 
-def clean_but_marks(text: str) -> str:
-    """`clean` takes the marks of variables off, too."""
-    return "".join(
-        part if index % 2 == 0 else f"{words.BEGINS}{part}{words.ENDS}"
-        for index, part in enumerate(clean(part) for part in words.VARIABLE.split(text))
-    )
+def _command_name(method: str, api: str, url: str) -> str:
+    steps = urlsplit(url).path.split("/")
+    plain = [step for step in steps if re.fullmatch(r"[A-Za-z][\w.-]*", step, re.ASCII)]
+    return snake("_".join((method, api, *plain[-3:])))[:48]
 
 
-def _api_of(host: str) -> str:
-    """The word of a host name that tells whose it is."""
-    name = words.VARIABLE.sub(r"\1", host).partition(":")[0].lower()
-    labels = [label for label in name.split(".") if label not in ("www", "api", "rest")]
+def _api_name(host: str) -> str:
+    """The part of a host name that names its owner."""
+    name = without_marks(host).partition(":")[0].lower()
     if re.fullmatch(r"[\d.]+|localhost|\[.*", name):
         return "local"
-    return snake(labels[-2] if len(labels) > 1 else (labels or ["api"])[0]) or "api"
+    labels = [label for label in name.split(".") if label not in ("www", "api", "rest")]
+    owner = [*labels[-2:-1], *labels, "api"][0]
+    return snake(owner) or "api"
+
+
+def _header_word(name: str) -> str:
+    if name.lower() == "authorization":
+        return "token"
+    return snake(name).removeprefix("x_")
+
+
+def _bearer(name: str, value: str) -> str:
+    """The token if the header is `Authorization: Bearer` with a reference."""
+    found = re.fullmatch(r"(?i)bearer\s+(\S+)", value)
+    if found is None or name.lower() != "authorization" or not references(found[1]):
+        return ""
+    return found[1]
+
+
+def _has_placeholder(value: Any) -> bool:
+    if is_object(value):
+        return any(map(_has_placeholder, value.values()))
+    if is_array(value):
+        return any(map(_has_placeholder, value))
+    return isinstance(value, str) and _PLACEHOLDER.search(value) is not None
 
 
 def _json(text: str) -> Any:
@@ -401,28 +498,24 @@ def _json(text: str) -> Any:
         return None
 
 
-def _form(text: str) -> Json | None:
-    """The fields of a form; None for a text that is none."""
+def _form_pairs(text: str) -> list[tuple[str, str]]:
+    """The fields of a form, or an empty list for other text."""
     try:
-        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=True, max_num_fields=1_000)
+        return parse_qsl(text, keep_blank_values=True, strict_parsing=True, max_num_fields=1_000)
     except ValueError:
-        return None
-    found: dict[str, Any] = {}
+        return []
+
+
+def _grouped(pairs: list[tuple[str, str]]) -> dict[str, Any]:
+    """The values by key. A key with several values has a list."""
+    found: dict[str, list[str]] = {}
     for key, value in pairs:
-        before = found.get(key)
-        found[key] = (
-            value if key not in found else [*(before if is_array(before) else [before]), value]
-        )
-    return found or None
+        found.setdefault(clean(key), []).append(value)
+    return {key: values if len(values) > 1 else values[0] for key, values in found.items()}
 
 
 def _schema(value: Any) -> Json:
-    kind = next((name for types, name in _TYPES if isinstance(value, types)), None)
-    return {} if kind is None else {"type": kind}
-
-
-def _texts(value: Any) -> Collection[str]:
-    if isinstance(value, str):
-        return [value]
-    inner = value.values() if is_object(value) else value if is_array(value) else ()
-    return [text for item in inner for text in _texts(item)]
+    for types, name in _TYPES:
+        if isinstance(value, types):
+            return {"type": name}
+    return {}

@@ -1,28 +1,35 @@
-"""The operations of an OpenAPI document as HTTP commands (SRC-7).
+"""Imports operations of an OpenAPI document as HTTP commands (SRC-7).
 
-Promised: every operation that is picked becomes a command or a reason; names are unique and safe
-for clients; what is made fits into a configuration, with descriptions and schemas cut as far as
-that needs.
+Every chosen operation becomes a command or is skipped with a reason. Command names are unique and
+valid for clients. Descriptions and schemas are shortened until a configuration can hold them.
 """
 
+import asyncio
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from pathlib import Path
 
-from mcpx.imports.arguments import Arguments, Request, Skipped
-from mcpx.imports.document import BadReference, Document
-from mcpx.imports.made import Imported, Reference
-from mcpx.imports.names import Unique, safe
-from mcpx.imports.schemas import Detail, checkable
-from mcpx.imports.security import Security
-from mcpx.imports.servers import NoServer, address, checked, is_private
-from mcpx.imports.texts import clean, joined, one_line
+from mcpx.imports.imported import Imported, config_value, fits, refuse_too_much
+from mcpx.imports.openapi_document import (
+    Document,
+    NoServer,
+    fetch_document,
+    given_url,
+    is_private,
+    parse_document,
+)
+from mcpx.imports.openapi_request import Arguments, Request, Skipped
+from mcpx.imports.openapi_schema import Detail, checkable
+from mcpx.imports.openapi_security import Security
+from mcpx.imports.source import UniqueNames, clean, joined, one_line, safe_name
 from mcpx.model.call import Json, as_list, as_object
+from mcpx.model.errors import ConfigError
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
-NOT_SENT = ("trace",)
+READ_METHODS = ("get", "head", "options")
 DETAILS = (
     Detail(8, 400, 1_200),
     Detail(5, 120, 600),
@@ -30,247 +37,266 @@ DETAILS = (
     Detail(2, 16, 160),
     Detail(1, 6, 50),
 )
-"""From as much as a model can use to the bare names and types."""
+"""From full descriptions to names and types only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one path, as the document has it."""
-
     id: str
-    """`operationId`; empty without one."""
+    """`operationId`, or an empty text."""
     name: str
-    """What the command is called."""
+    """The name of the command."""
     method: str
     path: str
     tags: tuple[str, ...]
     deprecated: bool
     summary: str
     raw: Json
-    above: Json
-    """The path item it stands in."""
+    path_item: Json
 
     @property
     def title(self) -> str:
         return f"{self.method.upper()} {self.path}"
 
+    def row(self) -> Json:
+        return {
+            "name": self.name,
+            "method": self.method.upper(),
+            "path": self.path,
+            "operation_id": self.id or None,
+            "tags": list(self.tags),
+            "deprecated": self.deprecated,
+            "summary": one_line(self.summary, 200),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which operations are wanted; what says nothing wants all."""
+    """Chooses operations. Without patterns, all operations that are not deprecated."""
 
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
-    """Patterns of ids, of names and of `GET /path`."""
+    """Patterns of ids, of names, and of `GET /path`."""
     tags: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
     deprecated: bool = False
+    ids: frozenset[str] | None = None
+    """Ids or titles. If set, exactly these operations are chosen."""
 
-    def refusal(self, operation: Operation) -> str | None:
-        """Why an operation is not wanted."""
-        if self.only and not _matches(operation, self.only):
+    def refusal(self, operation: Operation) -> str:
+        """The reason why an operation is not chosen."""
+        names = [name for name in (operation.id, operation.name, operation.title) if name]
+        if self.ids is not None:
+            return "" if self.ids.intersection(names) else "not picked"
+        if self.only and not _matches(names, self.only):
             return "not picked by --only"
-        if self.tags and not any(_matches_tag(operation, tag) for tag in self.tags):
+        if self.tags and not _matches(operation.tags, self.tags):
             return "not picked by --tag"
-        if self.methods and operation.method not in [method.lower() for method in self.methods]:
+        if self.methods and not _matches([operation.method], self.methods):
             return "not picked by --method"
-        if _matches(operation, self.skip):
+        if _matches(names, self.skip):
             return "left out by --skip"
-        if (
-            operation.deprecated
-            and not self.deprecated
-            and not (self.only and operation.id in self.only)
-        ):
+        if operation.deprecated and not self.deprecated and operation.id not in self.only:
             return "deprecated; --deprecated takes it too"
-        return None
+        return ""
 
 
-def _matches(operation: Operation, patterns: Sequence[str]) -> bool:
-    told = [operation.id, operation.name, operation.title]
-    return any(
-        fnmatchcase(text.lower(), pattern.lower()) for pattern in patterns for text in told if text
-    )
-
-
-def _matches_tag(operation: Operation, tag: str) -> bool:
-    return any(fnmatchcase(own.lower(), tag.lower()) for own in operation.tags)
+def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name.lower(), pattern.lower()) for pattern in patterns for name in names)
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """How the commands are to be."""
-
+class OpenApiOptions:
     choice: Choice = Choice()
     server: str | None = None
-    """Instead of what the document says."""
+    """Replaces the server of the document."""
     auth: str | None = None
-    """Name of the user's own auth config, for all."""
+    """Name of the user's auth config for all commands."""
     prefix: str = ""
     allow_private: bool = False
 
 
+async def preview_openapi(
+    *,
+    text: str | None = None,
+    url: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    allow_private: bool = False,
+    pick: Sequence[str] | None = None,
+    prefix: str = "",
+    server: str | None = None,
+) -> Json:
+    """The operations of a document, and the entries for the operations in `pick`."""
+    if text is None and url is not None:
+        document = await fetch_document(url, environ or {}, allow_private)
+    else:
+        document = await asyncio.to_thread(parse_document, text or "", Path("document"))
+    choice = Choice(ids=frozenset(pick or ()))
+    options = OpenApiOptions(choice, server, None, prefix, allow_private)
+    found = operations(document, prefix)
+    made = Imported()
+    if pick is not None:
+        made = await asyncio.to_thread(import_openapi, document, options)
+    ids = Counter(each.id for each in found)
+    rows: list[Json] = []
+    for each in found:
+        row = each.row()
+        del row["name"], row["operation_id"], row["deprecated"]
+        row["id"] = each.id if each.id and ids[each.id] == 1 else each.title
+        row["read_only"] = each.method in READ_METHODS
+        rows.append(row)
+    title = one_line(document.title, 200)
+    return {"title": title, "operations": rows, **made.preview(hidden="not picked")}
+
+
 def operations(document: Document, prefix: str = "") -> list[Operation]:
-    """All there are, in their order."""
-    names = Unique()
+    names = UniqueNames()
     found: list[Operation] = []
-    for path, item, method, raw in _raw(document):
+    for path, path_item, method, raw in _raw_operations(document):
         given = raw.get("operationId")
-        own = given if isinstance(given, str) else ""
-        name = safe(prefix + (safe(own) or safe(f"{method}_{path}") or method))
-        tags = tuple(tag for tag in as_list(raw.get("tags"))[:50] if isinstance(tag, str))
-        told = joined(raw.get("summary") or raw.get("description"), limit=200)
-        gone = raw.get("deprecated") is True
-        found.append(Operation(own, names.take(name), method, path, tags, gone, told, raw, item))
+        id = given if isinstance(given, str) else ""
+        base = safe_name(id) or safe_name(f"{method}_{path}") or method
+        found.append(
+            Operation(
+                id=id,
+                name=names.take(safe_name(prefix + base)),
+                method=method,
+                path=path,
+                tags=tuple(tag for tag in as_list(raw.get("tags"))[:50] if isinstance(tag, str)),
+                deprecated=raw.get("deprecated") is True,
+                summary=joined(raw.get("summary") or raw.get("description"), limit=200),
+                raw=raw,
+                path_item=path_item,
+            )
+        )
     return found
 
 
-def _raw(document: Document) -> Iterator[tuple[str, Json, str, Json]]:
+def _raw_operations(document: Document) -> Iterator[tuple[str, Json, str, Json]]:
     for path, given in as_object(document.tree.get("paths")).items():
-        try:
-            item = {**document.resolved(given), **as_object(given)}
-        except BadReference:
-            continue
+        path_item = {**document.resolved_or_empty(given), **as_object(given)}
         for method in METHODS:
-            if method in item and path.startswith("/"):
-                yield path, item, method, as_object(item[method])
+            if method in path_item and path.startswith("/"):
+                yield path, path_item, method, as_object(path_item[method])
 
 
-def import_openapi(
-    document: Document, wishes: Wishes, fits: Callable[[Imported], bool]
-) -> Imported:
-    """`fits`: whether a configuration can hold it. Raises `NoServer` where `wishes.server` cannot
-    be used."""
-    server = None if wishes.server is None else checked(wishes.server)
-    wanted: list[Operation] = []
+def import_openapi(document: Document, options: OpenApiOptions) -> Imported:
+    """Raises ConfigError if `options.server` cannot be used or the result is too large."""
+    server = None
+    if options.server is not None:
+        try:
+            server = given_url(options.server)
+        except NoServer as reason:
+            raise ConfigError([f"error: --server: {reason}"]) from None
+    chosen: list[Operation] = []
     skipped: list[tuple[str, str]] = []
-    for operation in operations(document, wishes.prefix):
-        reason = wishes.choice.refusal(operation)
-        if reason is None and operation.method in NOT_SENT:
-            reason = f"mcpx does not send {operation.method.upper()}"
-        if reason is None:
-            wanted.append(operation)
-        else:
+    for operation in operations(document, options.prefix):
+        reason = options.choice.refusal(operation)
+        if not reason and operation.method == "trace":
+            reason = "mcpx does not send TRACE"
+        if reason:
             skipped.append((operation.title, reason))
+        else:
+            chosen.append(operation)
     made = Imported()
     for detail in DETAILS:
-        made = _Import(document, wishes, server, detail).run(wanted)
+        made = _OpenApiImport(document, options, server, detail).run(chosen)
         made.shortened = detail is not DETAILS[0]
         if fits(made):
             break
+    else:
+        refuse_too_much(made)
     made.skipped[:0] = skipped
     return made
 
 
-class _Import:
+class _OpenApiImport:
     def __init__(
-        self, document: Document, wishes: Wishes, server: str | None, detail: Detail
+        self, document: Document, options: OpenApiOptions, server: str | None, detail: Detail
     ) -> None:
-        self._document, self._wishes, self._server, self._detail = document, wishes, server, detail
+        self._document, self._options = document, options
+        self._server, self._detail = server, detail
         self._made = Imported()
         self._arguments = Arguments(document, detail)
-        self._security = Security(document, self._made, wishes.prefix)
+        self._security = Security(document, self._made, options.prefix)
 
-    def run(self, wanted: Sequence[Operation]) -> Imported:
-        private: set[str] = set()
-        for operation in wanted:
+    def run(self, chosen: Sequence[Operation]) -> Imported:
+        made = self._made
+        private_origins: set[str] = set()
+        for operation in chosen:
             try:
                 command = self._command(operation)
             except (Skipped, NoServer) as reason:
-                self._made.skipped.append((operation.title, str(reason)))
+                made.skipped.append((operation.title, str(reason)))
                 continue
-            self._made.commands.append(command)
-            if is_private(url := command["http"]["url"]):
-                private.add("/".join(url.split("/")[:3]))
-        if private and not self._wishes.allow_private:
-            told = one_line(", ".join(sorted(private)), 100)
-            self._made.notes.append(
-                f"{told} is a private address: --allow-private lets its commands reach it"
-            )
-        return self._made
+            url = command["http"]["url"]
+            if is_private(url):
+                private_origins.add("/".join(url.split("/")[:3]))
+            made.commands.append(config_value(command))
+        made.auths = config_value(made.auths)
+        if private_origins and not self._options.allow_private:
+            shown = one_line(", ".join(sorted(private_origins)), 100)
+            note = f"{shown} is a private address: --allow-private lets its commands reach it"
+            made.notes.append(note)
+        return made
 
     def _command(self, operation: Operation) -> Json:
-        raw, above = operation.raw, operation.above
-        servers = (raw.get("servers"), above.get("servers"), self._document.tree.get("servers"))
-        server = address(servers, self._document.url) if self._server is None else self._server
-        request = Request(operation.path.partition("#")[0])
-        self._arguments.parameters(request, above.get("parameters"), raw.get("parameters"))
-        _fill_path(request)
-        if operation.method != "head":
-            self._arguments.body(request, raw)
-        auth, reason = (
-            (self._wishes.auth, None) if self._wishes.auth is not None else self._security.of(raw)
-        )
-        schema, less = checkable(request.schema) if request.properties else (None, None)
-        notes = [*request.notes, *filter(None, (reason, less))]
-        self._made.notes += [f"{operation.title}: {note}" for note in notes]
-        http: Json = {"method": operation.method.upper(), "url": _url(server, request.path)}
-        for key, value in (("params", request.params), ("headers", request.headers)):
-            if value:
-                http[key] = value
-        if request.body is not None:
-            http["body"] = request.body
-        if request.body_format is not None:
-            http["body_format"] = request.body_format
+        raw = operation.raw
+        request = self._request(operation)
+        url = self._server
+        if url is None:
+            levels = (raw, operation.path_item, self._document.tree)
+            url = self._document.server_url([level.get("servers") for level in levels])
+        http: Json = {"method": operation.method.upper(), "url": url + request.path}
+        http |= request.fields()
+        auth, reason = self._options.auth, ""
+        if auth is None:
+            auth, reason = self._security.auth_of(raw)
         if auth is not None:
             http["auth"] = {"ref": auth}
-        if (answers := _response_format(self._document, raw)) != "json":
-            http["response_format"] = answers
-        if self._wishes.allow_private:
+        response_format = self._response_format(raw)
+        if response_format != "json":
+            http["response_format"] = response_format
+        if self._options.allow_private:
             http["allow_private"] = True
-        told = joined(raw.get("summary"), raw.get("description"), limit=self._detail.text)
-        return {
+        text = joined(raw.get("summary"), raw.get("description"), limit=self._detail.text)
+        command: Json = {
             "name": operation.name,
-            "description": told or one_line(operation.title),
+            "description": text or one_line(operation.title),
             "type": "http",
             "http": http,
-            **({"input_schema": schema} if schema is not None else {}),
         }
+        notes = [*request.notes, reason]
+        if request.properties:
+            command["input_schema"], note = checkable(request.schema)
+            notes.append(note)
+        self._made.notes += [f"{operation.title}: {note}" for note in notes if note]
+        return command
 
+    def _request(self, operation: Operation) -> Request:
+        request = Request(operation.path.partition("#")[0])
+        levels = (operation.path_item, operation.raw)
+        self._arguments.add_parameters(request, *[each.get("parameters") for each in levels])
+        for written in dict.fromkeys(re.findall(r"\{([^{}]*)\}", request.path)):
+            if written not in request.properties:
+                placeholder = request.take(written, "path", {"type": "string"}, True)
+                request.path = request.path.replace(f"{{{written}}}", placeholder)
+        rest = re.sub(r"\{[^{}]+\}", "", request.path)
+        if re.search(r"[{}\s]", rest) or clean(request.path) != request.path:
+            raise Skipped("its path cannot be understood")
+        if operation.method != "head":
+            self._arguments.add_body(request, operation.raw)
+        return request
 
-def _fill_path(request: Request) -> None:
-    """Whatever of a path is to be filled has an argument, told by the document or not."""
-    for written in dict.fromkeys(re.findall(r"\{([^{}]*)\}", request.path)):
-        if written not in request.properties:
-            stands_for = request.take(written, "path", {"type": "string"}, True)
-            request.path = request.path.replace(f"{{{written}}}", stands_for)
-    left = re.sub(r"\{[^{}]+\}", "", request.path)
-    if (
-        "{" in left
-        or "}" in left
-        or clean(request.path) != request.path
-        or re.search(r"\s", request.path)
-    ):
-        raise Skipped("its path cannot be understood")
-
-
-def _url(server: str, path: str) -> str:
-    url = f"{server}{path.replace('$', '$$') if isinstance(server, Reference) else path}"
-    return Reference(url) if isinstance(server, Reference) else url
-
-
-def _response_format(document: Document, operation: Json) -> str:
-    """Of its good answers; JSON where nothing is told."""
-    kinds: list[str] = []
-    for status, given in as_object(operation.get("responses")).items():
-        if status.startswith("2") or status == "default":
-            try:
-                kinds += as_object(document.resolved(given).get("content"))
-            except BadReference:
-                continue
-    plain = [kind.partition(";")[0].strip().lower() for kind in kinds]
-    if not plain or any("json" in kind or kind == "*/*" for kind in plain):
-        return "json"
-    return "xml" if any(kind.endswith(("/xml", "+xml")) for kind in plain) else "text"
-
-
-def summary(operation: Operation) -> dict[str, Any]:
-    """As `--list` tells it."""
-    return {
-        "name": operation.name,
-        "method": operation.method.upper(),
-        "path": operation.path,
-        "operation_id": operation.id or None,
-        "tags": list(operation.tags),
-        "deprecated": operation.deprecated,
-        "summary": one_line(operation.summary, 200),
-    }
+    def _response_format(self, operation: Json) -> str:
+        """The format of the successful responses. JSON if the document does not name it."""
+        kinds: list[str] = []
+        for status, given in as_object(operation.get("responses")).items():
+            if status.startswith("2") or status == "default":
+                kinds += as_object(self._document.resolved_or_empty(given).get("content"))
+        plain = [kind.partition(";")[0].strip().lower() for kind in kinds]
+        if not plain or any("json" in kind or kind == "*/*" for kind in plain):
+            return "json"
+        if any(kind.endswith(("/xml", "+xml")) for kind in plain):
+            return "xml"
+        return "text"
