@@ -24,6 +24,7 @@ STEPS = (
     "os.remove",
 )
 LOADED = (alone, saving, store)
+IN_FOLDER = os.path.join(os.path.dirname(sys.argv[-1]), ".mcpx-")
 
 
 def kill_at(step: int) -> None:
@@ -32,7 +33,7 @@ def kill_at(step: int) -> None:
     def hear(event: str, details: tuple[Any, ...]) -> None:
         if event not in STEPS:
             return
-        if seen or (event == "tempfile.mkstemp" and ".mcpx-" in str(details)):
+        if seen or (event == "tempfile.mkstemp" and str(details[0]).startswith(IN_FOLDER)):
             seen.append(event)
         if len(seen) > step:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from mcpx.admin.keys import LONG, PASS_LIFE, Keys
+from mcpx.base.files import replace_private
 from mcpx.config import Admin, Config, is_loopback
 from mcpx.wire import memory
-from mcpx.wire.folders import replace_private
 from mcpx.wire.http_server import HttpServer, Limits
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from typing import Any
 from mcpx.auth import sealing
 from mcpx.auth.keychain import NoKeyring
 from mcpx.auth.sealing import Sealed, Secret, Source
+from mcpx.base.files import NOFOLLOW, private_folder, read_small, rename_over
 from mcpx.model.call import Json, as_object
 from mcpx.wire import codec
-from mcpx.wire.folders import OURS, exchange, private_folder, read_small
 
 log = logging.getLogger(__name__)
 
@@ -241,11 +241,11 @@ class Vault:
 
     def _replace(self, file: Path, content: bytes) -> None:
         fresh = file.with_name(f".{file.stem}-{secrets.token_hex(6)}")
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OURS, 0o600)
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW, 0o600)
         try:
             with os.fdopen(handle, "wb") as opened:
                 opened.write(content)
-            exchange(fresh, file)
+            rename_over(fresh, file)
         except BaseException:
             with suppress(OSError):
                 fresh.unlink()

@@ -8,6 +8,7 @@ reason told. All of it takes bounded time. Blocks; a bridge that is busy has it 
 Not done here: what to do when there is none (`cli.attach`, `bridge.relay`).
 """
 
+import contextlib
 import json
 import os
 import socket
@@ -18,8 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from mcpx import __version__
+from mcpx.base.files import FileLock
 from mcpx.wire import channels
-from mcpx.wire.channels.lock import Lock
 
 ANSWER = 5.0
 """Seconds a gateway has to say yes or no; they say it in a millisecond."""
@@ -190,9 +191,10 @@ def _plain(text: str) -> str:
 
 def _start(wanted: Wanted, deadline: float) -> Refused | None:
     """Start one in the background, unless somebody else is at it. None: one should be there."""
-    lock = Lock(wanted.place)
+    lock = FileLock(wanted.place.with_suffix(".lock"))
     try:
-        lock.acquire(max(0.0, min(START, deadline - time.monotonic())))
+        with contextlib.suppress(OSError):  # Without a lock, the first process to bind wins.
+            lock.acquire(max(0.0, min(START, deadline - time.monotonic())))
         there = _ask(wanted.place, {"do": "status"})
         if isinstance(there, Refused):
             return there
@@ -207,7 +209,7 @@ def _start(wanted: Wanted, deadline: float) -> Refused | None:
         lock.release()
 
 
-def _spawn(wanted: Wanted, lock: Lock) -> Refused | None:
+def _spawn(wanted: Wanted, lock: FileLock) -> Refused | None:
     from subprocess import DEVNULL, PIPE, Popen
 
     log_file = log_of(wanted.place)
@@ -216,7 +218,7 @@ def _spawn(wanted: Wanted, lock: Lock) -> Refused | None:
     except OSError as error:
         return Refused("state", f"{log_file}: {error.strerror or error}")
     began = os.fstat(log).st_size
-    passed = () if lock.handle is None or os.name != "posix" else (lock.handle,)
+    passed = () if lock.fd is None or os.name != "posix" else (lock.fd,)
     command = [sys.executable, "-P", "-m", "mcpx.cli.background", "--log-file", str(log_file)]
     command += [
         "--linger",
@@ -279,7 +281,7 @@ def log_of(place: Path) -> Path:
 
 
 def _open_log(file: Path) -> int:
-    from mcpx.wire.folders import private_folder
+    from mcpx.base.files import private_folder
 
     private_folder(file.parent)
     try:

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
+from mcpx.base.files import private_folder
 from mcpx.cli import how
 from mcpx.cli.state import state_folder
 from mcpx.cli.where import named, overlay
 from mcpx.wire.channels import socket_path
-from mcpx.wire.folders import private_folder
 
 
 def attached(options: argparse.Namespace, environ: Mapping[str, str]) -> int | None:

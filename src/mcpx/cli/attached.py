@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from mcpx import __version__
+from mcpx.base.files import require_private
 from mcpx.front.control import ask
 from mcpx.library.values import Progress
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_DOWN, ConfigError, RpcError
 from mcpx.wire import channels, codec, jsonrpc
-from mcpx.wire.folders import require_private
 
 LONGEST = 64 * 2**20
 """Bytes of one message."""

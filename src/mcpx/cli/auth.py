@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from mcpx.base import PORTABLE
 from mcpx.cli.codes import SIGN_IN
 from mcpx.cli.running import result_of
 from mcpx.cli.state import state_folder
@@ -25,7 +26,6 @@ from mcpx.cli.words import counted
 from mcpx.config import Config
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import ConfigError
-from mcpx.wire.system import PORTABLE
 
 PATIENCE = 600.0
 """Seconds that somebody may take to sign in."""

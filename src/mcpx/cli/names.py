@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from mcpx.base.files import require_private
 from mcpx.cli.places import Place
 from mcpx.model.call import Json
 from mcpx.wire import channels
-from mcpx.wire.folders import require_private
 
 PATIENCE = 0.8
 """Seconds for a gateway to answer."""
@@ -95,7 +95,7 @@ def _of_snapshots(place: Place) -> Json | None:
 
 
 def _keep(place: Place, found: Json) -> None:
-    from mcpx.wire.folders import private_folder, replace_private
+    from mcpx.base.files import private_folder, replace_private
 
     file = _file(place)
     if file is not None and place.state.is_dir():  # a state folder is not made for this

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from mcpx.base.files import private_folder
 from mcpx.cli.git_ignore import warning as git_warning
 from mcpx.config import dotenv
 from mcpx.config.recognising import Section
@@ -21,7 +22,6 @@ from mcpx.config.references import without_secrets
 from mcpx.config.tree import as_list, as_map
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
-from mcpx.wire.folders import private_folder
 
 Place = Literal["env", "keyring", "config"]
 PLACES: tuple[Place, ...] = ("env", "keyring", "config")

@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Final
 
 from mcpx import __version__
+from mcpx.base.files import private_folder, replace_private
 from mcpx.cli import codes
 from mcpx.cli.how import by_stdio
 from mcpx.cli.running import result_of
@@ -38,7 +39,6 @@ from mcpx.replicas.address import StoreAddress, parse
 from mcpx.replicas.replicas import Replicas
 from mcpx.replicas.store import StoreDown
 from mcpx.wire.address import BadAddress
-from mcpx.wire.folders import private_folder, replace_private
 
 WAIT: Final = 30.0
 """Seconds in which a store must be reached."""

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mcpx.wire.folders import private_folder, replace_private
+from mcpx.base.files import private_folder, replace_private
 
 KEPT = 20
 """Records of one file: more than anybody takes back."""

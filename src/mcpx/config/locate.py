@@ -7,13 +7,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from mcpx.base import WINDOWS
 from mcpx.config.dialects import TOP_KEYS
 from mcpx.config.problems import Findings, GaveUpError
 from mcpx.config.source import Source, UnreadableError, read_text
 from mcpx.config.tree import is_extra
 from mcpx.model.errors import ConfigError
 from mcpx.model.state import STORE, laid_down
-from mcpx.wire.system import WINDOWS
 
 WORKING_FOLDER_NAMES = ("mcpx.yaml", "config.yaml", "config.json")
 

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from mcpx.wire.folders import private_folder, replace_private
+from mcpx.base.files import private_folder, replace_private
 
 log = logging.getLogger(__name__)
 

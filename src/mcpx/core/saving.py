@@ -4,38 +4,24 @@ A reader finds the old text or the new one, also after a loss of power. The new 
 unless the old mode is to be kept, and the owner of the old file if possible. If the path is a link,
 its target is replaced. If another program has saved the file in the same moment, its text stays,
 and `Overtaken` is raised.
-
-A temporary file stands next to the config file and is locked while it is written. The system
-releases the lock of a writer that was killed, so that the next writer can delete its file. Without
-such locks (Windows, some network file systems), a file counts as a leftover after
-`MAX_WRITE_SECONDS`. Leftovers contain secrets.
 """
 
 import contextlib
 import os
 import stat
-import tempfile
-import time
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
+from mcpx.base import WINDOWS
+from mcpx.base.files import CLOEXEC, private_folder, remove_leftovers, rename_over, temporary_file
 from mcpx.config.load import Texts
 from mcpx.config.watch import Print, print_of
 from mcpx.model.errors import McpxError
-from mcpx.wire.folders import AT_ONCE, CHILDLESS, OURS, exchange, private_folder
-from mcpx.wire.system import WINDOWS
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
 
 if TYPE_CHECKING:
     from mcpx.config.written import Sheet, Written
 
-PREFIX, SUFFIX = ".mcpx-", ".new"
-MAX_WRITE_SECONDS = 60.0
 READ_ONLY = 30
 """EROFS. Windows has no such error."""
 
@@ -148,7 +134,7 @@ def _copy_owner_and_mode(target: Path, name: str, mode: int | None) -> None:
 
 def _replace_unchanged(target: Path, name: str, before: bytes) -> None:
     try:
-        old = os.fdopen(os.open(target, os.O_RDONLY | CHILDLESS), "rb")
+        old = os.fdopen(os.open(target, os.O_RDONLY | CLOEXEC), "rb")
     except FileNotFoundError:
         raise Overtaken from None
     with old:
@@ -156,7 +142,7 @@ def _replace_unchanged(target: Path, name: str, before: bytes) -> None:
             raise Overtaken
         if WINDOWS:  # Windows does not replace an open file.
             old.close()
-            exchange(name, target)
+            rename_over(name, target)
             return
         os.replace(name, target)
         old.seek(0)
@@ -191,76 +177,7 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-# Temporary files
-# --------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def temporary_file(folder: Path) -> Generator[tuple[BinaryIO, str]]:
-    """A new hidden file (mode 0600) and its name. It is deleted unless it was renamed."""
-    file, name = _locked_file(folder)
-    try:
-        yield file, name
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        file.close()
-
-
 def remove_leftovers_of(config: Path) -> None:
     """Delete the temporary files of interrupted saves of a config file or folder."""
     target = Path(os.path.realpath(config))
     remove_leftovers(target if target.is_dir() else target.parent)
-
-
-def remove_leftovers(folder: Path) -> None:
-    for path in folder.glob(f"{PREFIX}*{SUFFIX}"):
-        with contextlib.suppress(OSError):
-            _remove_unused(path)
-
-
-def _locked_file(folder: Path) -> tuple[BinaryIO, str]:
-    while True:
-        handle, name = tempfile.mkstemp(dir=folder, prefix=PREFIX, suffix=SUFFIX)
-        file = os.fdopen(handle, "wb")
-        if fcntl is None:
-            return file, name
-        with contextlib.suppress(OSError):  # The file system has no locks.
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        if _is_at(Path(name), handle):
-            return file, name
-        file.close()  # Before it was locked, another process took it for a leftover.
-
-
-def _remove_unused(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | AT_ONCE | OURS)
-    try:
-        is_leftover = stat.S_ISREG(os.fstat(handle).st_mode) and not _is_in_use(handle)
-        is_leftover = is_leftover and _is_at(path, handle)
-        if is_leftover and fcntl is not None:
-            path.unlink()  # While the lock is held: a writer that waits for it takes another file.
-    finally:
-        os.close(handle)
-    if is_leftover and fcntl is None:
-        path.unlink()  # Windows does not delete an open file.
-
-
-def _is_in_use(handle: int) -> bool:
-    if fcntl is not None:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            pass  # The file system has no locks.
-        else:
-            return False
-    return time.time() - os.fstat(handle).st_mtime < MAX_WRITE_SECONDS
-
-
-def _is_at(path: Path, handle: int) -> bool:
-    """Whether the path still names the open file."""
-    try:
-        return os.path.samestat(path.lstat(), os.fstat(handle))
-    except FileNotFoundError:
-        return False

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
 from mcpx.base.aio import Tasks
+from mcpx.base.files import FileLock, private_folder, require_private
 from mcpx.model.call import Json, as_object
 from mcpx.wire import channels, codec
 from mcpx.wire.channels import socket_path
-from mcpx.wire.channels.lock import Lock
-from mcpx.wire.folders import private_folder, require_private
 
 __all__ = ["Control", "Host", "Role", "Verb", "ask", "socket_path"]
 
@@ -84,7 +83,7 @@ class Control:
     async def start(self) -> None:
         """Listen, unless another gateway on the same config does already. Failing costs comfort,
         not function."""
-        lock = None if self._role == "background" else Lock(self._path)
+        lock = None if self._role == "background" else FileLock(self._path.with_suffix(".lock"))
         try:
             private_folder(self._path.parent)
             if lock is not None:

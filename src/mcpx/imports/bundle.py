@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mcpx.base.files import private_folder
 from mcpx.imports.launch import Input, Launch, placeholder, template
 from mcpx.imports.source import clean, one_line
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import ConfigError
-from mcpx.wire.folders import private_folder
 
 MAX_PACKED = 256 * 2**20
 MAX_UNPACKED = 2**30

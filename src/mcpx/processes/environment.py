@@ -17,7 +17,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from mcpx.wire.system import WINDOWS
+from mcpx.base import WINDOWS
 
 INSIDE = "MCPX_INSIDE"
 """The variable that tells a gateway which gateways it runs under: their ids, outermost first,

@@ -11,9 +11,9 @@ import re
 import signal
 from pathlib import Path
 
+from mcpx.base.files import private_folder, read_small, require_private, write_private
 from mcpx.processes.systems import linux, system
 from mcpx.processes.systems.tree import BRANDS, brand_of
-from mcpx.wire.folders import private_folder, read_small, require_private, write_private
 
 log = logging.getLogger("mcpx.process")
 

@@ -10,7 +10,7 @@ import asyncio
 import signal
 from collections.abc import Callable
 
-from mcpx.wire.system import PORTABLE
+from mcpx.base import PORTABLE
 
 Heard = Callable[[], None]
 _ENDS = ("SIGINT", "SIGTERM", "SIGBREAK")

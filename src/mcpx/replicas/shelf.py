@@ -16,12 +16,12 @@ from pathlib import Path
 from time import time
 from typing import Final
 
+from mcpx.base import WINDOWS
+from mcpx.base.files import private_folder, read_small, replace_private, require_private
 from mcpx.model.call import Json, as_object
 from mcpx.replicas.rules import Rule
 from mcpx.replicas.seals import Seals
 from mcpx.wire import codec
-from mcpx.wire.folders import private_folder, read_small, replace_private, require_private
-from mcpx.wire.system import WINDOWS
 
 log = logging.getLogger(__name__)
 

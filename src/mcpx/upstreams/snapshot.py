@@ -22,12 +22,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from mcpx.base import WINDOWS, files
 from mcpx.model.call import Json, as_list, as_object, is_array
 from mcpx.model.offer import KINDS, Kind
 from mcpx.model.slices import Work, at_once, in_slices
 from mcpx.upstreams.traits import Kind as ClientKind
-from mcpx.wire import codec, folders
-from mcpx.wire.system import WINDOWS
+from mcpx.wire import codec
 
 if TYPE_CHECKING:
     from mcpx.config import Server
@@ -302,7 +302,7 @@ class _told:  # noqa: N801 - reads as a phrase
 def _read(file: Path, largest: int) -> bytes | None:
     """A regular file of our own; nothing that could hang, has no end or is too large."""
     try:
-        handle = os.open(file, os.O_RDONLY | folders.AT_ONCE | folders.OURS)
+        handle = os.open(file, os.O_RDONLY | files.NONBLOCK | files.NOFOLLOW)
     except OSError:
         return None
     try:

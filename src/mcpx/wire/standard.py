@@ -15,8 +15,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import IO, Any, cast
 
+from mcpx.base import PORTABLE
 from mcpx.wire.pipes import handed_over
-from mcpx.wire.system import PORTABLE
 
 CHUNK = 65536
 HIGH, LOW = 65536, 16384

@@ -15,6 +15,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from mcpx import __version__
+from mcpx.base.files import require_private
 from mcpx.cli.doctor.finding import Case, Finding, error, ok, warning
 from mcpx.cli.doctor.programs import has_program
 from mcpx.cli.running import result_of
@@ -23,7 +24,6 @@ from mcpx.cli.words import counted
 from mcpx.core.causes import cause_of
 from mcpx.front.control import ask, socket_path
 from mcpx.model.call import Json, as_object
-from mcpx.wire.folders import require_private
 
 PATIENCE = 2.0
 """Seconds somebody who listens may take to say who it is."""

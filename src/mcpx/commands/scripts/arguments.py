@@ -16,9 +16,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from mcpx.base import WINDOWS
 from mcpx.commands.work import CommandFailed
 from mcpx.wire import codec
-from mcpx.wire.system import WINDOWS
 
 ALL = "*"
 """The placeholder that stands for all arguments."""

@@ -65,5 +65,5 @@ class SharedTokens:
 
     @contextmanager
     def alone(self, file: Path) -> Generator[None]:
-        with TokenStore(file.parent.parent).turn():
+        with TokenStore(file.parent.parent).lock():
             yield

@@ -6,21 +6,22 @@ user's alone; several processes may change it at once. A file that anybody else 
 counts for nothing.
 """
 
-import contextlib
 import hashlib
 import logging
 import os
 import secrets
 import time
-from collections.abc import Generator, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from mcpx.model.call import Json, as_object, is_array
+from mcpx.base.build import build
+from mcpx.base.files import require_private
+from mcpx.base.state_file import StateFile, UnreadableState
+from mcpx.model.call import Json
 from mcpx.model.errors import McpxError
 from mcpx.wire import codec
-from mcpx.wire.folders import OURS, private_folder, read_small, replace_private, require_private
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +32,6 @@ LARGEST: Final = 4 << 20
 """Bytes of the file: some ten thousand tokens."""
 LATEST: Final = 253_402_300_799
 """The last second of the year 9999."""
-PATIENCE: Final = 10.0
-"""Seconds that another process may take to change it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +40,21 @@ class Stored:
     digest: str = field(repr=False)
     """Hex, of the SHA-256 of the token."""
     profile: str | None = None
-    created: float
+    created: float = 0.0
     expires: float | None = None
+
+    def __post_init__(self) -> None:
+        if len(bytes.fromhex(self.digest)) != 32:
+            raise ValueError("not a digest")
+        for moment in (self.created, self.expires or 0.0):
+            if not 0 <= moment <= LATEST:
+                raise ValueError("not a date")
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    version: int = 1
+    tokens: tuple[Stored, ...] = field(kw_only=True)
 
 
 class Unreadable(McpxError):
@@ -53,6 +65,8 @@ class TokenStore:
     def __init__(self, state: Path) -> None:
         self._folder = state / FOLDER
         self._file = self._folder / FILE
+        self._state = StateFile(self._file, _Content, max_bytes=LARGEST, lock_name="lock")
+        self.lock = self._state.lock
 
     def mark(self) -> object:
         """What changes with every writing, and with who may write; None: there is no file."""
@@ -82,13 +96,13 @@ class TokenStore:
                 f"{self._file} can be written by other users; chmod 600 it once you know what is "
                 "in it"
             )
-        raw = read_small(self._file, LARGEST + 1)
         try:
-            return parsed(raw)
-        except (codec.BadJson, ValueError):
+            content = self._state.read()
+        except UnreadableState:
             raise Unreadable(
                 f"{self._file} is not what mcpx wrote; delete it and make new tokens"
             ) from None
+        return list(content.tokens) if content else []
 
     def add(self, name: str, profile: str | None = None, expires: float | None = None) -> str:
         """A new token, which is told this once. Raises KeyError for a name that there is
@@ -101,7 +115,7 @@ class TokenStore:
             created=float(int(time.time())),
             expires=expires,
         )
-        with self.turn():
+        with self.lock():
             held = self.read()
             if any(stored.name == name for stored in held):
                 raise KeyError(name)
@@ -110,36 +124,20 @@ class TokenStore:
 
     def revoke(self, name: str) -> bool:
         """Whether there was one."""
-        with self.turn():
+        with self.lock():
             held = self.read()
             rest = [stored for stored in held if stored.name != name]
             if len(rest) < len(held):
                 self._write(rest)
             return len(rest) < len(held)
 
-    @contextlib.contextmanager
-    def turn(self) -> Generator[None]:
-        """One process at a time changes the file. Raises OSError."""
-        private_folder(self._folder)
-        handle = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | OURS, 0o600)
-        try:
-            _lock(handle)
-            yield
-        finally:
-            os.close(handle)  # which unlocks it
-
     def _write(self, tokens: Iterable[Stored]) -> None:
-        content = text_of([asdict(stored) for stored in tokens])
-        if len(content) > LARGEST:
-            raise OSError(
-                f"{self._file} would be larger than mcpx reads; revoke tokens that nobody needs"
-            )
-        replace_private(self._file, content)
+        self._state.write(_Content(tokens=tuple(tokens)))
 
 
 def parsed(raw: bytes) -> list[Stored]:
     """Raises ValueError or `codec.BadJson`."""
-    return [_stored(entry) for entry in _listed(codec.load(raw))]
+    return list(build(_Content, codec.load(raw)).tokens)
 
 
 def text_of(tokens: Sequence[Json]) -> bytes:
@@ -152,52 +150,3 @@ def has_tokens(state: Path | None) -> bool:
         return state is not None and bool(TokenStore(state).read())
     except (Unreadable, OSError):
         return False
-
-
-def _listed(content: Any) -> list[Any]:
-    """Raises ValueError."""
-    tokens = as_object(content).get("tokens")
-    if not is_array(tokens):
-        raise ValueError("no list of tokens")
-    return tokens
-
-
-def _stored(entry: Any) -> Stored:
-    """Raises ValueError."""
-    about = as_object(entry)
-    name, digest, profile, expires = (
-        about.get(key) for key in ("name", "digest", "profile", "expires")
-    )
-    created = about.get("created")
-    if not isinstance(name, str) or not isinstance(digest, str) or len(bytes.fromhex(digest)) != 32:
-        raise ValueError("no token")
-    if not isinstance(profile, str | None) or not all(
-        _is_moment(at) for at in (created, expires) if at is not None
-    ):
-        raise ValueError("no token")
-    return Stored(
-        name=name, digest=digest, profile=profile, created=float(created or 0), expires=expires
-    )
-
-
-def _is_moment(value: Any) -> bool:
-    """Whether it is one that has a date. One that compares with nothing (NaN) would never be
-    over."""
-    return isinstance(value, int | float) and 0 <= value <= LATEST
-
-
-def _lock(handle: int) -> None:
-    """Wait for it, but not without end: somebody may hold it and be stopped."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise OSError("another process is changing the tokens, and does not end") from None
-            time.sleep(0.01)

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from mcpx.base.files import NOFOLLOW, private_folder, read_small, replace_private
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.policy.pins.fingerprint import Item, Key, PinnedKind, fingerprint
 from mcpx.wire import codec
-from mcpx.wire.folders import OURS, private_folder, read_small, replace_private
 
 FORMAT = 1
 LARGEST = 64 * 2**20
@@ -165,7 +165,7 @@ def alone(folder: Path) -> Generator[None]:
     except ImportError:  # Windows: the last one to write wins
         yield
         return
-    handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | OURS, 0o600)
+    handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | NOFOLLOW, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -13,8 +13,8 @@ kills all in it |
 
 import sys
 
+from mcpx.base import SIMULATES_WINDOWS, WINDOWS
 from mcpx.processes.systems.tree import System, Tree
-from mcpx.wire.system import FORCED, WINDOWS
 
 __all__ = ["System", "Tree", "system"]
 
@@ -24,7 +24,7 @@ def chosen() -> System:
         from mcpx.processes.systems import windows
 
         return windows
-    if not FORCED and sys.platform.startswith("linux"):
+    if not SIMULATES_WINDOWS and sys.platform.startswith("linux"):
         from mcpx.processes.systems import linux
 
         if linux.AVAILABLE:

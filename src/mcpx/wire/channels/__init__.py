@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mcpx.wire.system import PORTABLE
+from mcpx.base import PORTABLE
 
 __all__ = ["Door", "clear", "closes", "dial", "is_taken", "listen", "mark_of", "socket_path"]
 

@@ -9,8 +9,8 @@ import secrets
 import socket
 from pathlib import Path
 
+from mcpx.base.files import read_small, replace_private
 from mcpx.wire.channels import Door, closes, mark_of
-from mcpx.wire.folders import read_small, replace_private
 
 HOST = "127.0.0.1"
 LONGEST = 256
