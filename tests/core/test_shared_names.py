@@ -15,6 +15,7 @@ from kit.until import until
 from mcpx.config import Config, Global, Naming, Server
 from mcpx.core.catalogs import _Special
 from mcpx.core.gateway import Gateway
+from mcpx.core.shared_names import Owner
 from mcpx.model.call import Call, Caller
 from mcpx.model.events import OffersChanged
 from mcpx.replicas.address import parse
@@ -66,11 +67,7 @@ async def settled(*gateways: Gateway) -> None:
     for gateway in gateways:
         shared = gateway.catalogs.names
         assert shared is not None
-        await until(
-            lambda shared=shared: (
-                shared.loading is None and not shared._proposed and not shared._look
-            )
-        )
+        await until(lambda shared=shared: shared.is_settled)
 
 
 async def agreed(holds: Callable[[], Awaitable[bool]]) -> None:
@@ -421,14 +418,12 @@ def test_names_that_are_settled_while_a_catalog_is_built_in_slices_count_in_it(
                 assert building is not None
             await yield_to_loop(3)  # it has begun, and has copied the names that count
             assert not building.done()
-            theirs = {
+            theirs: dict[Owner, str] = {
                 ("tools", server, tool): name
                 for server, tool, name in (("one", "t0", "one_t0"), ("two", "t0", "t0"))
             }
-            await shared._take_up(
-                theirs,
-                {(kind, name): (server, tool) for (kind, server, tool), name in theirs.items()},
-            )
+            shared._set(theirs)
+            shared._changed()
             await building
             await catalogs.ready()
             found = special.catalog or catalogs.shared
@@ -448,8 +443,8 @@ def test_nothing_of_names_stays_for_ever(store: RedisServer) -> None:
             await come(first, "one")
             await names(first)
             await settled(first)
-            keys = store.cli("--scan", "--pattern", "*:names:*").split()
-            assert len(keys) == 3
+            keys = store.cli("--scan", "--pattern", "*:names2:*").split()
+            assert len(keys) == 2
             assert all(int(store.cli("PTTL", key)) > 0 for key in keys)
 
     run(main())

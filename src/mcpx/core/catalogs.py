@@ -396,12 +396,8 @@ class Catalogs:
             self._shown.clear()
             renamed()
 
-        def built() -> list[Catalog]:
-            found = (self._shared, *(special.catalog for special in self._special.values()))
-            return [catalog for catalog in found if catalog is not None]
-
         self.names = SharedNames(
-            replicas, self._sources, self._naming, lambda: self._given, built, changed
+            replicas, self._sources, self._naming, lambda: self._given, changed
         )
 
     @property
