@@ -102,7 +102,7 @@ def read(text: str, format: str) -> Any:
         return yaml.safe_load(text)
     source = Source(Path("x.json"))
     found = Findings(source.trace)
-    tree = values_of(read_json(text, [0], found))
+    tree = values_of(read_json(text, found))
     assert not found
     return tree
 

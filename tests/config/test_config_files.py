@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.config import Config, compose, find, load
+from mcpx.config import Config, find, load, yaml_reader
 from mcpx.config.nodes import MAX_DEPTH, MAX_NODES
 from mcpx.config.source import MAX_BYTES
 from mcpx.model.errors import ConfigError
@@ -133,7 +133,7 @@ def test_the_slow_reader_of_pyyaml_gives_the_same(
     """Some platforms have no libyaml."""
     import yaml
 
-    monkeypatch.setattr(compose, "_Loader", yaml.SafeLoader)
+    monkeypatch.setattr(yaml_reader, "_Loader", yaml.SafeLoader)
     assert loaded("mcp_servers: [{name: a, command: x, args: [1.10]}]").mcp_servers[0].name == "a"
     for case in (
         "billion laughs",

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcpx.config.layout import Form
-from mcpx.config.rewrite import Unchangeable, rewritten
+from mcpx.config.emit import Form
 from mcpx.config.source import tree_of
+from mcpx.config.textedit import Unchangeable, rewritten
 from mcpx.config.tree import Tree
 
 FILES = Path(__file__).parent / "files"

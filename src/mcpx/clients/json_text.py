@@ -12,13 +12,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from mcpx.config.emit import Manner, in_json, inline, manner_of
-from mcpx.config.layout import Child, Piece, lay_out
-from mcpx.config.regions import begins_line, indent_of
+from mcpx.config.nodes import Child, Node
+from mcpx.config.source import root_of
+from mcpx.config.textedit import begins_line, indent_of
 
+MAX_VALUES = 2_000_000
 Splice = tuple[int, int, str]
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LINE_BREAK = re.compile(r"\r?\n")
 _BLANKS = re.compile(r"[ \t]*")
+
+
+def _root(text: str) -> Node:
+    root = root_of(text, "json", MAX_VALUES)
+    if root is None:
+        raise ValueError("not readable")
+    return root
 
 
 def line_break(text: str) -> str:
@@ -55,7 +64,7 @@ def take_out_item(text: str, path: Sequence[str], index: int) -> str:
 class _Writer:
     def __init__(self, text: str) -> None:
         self._text = text
-        self._root = lay_out(text, "json")
+        self._root = _root(text)
         self._manner: Manner = manner_of(text, "json", self._root)
         self._break = line_break(text)
 
@@ -65,10 +74,10 @@ class _Writer:
             text = text[:start] + new + text[end:]
         return text
 
-    def find(self, path: Sequence[str]) -> Piece:
+    def find(self, path: Sequence[str]) -> Node:
         piece = self._root
         for key in path:
-            piece = next(child.piece for child in piece.children if child.key == key)
+            piece = next(child.node for child in piece.children if child.key == key)
         return piece
 
     def put(self, path: Sequence[str], value: Any) -> list[Splice]:
@@ -78,18 +87,18 @@ class _Writer:
             rest = path[at + 1 :]
             if child is None:
                 return self._insert(piece, key, _nested(rest, value))
-            if not rest or child.piece.value is None:
-                return self._replace(child.piece, _nested(rest, value))
-            piece = child.piece
+            if not rest or child.node.value is None:
+                return self._replace(child.node, _nested(rest, value))
+            piece = child.node
         raise ValueError("the whole text is not replaced")
 
     def put_item(self, path: Sequence[str], item: Any) -> list[Splice]:
         piece = self._root
         for key in path:
             child = next((child for child in piece.children if child.key == key), None)
-            if child is None or child.piece.kind == "scalar":
+            if child is None or child.node.kind == "scalar":
                 return self.put(path, [item])
-            piece = child.piece
+            piece = child.node
         return self._insert(piece, None, item)
 
     # Values as text
@@ -98,7 +107,7 @@ class _Writer:
         told = inline(value, "json") if wide else in_json(value, indent, self._manner)
         return told.replace("\n", self._break)
 
-    def _replace(self, piece: Piece, value: Any) -> list[Splice]:
+    def _replace(self, piece: Node, value: Any) -> list[Splice]:
         indent, wide = indent_of(self._text, piece.start), not self._is_broken()
         return [(piece.start, piece.end, self._written(value, indent, wide=wide))]
 
@@ -108,12 +117,12 @@ class _Writer:
 
     # Putting in
 
-    def _insert(self, piece: Piece, key: str | None, value: Any) -> list[Splice]:
+    def _insert(self, piece: Node, key: str | None, value: Any) -> list[Splice]:
         name = "" if key is None else f"{json.dumps(key, ensure_ascii=False)}: "
         if not piece.children:
             return self._insert_first(piece, name, value)
         text, last = self._text, piece.children[-1]
-        end = last.piece.end
+        end = last.node.end
         gap = text[end : piece.end - 1]
         has_comma = "," in _blank(gap)
         comma: list[Splice] = [] if has_comma else [(end, end, ",")]
@@ -127,7 +136,7 @@ class _Writer:
         at = self._line_end(end + len(gap.rstrip()), piece.end - 1)
         return [(end, end, f",{told}")] if comma and at == end else [*comma, (at, at, told)]
 
-    def _insert_first(self, piece: Piece, name: str, value: Any) -> list[Splice]:
+    def _insert_first(self, piece: Node, name: str, value: Any) -> list[Splice]:
         text, inner = self._text, self._text[piece.start + 1 : piece.end - 1]
         if not self._is_broken():
             at = piece.start + 1 + len(inner.rstrip())
@@ -146,7 +155,7 @@ class _Writer:
         found = _LINE_BREAK.search(self._text, at, most)
         return found.start() if found else at
 
-    def _indent_of(self, piece: Piece, child: Child) -> str:
+    def _indent_of(self, piece: Node, child: Child) -> str:
         for each in reversed(piece.children):
             if begins_line(self._text, each.start):
                 return indent_of(self._text, each.start)
@@ -154,10 +163,10 @@ class _Writer:
 
     # Taking out
 
-    def without(self, piece: Piece, index: int) -> list[Splice]:
+    def without(self, piece: Node, index: int) -> list[Splice]:
         text, child = self._text, piece.children[index]
-        start, end = child.start, child.piece.end
-        before = piece.children[index - 1].piece.end if index else piece.start + 1
+        start, end = child.start, child.node.end
+        before = piece.children[index - 1].node.end if index else piece.start + 1
         after = (
             piece.children[index + 1].start if index + 1 < len(piece.children) else piece.end - 1
         )

@@ -17,8 +17,8 @@ from mcpx.clients.catalogue import Place, Shape
 from mcpx.clients.entry import NAME, Json, as_text, whole
 from mcpx.config.emit import Manner, in_json
 from mcpx.config.problems import Findings, GaveUpError, Refused, explain, tell
-from mcpx.config.rewrite import Unchangeable, rewritten
 from mcpx.config.source import Source
+from mcpx.config.textedit import Unchangeable, rewritten
 from mcpx.config.tree import as_list, as_map
 from mcpx.model.errors import ConfigError
 

@@ -11,7 +11,6 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any, cast
 
-from mcpx.config.align import alike
 from mcpx.config.blotting import Unmatched, comments_unmasked
 from mcpx.config.dialects import CLIENT_DIALECTS
 from mcpx.config.edits import (
@@ -26,13 +25,12 @@ from mcpx.config.edits import (
     SetSection,
     refuse_deep,
 )
-from mcpx.config.emit import Manner, in_json, pair
-from mcpx.config.layout import Form
+from mcpx.config.emit import Form, Manner, in_json, pair
 from mcpx.config.load import Texts
 from mcpx.config.masking import MASK, Unknown, unmask
-from mcpx.config.rewrite import Unchangeable, rewritten
 from mcpx.config.shapes import entry_of
 from mcpx.config.source import tree_of
+from mcpx.config.textedit import Unchangeable, alike, rewritten
 from mcpx.config.tree import KeyPath, Tree, as_list, as_map, shorten, spell
 from mcpx.config.written import NOUNS, EntrySection, Sheet, Written, absolute, masked_text
 

@@ -11,7 +11,7 @@ comments (`blotting`).
 from collections.abc import Callable, Collection
 from typing import Any
 
-from mcpx.config.align import matches
+from mcpx.config.textedit import matches
 from mcpx.config.tree import KeyPath, as_list, as_map
 from mcpx.model.secret_rules import VARIABLES, find_secrets, replace_secrets
 from mcpx.model.secret_shapes import Span

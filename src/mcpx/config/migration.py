@@ -15,12 +15,12 @@ from typing import Any, cast
 
 from mcpx.config.editing import fresh_text
 from mcpx.config.edits import Where
+from mcpx.config.emit import Form
 from mcpx.config.environment import ENV_FILE
 from mcpx.config.key_order import ordered_entry
-from mcpx.config.layout import Form
 from mcpx.config.load import load
-from mcpx.config.rewrite import Unchangeable, rewritten
 from mcpx.config.schema import Config
+from mcpx.config.textedit import Unchangeable, rewritten
 from mcpx.config.tree import Tree, as_list, as_map
 from mcpx.config.written import EntrySection, Written
 

@@ -7,9 +7,9 @@ again. Not done here: where it goes.
 
 from typing import Any
 
-from mcpx.config.align import alike
 from mcpx.config.entries import CLIENT, FLAT, PROXY
 from mcpx.config.schema import Dialect
+from mcpx.config.textedit import alike
 from mcpx.config.tree import Tree, as_list, as_map
 
 _WORDS: dict[Dialect, dict[tuple[str, ...], str]] = {

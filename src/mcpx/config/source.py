@@ -1,46 +1,41 @@
-"""One configuration file as text: read, parsed, and asked where something stands.
-
-Promised: a bounded, regular, UTF-8 file or a reason; YAML, JSON as editors write it, or TOML; a
-tree of bounded size and depth. Not done here: what the tree means.
-"""
+"""One configuration file: its text, its values, and their positions."""
 
 import os
-import re
 import stat
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from mcpx.config.json_reader import read_json
-from mcpx.config.nodes import MAX_NODES, Node, place_of, spelling_of, values_of
+from mcpx.config.json_reader import read_json, read_toml
+from mcpx.config.nodes import MAX_NODES, Lines, Node, span_of, spelling_of, values_of
 from mcpx.config.problems import Findings, GaveUpError, Place, Spot
 from mcpx.config.tree import KeyPath, Tree, as_map
 
 MAX_BYTES = 1024 * 1024
-"""Three thousand servers; small enough that the worst text of this size is refused within half a
-second."""
+"""3,000 servers. The worst text of this size is refused within half a second."""
 
-_LINE_BREAK = "\r\n|[\n\r\x85\u2028\u2029]"
+Form = Literal["yaml", "json", "toml"]
 
 
 class UnreadableError(Exception):
-    """Why a file cannot be read, in words that follow its name."""
+    """The message follows the name of the file."""
 
 
 def read_text(path: Path, limit: int = MAX_BYTES) -> str:
     try:
         mode = os.stat(path).st_mode
-        if not stat.S_ISREG(mode):
-            # A pipe nobody writes to would hold us for ever.
-            raise UnreadableError("is a folder" if stat.S_ISDIR(mode) else "is not a regular file")
+        if stat.S_ISDIR(mode):
+            raise UnreadableError("is a folder")
+        if not stat.S_ISREG(mode):  # Opening a pipe without a writer would block.
+            raise UnreadableError("is not a regular file")
         with path.open("rb") as file:
             data = file.read(limit + 1)
     except FileNotFoundError:
         raise UnreadableError("does not exist") from None
     except OSError as error:
         raise UnreadableError(f"cannot be read: {(error.strerror or str(error)).lower()}") from None
-    except ValueError:  # a NUL in the name
+    except ValueError:  # A NUL in the name.
         raise UnreadableError("is not a possible file name") from None
     if len(data) > limit:
         raise UnreadableError(f"is larger than {limit:,} bytes")
@@ -50,19 +45,16 @@ def read_text(path: Path, limit: int = MAX_BYTES) -> str:
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise UnreadableError("is UTF-16 text; save it as UTF-8") from None
         line = data.count(b"\n", 0, error.start) + 1
-        raise UnreadableError(
-            f"is not UTF-8 text (line {line}, byte 0x{data[error.start]:02x})"
-        ) from None
+        where = f"line {line}, byte 0x{data[error.start]:02x}"
+        raise UnreadableError(f"is not UTF-8 text ({where})") from None
 
 
 class Source:
-    """A file's text, its tree, and where the tree's parts stand in the text."""
-
-    def __init__(self, path: Path, text: str | None = None, most: int = MAX_NODES) -> None:
-        """`text`: what it is taken to say, instead of what stands in it. `most`: values of JSON."""
+    def __init__(self, path: Path, text: str | None = None, max_nodes: int = MAX_NODES) -> None:
+        """`text` replaces the content of the file. `max_nodes` applies to JSON."""
         self.path = path
         self._given = text
-        self._most = most
+        self._max_nodes = max_nodes
         self.name = _shown(path)
         self.text = ""
         self._root: Node | None = None
@@ -72,12 +64,11 @@ class Source:
 
     @property
     def is_given(self) -> bool:
-        """Whether it is taken to say something, whatever stands in it."""
         return self._given is not None
 
     @property
     def size(self) -> int:
-        """Of the file as it is now; nothing when that cannot be told."""
+        """Bytes of the file now, or 0 if it cannot be determined."""
         if self._given is not None:
             return len(self._given)
         try:
@@ -86,7 +77,7 @@ class Source:
             return 0
 
     def parse(self, findings: Findings) -> Tree:
-        """The file's tree; raises `GaveUpError` when there is none to go on with."""
+        """Raises GaveUpError if there is no tree."""
         findings = findings.through(self.trace)
         try:
             self.text = read_text(self.path) if self._given is None else self._given
@@ -96,85 +87,90 @@ class Source:
         if not self.text.strip():
             findings.add(f"{self.name} is empty")
             raise GaveUpError
-        self._root = self._read(findings)
+        self._root = read_nodes(self.text, self.form, findings, self._max_nodes)
         tree = values_of(self._root)
         table = as_map(tree)
         if table is None:
-            holds = "only comments" if tree is None else "no mapping"
-            findings.add(f"{self.name} holds {holds}: expected keys such as 'mcp_servers'")
+            content = "no mapping"
+            if tree is None:
+                content = "only comments"
+            findings.add(f"{self.name} holds {content}: expected keys such as 'mcp_servers'")
             raise GaveUpError
         return table
 
     @property
     def tree(self) -> Tree:
-        """What was parsed, anew each time: others work into theirs."""
+        """A new copy of what was parsed."""
         return as_map(values_of(self._root)) or {}
 
     def line(self, number: int) -> str:
-        """One line, counted from 1; nothing beyond the last."""
-        return self._lines[number - 1] if number <= len(self._lines) else ""
+        """Return an empty string behind the last line."""
+        return self._lines.line(number)
 
     def place(self, path: KeyPath, at: Literal["key", "value"]) -> Place | None:
-        """Where a field stands, or the nearest thing above it that is there."""
-        return place_of(self._root, path, at) if self._root and path else None
+        """The position of a field, or of the nearest parent that exists."""
+        if self._root is None or not path:
+            return None
+        return self._lines.place(*span_of(self._root, path, at))
 
     def literal(self, path: KeyPath) -> str | None:
-        """How a scalar is spelled in the file: `1.10` is 1.1 as a number, and text in an
-        environment."""
+        """A scalar as written: `1.10` is the number 1.1, and the text "1.10" in an environment."""
         return spelling_of(self._root, path)
 
     @property
     def is_toml(self) -> bool:
-        return self.path.suffix.lower() == ".toml"
+        return self.form == "toml"
 
     @cached_property
-    def _lines(self) -> list[str]:
-        return re.split(_LINE_BREAK, self.text)
+    def _lines(self) -> Lines:
+        return Lines(self.text)
 
     @property
-    def form(self) -> Literal["yaml", "json", "toml"]:
-        """How it is written."""
+    def form(self) -> Form:
         suffix = self.path.suffix.lower()
-        if self.is_toml:
+        if suffix == ".toml":
             return "toml"
-        if suffix in (".json", ".jsonc") or (
-            suffix not in (".yaml", ".yml") and self.text.lstrip()[:1] in ("{", "/")
-        ):
+        if suffix in (".json", ".jsonc"):
+            return "json"
+        if suffix not in (".yaml", ".yml") and self.text.lstrip()[:1] in ("{", "/"):
             return "json"
         return "yaml"
 
-    def _read(self, findings: Findings) -> Node | None:
-        if self.form == "toml":
-            from mcpx.config.toml_reader import read_toml
 
-            return read_toml(self.text, findings)
-        return _read_text(self.text, self.form, findings, self._most)
-
-
-def _read_text(text: str, form: str, findings: Findings, most: int = MAX_NODES) -> Node | None:
+def read_nodes(
+    text: str, form: Form, findings: Findings, max_nodes: int = MAX_NODES
+) -> Node | None:
+    """Raises GaveUpError."""
+    if form == "toml":
+        return read_toml(text, findings)
     if form == "json":
-        starts = [0, *(found.end() for found in re.finditer(_LINE_BREAK, text))]
-        return read_json(text, starts, findings, most)
-    from mcpx.config.compose import compose
+        return read_json(text, findings, max_nodes)
+    from mcpx.config.yaml_reader import read_yaml  # Importing YAML takes longer than reading JSON.
 
-    return compose(text, findings)
+    return read_yaml(text, findings)
 
 
-def tree_of(text: str, form: Literal["yaml", "json"]) -> Tree | None:
-    """What a text says; None where it cannot be read without a finding."""
+def root_of(text: str, form: Form, max_nodes: int = MAX_NODES) -> Node | None:
+    """Return None if the text has no values or has mistakes."""
     findings = Findings(Source(Path()).trace)
     try:
-        tree = as_map(values_of(_read_text(text, form, findings)))
+        root = read_nodes(text, form, findings, max_nodes)
     except GaveUpError:
         return None
-    return None if findings else tree
+    if findings:
+        return None
+    return root
+
+
+def tree_of(text: str, form: Form) -> Tree | None:
+    """Return None if the text is not a map or has mistakes."""
+    return as_map(values_of(root_of(text, form)))
 
 
 def _shown(path: Path) -> str:
-    """As a terminal in the working folder can open it."""
+    """The path as a terminal in the working folder can open it."""
     with suppress(ValueError, OSError):
         here = Path.cwd()
-        return str(
-            path if here == Path(here.anchor) else path.relative_to(here)
-        )  # below / everything is, and misread
+        if here != Path(here.anchor):  # Below / every path is relative to it.
+            return str(path.relative_to(here))
     return str(path)

@@ -4,8 +4,8 @@ it.
 Promised: nothing here fails, whatever the tree holds. Not done here: reading, judging.
 """
 
-from collections.abc import Iterable
-from typing import Any, cast
+from collections.abc import Callable, Iterable
+from typing import Any, TypeGuard
 
 KeyPath = tuple[str | int, ...]
 """The way to a value from the top of the tree: keys and list positions."""
@@ -29,18 +29,26 @@ class Unresolved(str):
     __slots__ = ()
 
 
+def is_map(value: object) -> TypeGuard[Tree]:
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
 def as_map(value: object) -> Tree | None:
-    return cast(Tree, value) if isinstance(value, dict) else None
+    return value if is_map(value) else None
 
 
 def as_list(value: object) -> list[Any] | None:
-    return cast("list[Any]", value) if isinstance(value, list) else None
+    return value if is_list(value) else None
 
 
 def maps_in(value: object) -> list[tuple[int, Tree]]:
     """The mappings of a list with their positions; nothing for anything else."""
-    items = enumerate(as_list(value) or ())
-    return [(index, cast(Tree, item)) for index, item in items if isinstance(item, dict)]
+    items = as_list(value) or ()
+    return [(index, item) for index, item in enumerate(items) if is_map(item)]
 
 
 def children(value: object) -> Iterable[Any]:
@@ -70,14 +78,23 @@ def as_bool(value: object) -> bool | None:
     return None
 
 
-def plain(value: object) -> Any:
-    """The same tree without our marks on its text."""
+def map_leaves(value: Any, change: Callable[[Any, KeyPath], Any], path: KeyPath = ()) -> Any:
+    """Return a copy of the tree in which `change` has replaced each scalar."""
+    if is_map(value):
+        return {key: map_leaves(item, change, (*path, key)) for key, item in value.items()}
+    if is_list(value):
+        return [map_leaves(item, change, (*path, index)) for index, item in enumerate(value)]
+    return change(value, path)
+
+
+def plain(value: Any) -> Any:
+    """Return a copy of the tree without `Expanded` and `Unresolved`."""
     if isinstance(value, str):
         return str(value)
-    if (table := as_map(value)) is not None:
-        return {key: plain(item) for key, item in table.items()}
-    if (items := as_list(value)) is not None:
-        return [plain(item) for item in items]
+    if is_map(value):
+        return {key: plain(item) for key, item in value.items()}
+    if is_list(value):
+        return [plain(item) for item in value]
     return value
 
 

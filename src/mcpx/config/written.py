@@ -15,7 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from mcpx.config.align import TEXTUAL
 from mcpx.config.blotting import blotted, comments_masked, without_texts
 from mcpx.config.dialects import detect
 from mcpx.config.edits import NOUNS, EntrySection, PlainSection, Where
@@ -25,6 +24,7 @@ from mcpx.config.masking import mask, outlined, secrets_written
 from mcpx.config.problems import Findings, GaveUpError, Place, Told, explain
 from mcpx.config.schema import Dialect
 from mcpx.config.source import MAX_BYTES, Source
+from mcpx.config.textedit import TEXTUAL
 from mcpx.config.tree import KeyPath, Tree, as_list, as_map, maps_in
 from mcpx.model.call import Json
 from mcpx.model.redaction import is_worth_hiding
@@ -286,7 +286,7 @@ def mask_text(
         return blotted(without_texts(text, filter(is_worth_hiding, hidden)))
     if form == "toml":
         return blotted(without_texts(text, secrets_written(tree)))
-    from mcpx.config.rewrite import Unchangeable, rewritten  # only who shows a text pays for it
+    from mcpx.config.textedit import Unchangeable, rewritten  # only who shows a text pays for it
 
     try:
         return comments_masked(

@@ -203,15 +203,15 @@ def _parse_json(text: str, path: Path) -> Any:
 
 
 def _parse_yaml(text: str, path: Path) -> Any:
-    from mcpx.config.compose import compose
     from mcpx.config.nodes import values_of
+    from mcpx.config.yaml_reader import read_yaml
 
     source = Source(path, text)
     source.text = text  # Messages show the line of a mistake.
     findings = Findings(source.trace)
     node = None
     try:
-        node = compose(text, findings, MAX_NODES, MAX_DEPTH)
+        node = read_yaml(text, findings, MAX_NODES, MAX_DEPTH)
     except GaveUpError:
         pass
     if findings:

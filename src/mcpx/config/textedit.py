@@ -1,0 +1,664 @@
+"""Change a YAML, JSON, or JSONC text so that it says something else, and keep the rest of the text.
+
+`rewritten` compares the values of the text with the wanted values and makes three kinds of changes:
+replace a value, insert an entry, and remove an entry. Comments, order, quotes, anchors, references,
+empty lines, and indentation of everything else stay byte for byte. An entry is removed together
+with its comments: those directly above it and indented like it, behind it on its line, and below it
+and indented deeper. An alias whose anchor changes is written out. The result is read back. If its
+values differ from the wanted ones, the smallest enclosing part that helps is written anew.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from mcpx.config.emit import (
+    Form,
+    Manner,
+    after_key,
+    column,
+    in_json,
+    inline,
+    item_of,
+    manner_of,
+    pair,
+    scalar,
+)
+from mcpx.config.nodes import MAX_NODES, Child, Node, merged_maps
+from mcpx.config.source import root_of
+from mcpx.config.tree import KeyPath, Tree, as_map, is_list, is_map
+
+TEXTUAL = frozenset({"env", "headers", "params", "args"})
+"""Keys below which every value is text, however it is written: `PORT: 8080`."""
+
+Splice = tuple[int, int, str]
+"""Start and end of a range of the text, and the text that replaces it."""
+_COMMENTS = {"yaml": r"(?<![^\s,\[\]{}])#[^\n]*", "json": r"//[^\n]*|/\*(?s:.*?)\*/"}
+_BLANK_LINES = re.compile(r"(?:[ \t\r]*\n)*")
+_DEPTHS = (1_000, 3, 2, 1)
+"""Levels down to which the text is changed in place. Values below are written anew as a whole."""
+
+
+class Unchangeable(Exception):
+    """The text cannot be changed so that it says what is wanted."""
+
+
+def rewritten(text: str, form: Form, wanted: Tree, max_nodes: int = MAX_NODES) -> str:
+    """`text` must be readable. Raises Unchangeable."""
+    if "\r\n" in text:
+        bare = text.replace("\r\n", "\n")
+        return rewritten(bare, form, wanted, max_nodes).replace("\n", "\r\n")
+    root = _read(text, form, max_nodes)
+    if root is None:
+        raise Unchangeable
+    if alike(root.value, wanted):
+        return text
+    for depth in _DEPTHS:
+        try:
+            new = _Rewriter(text, form, root, depth).whole(wanted)
+        except (ValueError, LookupError, TypeError):  # An unforeseen form of the text.
+            continue
+        for candidate in (new, f"{new}\n"):  # The last line may need an end.
+            again = _read(candidate, form, max_nodes)
+            if again is not None and _reads(again, wanted, ()):
+                return candidate
+    raise Unchangeable
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Compare two trees as JSON does: 30 and 30.0 are the same number, and True is not 1."""
+    if is_map(one) and is_map(other):
+        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
+    if is_list(one) and is_list(other):
+        return len(one) == len(other) and all(map(alike, one, other))
+    if isinstance(one, bool | str) or isinstance(other, bool | str):
+        return type(one) is type(other) and one == other
+    return bool(one == other)
+
+
+def _reads(node: Node, wanted: Any, path: KeyPath) -> bool:
+    """Compare the values of a node, where texts may be written as numbers."""
+    if is_map(wanted) and node.kind == "map":
+        entries = (node.target or node).entries
+        return entries.keys() == wanted.keys() and all(
+            _reads(entries[key].node, value, (*path, key)) for key, value in wanted.items()
+        )
+    if is_list(wanted) and node.kind == "list":
+        items = (node.target or node).children
+        return len(items) == len(wanted) and all(
+            _reads(item.node, value, (*path, index))
+            for index, (item, value) in enumerate(zip(items, wanted, strict=True))
+        )
+    return alike(node.value, wanted) or _is_spelled(node, wanted, path)
+
+
+def _is_spelled(node: Node, wanted: Any, path: KeyPath) -> bool:
+    return node.kind == "scalar" and wanted == node.text and len(path) > 1 and path[-2] in TEXTUAL
+
+
+def _read(text: str, form: Form, max_nodes: int) -> Node | None:
+    root = root_of(text, form, max_nodes)
+    if root is not None and form == "yaml":
+        _find_dashes(text, root)
+    return root
+
+
+def _find_dashes(text: str, node: Node) -> None:
+    """Let the items of block lists begin at their dashes, which the reader does not report."""
+    floor = node.start
+    for child in node.children:
+        if node.kind == "list" and not node.is_flow:
+            gap = _without_comments(text[floor : child.node.start], "yaml")
+            # An anchor or a tag can contain a dash, too.
+            dash = re.search(r"(?<![^\s-])-(?=\s|$)", gap)
+            if dash is None:
+                raise ValueError("an item without a dash")
+            child.start = floor + dash.start()
+            child.value_from = child.start + 1
+            floor = max(child.value_from, child.node.end)
+        _find_dashes(text, child.node)
+
+
+def _without_comments(gap: str, form: Form) -> str:
+    """The text with blanks in the place of comments."""
+    return re.sub(_COMMENTS[form], lambda comment: " " * len(comment[0]), gap)
+
+
+@dataclass(frozen=True, slots=True)
+class _New:
+    """An entry that is inserted. The key is None for an item of a list."""
+
+    key: str | None
+    value: Any
+
+
+@dataclass(slots=True)
+class _Part:
+    """An entry of a container: the text before it, the entry, and the text behind it."""
+
+    before: str
+    start: int
+    end: int
+    behind: str = ""
+
+
+class _Rewriter:
+    def __init__(self, text: str, form: Form, root: Node, depth: int) -> None:
+        self._text = text
+        self._form: Form = form
+        self._root = root
+        self._depth = depth
+        self._manner: Manner = manner_of(text, form, root)
+        self._anchors: dict[str, Any] = {}
+        """What each anchor stands for in the new text, as far as it is written."""
+        self._has_anchors = form == "yaml" and _has_anchor(root)
+
+    def whole(self, wanted: Tree) -> str:
+        return self._spliced(0, len(self._text), self._value(self._root, wanted, (), None))
+
+    def _spliced(self, start: int, end: int, splices: Iterable[Splice]) -> str:
+        parts, at = list[str](), start
+        for begin, stop, new in sorted(splices, key=lambda splice: splice[:2]):
+            if begin < at:
+                raise ValueError("two changes of one range")
+            parts += [self._text[at:begin], new]
+            at = stop
+        return "".join([*parts, self._text[at:end]])
+
+    # Values
+
+    def _value(self, node: Node, wanted: Any, path: KeyPath, child: Child | None) -> list[Splice]:
+        if node.target is not None:
+            anchor = str(node.target.anchor)
+            if anchor in self._anchors and alike(self._anchors[anchor], wanted):
+                return []
+            return self._replaced(node, wanted, child)
+        splices = self._changed(node, wanted, path, child)
+        if node.anchor is not None:
+            self._anchors[node.anchor] = wanted
+        return splices
+
+    def _changed(self, node: Node, wanted: Any, path: KeyPath, child: Child | None) -> list[Splice]:
+        is_equal = alike(node.value, wanted) or _is_spelled(node, wanted, path)
+        if is_equal and not (self._has_anchors and node.children):
+            return []
+        if not node.children or not isinstance(wanted, type(node.value)):
+            return self._replaced(node, wanted, child)
+        if not is_equal and len(path) >= self._depth:
+            return self._replaced(node, wanted, child)
+        if not wanted:
+            return self._emptied(node, wanted, child)
+        if node.kind == "map":
+            return self._map(node, wanted, path, child)
+        return self._list(node, wanted, path)
+
+    def _replaced(self, node: Node, wanted: Any, child: Child | None) -> list[Splice]:
+        if self._form == "json":
+            new = in_json(wanted, indent_of(self._text, node.start), self._manner)
+            return [(node.start, node.end, new)]
+        if child is None:
+            raise ValueError("the root of a text is not replaced")
+        is_container = isinstance(wanted, dict | list)
+        is_line = node.kind == "scalar" and not is_container and "\n" not in str(wanted)
+        if not child.is_flow and not is_line:
+            return self._replaced_block(node, wanted, child)
+        new = inline(wanted, "yaml")
+        if not is_container and node.target is None and node.style in ("'", '"'):
+            new = scalar(wanted, "yaml", node.style)
+        lead = ""
+        if child.value_from == node.start and not child.is_flow:
+            lead = " "
+        return [(node.start, node.end, f"{lead}{_anchor_of(node)}{new}")]
+
+    def _replaced_block(self, node: Node, wanted: Any, child: Child) -> list[Splice]:
+        """Replace a value behind a key or a dash by one that may have several lines."""
+        text, indent = self._text, self._indent(child)
+        new = item_of(wanted, indent, self._manner)[1:]
+        if child.key is not None:
+            new = after_key(wanted, indent, self._manner)
+        head, line_break, rest = new.partition("\n")
+        rest = f"{line_break}{rest}"
+        if anchor := _anchor_of(node).strip():
+            head = f" {anchor}{head}"
+        first = line_end(text, child.value_from)
+        if node.end <= first:
+            return [(child.value_from, node.end, head), (first, first, rest)]
+        comment = text[child.value_from : first].strip()
+        if comment.startswith("#"):
+            head += f"  {comment}"
+        return [(child.value_from, line_end(text, node.end), head + rest)]
+
+    def _emptied(self, node: Node, wanted: Any, child: Child | None) -> list[Splice]:
+        if child is None or child.key is None or node.is_flow:
+            return self._replaced(node, wanted, child)
+        if not begins_line(self._text, node.children[0].start):
+            return self._replaced(node, wanted, child)
+        anchor, until = _anchor_of(node), child.value_from
+        if anchor:
+            until = node.start + len(anchor.strip())
+        regions = self._regions(node)
+        gaps = (self._text[one.end : other.start] for one, other in pairwise(regions))
+        return [
+            (child.value_from, until, f" {anchor}{inline(wanted, 'yaml')}"),
+            (regions[0].start, regions[-1].end, "".join(gaps)),
+        ]
+
+    def _indent(self, child: Child) -> str:
+        """The column of a key or a dash, as spaces."""
+        return " " * column(self._text, child.start)
+
+    # Maps and lists
+
+    def _map(self, node: Node, wanted: Tree, path: KeyPath, holder: Child | None) -> list[Splice]:
+        merges = [child for child in node.children if child.is_merge]
+        own = {str(child.key): child for child in node.children if not child.is_merge}
+        coming = self._merged(merges, wanted)
+        if coming is None:
+            coming, merges = {}, []
+        gone = [key for key in own if key not in wanted]
+        new = [
+            key
+            for key in wanted
+            if key not in own and not (key in coming and alike(coming[key], wanted[key]))
+        ]
+        renamed = _renamed(own, gone, wanted, new)
+        splices: dict[int, list[Splice]] = {id(child): [] for child in merges}
+        for key, child in own.items():
+            key = renamed.get(key, key)
+            if key in wanted:
+                splices[id(child)] = [
+                    *self._value(child.node, wanted[key], (*path, key), child),
+                    *self._renaming(child, key),
+                ]
+        added = [_New(key, wanted[key]) for key in new if key not in renamed.values()]
+        order = [child for child in node.children if id(child) in splices]
+        is_behind_dash = not begins_line(self._text, node.children[0].start)
+        if not order and not node.is_flow and is_behind_dash:
+            return self._replaced(node, wanted, holder)
+        return self._ordered(node, [*order, *added], splices, is_root=not path)
+
+    def _renaming(self, child: Child, key: str) -> list[Splice]:
+        if key == child.key:
+            return []
+        return [(child.start, child.key_end, scalar(key, self._form))]
+
+    def _merged(self, merges: list[Child], wanted: Tree) -> Tree | None:
+        """What `<<` adds in the new text. None if it adds something that is not wanted."""
+        coming: Tree = {}
+        for child in merges:
+            for table in merged_maps(child.node):
+                value = table.value
+                if table.anchor is not None:
+                    value = self._anchors.get(table.anchor)
+                if not is_map(value):
+                    return None
+                coming = {**value, **coming}
+        if coming.keys() - wanted.keys():
+            return None
+        return coming
+
+    def _list(self, node: Node, wanted: list[Any], path: KeyPath) -> list[Splice]:
+        matched = matches([child.node.value for child in node.children], wanted)
+        splices: dict[int, list[Splice]] = {}
+        order: list[Child | _New] = []
+        for index, (value, former) in enumerate(zip(wanted, matched, strict=True)):
+            if former is None:
+                order.append(_New(None, value))
+                continue
+            child = node.children[former]
+            splices[id(child)] = self._value(child.node, value, (*path, index), child)
+            order.append(child)
+        if not node.is_flow and not begins_line(self._text, node.children[0].start):
+            raise ValueError("a block list inside a block list")
+        return self._ordered(node, order, splices)
+
+    def _ordered(
+        self,
+        node: Node,
+        order: Sequence[Child | _New],
+        splices: dict[int, list[Splice]],
+        *,
+        is_root: bool = False,
+    ) -> list[Splice]:
+        """Give a map or a list these entries. `splices`: changes inside of the entries that stay."""
+        if [id(entry) for entry in order] == [id(child) for child in node.children]:
+            return [splice for changes in splices.values() for splice in changes]
+        if node.is_flow:
+            return self._in_brackets(node, order, splices)
+        kept = [entry.start for entry in order if isinstance(entry, Child)]
+        if kept != sorted(kept):
+            return self._reordered(node, order, splices)
+        return self._in_block(node, order, splices, is_root=is_root)
+
+    # Blocks
+
+    def _regions(self, node: Node) -> list[_Part]:
+        """The lines of each entry of a block, with its comments."""
+        text, children = self._text, node.children
+        regions: list[_Part] = []
+        depth = column(text, children[0].start)
+        floor = 0
+        for child in children:
+            start = self._region_start(child, floor, is_first=not regions)
+            end = next_line(text, max(child.value_from, child.node.end))
+            regions.append(_Part("", start, self._past_comments(end, depth + 1)))
+            floor = child.node.end
+        return regions
+
+    def _region_start(self, child: Child, floor: int, *, is_first: bool) -> int:
+        text = self._text
+        if not begins_line(text, child.start):
+            return child.start  # The first key of a map behind a dash.
+        start, depth = line_start(text, child.start), column(text, child.start)
+        while start > floor:
+            above = line_start(text, start - 1)
+            line = text[above : start - 1]
+            bare = line.lstrip()
+            if above < floor or not bare.startswith("#") or len(line) - len(bare) > depth:
+                break
+            start = above
+        if start == 0 and is_first:  # A comment at the top is about the whole file.
+            return line_start(text, child.start)
+        return start
+
+    def _past_comments(self, at: int, min_depth: int) -> int:
+        """The end of the comment lines that begin here and are indented at least so deep."""
+        text = self._text
+        while at < len(text):
+            line = text[at : line_end(text, at)]
+            bare = line.lstrip()
+            if not bare.startswith("#") or len(line) - len(bare) < min_depth:
+                break
+            at = next_line(text, at)
+        return at
+
+    def _in_block(
+        self,
+        node: Node,
+        order: Sequence[Child | _New],
+        splices: dict[int, list[Splice]],
+        *,
+        is_root: bool,
+    ) -> list[Splice]:
+        """Entries are removed and inserted. Those that stay keep their order."""
+        text, children, regions = self._text, node.children, self._regions(node)
+        changes = [splice for each in splices.values() for splice in each]
+        gone = [index for index, child in enumerate(children) if id(child) not in splices]
+        changes += self._removed(node, gone, regions)
+        blank = ""
+        if (is_root or node.kind == "list") and _has_blank_lines(text, children):
+            blank = "\n"
+        ends = {id(child): region.end for child, region in zip(children, regions, strict=True)}
+        inserted: dict[int, str] = {}
+        at = regions[0].start
+        for entry in order:
+            if isinstance(entry, Child):
+                at = ends[id(entry)]
+                continue
+            if node.kind == "map":  # Behind all entries, also behind those that are commented out.
+                at = self._end_of_map(node, regions)
+            line = f"{blank}{self._line(entry, node)}"
+            if at == regions[0].start:
+                line = f"{self._line(entry, node)}{blank}"
+            inserted[at] = inserted.get(at, "") + line
+        for at, lines in inserted.items():
+            if at and text[at - 1] != "\n":  # The last line of the file has no end.
+                lines = "\n" + lines.removesuffix("\n")
+            changes.append((at, at, lines))
+        return changes
+
+    def _end_of_map(self, node: Node, regions: list[_Part]) -> int:
+        depth = column(self._text, node.children[0].start)
+        if depth == 0:
+            return regions[-1].end
+        return self._past_comments(regions[-1].end, depth)
+
+    def _line(self, entry: _New, node: Node) -> str:
+        indent = self._indent(node.children[0])
+        if entry.key is None:
+            return f"{indent}{item_of(entry.value, indent, self._manner)}\n"
+        return f"{indent}{pair(entry.key, entry.value, indent, self._manner)}\n"
+
+    def _removed(self, node: Node, gone: list[int], regions: list[_Part]) -> Iterator[Splice]:
+        text, last = self._text, len(regions) - 1
+        begun = 0
+        for index in gone:
+            start, end = regions[index].start, regions[index].end
+            if start < begun:
+                continue
+            if not begins_line(text, node.children[index].start):
+                # The next key that stays moves behind the dash.
+                following = next(at for at in range(index + 1, last + 1) if at not in gone)
+                end = regions[following].start
+                begun = end
+                end += len(text[end:]) - len(text[end:].lstrip(" "))
+            elif index > 0 and all(at in gone for at in range(index, last + 1)):
+                # The empty lines before the last entries go. Those behind them separate what follows.
+                if index - 1 not in gone:
+                    start = len(text[:start].rstrip()) + 1
+                if index < last:
+                    end = past_blank_lines(text, end)
+            elif start == 0 or text.endswith("\n\n", 0, start):
+                end = past_blank_lines(text, end)
+            yield start, end, ""
+
+    def _reordered(
+        self, node: Node, order: Sequence[Child | _New], splices: dict[int, list[Splice]]
+    ) -> list[Splice]:
+        """Items move with their comments. What is between them stays between them."""
+        text, regions = self._text, self._regions(node)
+        by_child = {id(child): part for child, part in zip(node.children, regions, strict=True)}
+        gaps = [text[one.end : other.start] for one, other in pairwise(regions)]
+        separator = "\n" * _has_blank_lines(text, node.children)
+        between = [*gaps, *[separator] * len(order)][: len(order) - 1]
+        parts: list[str] = []
+        for entry, gap in zip(order, [*between, ""], strict=True):
+            if isinstance(entry, _New):
+                lines = self._line(entry, node)
+            else:
+                region = by_child[id(entry)]
+                lines = self._spliced(region.start, region.end, splices[id(entry)])
+            parts += [lines.removesuffix("\n"), "\n", gap]
+        comments = [gap for gap in gaps[len(between) :] if gap.strip()]
+        return [(regions[0].start, regions[-1].end, "".join([*parts, *comments]))]
+
+    # Brackets
+
+    def _in_brackets(
+        self, node: Node, order: Sequence[Child | _New], splices: dict[int, list[Splice]]
+    ) -> list[Splice]:
+        text, children = self._text, node.children
+        brackets = _brackets(text, self._form, node)
+        by_child = dict(zip(map(id, children), brackets.parts, strict=True))
+        indent = indent_of(text, children[0].start)
+        is_wide = all("\n" not in text[part.start : part.end] for part in brackets.parts)
+        lines: list[str] = []
+        for at, entry in enumerate(order):
+            part = by_child.get(id(entry), brackets.new_part(indent))
+            before = part.before
+            if not brackets.is_broken:
+                before = part.before or " "
+                if at == 0:
+                    before = brackets.parts[0].before
+            if isinstance(entry, _New):
+                content = self._between_commas(entry, indent, is_wide or not brackets.is_broken)
+            else:
+                content = self._spliced(part.start, part.end, splices[id(entry)])
+            behind = part.behind
+            if brackets.is_broken and not behind.endswith("\n"):
+                behind += "\n"
+            if at < len(order) - 1 or brackets.has_trailing_comma:
+                behind = f",{behind}"
+            lines.append(f"{before}{content}{behind}")
+        kept = {id(entry) for entry in order}
+        comments = [_detached(part.before) for key, part in by_child.items() if key not in kept]
+        start = brackets.parts[0].start - len(brackets.parts[0].before)
+        return [(start, node.end, "".join([*lines, *comments, brackets.closing]))]
+
+    def _between_commas(self, entry: _New, indent: str, is_wide: bool) -> str:
+        if self._form == "json":
+            value = in_json(entry.value, indent, self._manner, wide=is_wide)
+        else:
+            value = inline(entry.value, "yaml")
+        if entry.key is None:
+            return value
+        return f"{scalar(entry.key, self._form)}: {value}"
+
+
+@dataclass(slots=True)
+class _Brackets:
+    parts: list[_Part]
+    closing: str
+    has_trailing_comma: bool
+    is_broken: bool
+    """Over several lines, one entry on each."""
+
+    def new_part(self, indent: str) -> _Part:
+        if self.is_broken:
+            return _Part(indent, 0, 0, "\n")
+        return _Part(" ", 0, 0)
+
+
+def _brackets(text: str, form: Form, node: Node) -> _Brackets:
+    """Split a list or a map in brackets that has entries. An anchor may precede the bracket."""
+    opening = {"map": "{", "list": "["}[node.kind]
+    opens = text.index(opening, node.start) + 1
+    head, before = _at_line_break(text[opens : node.children[0].start])
+    parts: list[_Part] = []
+    has_comma = False
+    starts = [*(child.start for child in node.children[1:]), node.end - 1]
+    for child, until in zip(node.children, starts, strict=True):
+        end = max(child.value_from, child.node.end)
+        gap = text[end:until]
+        comma = _without_comments(gap, form).find(",")
+        has_comma = comma >= 0
+        if has_comma:
+            gap = gap[:comma] + gap[comma + 1 :]
+        behind, rest = _at_line_break(gap)
+        parts.append(_Part(before, child.start, end, behind))
+        before = rest
+    return _Brackets(parts, before + text[node.end - 1], has_comma, "\n" in head)
+
+
+def _at_line_break(gap: str) -> tuple[str, str]:
+    """Split behind the first line break."""
+    at = gap.find("\n") + 1
+    return gap[:at], gap[at:]
+
+
+def _detached(before: str) -> str:
+    """The comments that an empty line separates from the entry below them."""
+    parts = re.split(r"(?<=\n)(?=[ \t\r]*\n)", before)
+    return "".join(parts[:-1])
+
+
+def _has_blank_lines(text: str, children: Sequence[Child]) -> bool:
+    """Return True if empty lines separate entries of a block."""
+    for child, following in pairwise(children):
+        end = max(child.value_from, child.node.end)
+        if re.search(r"\n[ \t\r]*\n", text[line_end(text, end) : following.start]):
+            return True
+    return False
+
+
+def _anchor_of(node: Node) -> str:
+    """The anchor with the space behind it."""
+    if node.anchor is None:
+        return ""
+    return f"&{node.anchor} "
+
+
+def _has_anchor(node: Node) -> bool:
+    return node.anchor is not None or any(_has_anchor(child.node) for child in node.children)
+
+
+def _renamed(
+    own: dict[str, Child], gone: list[str], wanted: Tree, new: list[str]
+) -> dict[str, str]:
+    """Keys of which only the name changes, with their new names."""
+    found: dict[str, str] = {}
+    for key in gone:
+        value = own[key].node.value
+        for name in new:
+            both_maps = as_map(value) and as_map(wanted[name])
+            is_only_one = len(gone) == len(new) == 1 and both_maps
+            if name not in found.values() and (is_only_one or alike(value, wanted[name])):
+                found[key] = name
+                break
+    return found
+
+
+def matches(old: list[Any], new: list[Any]) -> list[int | None]:
+    """For each new item the index of the same old item, of the old item with the same name, or of
+    the old item that is left if as many old items as new items are left."""
+    found: list[int | None] = [None] * len(new)
+    left = dict.fromkeys(range(len(old)))
+    for identity in (_value_key, name_of):
+        by_identity: dict[str | None, list[int]] = {}
+        for index in reversed(left):
+            by_identity.setdefault(identity(old[index]), []).append(index)
+        by_identity.pop(None, None)
+        for index, item in enumerate(new):
+            if found[index] is None and (same := by_identity.get(identity(item))):
+                former = same.pop()
+                found[index] = former
+                del left[former]
+    unmatched = [index for index, at in enumerate(found) if at is None]
+    if len(unmatched) == len(left):
+        for index, at in zip(unmatched, left, strict=True):
+            if _kind(old[at]) is _kind(new[index]):
+                found[index] = at
+    return found
+
+
+def name_of(value: Any) -> str | None:
+    table = as_map(value) or {}
+    names = (table.get(key) for key in ("name", "id"))
+    return next((name for name in names if isinstance(name, str)), None)
+
+
+def _value_key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def _kind(value: Any) -> type | None:
+    return next((kind for kind in (dict, list) if isinstance(value, kind)), None)
+
+
+# Lines
+
+
+def line_start(text: str, at: int) -> int:
+    return text.rfind("\n", 0, at) + 1
+
+
+def line_end(text: str, at: int) -> int:
+    """The position of the line break, or the end of the text."""
+    found = text.find("\n", at)
+    if found < 0:
+        return len(text)
+    return found
+
+
+def next_line(text: str, at: int) -> int:
+    return min(len(text), line_end(text, at) + 1)
+
+
+def begins_line(text: str, at: int) -> bool:
+    return not text[line_start(text, at) : at].strip()
+
+
+def indent_of(text: str, at: int) -> str:
+    """The blanks at the beginning of the line."""
+    head = text[line_start(text, at) : at]
+    return head[: len(head) - len(head.lstrip(" \t"))]
+
+
+def past_blank_lines(text: str, at: int) -> int:
+    found = _BLANK_LINES.match(text, at)
+    if found is None:
+        return at
+    return found.end()
