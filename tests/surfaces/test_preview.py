@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import jmespath
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,51 +51,30 @@ def test_without_toon_rows_are_json() -> None:
     assert json.loads(of(rows(5000), write=as_json).text) == rows(3)
 
 
-def test_long_strings_and_lists_in_rows_are_cut_with_marks_that_are_no_data() -> None:
-    """SUR-11: a mark stands outside of every string; neither JSON nor TOON has such a thing."""
-    shown = of([{"id": 1, "body": "ä" * 50_000, "tags": ["x"] * 9000, "parts": [{"a": 1}] * 7}] * 7)
-    assert shown.text.startswith(
-        f'[{{"id":1,"body":"{"ä" * 60}" [mcpx: 49,940 more characters],'
-        '"tags":["x","x","x","x","x","x","x","x","x","x" [mcpx: 8,990 more items]],'
-        '"parts":[{"a":1} [mcpx: 6 more items]]},{"id":1,'
-    )
-    assert shown.shape == "array of 7 objects {id: number, body: string, tags: array, parts: array}"
-    table = of(
-        [{"id": number, "title": f"T{number}", "body": f'say "{"y" * 500}'} for number in range(9)]
-    ).text
-    assert table.splitlines()[1] == f'  0,T0,"say \\"{"y" * 55}" [mcpx: 445 more characters]'
-
-
-def test_what_a_server_says_is_never_taken_for_a_mark() -> None:
-    """SUR-11: inside a string, with its quotes, it is data."""
-    said = "[mcpx: 5 more characters]"
-    assert json.loads(of([{"a": said}, {"b": said}], write=as_json).text) == [
-        {"a": said},
-        {"b": said},
-    ]
+def test_long_strings_and_lists_in_rows_are_cut_and_counted() -> None:
+    """SUR-11"""
+    shown = of([{"id": 1, "body": "ä" * 50_000, "tags": ["x"] * 9000}] * 7, write=as_json)
+    tags = [*["x"] * 5, "… [8,995 more]"]
+    row = {"id": 1, "body": f"{'ä' * 60}… [49,940 more]", "tags": tags}
+    assert json.loads(shown.text) == [row] * 3
+    assert shown.shape == "array of 7 objects {id: number, body: string, tags: array}"
 
 
 def test_an_object_around_rows_shows_its_other_keys_and_the_first_rows() -> None:
     """SUR-11: the shape most servers answer in."""
     shown = of({"total": 5000, "rows": rows(5000), "next": "p2"})
-    first = json.dumps(rows(3), separators=(",", ":"))[:-1]
-    assert shown.text == f'{{"total":5000,"rows":{first} [mcpx: 4,997 more items]],"next":"p2"}}'
-    assert (shown.unit, shown.count, shown.rows) == ("key", 3, "rows")
+    assert json.loads(shown.text) == {
+        "total": 5000,
+        "rows": [*rows(5), "… [4,995 more]"],
+        "next": "p2",
+    }
+    assert (shown.unit, shown.count, shown.rows) == ("key", 0, "rows")
+    assert shown.find == "length(rows[?name=='row 0'])"
     assert shown.shape == (
         "object with 3 keys: total: number, rows: array of 5,000 objects {id: number, name: "
         "string, size: number}, "
         "next: string"
     )
-
-
-def test_an_object_of_objects_is_shown_like_rows() -> None:
-    """SUR-11: by a few of them, and their fields are told once."""
-    shown = of({f"item {number}": {"kind": "a", "size": number} for number in range(800)})
-    assert shown.shape == (
-        'object with 800 keys ("item 0", "item 1", "item 2", …) of objects {kind: string, size: '
-        "number}"
-    )
-    assert shown.text.count("kind") == 3 and shown.text.endswith(" [mcpx: 797 more keys]}")
 
 
 def test_a_long_text_in_an_object_is_shown_longer_than_in_rows() -> None:
@@ -103,7 +83,7 @@ def test_a_long_text_in_an_object_is_shown_longer_than_in_rows() -> None:
     assert (
         shown.text.startswith('{"name":"readme","body":"word word') and 300 < len(shown.text) < 400
     )
-    assert shown.text.endswith('" [mcpx: 44,700 more characters]}')
+    assert shown.text.endswith('… [44,700 more]"}')
 
 
 def test_lines_are_shown_whole() -> None:
@@ -174,10 +154,8 @@ def test_many_names_are_cut_in_the_shape() -> None:
     assert of(wide).shape.endswith("name_10: number, name_11: number, …")
     assert of([wide] * 9).shape.endswith("name_11: number, …}")
     assert of(wide).text.startswith('{"name_0":0,')
-    assert of(wide).text.endswith(" [mcpx: 4,976 more keys]}")
-    assert (
-        f'"{"n" * 60}" [mcpx: 440 more characters]:1' in of({"n" * 500: 1, "m": "x" * 20_000}).text
-    )
+    assert of(wide).text.endswith('"…":"… [4,988 more]"}')
+    assert f'"{"n" * 300}… [200 more]":1' in of({"n" * 500: 1, "m": "x" * 2_000}).text
 
 
 def test_no_name_breaks_out_of_the_shape() -> None:
@@ -214,6 +192,37 @@ def test_nothing_too_deep_or_too_large_for_a_preview() -> None:
         count_steps(lambda value=value, shown=shown: shown.append(preview("", value)), most=400_000)
         assert 0 < len(shown[0].text.encode("utf-8", "surrogatepass")) <= 1500
         assert len(shown[0].shape.encode()) <= 600
+
+
+NAMES = st.sampled_from(["id", "status", "the name", "ä", "", 'q"uo', "it's", "a\nb"]) | st.text()
+WORDS = st.sampled_from(["open", "it's", "a\\b", "`x`", "", "x" * 200, "a\nb"])
+ROWS = st.lists(st.dictionaries(NAMES, WORDS | st.none() | st.integers(), max_size=6), max_size=20)
+
+
+@given(ROWS | st.dictionaries(NAMES, ROWS | WORDS, min_size=1, max_size=5))
+def test_the_offered_expressions_select_something(value: Any) -> None:
+    """SUR-11: whatever the value, whatever its names."""
+    shown = of(value)
+    assert shown.find is not None and jmespath.search(shown.find, value) is not None
+    if value and not shown.find.startswith("keys"):
+        assert jmespath.search(shown.find, value) > 0 or shown.find.startswith("length(")
+    if shown.rows is not None:
+        assert isinstance(jmespath.search(shown.rows or "@", value), list)
+
+
+@pytest.mark.parametrize(
+    ("value", "expression"),
+    [
+        ({"count": 9, "orders": [{"id": 1, "status": "open"}]}, "length(orders[?status=='open'])"),
+        ([{"the kind": "a"}], "length([?\"the kind\"=='a'])"),
+        ({"data": {"items": [{"n": n} for n in range(9)]}}, "length(data.items)"),
+        ({"readme": {"title": "t"}}, "keys(@)"),
+        ([1, 2], "length(@)"),
+    ],
+)
+def test_an_example_is_made_from_what_is_there(value: Any, expression: str) -> None:
+    """SUR-11: a filter on a real value where there is one."""
+    assert of(value).find == expression
 
 
 @given(JSON, st.integers(0, 3000), st.booleans())

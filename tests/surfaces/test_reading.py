@@ -107,7 +107,7 @@ def test_offset_and_limit_count_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"head": 3}, {"head": 3, "limit": 10}, {"head": 10, "limit": 3}, {"limit": 3.0}]
+    "arguments", [{"head": 3}, {"head": 3, "limit": 10}, {"head": 10, "limit": 3}]
 )
 def test_head_is_the_first_so_many(arguments: dict[str, Any]) -> None:
     """SUR-11"""
@@ -241,25 +241,20 @@ def test_every_part_of_a_row_that_is_too_large_can_be_reached_by_what_the_notes_
     ]
     text = raw(rows)
     answer = ask(text)
-    left_out = re.compile(r'" \[mcpx: [\d,]+ more characters\]')
-    (mark,) = left_out.findall(answer)
-    shown = json.loads(left_out.sub('"', answer.rpartition("\n")[0]))
-    assert shown[:3] == ROWS[:3]
-    assert (shown[3]["id"], shown[3]["tags"]) == (3, ["x"] * 20)
-    assert long.startswith(beginning := shown[3]["the body"]["text"]) and beginning
-    assert mark == f'" [mcpx: {len(long) - len(beginning):,} more characters]'
+    assert note(answer) == f"[mcpx: rows 0-2 of 5,000; {following(offset=3)}"
+    answer = ask(text, offset=3)
+    (row,) = body(answer)
+    assert (row["id"], row["tags"]) == (3, ["x"] * 20)
+    shown, _, mark = row["the body"]["text"].partition("… [")
+    assert shown and long.startswith(shown) and mark == f"{len(long) - len(shown):,} more]"
     assert note(answer) == (
-        '[mcpx: rows 0-3 of 5,000; row 3 is cut, all of it: {"handle": "h", "jmespath": "[3]"}; '
+        '[mcpx: row 3 of 5,000; row 3 is cut, all of it: {"handle": "h", "jmespath": "[3]"}; '
         + following(offset=4)
     )
-    answer = ask(text, jmespath="[3]")
+    answer = ask(text, jmespath="[3]", offset=1)
     assert note(answer) == (
-        (
-            r'[mcpx: keys 0-1 of 3; key 1 is cut, all of it: {"handle": "h", "jmespath": "[3] | '
-            r"\"the "
-            r'body\""}; '
-        )
-        + following(jmespath="[3]", offset=2)
+        r'[mcpx: key 1 of 3; key 1 is cut, all of it: {"handle": "h", "jmespath": "[3] | '
+        r'\"the body\""}; ' + following(jmespath="[3]", offset=2)
     )
     assert body(ask(text, jmespath="[3]", offset=2)) == {"tags": ["x"] * 20}
     answer = ask(text, jmespath='[3] | "the body"')
@@ -289,8 +284,9 @@ def test_a_row_that_is_too_large_gets_a_page_of_its_own_when_little_room_is_left
 def test_the_expression_for_a_key_selects_it_however_it_is_named(name: str) -> None:
     """SUR-11"""
     text = raw({"other": 1, name: ["x" * 1000] * 50})
-    answer = ask(text)
-    expression = json.loads(note(answer).partition("all of it: ")[2].removesuffix("]"))["jmespath"]
+    answer = ask(text, offset=1)
+    offered = json.JSONDecoder().raw_decode(note(answer).partition("all of it: ")[2])[0]
+    expression = offered["jmespath"]
     assert body(ask(text, jmespath=expression, limit=3)) == ["x" * 1000] * 3
 
 
@@ -385,7 +381,7 @@ def test_jmespath_that_finds_nothing_is_told_what_there_is() -> None:
         ("[&rows, rows]", "begins with &"),
         ("(" * 500, "nested too deeply"),
         ("!" * 900 + "a", "nested too deeply"),
-        ("a" * 1001, "1,001 characters; at most 1,000"),
+        ("a" * 1001, "jmespath must be a text of 1 to 1,000 characters"),
     ],
 )
 def test_a_mistake_in_jmespath_is_explained(expression: str, said: str) -> None:
@@ -562,41 +558,24 @@ def test_grep_in_rows_that_orjson_does_not_write() -> None:
 # arguments
 
 
-@pytest.mark.parametrize("offset", [3, "3", " 3 ", 3.0])
-def test_numbers_may_be_spelled_in_any_way(offset: Any) -> None:
-    """SUR-11"""
-    assert body(ask(raw(ROWS), offset=offset, limit="2")) == ROWS[3:5]
-    assert ask(raw([1]), offset=None, limit=None, jmespath=None, grep=None, head=None) == "[1]"
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"offset": -1}, "offset must be a whole number from 0 on, not -1"),
-        ({"offset": "-1"}, "offset must be a whole number from 0 on, not '-1'"),
-        ({"offset": "many"}, "not 'many'"),
-        ({"offset": 1.5}, "not 1.5"),
-        ({"offset": True}, "not True"),
-        ({"offset": [1]}, "not an array"),
-        ({"offset": {}}, "not an object"),
-        ({"offset": 10**400}, "not a number that large"),
-        ({"offset": float("inf")}, "not a number that large"),
-        ({"offset": "9" * 9999}, "not '999"),
-        ({"limit": 0}, "limit must be a whole number from 1 on, not 0"),
-        ({"head": -5}, "head must be a whole number from 1 on, not -5"),
+        ({"offset": -1}, "offset must be a whole number from 0 on"),
+        ({"offset": "many"}, "offset must be a whole number from 0 on"),
+        ({"offset": True}, "offset must be a whole number from 0 on"),
+        ({"offset": 10**400}, "offset must be a whole number from 0 on"),
+        ({"limit": 0}, "limit must be a whole number from 1 on"),
+        ({"head": [1]}, "head must be a whole number from 1 on"),
         ({"jmespath": 5}, "jmespath must be a text"),
-        ({"jmespath": ""}, "jmespath must be a text that is not empty"),
-        ({"grep": ""}, "grep must be a text that is not empty"),
-        ({"grep": ["x"]}, "not an array"),
-        ({"grep": "x" * 501}, "501 characters; at most 500"),
+        ({"grep": ""}, "grep must be a text of 1 to 500 characters"),
+        ({"grep": "x" * 501}, "grep must be a text of 1 to 500 characters"),
         (
             {"offset": 5000},
             "offset 5000 is past the end: there are 5,000 rows, the last at offset 4999",
         ),
         ({"offset": 1, "grep": "Row 4999"}, "there is 1 match"),
         ({"offset": 3, "jmespath": "[0]"}, "there are 3 keys"),
-        ({"query": "[0]"}, "no argument 'query'; use offset, limit, jmespath, grep, head"),
-        ({"n" * 9999: 1}, "no argument 'nnn"),
     ],
 )
 def test_a_wrong_argument_is_explained(arguments: dict[str, Any], said: str) -> None:
@@ -605,11 +584,6 @@ def test_a_wrong_argument_is_explained(arguments: dict[str, Any], said: str) -> 
         ask(raw(ROWS), **arguments)
     assert said in str(error.value)
     assert len(str(error.value)) < 300
-
-
-def test_a_number_to_look_for_is_a_text() -> None:
-    """SUR-11"""
-    assert body(ask(raw(ROWS), grep=4999)) == [ROWS[4999]]
 
 
 def test_the_tool_says_what_it_takes() -> None:

@@ -13,8 +13,8 @@ from kit.loop import run
 from mcpx.formats.writing import ValueWriter
 from mcpx.model.call import Json
 from mcpx.surfaces.large import shaping
-from mcpx.surfaces.large.excerpt import TIGHTEST
 from mcpx.surfaces.large.kept import ResultStore
+from mcpx.surfaces.large.measure import TIGHTEST
 from mcpx.surfaces.large.offload import Busy, Overrun
 from mcpx.surfaces.large.shaping import Decision, Piece, decide, piece_of
 from mcpx.surfaces.large.worker import Worker

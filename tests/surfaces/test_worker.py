@@ -18,8 +18,8 @@ from kit.loop import run
 from kit.until import until
 from mcpx.surfaces.large.kept import pack
 from mcpx.surfaces.large.offload import Busy, Limits, Overrun
-from mcpx.surfaces.large.pages import BadReading, Page
 from mcpx.surfaces.large.preview import NOT_JSON
+from mcpx.surfaces.large.reading import BadReading, Page
 from mcpx.surfaces.large.shaping import ALL, Decision, decide
 from mcpx.surfaces.large.worker import AT_ONCE, Worker
 from mcpx.surfaces.settings import Rendering

@@ -8,8 +8,7 @@ ours do is moved by a blank.
 from typing import Any, Final
 
 from mcpx.model.call import is_object
-from mcpx.surfaces.large.excerpt import weigh
-from mcpx.surfaces.large.marks import own
+from mcpx.surfaces.large.measure import own, weigh
 from mcpx.surfaces.results import said, text_of
 
 HELD: Final = 64 << 10

@@ -26,8 +26,7 @@ from mcpx.surfaces.finding.guide import LONGEST_SIGNATURE, Guide
 from mcpx.surfaces.finding.mistakes import Mistake, Unknown, nearest
 from mcpx.surfaces.finding.telling import Manner
 from mcpx.surfaces.large import reading
-from mcpx.surfaces.large.hints import closing
-from mcpx.surfaces.large.preview import NOT_JSON, Preview
+from mcpx.surfaces.large.preview import NOT_JSON, Preview, closing
 from mcpx.surfaces.menu import Menu, abouts, tools_by_server
 from mcpx.surfaces.model_view import ModelView
 from mcpx.surfaces.own import BUILT_IN, READER

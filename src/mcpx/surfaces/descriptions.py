@@ -17,8 +17,7 @@ from mcpx.model.call import Json, as_object
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
 from mcpx.surfaces.docstrings import Docstring
-from mcpx.surfaces.large.excerpt import size_of
-from mcpx.surfaces.large.preview import counted
+from mcpx.surfaces.large.measure import counted, size_of
 from mcpx.surfaces.menu import INSTRUCTIONS, LONGEST_NAME
 from mcpx.surfaces.settings import Settings
 from mcpx.surfaces.text import (

@@ -14,7 +14,7 @@ from mcpx.formats.tokens import estimate
 from mcpx.model.call import Json
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Work
-from mcpx.surfaces.large.preview import counted
+from mcpx.surfaces.large.measure import counted
 from mcpx.surfaces.text import cut, one_line, purpose, told_short, within_tokens
 from mcpx.surfaces.view import Service
 from mcpx.wire import codec

@@ -18,12 +18,10 @@ from typing import Any, cast
 
 from mcpx.model.call import Caller, Json
 from mcpx.model.slices import Pace
-from mcpx.surfaces.large.excerpt import TIGHTEST, cut
-from mcpx.surfaces.large.hints import opening
-from mcpx.surfaces.large.kept import KeptResults
-from mcpx.surfaces.large.marks import own
+from mcpx.surfaces.large.kept import ResultStore
+from mcpx.surfaces.large.measure import TIGHTEST, cut, own
 from mcpx.surfaces.large.offload import Busy, Overrun
-from mcpx.surfaces.large.preview import NOT_JSON, Preview
+from mcpx.surfaces.large.preview import NOT_JSON, Preview, opening
 from mcpx.surfaces.large.shaping import ALL, SPACE, Decision, Piece, decide, may_be_json
 from mcpx.surfaces.large.worker import AT_ONCE, Worker
 from mcpx.surfaces.settings import Rendering
@@ -60,7 +58,7 @@ class Shaper:
     def __init__(
         self,
         how: Rendering,
-        kept: KeptResults,
+        kept: ResultStore,
         worker: Worker,
         owner: str,
         go_on: Callable[[str, Preview], str],

@@ -25,8 +25,7 @@ from mcpx.model.errors import INVALID_PARAMS, Denied, RpcError, Unavailable
 from mcpx.model.offer import Offer
 from mcpx.surfaces.blocks import HELD, joined, weight_of
 from mcpx.surfaces.finding.mistakes import Mistake
-from mcpx.surfaces.large.excerpt import size_of, weigh
-from mcpx.surfaces.large.marks import own
+from mcpx.surfaces.large.measure import own, size_of, weigh
 from mcpx.surfaces.own import READER
 from mcpx.surfaces.progress import Progress
 from mcpx.surfaces.results import MOST_BLOCKS, said, text_of

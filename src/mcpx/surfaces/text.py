@@ -12,7 +12,7 @@ from mcpx.formats.tokens import estimate
 from mcpx.model.call import as_list, as_object
 from mcpx.model.offer import Offer
 from mcpx.surfaces.docstrings import MOST_NAMES, Docstring, read
-from mcpx.surfaces.large.hints import quoted as literal
+from mcpx.surfaces.large.measure import quoted as literal
 from mcpx.surfaces.view import Service, View
 
 SHORT = 80

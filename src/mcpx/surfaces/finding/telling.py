@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mcpx.formats.tokens import estimate
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
-from mcpx.surfaces.large.preview import counted
+from mcpx.surfaces.large.measure import counted
 from mcpx.surfaces.text import brief_call, cut, marks, one_line, quoted, told, told_short
 from mcpx.surfaces.view import Service
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from mcpx.model.call import Json, is_array
 from mcpx.model.errors import RpcError
 from mcpx.surfaces.finding.mistakes import Mistake
-from mcpx.surfaces.large.excerpt import cut as shortened
-from mcpx.surfaces.large.excerpt import size_of
+from mcpx.surfaces.large.measure import cut as shortened
+from mcpx.surfaces.large.measure import size_of
 from mcpx.surfaces.results import said, text_of
 from mcpx.surfaces.text import cut, exact, fair_share
 from mcpx.surfaces.view import View

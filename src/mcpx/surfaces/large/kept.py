@@ -16,9 +16,8 @@ import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
-from mcpx.surfaces.large.marks import own
+from mcpx.surfaces.large.measure import character_start, own
 
 SMALLEST = 4096
 """What a result counts at least: it bounds their number."""
@@ -48,20 +47,6 @@ def pack(text: bytes, most: int = OWNER_BYTES) -> Kept:
         text = _cut(text, most - most // 100)  # what cannot be packed grows a little
         packed = zlib.compress(text, 1)
     return Kept(packed, len(text))
-
-
-class KeptResults(Protocol):
-    """Where large results wait. In this process by default; a store that several processes share
-    fits as well."""
-
-    def keep(self, owner: str, kept: Kept) -> str:
-        """Keep it for `owner`; the handle to read it by."""
-        ...
-
-    async def find(self, owner: str, handle: str) -> Kept | None:
-        """What was kept; `None` when the handle is unknown, too old, or somebody else's, whichever
-        it is."""
-        ...
 
 
 Key = tuple[str, str]
@@ -162,7 +147,5 @@ class ResultStore:
 def _cut(text: bytes, most: int) -> bytes:
     """As much of the beginning of `text` as `most` allows, whole characters only, and a line that
     says so."""
-    end = max(most - 100, 0)
-    while end and text[end] & 0xC0 == 0x80:
-        end -= 1
+    end = character_start(text, max(most - 100, 0))
     return text[:end] + f"\n{own(f'the first {end:,} of {len(text):,} bytes were kept')}".encode()

@@ -1,49 +1,58 @@
-"""Reading a kept result bit by bit: the tool `result` of the built-in server `mcpx` (SUR-11).
+"""The tool `result` of the built-in server `mcpx`: reads a kept result page by page (SUR-11).
 
-What is read is counted in rows (a JSON array), keys (a JSON object), lines (a text) or characters
-(a text with very long lines). First `jmespath` selects, then `grep` filters, then `offset` and
-`limit` (or `head`, the same as `limit`) page through what is left. Values are rendered like
-results.
+`offset` and `limit` count the rows of a JSON array, the keys of a JSON object, the lines of a text,
+or the characters of a text with very long lines. `jmespath` selects first, then `grep` filters, then
+`offset` and `limit` (or `head`, the same as `limit`) page. Values are rendered like results.
 
-Promise: whatever the arguments, an answer of at most `limit_bytes` (`LEAST` if that is more) or a
-`BadReading`. Without `jmespath` the work is linear in the result. No promise: that an expression
-ends soon (`worker` sees to that); the spelling of JSON: what is shown is the value, not the
-server's text.
+An answer has at most `limit_bytes` (`LEAST` if that is more). Its last line says what it is and how
+to read the next page. Pages one after the other are the whole. Without `jmespath` the work is linear
+in the result; an expression may take any time and memory, so it runs in a process (`worker`).
 """
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
+from mcpx.base.abridge import Limits
+from mcpx.formats.json import as_json
 from mcpx.formats.writing import value_writer
 from mcpx.model.call import Json
-from mcpx.surfaces.large.excerpt import NotJson, cut, weigh
-from mcpx.surfaces.large.loss import is_too_deep
-from mcpx.surfaces.large.marks import marked, own
-from mcpx.surfaces.large.pages import (
-    NOTE_BYTES,
-    Asked,
-    BadReading,
-    Page,
-    page_of_keys,
-    page_of_rows,
-    page_of_text,
+from mcpx.surfaces.large.measure import (
+    TIGHTEST,
+    NotJson,
+    counted,
+    cut,
+    fit,
+    has_line_over,
+    own,
+    quoted,
+    size_of,
+    weigh,
 )
-from mcpx.surfaces.large.preview import LONG_LINE, NOT_JSON, shape_of
-from mcpx.surfaces.large.querying import LONGEST, query
+from mcpx.surfaces.large.preview import (
+    LONG_LINE,
+    NOT_JSON,
+    abridged,
+    arguments,
+    shape_of,
+    step,
+)
+from mcpx.surfaces.large.shaping import is_too_deep
 from mcpx.wire.codec import BadJson, load
-
-__all__ = ["LEAST", "PARAMETERS", "ROOMY", "TOOL", "BadReading", "read"]
 
 LEAST = 700
 """Bytes below which an answer would be all explanation."""
+NOTE_BYTES = 480
 ROOMY = LONG_LINE + NOTE_BYTES + 20
 """Limit from which on a text is paged by lines, or by characters, as its preview counts them."""
 PARAMETERS = "{handle, offset?, limit?, jmespath?, grep?}"
-"""What the tool takes, in a word: for the description of the tool it is called through."""
-_GREP_LONGEST = 500
-_LARGEST = 10**15
-_COUNT = re.compile(r"[0-9]{1,15}")
+"""For the description of the tool through which this one is called."""
+_MAX_GREP = 500
+_MAX_EXPRESSION = 1_000
+_AROUND = 120
+"""Characters shown before and after a match in a text with very long lines."""
+_SUGGESTED = 140
+"""Bytes of suggested arguments; longer ones would fill the last line."""
 
 TOOL: Json = {
     "name": "result",
@@ -69,14 +78,16 @@ TOOL: Json = {
             },
             "jmespath": {
                 "type": "string",
-                "maxLength": LONGEST,
+                "minLength": 1,
+                "maxLength": _MAX_EXPRESSION,
                 "description": (
                     'JSON only: what to select, e.g. "items[?size > `10`].name", or keys(@)'
                 ),
             },
             "grep": {
                 "type": "string",
-                "maxLength": _GREP_LONGEST,
+                "minLength": 1,
+                "maxLength": _MAX_GREP,
                 "description": (
                     "Only lines (or rows, as compact JSON) that contain this: a plain substring, "
                     "not a regular "
@@ -91,57 +102,105 @@ TOOL: Json = {
     "annotations": {"readOnlyHint": True, "openWorldHint": False},
 }
 
+Show = Callable[[object], str]
+
+
+class BadReading(Exception):
+    """What is wrong with the arguments and what to do, for a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    offset: int = 0
+    limit: int | None = None
+    jmespath: str | None = None
+    grep: str | None = None
+    handle: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    text: str
+    value: object = NOT_JSON
+    """The rows or keys of the page if each is shown whole."""
+
 
 def read(
     text: bytes,
-    arguments: Mapping[str, Any],
+    given: Mapping[str, Any],
     *,
     limit_bytes: int,
     write: Callable[[object], str] | None = None,
 ) -> Page:
-    """The part of a kept result that was asked for; `write`: how values are shown, else as TOON."""
-    asked = asked_for(arguments)
+    """A page of a kept result. `write` renders values, by default as TOON. Raises `BadReading`."""
+    asked = asked_for(given)
     whole = _parsed(text)
-    value = whole if asked.jmespath is None else _selected(asked.jmespath, whole)
+    value = whole
+    if asked.jmespath is not None:
+        value = _selected(asked.jmespath, whole)
     room = max(limit_bytes, LEAST) - NOTE_BYTES
-
-    written = write or value_writer("toon")
-
-    def show(part: object) -> str:
-        return marked(written(part))
-
+    show = write or value_writer("toon")
     try:
-        if value is NOT_JSON or isinstance(value, str):
-            return page_of_text(
-                text.decode("utf-8", "replace") if value is NOT_JSON else str(value), asked, room
-            )
+        if value is NOT_JSON:
+            return _page_of_text(text.decode("utf-8", "replace"), asked, room)
+        if isinstance(value, str):
+            return _page_of_text(value, asked, room)
         if isinstance(value, list) and value:
-            return page_of_rows(cast(list[object], value), asked, room, show)
+            return _page(_Rows(cast("list[object]", value), asked, room, show), asked, room)
         if isinstance(value, dict) and value:
-            return page_of_keys(cast(dict[str, object], value), asked, room, show)
-        small = cast(object, value)  # a number or the like, or nothing at all
+            return _page(_Keys(cast("dict[str, object]", value), asked, room, show), asked, room)
+        small = cast(object, value)  # A number or the like, or nothing at all.
         weigh(small, room)
     except NotJson:
         why = "jmespath: an expression that begins with & only goes into a function"
         raise BadReading(f"{why}; {_what_it_is(whole)}") from None
-    nothing = small is None or small == [] or small == {}
-    if asked.jmespath is None or not nothing:
-        return Page(cut(show(small), room), small)
-    return Page(f"{show(small)}\n{own(f'jmespath found nothing; {_what_it_is(whole)}')}", small)
+    shown = cut(show(small), room)
+    if asked.jmespath is not None and small in (None, [], {}):
+        shown += f"\n{own(f'jmespath found nothing; {_what_it_is(whole)}')}"
+    return Page(shown, small)
+
+
+def asked_for(given: Mapping[str, Any]) -> Asked:
+    """The schema has judged and repaired arguments, unless they are too large to be judged."""
+    limits = [_count(given, name, 1) for name in ("limit", "head")]
+    return Asked(
+        offset=_count(given, "offset", 0) or 0,
+        limit=min((limit for limit in limits if limit is not None), default=None),
+        jmespath=_text(given, "jmespath", _MAX_EXPRESSION),
+        grep=_text(given, "grep", _MAX_GREP),
+        handle=str(given.get("handle")),
+    )
+
+
+def _count(given: Mapping[str, Any], name: str, least: int) -> int | None:
+    value = given.get(name)
+    if value is not None and (type(value) is not int or not least <= value < 10**15):
+        raise BadReading(f"{name} must be a whole number from {least} on")
+    return value
+
+
+def _text(given: Mapping[str, Any], name: str, most: int) -> str | None:
+    value = given.get(name)
+    if value is not None and (not isinstance(value, str) or not 0 < len(value) <= most):
+        raise BadReading(f"{name} must be a text of 1 to {most:,} characters")
+    return value
 
 
 def _parsed(text: bytes) -> object:
-    """An array, an object or a string; a text that says only a number is as good as a text."""
+    """An array, an object or a string; anything else is read as a text."""
     if text[:64].lstrip(b" \t\r\n\xef\xbb\xbf")[:1] not in (b"{", b"[", b'"', b""):
         return NOT_JSON
     try:
         value = load(text)
     except BadJson:
         return NOT_JSON
-    if not isinstance(value, (dict, list, str)):
-        return NOT_JSON
     whole = cast(object, value)
-    return NOT_JSON if is_too_deep(text, whole) else whole
+    if not isinstance(value, (dict, list, str)) or is_too_deep(text, whole):
+        return NOT_JSON
+    return whole
+
+
+# jmespath
 
 
 def _selected(expression: str, whole: object) -> object:
@@ -150,7 +209,7 @@ def _selected(expression: str, whole: object) -> object:
             "jmespath needs JSON, and this result is text; use grep, or offset and limit"
         )
     try:
-        return query(expression, whole)
+        return _query(expression, whole)
     except BadReading as error:
         raise BadReading(f"{error}; {_what_it_is(whole)}") from None
 
@@ -159,59 +218,324 @@ def _what_it_is(whole: object) -> str:
     return f"the result is: {cut(shape_of(whole), 300)}"
 
 
-def asked_for(arguments: Mapping[str, Any]) -> Asked:
-    """What the arguments say; a schema may not have judged them before."""
-    for name in arguments:
-        if name not in TOOL["inputSchema"]["properties"]:
-            raise BadReading(
-                f"result has no argument {_quoted(name)}; use offset, limit, jmespath, grep, head"
-            )
-    jmespath, grep = (
-        _words(arguments, "jmespath", LONGEST),
-        _words(arguments, "grep", _GREP_LONGEST),
-    )
-    limits = [
-        n for n in (_count(arguments, "limit", 1), _count(arguments, "head", 1)) if n is not None
-    ]
-    return Asked(
-        offset=_count(arguments, "offset", 0) or 0,
-        limit=min(limits) if limits else None,
-        jmespath=jmespath,
-        grep=grep,
-        handle=str(arguments.get("handle")),
-    )
+def _query(expression: str, value: object) -> object:
+    import jmespath
+    from jmespath.exceptions import ArityError, JMESPathError, JMESPathTypeError, ParseError
+
+    try:
+        return jmespath.compile(expression).search(value)
+    except RecursionError:
+        raise BadReading("the jmespath expression is nested too deeply") from None
+    except JMESPathTypeError as error:  # Its own text would hold the whole value.
+        types = " or ".join(error.expected_types)
+        told = f"{error.function_name}() takes {types}, not {error.actual_type}"
+        raise BadReading(f"jmespath: {told}") from None
+    except ArityError as error:
+        raise BadReading(f"jmespath: {error}") from None
+    except ParseError as error:
+        at = error.lex_position
+        rest = expression[at : at + 20]
+        place = f"before {rest!r}" if rest else "the end of the expression"
+        raise BadReading(f"jmespath: syntax error at position {at}, {place}") from None
+    except JMESPathError as error:
+        raise BadReading(f"jmespath: {str(error)[:200]}") from None
+    except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, Warning) as error:
+        # Errors of Python: a number compared with a string, a slice with step 0.
+        raise BadReading(f"jmespath cannot evaluate this: {str(error)[:200]}") from None
 
 
-def _count(arguments: Mapping[str, Any], name: str, least: int) -> int | None:
-    given = arguments.get(name)
-    if given is None:
+# grep
+
+
+class _Needle:
+    """A text to look for. Without capitals it finds both cases."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._folded = text == text.lower()
+        self._spellings = {text, as_json(text)[1:-1]}
+
+    def fold(self, text: str) -> str:
+        """Keeps every character in its place: one letter alone would become two."""
+        return text.replace("İ", "i").lower() if self._folded else text
+
+    def in_lines(self, lines: Iterable[str]) -> list[int]:
+        return [number for number, line in enumerate(lines) if self.text in self.fold(line)]
+
+    def in_json(self, values: Iterable[object]) -> list[int]:
+        """Which lists or objects contain it, as it is written or as JSON spells it."""
+        found: list[int] = []
+        for number, value in enumerate(values):
+            text = self.fold(as_json(value)[1:-1])
+            if any(spelling in text for spelling in self._spellings):
+                found.append(number)
+        return found
+
+    def around(self, text: str) -> list[tuple[int, int]]:
+        """The begin and end of an excerpt for each match."""
+        compared = self.fold(text)
+        found: list[tuple[int, int]] = []
+        end = 0
+        while (at := compared.find(self.text, end)) >= 0:
+            begin, end = max(at - _AROUND, end), at + len(self.text) + _AROUND
+            found.append((begin, end))
+        return found
+
+
+# Pages
+
+
+class _Items:
+    """What is paged. Positions count the items of the whole."""
+
+    unit = ""
+    total = 0
+    positions: Sequence[int] = ()
+    """Of the items that `grep` leaves."""
+    match_note = ""
+
+    def weight(self, at: int) -> int:
+        raise NotImplementedError
+
+    def show(self, positions: Sequence[int]) -> str:
+        raise NotImplementedError
+
+    def show_cut(self, at: int) -> str:
+        """One item that is too large for a page."""
+        raise NotImplementedError
+
+    def path(self, at: int) -> str | None:
+        """The expression that selects an item."""
         return None
-    if isinstance(given, float) and given.is_integer():
-        given = int(given)
-    if isinstance(given, str) and _COUNT.fullmatch(given.strip()):
-        given = int(given)
-    if not isinstance(given, int) or isinstance(given, bool) or not least <= given <= _LARGEST:
-        raise BadReading(f"{name} must be a whole number from {least} on, not {_quoted(given)}")
-    return given
+
+    def value(self, positions: Sequence[int]) -> object:
+        """The items as JSON."""
+        return NOT_JSON
 
 
-def _words(arguments: Mapping[str, Any], name: str, longest: int) -> str | None:
-    given = arguments.get(name)
-    if given is None:
-        return None
-    if isinstance(given, (int, float)) and not isinstance(given, bool) and name == "grep":
-        given = str(given)
-    if not isinstance(given, str) or not given:
-        raise BadReading(f"{name} must be a text that is not empty, not {_quoted(given)}")
-    if len(given) > longest:
-        raise BadReading(f"{name} has {len(given):,} characters; at most {longest:,} are allowed")
-    return given
+class _Rows(_Items):
+    unit = "row"
+
+    def __init__(self, rows: list[object], asked: Asked, room: int, show: Show) -> None:
+        self._rows = rows
+        self._room = room
+        self._show = show
+        self.total = len(rows)
+        self.positions = range(len(rows))
+        if asked.grep is not None:
+            self.positions = _Needle(asked.grep).in_json([row] for row in rows)
+
+    def weight(self, at: int) -> int:
+        return weigh(self._rows[at], TIGHTEST * self._room)
+
+    def show(self, positions: Sequence[int]) -> str:
+        return self._show(self.value(positions))
+
+    def show_cut(self, at: int) -> str:
+        return _show_abridged([self._rows[at]], self._room, self._show)
+
+    def path(self, at: int) -> str:
+        return f"[{at}]"
+
+    def value(self, positions: Sequence[int]) -> list[object]:
+        return [self._rows[at] for at in positions]
 
 
-def _quoted(given: object) -> str:
-    """What was given, in a few characters."""
-    if isinstance(given, str):
-        return repr(given if len(given) <= 60 else f"{given[:60]}…")
-    if given is None or isinstance(given, (int, float)):
-        return str(given) if given is None or abs(given) <= _LARGEST else "a number that large"
-    return "an array" if isinstance(given, list) else "an object"
+class _Keys(_Items):
+    unit = "key"
+
+    def __init__(self, fields: dict[str, object], asked: Asked, room: int, show: Show) -> None:
+        self._fields = fields
+        self._names = list(fields)
+        self._room = room
+        self._show = show
+        self.total = len(fields)
+        self.positions = range(len(fields))
+        if asked.grep is not None:
+            pairs = ({name: value} for name, value in fields.items())
+            self.positions = _Needle(asked.grep).in_json(pairs)
+
+    def weight(self, at: int) -> int:
+        return weigh(self.value([at]), TIGHTEST * self._room)
+
+    def show(self, positions: Sequence[int]) -> str:
+        return self._show(self.value(positions))
+
+    def show_cut(self, at: int) -> str:
+        return _show_abridged(self.value([at]), self._room, self._show)
+
+    def path(self, at: int) -> str:
+        return step(self._names[at]) or f"values(@)[{at}]"
+
+    def value(self, positions: Sequence[int]) -> dict[str, object]:
+        return {self._names[at]: self._fields[self._names[at]] for at in positions}
+
+
+class _Lines(_Items):
+    unit = "line"
+    match_note = ", each after its offset"
+
+    def __init__(self, text: str, asked: Asked, room: int) -> None:
+        self._room = room
+        self._lines = text.removesuffix("\n").split("\n")
+        self._numbered = asked.grep is not None
+        self.total = len(self._lines)
+        self.positions = range(self.total)
+        if asked.grep is not None:
+            self.positions = _Needle(asked.grep).in_lines(self._lines)
+
+    def _line(self, at: int) -> str:
+        return f"{at}: {self._lines[at]}" if self._numbered else self._lines[at]
+
+    def weight(self, at: int) -> int:
+        return size_of(self._line(at)) + 1
+
+    def show(self, positions: Sequence[int]) -> str:
+        return "\n".join(map(self._line, positions))
+
+    def show_cut(self, at: int) -> str:
+        return cut(self._line(at), self._room)
+
+
+class _Excerpts(_Lines):
+    """Matches in a text with lines that are too long, each with the place where it begins."""
+
+    unit = "character"
+
+    def __init__(self, text: str, needle: _Needle, room: int) -> None:
+        self._room = room
+        self._text = text
+        self._places = needle.around(text)
+        self.total = len(text)
+        self.positions = range(len(self._places))
+
+    def _line(self, at: int) -> str:
+        begin, end = self._places[at]
+        return f"{begin}: …{self._text[begin:end]}…".replace("\n", " ")
+
+
+def _page_of_text(text: str, asked: Asked, room: int) -> Page:
+    if not has_line_over(text, min(LONG_LINE, room - 20)):
+        return _page(_Lines(text, asked, room), asked, room)
+    if asked.grep:
+        return _page(_Excerpts(text, _Needle(asked.grep), room), asked, room)
+    start, stop = _bounds(asked, len(text), "character")
+    shown = cut(text[start : min(stop, start + room)], room)
+    end = start + len(shown)
+    notes = _range_note("character", start, end, len(text))
+    return Page(_with_notes(shown, notes, asked, end, len(text)))
+
+
+def _page(items: _Items, asked: Asked, room: int) -> Page:
+    chosen = items.positions
+    noun = items.unit
+    among = f"in {counted(items.total, items.unit)}"
+    if asked.grep is not None:
+        noun = "match"
+        if not chosen:
+            told = f"nothing {among} contains {as_json(cut(asked.grep, 40))}"
+            return Page(own(f"{told}; grep is a plain substring, not a regular expression"))
+    start, stop = _bounds(asked, len(chosen), noun)
+    count, text = fit(
+        stop - start,
+        room,
+        lambda nth: items.weight(chosen[start + nth]),
+        lambda first: items.show(chosen[start : start + first]),
+    )
+    end = start + max(count, 1)
+    value: object = NOT_JSON
+    if count:
+        value = items.value(chosen[start:end])
+    else:
+        text = items.show_cut(chosen[start])
+    notes = _range_note(noun, start, end, len(chosen))
+    if asked.grep is not None:
+        which = items.match_note
+        if not which and items.unit == "row":
+            which = f": rows {_some_numbers(chosen[start:end])}"
+        notes = [f"{_range(noun, start, end, len(chosen))} {among}{which}"]
+    if not count:
+        notes.append(_cut_note(items, chosen[start], asked))
+    return Page(_with_notes(text, notes, asked, end, len(chosen)), value)
+
+
+def _show_abridged(value: object, room: int, show: Show) -> str:
+    """A value with its long texts and lists cut so far that it fits."""
+    text = ""
+    for part in (1, 2, 4, 8, 16, 64, 256):
+        characters = room // part
+        entries = max(characters // 20, 2)
+        shown = abridged(value, Limits(text=characters, items=entries, depth=6, nodes=4 * entries))
+        text = show(shown)
+        if size_of(text) <= room:
+            return text
+    return cut(text, room)
+
+
+def _bounds(asked: Asked, count: int, unit: str) -> tuple[int, int]:
+    if asked.offset >= count:
+        are = f"are {count:,} {_plural(unit)}" if count != 1 else f"is 1 {unit}"
+        last = f"the last at offset {count - 1}"
+        raise BadReading(f"offset {asked.offset} is past the end: there {are}, {last}")
+    if asked.limit is None:
+        return asked.offset, count
+    return asked.offset, min(count, asked.offset + asked.limit)
+
+
+def _plural(unit: str) -> str:
+    return "matches" if unit == "match" else f"{unit}s"
+
+
+def _range_note(unit: str, start: int, end: int, count: int) -> list[str]:
+    if start == 0 and end == count:
+        return []
+    return [_range(unit, start, end, count)]
+
+
+def _range(unit: str, start: int, end: int, count: int) -> str:
+    if start == 0 and end == count:
+        return f"1 {unit}" if count == 1 else f"{count:,} {_plural(unit)}"
+    which = f"{unit} {start}"
+    if end > start + 1:
+        which = f"{_plural(unit)} {start}-{end - 1}"
+    return f"{which} of {count:,}"
+
+
+def _some_numbers(positions: Sequence[int]) -> str:
+    listed = list(map(str, positions[:8]))
+    if len(positions) > 8:
+        listed.append("…")
+    return ", ".join(listed)
+
+
+def _cut_note(items: _Items, position: int, asked: Asked) -> str:
+    told = f"{items.unit} {position} is cut"
+    path = items.path(position)
+    if path is None:
+        return told
+    if asked.jmespath is not None:
+        given = arguments(handle=asked.handle, jmespath=f"{asked.jmespath} | {path}")
+    else:
+        given = arguments(handle=asked.handle, jmespath=path)
+    if size_of(given) > _SUGGESTED:
+        given = f'the same "jmespath" with {quoted(f" | {path}")} at its end'
+    return f"{told}, all of it: {given}"
+
+
+def _with_notes(text: str, notes: list[str], asked: Asked, end: int, count: int) -> str:
+    if end < count:
+        given = arguments(
+            handle=asked.handle,
+            jmespath=asked.jmespath,
+            grep=asked.grep,
+            offset=end,
+            limit=asked.limit,
+        )
+        if size_of(given) > _SUGGESTED:
+            given = f'the same with "offset": {end}'
+        notes.append(f"next: {given}")
+    elif asked.offset:
+        notes.append("the end")
+    if not notes:
+        return text
+    return f"{text}\n{own('; '.join(notes))}"

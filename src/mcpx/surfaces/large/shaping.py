@@ -5,16 +5,18 @@ Promise: the same decision in this process and in another (`worker`), for it nee
 texts. A text is rendered once, and only where its rendering may fit. Linear in the texts.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
+
+import orjson
 
 from mcpx.formats.writing import value_writer
 from mcpx.model.call import as_object
-from mcpx.surfaces.large.excerpt import TIGHTEST, size_of, weigh
 from mcpx.surfaces.large.kept import Kept, pack
-from mcpx.surfaces.large.loss import is_too_deep, says_all
+from mcpx.surfaces.large.measure import TIGHTEST, size_of, weigh
 from mcpx.surfaces.large.preview import NOT_JSON, Preview, preview
 from mcpx.surfaces.settings import Rendering
 from mcpx.wire import codec
@@ -22,6 +24,10 @@ from mcpx.wire import codec
 PREVIEW_BYTES = 1_500
 ALL = -1
 SPACE = " \t\r\n"
+_DEEPEST = 250
+"""Levels of nesting up to which a text is taken for data."""
+_DIGITS = 15
+"""Significant digits that every float holds."""
 _ENDS = {"{": "}", "[": "]", '"': '"'}
 _SCALAR = re.compile(r"true|false|null|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
@@ -52,41 +58,33 @@ class Decision(NamedTuple):
     """Decided in another process: the value is there, and here only that there is one."""
 
 
-class _Read:
-    __slots__ = ("rendered", "says_own", "size", "text", "value")
-
-    def __init__(
-        self,
-        text: str,
-        value: object = NOT_JSON,
-        rendered: str | None = None,
-        says_own: bool = False,
-    ) -> None:
-        self.text = text
-        self.value = value
-        self.rendered = rendered
-        self.size = size_of(text if rendered is None else rendered)
-        self.says_own = says_own
+class _Read(NamedTuple):
+    text: str
+    size: int
+    value: object = NOT_JSON
+    rendered: str | None = None
+    says_own: bool = False
 
 
 def decide(texts: Sequence[str], own: object, how: Rendering, *, alone: bool) -> Decision:
     """`own`: the server's `structuredContent`, None for none. `alone`: there is nothing beside the
     one text."""
+    limit = how.result_limit
     read = [_read(text, own, how, alone=alone) for text in texts]
-    if len(read) == 1 and (one := read[0]).size <= how.result_limit:
-        return Decision((one.rendered,), None, ALL, one.value if alone else NOT_JSON, one.says_own)
-    large = [at for at, each in enumerate(read) if each.size > how.result_limit]
-    rest = sum(each.size for each in read) - sum(read[at].size for at in large)
-    if len(large) > 1 or rest > how.result_limit:
+    value = NOT_JSON
+    if alone and len(read) == 1:
+        value = read[0].value
+    large = [at for at, each in enumerate(read) if each.size > limit]
+    small_size = sum(each.size for each in read if each.size <= limit)
+    if len(large) > 1 or (small_size > limit and len(read) > 1):
         return Decision((None,) * len(texts), piece_of("\n".join(texts), NOT_JSON, how), ALL)
-    piece = piece_of(read[large[0]].text, read[large[0]].value, how) if large else None
-    return Decision(
-        [each.rendered for each in read],
-        piece,
-        large[0] if large else ALL,
-        read[0].value if alone and len(read) == 1 else NOT_JSON,
-        any(each.says_own for each in read),
-    )
+    shown = [each.rendered for each in read]
+    says_own = any(each.says_own for each in read)
+    if not large:
+        return Decision(shown, None, ALL, value, says_own)
+    place = large[0]
+    piece = piece_of(read[place].text, read[place].value, how)
+    return Decision(shown, piece, place, value, says_own)
 
 
 def decide_elsewhere(
@@ -117,33 +115,84 @@ def may_be_json(bare: str) -> bool:
     """A look at its two ends: most texts are none, and to find that out by parsing takes as long as
     the rest."""
     end = _ENDS.get(bare[:1])
-    return (
-        bare.endswith(end)
-        if end is not None
-        else len(bare) < 400 and _SCALAR.fullmatch(bare) is not None
-    )
+    if end is not None:
+        return bare.endswith(end)
+    return len(bare) < 400 and _SCALAR.fullmatch(bare) is not None
 
 
 def _read(text: str, own: object, how: Rendering, *, alone: bool) -> _Read:
+    unread = _Read(text, size_of(text))
     bare = text.strip(SPACE)
     if not may_be_json(bare):
-        return _Read(text)
+        return unread
     is_data = how.compact_json or not ("\n" in bare or "\r" in bare)
     if not is_data and not alone and own is None:
-        return _Read(text)
+        return unread
     try:
-        value: object = codec.load(text.encode(), strict=True)
+        parsed = codec.load(text.encode(), strict=True)
     except (codec.BadJson, UnicodeEncodeError):
-        return _Read(text)
+        return unread
+    value = cast(object, parsed)
     if is_too_deep(text, value):
-        return _Read(text)
+        return unread
     says_own = own is not None and (value == own or as_object(own) == {"result": value})
-    if not isinstance(value, (dict, list)) or not (is_data or says_own):
-        return _Read(text, cast(object, value), says_own=says_own)
+    read = unread._replace(value=value, says_own=says_own)
+    if not isinstance(parsed, (dict, list)) or not (is_data or says_own):
+        return read
     enough = TIGHTEST * how.result_limit
-    if len(text) > enough and weigh(cast(object, value), enough) > enough:
-        return _Read(text, cast(object, value), says_own=says_own)  # no rendering would fit
-    rendered = value_writer(how.value_format, how.toon_min_size).better(cast(object, value), text)
-    if rendered is not None and not says_all(text, codec.dump(cast(object, value))):
-        rendered = None
-    return _Read(text, cast(object, value), rendered, says_own=says_own)
+    if len(text) > enough and weigh(value, enough) > enough:
+        return read  # No rendering would fit.
+    rendered = value_writer(how.value_format, how.toon_min_size).better(value, text)
+    if rendered is None or not says_all(text, codec.dump(value)):
+        return read
+    return read._replace(rendered=rendered, size=size_of(rendered))
+
+
+# What a rendering would lose
+
+
+def is_too_deep(text: str | bytes, value: object) -> bool:
+    brackets = ("[", "{") if isinstance(text, str) else (b"[", b"{")
+    if sum(map(text.count, brackets)) <= _DEEPEST:  # type: ignore[arg-type]
+        return False
+    try:
+        orjson.dumps(value)
+    except TypeError as error:
+        return "ecursion" in str(error)
+    return False
+
+
+def says_all(text: str, written: bytes) -> bool:
+    """Whether a text loses only white space and spelling when it is written anew.
+
+    A key that comes twice and digits that a float does not hold would be lost. `written`: the value
+    of the text as compact JSON.
+    """
+    if text.encode("utf-8", "replace") == written:
+        return True
+    try:
+        json.loads(text, parse_float=_exact, object_pairs_hook=_unique)
+    except (_Lossy, ValueError, RecursionError):
+        return False
+    return True
+
+
+class _Lossy(Exception):
+    """Caught in `says_all`."""
+
+
+def _exact(literal: str) -> float:
+    number = float(literal)
+    if len(literal) > _DIGITS or "e" in literal or "E" in literal:
+        from decimal import Decimal
+
+        if Decimal(literal) != Decimal(repr(number)):
+            raise _Lossy
+    return number
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> int:
+    """Only their number matters."""
+    if len(dict(pairs)) < len(pairs):
+        raise _Lossy
+    return 0

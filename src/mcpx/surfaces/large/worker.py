@@ -10,8 +10,7 @@ from mcpx.formats.writing import value_writer
 from mcpx.model.call import Json
 from mcpx.surfaces.large.kept import Kept
 from mcpx.surfaces.large.offload import Busy, Limits, Offload, Overrun
-from mcpx.surfaces.large.pages import BadReading, Page
-from mcpx.surfaces.large.reading import asked_for, read
+from mcpx.surfaces.large.reading import BadReading, Page, asked_for, read
 from mcpx.surfaces.large.shaping import Decision, Piece, decide_elsewhere, piece_of
 from mcpx.surfaces.settings import Rendering
 from mcpx.wire import codec

@@ -17,7 +17,7 @@ from mcpx.formats.tokens import estimate
 from mcpx.model.call import Call, Caller, Json
 from mcpx.surfaces.choices import Choice
 from mcpx.surfaces.editions import Editions
-from mcpx.surfaces.large.preview import counted
+from mcpx.surfaces.large.measure import counted
 from mcpx.surfaces.results import owner_of
 from mcpx.surfaces.settings import AUTO_RULES, TOOL_PROXY
 from mcpx.surfaces.surface import Surface, Surfaces
