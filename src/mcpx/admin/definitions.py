@@ -6,13 +6,13 @@ whatever servers send: what is too much is said to be left out. Made in a thread
 definitions are a second's work.
 """
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, cast
 
 from mcpx.admin.shapes.guarding import HeldDefinition, Mark
+from mcpx.base.text_diff import unified_diff
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.policy.pins.grown import HINTS, grown
 from mcpx.policy.pins.marks import PHRASES, UNSEEN, place_of, visible
@@ -21,9 +21,6 @@ MOST_LETTERS = 2_000_000
 """Characters of definitions in one answer; of the rest it is told that they are there."""
 MOST_PLACES = 200
 """Marks of one answer whose place is looked for."""
-FEW_LINES = 400
-"""Lines up to which two texts are compared with all care; beyond it what lies between their common
-ends differs."""
 CONTEXT = 3
 HEADS = ("approved", "offered now")
 LEFT_OUT = (
@@ -135,39 +132,6 @@ def _lines(written: str) -> Iterator[str]:
 
 
 def unified(old: str, new: str) -> str:
-    """Of two definitions as text; one that is new is shown whole."""
-    was, now = old.split("\n") if old else [], new.split("\n")
-    first = _common(was, now)
-    last = _common(was[first:][::-1], now[first:][::-1])
-    gone, come = was[first : len(was) - last], now[first : len(now) - last]
-    if len(gone) <= FEW_LINES and len(come) <= FEW_LINES:
-        start, end = max(0, first - CONTEXT), max(0, last - CONTEXT)
-        lines = list(
-            difflib.unified_diff(
-                was[start : len(was) - end],
-                now[start : len(now) - end],
-                "approved",
-                "offered now",
-                n=CONTEXT,
-                lineterm="",
-            )
-        )
-        return "\n".join(_counted_from(line, start) for line in lines)
-    before = [f" {line}" for line in was[max(0, first - CONTEXT) : first]]
-    after = [f" {line}" for line in was[len(was) - last : len(was) - last + CONTEXT]]
-    hunk = [*before, *(f"-{line}" for line in gone), *(f"+{line}" for line in come), *after]
-    at, around = first - len(before) + 1, len(before) + len(after)
-    head = f"@@ -{at},{len(gone) + around} +{at},{len(come) + around} @@"
-    return "\n".join([f"--- {HEADS[0]}", f"+++ {HEADS[1]}", head, *hunk])
-
-
-def _counted_from(line: str, start: int) -> str:
-    """A hunk's head, its numbers those of the whole text."""
-    if not line.startswith("@@ "):
-        return line
-    return re.sub(r"([-+])(\d+)", lambda found: f"{found[1]}{int(found[2]) + start}", line)
-
-
-def _common(old: list[str], new: list[str]) -> int:
-    shortest = min(len(old), len(new))
-    return next((at for at in range(shortest) if old[at] != new[at]), shortest)
+    """The diff of two definitions as text. A new definition is shown whole."""
+    before = old.split("\n") if old else []
+    return "\n".join(unified_diff(before, new.split("\n"), *HEADS, context=CONTEXT))

@@ -5,12 +5,12 @@ structure only: the values around it may be secrets of other servers. Secrets in
 gateway are not shown either.
 """
 
-import difflib
 import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
+from mcpx.base.text_diff import unified_diff
 from mcpx.clients.changes import Change
 from mcpx.clients.entry import PLACEHOLDER
 from mcpx.config.pretty import in_lines
@@ -33,7 +33,7 @@ def difference(change: Change) -> str:
     before, after = old.splitlines(), new.splitlines()
     name, known = str(change.file), {*_told(change.old), *_told(change.new)}
     known |= {own.name for own in change.replaced}
-    lines = difflib.unified_diff(before, after, name, name, n=2, lineterm="")
+    lines = unified_diff(before, after, name, name, context=2)
     heads = ("--- ", "+++ ", "@@ ")
     return "\n".join(
         line if line.startswith(heads) else line[:1] + _shown(line[1:], known) for line in lines

@@ -3,11 +3,11 @@
 Promised: a literal secret is masked; one that changed is marked as new, so that the change is seen.
 """
 
-import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from mcpx.base.text_diff import lines_of, unified_diff
 from mcpx.config.load import Texts
 from mcpx.config.masking import secrets_written
 from mcpx.config.pretty import in_lines
@@ -73,10 +73,6 @@ def _file_difference(path: str, before: str, after: str) -> str:
     known = _secrets(path, before)
     old, new = in_lines(shown(path, before), shown(path, after, known, known))
     name = Path(path).name
-    lines = difflib.unified_diff(
-        old.splitlines(True), new.splitlines(True), f"a/{name}", f"b/{name}"
-    )
-    told = "".join(
-        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
-    )
+    lines = unified_diff(lines_of(old), lines_of(new), f"a/{name}", f"b/{name}")
+    told = "".join([f"{line}\n" for line in lines])
     return told if len(told) <= LONGEST else told[:LONGEST] + "\n… and more\n"
