@@ -7,8 +7,14 @@ Where a pipe cannot be watched (Windows), two threads carry it to and from socke
 import os
 import socket
 import stat
+from collections.abc import Callable
+
+from mcpx.bridge.messages import Id, write
+from mcpx.model.errors import INVALID_REQUEST, RpcError
+from mcpx.wire.framing import Framing, MessageReader, frame
 
 CHUNK = 65536
+DEFAULT_MAX_REQUEST = 4 << 20
 CARRIED = os.name != "posix"
 """Whether pipes cannot be watched here."""
 
@@ -118,3 +124,62 @@ def _carried(source: int, sink: int) -> tuple[socket.socket, socket.socket]:
     for end in (here_in, here_out):
         end.setblocking(False)
     return here_in, here_out
+
+
+class ClientSide:
+    def __init__(
+        self,
+        max_request: object,
+        on_message: Callable[[bytes], None],
+    ) -> None:
+        if not isinstance(max_request, int):
+            max_request = DEFAULT_MAX_REQUEST
+        self.standard = Standard()
+        self.is_reading = True
+        self._reader = MessageReader(on_message, self._skipped, limit=max_request, framing="detect")
+        self._output = bytearray()
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that the client has not taken yet."""
+        return len(self._output)
+
+    def read(self) -> bool:
+        """Read what the client has sent. Return False at the end of the input."""
+        try:
+            data = self.standard.read()
+        except BlockingIOError:
+            return True
+        except OSError:
+            data = b""
+        if not data:
+            self._reader.finish()
+            return False
+        self._reader.feed(data)
+        return True
+
+    def _skipped(self, size: int, reason: str, head: bytes) -> None:
+        error = RpcError(INVALID_REQUEST, f"skipped {size:,} bytes of input: {reason}")
+        self.send_error(None, error)
+
+    def send(self, raw: bytes) -> None:
+        framing: Framing = "newline"
+        if self._reader.framing == "content-length":
+            framing = "content-length"
+        self._output += frame(raw, framing)
+
+    def send_error(self, id: Id | None, error: RpcError) -> None:
+        self.send(write({"jsonrpc": "2.0", "id": id, "error": error.to_json()}))
+
+    def flush(self) -> bool:
+        """Write what the client takes. Return False if it takes nothing more, ever."""
+        try:
+            while self._output:
+                count = self.standard.write(memoryview(self._output)[:CHUNK])
+                del self._output[:count]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._output.clear()
+            return False
+        return True
