@@ -94,7 +94,7 @@ class Lasting:
         """`moved`: it goes on at another replica, and so does what was kept for it."""
         if "choices" in vars(self):
             self.choices.forget(session)
-        if not moved and ("kept" in vars(self) or self._replicas is not None):
+        if not moved and "kept" in vars(self):
             self.kept.forget(session)
 
     def let_go(self) -> None:
