@@ -201,7 +201,7 @@ def listed(replica: Gateway) -> set[str]:
 
 
 def test_the_store_dies_and_comes_back_empty(cluster: ApprovingReplicas) -> None:
-    """SEC-7, SCA-1: nothing passes meanwhile, what waits is there again, what was used is not."""
+    """SEC-7, SCA-1: no call passes while the store is away, and afterwards each is approved again."""
     used, approved, waits = (cluster.waits(0, text) for text in ("used up", "approved", "waits"))
     assert cluster.approve(1, used, "--yes")[0] == cluster.approve(1, approved, "--yes")[0] == 0
     assert "result" in cluster.call(2, "used up")
@@ -229,18 +229,11 @@ def test_the_store_dies_and_comes_back_empty(cluster: ApprovingReplicas) -> None
     finally:
         cluster.store.start()
     for replica in cluster.replicas:
-        wait_until(
-            lambda replica=replica: {waits, approved} <= listed(replica),
-            what="all have written what they know",
-        )
-    assert cluster.waits(2, "waits") == waits
-    assert cluster.waits(1, "approved") == approved, (
-        "it is approved again: nobody knows whether it was used"
-    )
-    wait_until(lambda: cluster.waits(0, "used up") != used, what="what was used is not there")
-    for id, text in ((waits, "waits"), (approved, "approved")):
+        wait_until(lambda replica=replica: not listed(replica), what="all know")
+    for text, earlier in (("waits", waits), ("approved", approved), ("used up", used)):
+        id = cluster.waits(2, text)
+        assert id != earlier, "it has to be approved again"
         assert cluster.approve(0, id, "--yes")[0] == 0
         assert "result" in cluster.call(1, text)
         assert cluster.waits(2, text) != id
-        assert cluster.calls(text) == 1
-    assert cluster.calls("used up") == 1
+    assert [cluster.calls(text) for text in ("waits", "approved", "used up")] == [1, 1, 2]

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from kit.clock import Clock
+from kit.loop import run
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import OVERLOADED, Denied
 from mcpx.model.events import ApprovalChanged, Passage
 from mcpx.policy import approvals as module
-from mcpx.policy import seals as sealing
-from mcpx.policy.approvals import Approval, Approvals, binding_of
-from mcpx.policy.seals import Goings, Seals
+from mcpx.policy.approvals import Approval, Approvals, ApprovalStore, binding_of
 from mcpx.policy.showing import line, shown
 
 
@@ -87,8 +86,8 @@ def test_an_approval_is_used_once() -> None:
     asked = waiting.ask(passage({}))
     assert waiting.approvals.decide(asked.id, allow=True, by="eve") is asked
     found = waiting.approvals.of(binding({}))
-    assert found is asked and found.state == "approved" and found.by == "eve"
-    waiting.approvals.use(found)
+    assert found is asked and asked.state == "approved" and asked.by == "eve"
+    waiting.approvals.drop(asked, "used")
     assert waiting.approvals.of(binding({})) is None
     assert waiting.states == ["pending", "approved", "used"]
 
@@ -97,7 +96,7 @@ def test_an_approval_that_reached_no_server_is_there_again() -> None:
     waiting = Waiting()
     asked = waiting.ask(passage({}))
     waiting.approvals.decide(asked.id, allow=True, by="")
-    waiting.approvals.use(asked)
+    waiting.approvals.drop(asked, "used")
     waiting.approvals.give_back(asked)
     assert waiting.approvals.of(binding({})) is asked
 
@@ -160,48 +159,43 @@ def test_people_are_shown_one_line_without_secrets_and_the_end_of_what_is_long()
     assert line("a\u2028b", 10) == "a\\u2028b"
 
 
-def test_a_state_is_redeemed_once_for_the_call_it_was_given_for() -> None:
-    clock = Clock()
-    seals = Seals(clock)
-    state = seals.seal("ada", b"one")
-    assert Seals.ours(state) and not Seals.ours("other") and not Seals.ours(None)
-    assert not seals.redeem("ada", state, b"two")
-    assert not seals.redeem("ada", state[:-2] + ("AA" if state[-2:] != "AA" else "BB"), b"one")
-    assert not seals.redeem("ada", sealing.PREFIX, b"one") and not seals.redeem(
-        "ada", sealing.PREFIX + "é!", b"one"
-    )
-    assert not Seals(clock).redeem("ada", state, b"one")
-    assert seals.redeem("ada", state, b"one")
-    assert not seals.redeem("ada", state, b"one")
+def test_a_state_is_redeemed_once_by_its_caller_for_its_call() -> None:
+    async def test() -> None:
+        store = ApprovalStore(Waiting().approvals)
+        await store.expect("ada", b"one", "s")
+        for caller, call, state in (
+            ("ada", b"two", "s"),
+            ("ada", b"one", "t"),
+            ("ada", b"one", None),
+            ("bob", b"one", "s"),
+        ):
+            assert not await store.redeem(caller, call, state)
+        assert await store.redeem("ada", b"one", "s")
+        assert not await store.redeem("ada", b"one", "s")
+
+    run(test())
 
 
 def test_a_state_that_is_too_old_is_not_redeemed() -> None:
-    clock = Clock()
-    seals = Seals(clock)
-    state = seals.seal("ada", b"one")
-    clock.advance(sealing.OPEN_FOR)
-    assert not seals.redeem("ada", state, b"one")
+    async def test() -> None:
+        waiting = Waiting()
+        store = ApprovalStore(waiting.approvals)
+        await store.expect("ada", b"one", None)
+        waiting.clock.advance(module.TOKEN_SECONDS)
+        assert not await store.redeem("ada", b"one", None)
+
+    run(test())
 
 
 def test_of_too_many_open_questions_the_oldest_is_asked_again() -> None:
-    seals = Seals()
-    states = [seals.seal("ada", b"one") for _ in range(sealing.MOST_EACH + 1)]
-    assert not seals.redeem("ada", states[0], b"one") and seals.redeem("ada", states[1], b"one")
+    async def test() -> None:
+        store = ApprovalStore(Waiting().approvals)
+        for number in range(module.MAX_TOKENS_EACH + 1):
+            await store.expect("ada", b"one", number)
+        assert not await store.redeem("ada", b"one", 0)
+        assert await store.redeem("ada", b"one", 1)
 
-
-def test_a_call_goes_on_once_with_the_state_its_server_gave() -> None:
-    clock = Clock()
-    goings = Goings(clock)
-    goings.goes_on("ada", b"one", "s")
-    assert (
-        not goings.take("ada", b"two", "s")
-        and not goings.take("ada", b"one", "t")
-        and not goings.take("ada", b"one", None)
-    )
-    assert goings.take("ada", b"one", "s") and not goings.take("ada", b"one", "s")
-    goings.goes_on("ada", b"one", None)
-    clock.advance(sealing.OPEN_FOR)
-    assert not goings.take("ada", b"one", None)
+    run(test())
 
 
 def test_what_people_are_shown_is_made_quickly_of_whatever_is_called() -> None:

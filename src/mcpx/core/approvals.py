@@ -13,8 +13,7 @@ from mcpx.model.call import Json
 from mcpx.model.errors import Denied
 
 if TYPE_CHECKING:
-    from mcpx.policy.book import Book
-    from mcpx.policy.shared_book import SharedBook
+    from mcpx.policy.approvals import ApprovalStore
 
 
 class PendingCalls:
@@ -27,7 +26,7 @@ class PendingCalls:
         return {"approvals": self._list, "decide": self._decide}
 
     @property
-    def _book(self) -> "Book | SharedBook":
+    def _book(self) -> "ApprovalStore":
         return self._gateway.provisions.policy_state.book
 
     async def _list(self, request: Json) -> Json:

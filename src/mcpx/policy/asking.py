@@ -1,40 +1,36 @@
-"""Has a person decide about a call: who sits at the client where they can be asked, else who looks
-after the gateway.
+"""Asks a person about a call: the client's user if possible, else an administrator (SEC-7).
 
-An older client that can be asked (`elicitation`) is asked while the call waits. A modern one is
-given the question as a result, and calls again with the answer. Of everybody else the call is
-refused and kept as a pending approval; once that is approved, the same call passes, once.
+A client of an older era that supports elicitation is asked while the call waits. A modern client
+gets the question as a result, and calls again with the answer. For other clients, the call is
+refused and kept as a pending approval. After the approval, the same call passes once.
 
-Promised: nothing is forwarded before somebody said yes to exactly this call; no answer, an answer
-that is not a clear yes, and an answer that comes too late are a no. A call that is given up takes
-its question back. An approval is used up by a call that is made: one that a limit refuses, or that
-is given up while it waits for its turn, leaves it.
+A call is forwarded only after a clear yes to exactly this call. A call that is cancelled withdraws
+its question. A call that a limit refuses, or that is cancelled while it waits, does not use its
+approval.
 """
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mcpx.model.call import Caller, Json, Voice, as_object
 from mcpx.model.errors import DENIED, NEEDS_APPROVAL, Denied, RpcError
 from mcpx.model.events import Passage
-from mcpx.policy.approvals import Approval, Binding, binding_of
-from mcpx.policy.book import Away, Book
+from mcpx.policy.approvals import Approval, ApprovalStore, Binding, StoreAway, binding_of
 from mcpx.policy.rules import OURS, Rule, arguments_of
-from mcpx.policy.seals import Seals
 from mcpx.policy.showing import line, shown
 
-if TYPE_CHECKING:
-    from mcpx.policy.shared_book import SharedBook
-
 PATIENCE = 300.0
-"""Seconds somebody at a client may take to answer."""
+"""Seconds for an answer of the client's user."""
 KEY: Final = "mcpx-approval"
-"""What our question is called among those of a result."""
+"""Name of the gateway's question in a result."""
+STATE_PREFIX: Final = "mcpx-ask."
+"""Begins each `requestState` of the gateway."""
 BY_RESULT = frozenset(("tools/call", "prompts/get", "resources/read"))
 """Methods whose result may be a question."""
 NOT_ASKED = frozenset(("resources/unsubscribe",))
-"""Takes back what was asked for; nobody has to approve that."""
+"""Methods that release something need no approval."""
 LONGEST_NAME = 300
 
 SCHEMA: Json = {
@@ -47,50 +43,30 @@ SCHEMA: Json = {
 
 Forward = Callable[[], Awaitable[Json]]
 Through = Callable[[Forward], Awaitable[Json]]
-"""The rest of a call's way: it may be stopped before it is forwarded."""
-
-
-def _straight(forward: Forward) -> Awaitable[Json]:
-    return forward()
+"""The rest of the way of a call. It may end before the call is forwarded."""
 
 
 class Asking:
-    def __init__(self, book: "Book | SharedBook") -> None:
-        self._book = book
+    def __init__(self, store: ApprovalStore) -> None:
+        self._store = store
 
     async def pass_if_approved(
-        self, passage: Passage, rule: Rule, forward: Forward, through: Through = _straight
+        self, passage: Passage, rule: Rule, forward: Forward, through: Through
     ) -> Json:
-        """The result of the call; or, for a modern client, the question whether it may be made."""
+        """Return the result of the call, or for a modern client the question about it."""
         if passage.method in NOT_ASKED:
             return await through(forward)
-        what = f"{passage.server}.{line(passage.name, LONGEST_NAME)}"
-        if passage.method == "completion/complete":
-            raise Denied(DENIED, f"{what} needs approval for each call, so nothing is completed")
-        arguments = arguments_of(passage)
-        try:
-            binding = binding_of(passage, arguments)
-        except (ValueError, RecursionError):
-            raise Denied(
-                DENIED, f"{what} needs approval, and these arguments cannot be shown to anybody"
-            ) from None
-        state = passage.params.get("requestState")
-        came_back = await self._came_back(passage, binding, what)
-        approval = None if came_back else await self._granted(passage, binding, what)
-        if not came_back and approval is None:
-            question = _question(passage, what, arguments, rule)
-            if not _can_be_asked(passage):
-                raise await self._has_to_wait(passage, binding, what, arguments, rule)
-            if passage.caller.modern:
-                asked = {KEY: {"method": "elicitation/create", "params": question}}
-                sealed = await self._book.seal(passage.caller.principal, binding)
-                return {
-                    "resultType": "input_required",
-                    "inputRequests": asked,
-                    "requestState": sealed,
-                }
-            if not await self._says_yes(passage, question, what):
-                raise await self._has_to_wait(passage, binding, what, arguments, rule)
+        request = _Request(passage, rule)
+        state: object = passage.params.get("requestState")
+        has_answer = await self._has_answer(request)
+        approval = None
+        if not has_answer:
+            approval = await self._claimed(request)
+        if not has_answer and approval is None:
+            if request.by_result:
+                return await self._question_result(request)
+            if not await self._says_yes(request):
+                raise await self._has_to_wait(request)
         made = False
 
         def make() -> Awaitable[Json]:
@@ -101,119 +77,161 @@ class Asking:
         try:
             result = await through(make)
         except (Exception, asyncio.CancelledError) as error:
-            if not made or isinstance(
-                error, Denied
-            ):  # a limit was in the way, or it was given up: no server heard it
+            if not made or isinstance(error, Denied):  # The server has not received the call.
                 if approval is not None:
-                    await self._book.give_back(approval)
-                elif came_back and not Seals.ours(state):
-                    await self._book.goes_on(passage.caller.principal, binding, state)
+                    await self._store.give_back(approval)
+                elif has_answer and not is_own_state(state):
+                    await self._expect(request, state)
             raise
         if passage.caller.modern and result.get("resultType") == "input_required":
-            await self._book.goes_on(passage.caller.principal, binding, result.get("requestState"))
+            await self._expect(request, result.get("requestState"))
         return result
 
-    async def _granted(self, passage: Passage, binding: Binding, what: str) -> Approval | None:
-        usable = not _brings_answers(
-            passage
-        )  # else to a question not known here: not the call that was approved
+    async def _expect(self, request: "_Request", state: object) -> None:
+        """A server may ask something. Its question continues this call, which was approved."""
         try:
-            approval = await self._book.claim(binding, usable=usable)
-        except Away:
-            if _can_be_asked(passage) and not passage.caller.modern:
-                return None  # whoever sits there decides, and nothing has to be kept for that
+            await self._store.expect(request.principal, request.binding, state)
+        except StoreAway:
+            pass  # The person is asked again.
+
+    async def _has_answer(self, request: "_Request") -> bool:
+        """Return whether a modern client brings a yes, or continues a call that was approved."""
+        if not request.brings_answers:
+            return False
+        params = request.passage.params
+        state: object = params.get("requestState")
+        if not is_own_state(state):
+            return await self._store.redeem(request.principal, request.binding, state)
+        answer = as_object(params.get("inputResponses")).get(KEY)
+        strip(request.passage)
+        if not await self._store.redeem(request.principal, request.binding, state):
+            return False  # Of another call, expired, or used: ask again.
+        if not _is_yes(answer):
+            raise request.refused()
+        return True
+
+    async def _claimed(self, request: "_Request") -> Approval | None:
+        # A call that answers an unknown question is not the call that was approved.
+        usable = not request.brings_answers
+        try:
+            approval = await self._store.claim(request.binding, usable=usable)
+        except StoreAway:
+            if request.has_person:
+                return None
             raise
         if approval is None or approval.state == "pending":
             return None
         if approval.state == "denied":
-            raise _decided_against(approval, what)
-        return approval if usable else None
+            raise request.decided_against(approval)
+        if not usable:
+            return None
+        return approval
 
-    async def _came_back(self, passage: Passage, binding: Binding, what: str) -> bool:
-        """Whether a modern client brings a yes, or what the server asked of a call that was let
-        through."""
-        if not _brings_answers(passage):
+    async def _question_result(self, request: "_Request") -> Json:
+        state = STATE_PREFIX + secrets.token_urlsafe(16)
+        await self._store.expect(request.principal, request.binding, state)
+        question = {"method": "elicitation/create", "params": request.question()}
+        return {
+            "resultType": "input_required",
+            "inputRequests": {KEY: question},
+            "requestState": state,
+        }
+
+    async def _says_yes(self, request: "_Request") -> bool:
+        """Return False if the person cannot be asked. Raises `Denied` for a no."""
+        voice = request.passage.call.voice
+        if voice is None or not request.has_person:
             return False
-        state: object = passage.params.get("requestState")
-        if not Seals.ours(state):
-            return await self._book.is_going_on(passage.caller.principal, binding, state)
-        answer = as_object(passage.params.get("inputResponses")).get(KEY)
-        strip(passage)
-        if not await self._book.redeem(passage.caller.principal, str(state), binding):
-            return False  # of another call, too old or used already: it is asked again
-        if not _is_yes(answer):
-            raise _refused(what)
-        return True
-
-    async def _says_yes(self, passage: Passage, question: Json, what: str) -> bool:
-        """False: the client cannot be asked after all. A no is raised."""
-        voice = passage.call.voice
-        assert voice is not None
         try:
             async with asyncio.timeout(PATIENCE):
-                answer = await _put(voice, question)
+                answer = await _put(voice, request.question())
         except TimeoutError:
-            raise Denied(
-                DENIED, f"{what} needs approval, and nobody answered in {PATIENCE:.0f} seconds"
-            ) from None
+            text = f"{request.target} needs approval, and nobody answered in {PATIENCE:.0f} seconds"
+            raise Denied(DENIED, text) from None
         except RpcError:
             return False
         if not _is_yes(answer):
-            raise _refused(what)
+            raise request.refused()
         return True
 
-    async def _has_to_wait(
-        self, passage: Passage, binding: Binding, what: str, arguments: object, rule: Rule
-    ) -> Denied:
-        approval = await self._book.wait_for(passage, binding, arguments, rule.label, rule.reason)
-        if approval.state == "denied":  # just now
-            return _decided_against(approval, what)
-        because = f" ({rule.reason})" if rule.reason else ""
-        told = (
-            f"{what} needs approval{because}: ask for `mcpx approve {approval.id}` where the "
-            "gateway runs"
+    async def _has_to_wait(self, request: "_Request") -> Denied:
+        rule = request.rule
+        approval = await self._store.wait_for(
+            request.passage, request.binding, request.arguments, rule.label, rule.reason
         )
+        if approval.state == "denied":
+            return request.decided_against(approval)
+        text = f"{request.target} needs approval"
+        if rule.reason:
+            text = f"{text} ({rule.reason})"
+        text = f"{text}: ask for `mcpx approve {approval.id}` where the gateway runs"
         data: Json = {"approval": approval.id, "expires": round(approval.expires_at)}
-        return Denied(NEEDS_APPROVAL, f"{told}, then call again with the same arguments", data)
+        return Denied(NEEDS_APPROVAL, f"{text}, then call again with the same arguments", data)
+
+
+class _Request:
+    """A call that needs approval."""
+
+    def __init__(self, passage: Passage, rule: Rule) -> None:
+        """Raises `Denied` if the call cannot be approved."""
+        self.passage = passage
+        self.rule = rule
+        self.principal = passage.caller.principal
+        self.target = f"{passage.server}.{line(passage.name, LONGEST_NAME)}"
+        if passage.method == "completion/complete":
+            text = f"{self.target} needs approval for each call, so nothing is completed"
+            raise Denied(DENIED, text)
+        self.arguments = arguments_of(passage)
+        try:
+            self.binding: Binding = binding_of(passage, self.arguments)
+        except (ValueError, RecursionError):
+            text = f"{self.target} needs approval, and these arguments cannot be displayed"
+            raise Denied(DENIED, text) from None
+        is_modern = passage.caller.modern
+        self.brings_answers = is_modern and bool(
+            passage.params.keys() & {"requestState", "inputResponses"}
+        )
+        takes_forms = _takes_forms(passage.caller)
+        self.by_result = takes_forms and is_modern and passage.method in BY_RESULT
+        """The question can be a result."""
+        self.has_person = takes_forms and not is_modern and passage.call.voice is not None
+        """A person can be asked while the call waits."""
+
+    def question(self) -> Json:
+        text = f"Allow {self.passage.method} of {self.target}?"
+        if self.arguments is not None:
+            text = f"{text}\nArguments: {shown(self.arguments)}"
+        if self.rule.reason:
+            text = f"{text}\nReason: {line(self.rule.reason, 1_000)}"
+        return {"message": text, "requestedSchema": SCHEMA}
+
+    def refused(self) -> Denied:
+        return Denied(DENIED, f"{self.target} was not approved by the user")
+
+    def decided_against(self, approval: Approval) -> Denied:
+        text = f"{self.target} was refused by an administrator of the gateway"
+        return Denied(DENIED, text, {"approval": approval.id})
+
+
+def is_own_state(state: object) -> bool:
+    return isinstance(state, str) and state.startswith(STATE_PREFIX)
 
 
 def strip(passage: Passage) -> None:
-    """Take out what a modern client brings back to us: the server must not see it. In place, since
-    what forwards the call has these very objects."""
+    """Remove what a modern client sends back to the gateway. In place: the forwarder has these
+    objects."""
     for params in (passage.params, passage.call.params):
-        if Seals.ours(params.get("requestState")):
+        if is_own_state(params.get("requestState")):
             del params["requestState"]
-            params.pop("inputResponses", None)  # all of it: the server has asked nothing yet
+            params.pop("inputResponses", None)  # The server has not asked anything yet.
 
 
 async def _put(voice: Voice, question: Json) -> Json:
     return await voice.ask(OURS, "elicitation/create", question)
 
 
-def _brings_answers(passage: Passage) -> bool:
-    return passage.caller.modern and not passage.params.keys().isdisjoint(
-        ("requestState", "inputResponses")
-    )
-
-
-def _question(passage: Passage, what: str, arguments: object, rule: Rule) -> Json:
-    because = f"\nReason: {line(rule.reason, 1_000)}" if rule.reason else ""
-    given = "" if arguments is None else f"\nArguments: {shown(arguments)}"
-    return {
-        "message": f"Allow {passage.method} of {what}?{given}{because}",
-        "requestedSchema": SCHEMA,
-    }
-
-
-def _can_be_asked(passage: Passage) -> bool:
-    caller = passage.caller
-    if not _takes_forms(caller):
-        return False
-    return passage.method in BY_RESULT if caller.modern else passage.call.voice is not None
-
-
 def _takes_forms(caller: Caller) -> bool:
-    """Elicitation without further words is by forms; one that says how may do without them."""
+    """Elicitation without further details is by forms."""
     able = caller.capabilities.get("elicitation")
     return isinstance(able, dict) and ("form" in able or "url" not in able)
 
@@ -221,13 +239,3 @@ def _takes_forms(caller: Caller) -> bool:
 def _is_yes(answer: object) -> bool:
     said = as_object(answer)
     return said.get("action") == "accept" and as_object(said.get("content")).get("approve") is True
-
-
-def _refused(what: str) -> Denied:
-    return Denied(DENIED, f"{what} was not approved by the user")
-
-
-def _decided_against(approval: Approval, what: str) -> Denied:
-    return Denied(
-        DENIED, f"{what} was refused by whoever looks after the gateway", {"approval": approval.id}
-    )

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mcpx.model.events import Event
-    from mcpx.policy.approvals import Approvals
+    from mcpx.policy.approvals import Approvals, ApprovalStore
     from mcpx.policy.asking import Asking
-    from mcpx.policy.book import Book
     from mcpx.policy.counters import Counters
     from mcpx.policy.limits import Limiter
     from mcpx.policy.pins.store import Pins
-    from mcpx.policy.shared_book import SharedBook
     from mcpx.policy.shared_limits import SharedLimits
     from mcpx.replicas.replicas import Replicas
 
@@ -62,29 +60,26 @@ class PolicyState:
 
     @cached_property
     def approvals(self) -> "Approvals":
-        """Calls that wait for somebody to approve them; with replicas, as far as this one knows."""
+        """With replicas: the approvals that this replica knows."""
         from mcpx.policy.approvals import Approvals
 
         return Approvals(self._publish)
 
     @cached_property
     def asking(self) -> "Asking":
-        """How people are asked about calls."""
         from mcpx.policy.asking import Asking
 
         return Asking(self.book)
 
     @cached_property
-    def book(self) -> "Book | SharedBook":
-        """What is kept about calls that people decide about."""
+    def book(self) -> "ApprovalStore":
         if self.replicas is not None:
-            from mcpx.policy.shared_book import SharedBook
+            from mcpx.policy.cluster_approvals import ClusterApprovalStore
 
-            return SharedBook(self.replicas, self.approvals)
-        from mcpx.policy.book import Book
-        from mcpx.policy.seals import Goings, Seals
+            return ClusterApprovalStore(self.replicas, self.approvals)
+        from mcpx.policy.approvals import ApprovalStore
 
-        return Book(self.approvals, Seals(), Goings())
+        return ApprovalStore(self.approvals)
 
     @cached_property
     def pins(self) -> "Pins":
