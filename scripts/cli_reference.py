@@ -12,7 +12,8 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from mcpx.cli import codes
-from mcpx.cli.table import COMMANDS, GROUPS
+from mcpx.cli.options import COMMANDS, GROUPS
+from mcpx.cli.parsing import parser_of
 
 INTRO = """\
 # Command line
@@ -66,7 +67,7 @@ def pages() -> Mapping[str, str]:
         if listed:
             parts.append(f"## {group[:1].upper()}{group[1:]}\n")
         for command in listed:
-            parts += _command(command.name, command.arguments, command.summary, command.parser())
+            parts += _command(command.name, command.arguments, command.summary, parser_of(command))
     return {"cli.md": "\n".join(parts).rstrip() + "\n"}
 
 

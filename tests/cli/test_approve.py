@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kit.command import run_command
-from mcpx.cli.approve import _print_call  # pyright: ignore[reportPrivateUsage]
+from mcpx.cli.approve import call_lines
 from mcpx.front.control import Control, socket_path
 from mcpx.policy.pins.store import Pins
 
@@ -244,17 +244,7 @@ def test_nothing_of_a_call_is_hidden_behind_padding(tmp_path: Path) -> None:
     assert '"command": "rm -rf /"}<U+000A><U+001B' in out and "\x1b" not in out
 
 
-def test_the_arguments_of_a_call_are_shown_as_the_gateway_has_them(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_arguments_of_a_call_are_shown_as_the_gateway_has_them() -> None:
     """SEC-7: one line of JSON, not quoted once more."""
-    _print_call(
-        {
-            "id": "0f3383ab",
-            "server": "s",
-            "tool": "t",
-            "principal": "bob",
-            "arguments": '{"a": "b"}',
-        }
-    )
-    assert '\n  {"a": "b"}\n' in capsys.readouterr().out
+    call = {"id": "0f3383ab", "server": "s", "tool": "t", "principal": "bob"}
+    assert list(call_lines({**call, "arguments": '{"a": "b"}'}))[1] == '  {"a": "b"}'

@@ -10,8 +10,10 @@ import pytest
 
 from mcpx.cli import audit as module
 from mcpx.cli.audit import audit, moment
-from mcpx.cli.commands.audit import options as audit_options
+from mcpx.cli.logs import appended_lines
 from mcpx.cli.main import main
+from mcpx.cli.options import COMMANDS
+from mcpx.cli.parsing import parser_of
 from mcpx.config import Audit, Config, Global
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
@@ -19,9 +21,7 @@ from mcpx.telemetry.trail import older
 
 
 def options(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    audit_options(parser)
-    return parser.parse_args(words)
+    return parser_of(COMMANDS["audit"]).read(words)
 
 
 def row(number: int, **more: object) -> Json:
@@ -193,33 +193,19 @@ def test_an_outcome_that_no_call_has_is_a_mistake(capsys: pytest.CaptureFixture[
     assert "tool_error" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("turned", [0, 1, 3])
-def test_whoever_follows_slowly_misses_nothing_of_files_that_were_turned_over(
-    tmp_path: Path, turned: int
-) -> None:
+def test_rows_are_followed_through_a_file_that_is_turned_over(tmp_path: Path) -> None:
+    """As by `tail -F`: the renamed file is read to its end, then the new one."""
     written(tmp_path, [row(1), row(2)])
     file = tmp_path / "trail.jsonl"
-    _, behind = module._latest(file, lambda _: True, 1)  # pyright: ignore[reportPrivateUsage]
-    following = module._following(file, behind)  # pyright: ignore[reportPrivateUsage]
-    day = 3
-
-    def write(*, turn: bool) -> None:
-        nonlocal day
-        with file.open("a") as opened:
-            opened.write(json.dumps(row(day)) + "\n" + json.dumps(row(day + 1)) + "\n")
-        day += 2
-        for number in range(8, -1, -1) if turn else ():
-            source = older(file, number) if number else file
-            if source.exists():
-                source.rename(older(file, number + 1))
-
-    for turn in [True] * turned + [False]:
-        write(turn=turn)
-    assert [next(following)["time"] for _ in range(3, day)] == [
-        row(each)["time"] for each in range(3, day)
-    ]
-    write(turn=True)
-    write(turn=False)
-    assert [next(following)["time"] for _ in range(4)] == [
-        row(each)["time"] for each in range(day - 4, day)
-    ]
+    _, position = module._latest(file, lambda _: True, 1)  # pyright: ignore[reportPrivateUsage]
+    opened = module._reopened(file, position)  # pyright: ignore[reportPrivateUsage]
+    following = appended_lines(file, opened)
+    assert opened is not None
+    with file.open("a") as lines:
+        lines.write(json.dumps(row(3)) + "\n" + json.dumps(row(4)) + '\n{"time": "half')
+    assert [json.loads(next(following)) for _ in range(2)] == [row(3), row(4)]
+    with file.open("a") as lines:
+        lines.write('"}\n')
+    file.rename(older(file, 1))
+    file.write_text(json.dumps(row(5)) + "\n")
+    assert [json.loads(next(following)) for _ in range(2)] == [{"time": "half"}, row(5)]

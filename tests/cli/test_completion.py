@@ -12,9 +12,8 @@ import pytest
 
 from cli.conftest import Home, using
 from kit.terminal import Terminal
-from mcpx.cli.completing import split
-from mcpx.cli.completion import SCRIPTS
-from mcpx.cli.table import COMMANDS
+from mcpx.cli.completion import SCRIPTS, split
+from mcpx.cli.options import COMMANDS
 
 
 @pytest.fixture
@@ -101,7 +100,7 @@ def test_a_line_is_split_as_shells_do_and_what_is_unfinished_is_no_mistake() -> 
     assert (
         split("mcpx ") == (["mcpx"], "", "")
         and split("") == ([], "", "")
-        and split("a\\") == ([], "a\\", "")
+        and split("a\\") == ([], "a", "")
     )
 
 

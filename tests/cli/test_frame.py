@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from kit.command import mcpx
-from mcpx.cli.leading_options import command_first
-from mcpx.cli.table import COMMANDS, GROUPS
-from mcpx.cli.terminal import Cell, Table, agreed, cut, plain, shown, styled, width_of
+from mcpx.cli.options import COMMANDS, GROUPS
+from mcpx.cli.output import Cell, Table, agreed, cut, plain, shown, styled, width_of
+from mcpx.cli.parsing import command_first, parser_of
 
 HEAVY = ("mcpx.config", "mcpx.core.gateway", "asyncio", "yaml", "fastapi", "orjson")
 
@@ -111,7 +111,7 @@ def test_an_unknown_letter_is_told_as_that(tmp_path: Path) -> None:
 )
 def test_behind_two_dashes_there_are_words_only(typed: list[str], words: list[str]) -> None:
     """By whatever Python: its argparse took them for options up to 3.13."""
-    read = COMMANDS["auth"].parser().read(typed)
+    read = parser_of(COMMANDS["auth"]).read(typed)
     assert (read.action, read.words, read.json) == (
         "login",
         words,

@@ -12,11 +12,11 @@ from kit.command import private_environ, run_command
 from kit.gateway import Gateway
 from kit.process import stdio_command
 from kit.until import wait_until
-from mcpx.cli.servers import print_table, reload, servers
-from mcpx.cli.state import state_folder
-from mcpx.config import Config, Server, load
+from mcpx.cli.servers import print_table
+from mcpx.cli.target import Target
+from mcpx.config import Config, Server
 from mcpx.model.call import Json
-from mcpx.model.errors import ConfigError
+from mcpx.model.state import state_folder
 
 
 @pytest.mark.parametrize(
@@ -60,28 +60,26 @@ def written(folder: Path, *names: str) -> Path:
     return file
 
 
-def test_servers_connects_and_prints_one_row_each(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_servers_connects_and_prints_one_row_each(tmp_path: Path) -> None:
     """RUN-2: columns line up; a server that is switched off is no failure."""
     file = written(tmp_path, "a", "much-longer-name")
-    environ = {"MCPX_STATE_DIR": str(tmp_path / "state")}
-    assert servers(file, lambda: load(file, environ), environ, None, False) == 0
-    head, *rows, last = capsys.readouterr().out.splitlines()
+    environ = private_environ(tmp_path, MCPX_STATE_DIR=str(tmp_path / "state"))
+    ended = run_command(["servers", str(file)], tmp_path, environ)
+    assert ended.returncode == 0
+    head, *rows, last = ended.stdout.splitlines()
     assert {row[head.index("STATE") :].split()[0] for row in rows} == {"connected"}
     assert last == "2 servers · mode direct · no gateway is running; connected to look"
     assert not (tmp_path / "state").exists()
 
 
-def test_servers_of_an_empty_config_are_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_servers_of_an_empty_config_are_none(tmp_path: Path) -> None:
     """RUN-2."""
-    environ = {"MCPX_STATE_DIR": str(tmp_path)}
-    assert servers(tmp_path / "x.json", Config, environ, None, True) == 0
-    assert json.loads(capsys.readouterr().out) == {
+    file = written(tmp_path)
+    ended = run_command(["servers", str(file), "--json"], tmp_path, private_environ(tmp_path))
+    assert ended.returncode == 0
+    assert json.loads(ended.stdout) == {
         "running": False,
-        "config": str(tmp_path / "x.json"),
+        "config": str(file),
         "servers": [],
         "commands": [],
         "mode": "direct",
@@ -97,16 +95,15 @@ class Down:
 
 
 def test_a_server_that_is_down_gives_exit_code_4(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RUN-2: and what it says is plain text."""
     server = Server(name="down", connection=Down(), description="\x1b[31m")  # type: ignore[arg-type]
     config = Config(mcp_servers=(server,))
-    assert (
-        servers(tmp_path / "x.json", lambda: config, {"MCPX_STATE_DIR": str(tmp_path)}, None, False)
-        == 4
-    )
-    out = capsys.readouterr().out
+    monkeypatch.setattr(Target, "load", lambda _: config)
+    ended = run_command(["servers", str(written(tmp_path))], tmp_path, private_environ(tmp_path))
+    assert ended.returncode == 4
+    out = ended.stdout
     assert "disconnected" in out and "\x1b" not in out
     head, row, last = out.splitlines()
     assert "down" not in row[head.index("DETAIL") :], "the row names the server once"
@@ -128,19 +125,18 @@ def test_servers_without_a_config_shows_the_demo(tmp_path: Path) -> None:
 
 
 def test_a_bad_config_is_told_when_nobody_runs_on_it(tmp_path: Path) -> None:
-    """RUN-2: as for every command, by `ConfigError`."""
+    """RUN-2: as for every command."""
     file = tmp_path / "mcpx.json"
     file.write_text("{")
-    with pytest.raises(ConfigError):
-        servers(file, lambda: load(file, {}), {"MCPX_STATE_DIR": str(tmp_path)}, None, False)
+    ended = run_command(["servers", str(file)], tmp_path, private_environ(tmp_path))
+    assert ended.returncode == 2 and ended.stderr.startswith("error: ")
 
 
-def test_reload_without_a_gateway_is_exit_code_3(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_reload_without_a_gateway_is_exit_code_3(tmp_path: Path) -> None:
     """RUN-2."""
-    assert reload(tmp_path / "x.json", tmp_path, None) == 3
-    assert "no gateway runs on" in capsys.readouterr().err
+    environ = private_environ(tmp_path)
+    ended = run_command(["reload", str(written(tmp_path))], tmp_path, environ)
+    assert ended.returncode == 3 and "no gateway runs on" in ended.stderr
 
 
 @pytest.fixture
@@ -186,24 +182,22 @@ def shell(name: str, script: str, **keys: object) -> Json:
     }
 
 
-def looked_at(folder: Path, capsys: pytest.CaptureFixture[str], *entries: Json) -> dict[str, str]:
+def looked_at(folder: Path, *entries: Json) -> dict[str, str]:
     """The rows of `mcpx servers` without a gateway, by server."""
     file = folder / "mcpx.json"
     file.write_text(json.dumps({"mcp_servers": entries}))
     file.chmod(0o600)
-    environ = {"MCPX_STATE_DIR": str(folder / "state"), "PATH": "/usr/bin:/bin"}
-    servers(file, lambda: load(file, environ), environ, None, False)
-    return {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    state = str(folder / "state")
+    environ = private_environ(folder, MCPX_STATE_DIR=state, PATH="/usr/bin:/bin")
+    ended = run_command(["servers", str(file)], folder, environ)
+    return {line.split()[0]: line for line in ended.stdout.splitlines()}
 
 
-def test_servers_tells_why_a_server_died_in_its_own_words(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_servers_tells_why_a_server_died_in_its_own_words(tmp_path: Path) -> None:
     """LIF-7: since when, the code, and the last line it printed; in one row, also if the line
     paints."""
     rows = looked_at(
         tmp_path,
-        capsys,
         shell("key", "echo starting >&2; echo 'boom: no API key' >&2; exit 3"),
         shell("paint", r"printf 'a\033[31mred\rb\n' >&2; exit 1"),
         shell("silent", "exit 4"),
@@ -216,13 +210,10 @@ def test_servers_tells_why_a_server_died_in_its_own_words(
     assert re.search(since + r"was ended by signal 9$", rows["killed"])
 
 
-def test_servers_shows_the_first_line_of_what_is_no_mcp_server(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_servers_shows_the_first_line_of_what_is_no_mcp_server(tmp_path: Path) -> None:
     """SRC-8: whether it ends or stays."""
     rows = looked_at(
         tmp_path,
-        capsys,
         shell("usage", "echo 'Usage: thing [--port N]'; echo more"),
         shell("web", "echo 'Listening on port 3000'; exec sleep 60", timeout=2),
         shell("stuck", "echo 'waiting for a sign' >&2; exec sleep 60", timeout=2),
@@ -239,23 +230,19 @@ def test_servers_shows_the_first_line_of_what_is_no_mcp_server(
     )
 
 
-def test_a_secret_of_the_config_does_not_come_out_by_what_a_server_prints(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_secret_of_the_config_does_not_come_out_by_what_a_server_prints(tmp_path: Path) -> None:
     """LIF-7: `invalid key sk-…` is a usual thing to print."""
     entry = shell("key", 'echo "invalid key $API_KEY in $PLACE" >&2; exit 1')
     entry["connection"]["env"] = {"API_KEY": "sk-0123456789", "PLACE": "production"}
-    assert looked_at(tmp_path, capsys, entry)["key"].endswith("invalid key *** in production")
+    assert looked_at(tmp_path, entry)["key"].endswith("invalid key *** in production")
 
 
-def test_a_look_without_a_gateway_tries_each_server_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_look_without_a_gateway_tries_each_server_once(tmp_path: Path) -> None:
     """RUN-2: in both eras, however long the slowest takes; the table shows an outcome, not an
     attempt."""
     slow = shell("slow", "exec sleep 60", timeout=2.5)
     quick = shell("quick", f"echo x >> {tmp_path}/tries; exit 1", retry_delay=0.1)
-    rows = looked_at(tmp_path, capsys, slow, quick)
+    rows = looked_at(tmp_path, slow, quick)
     assert rows["quick"].split()[1] == "disconnected"
     assert (tmp_path / "tries").read_text().count("x") <= 2
 

@@ -87,7 +87,7 @@ def test_logs_are_what_servers_printed_in_the_order_it_came(home: Home) -> None:
         ended = home.run("logs", "oen")
         assert (ended.returncode, ended.stderr) == (
             2,
-            "error: no server is named 'oen'; did you mean one?\n",
+            "error: no server is named 'oen'; did you mean 'one'?\n",
         )
         ended = home.run("logs", "mcpx")
         assert ended.returncode == 1 and "global.log_file keeps it" in ended.stderr

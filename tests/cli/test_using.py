@@ -182,7 +182,7 @@ def test_a_misspelt_tool_or_server_is_told_with_what_was_meant(either: Home) -> 
     ended = either.run("tools", "tow")
     assert (ended.returncode, ended.stderr) == (
         2,
-        "error: no server is named 'tow'; did you mean two?\n",
+        "error: no server is named 'tow'; did you mean 'two'?\n",
     )
 
 

@@ -15,7 +15,8 @@ import pytest
 
 from docs.blocks import ROOT
 from mcpx.cli import codes
-from mcpx.cli.table import COMMANDS
+from mcpx.cli.options import COMMANDS
+from mcpx.cli.parsing import parser_of
 from mcpx.config.json_schema import config_schema
 from mcpx.front import routes
 from mcpx.model import errors
@@ -58,7 +59,7 @@ def test_every_option_of_a_command_is_in_its_section(command: str) -> None:
     assert told, f"docs/cli.md has no section of mcpx {command}"
     assert [
         o
-        for o in options_of(COMMANDS[command].parser())
+        for o in options_of(parser_of(COMMANDS[command]))
         if not re.search(rf"`(?:\w+ … )?{re.escape(o)}[ `]", told)
     ] == []
 

@@ -10,7 +10,7 @@ from typing import get_args
 
 import pytest
 
-from mcpx.cli import failing
+from mcpx.cli import output
 from mcpx.config import load
 from mcpx.model import errors
 from mcpx.upstreams.life import State
@@ -115,8 +115,8 @@ def test_the_errors_page_lists_all_codes_of_json_errors() -> None:
     sources = "".join(
         file.read_text("utf-8") for file in (ROOT / "src" / "mcpx" / "cli").rglob("*.py")
     )
-    printed = {"mistake", "failed", *re.findall(r"failing\.tell\(\s*\"(\w+)\"", sources)}
-    printed |= {code for code, _ in failing.KINDS.values()}
+    printed = {"mistake", "failed", *re.findall(r"\.fail\(\s*\"(\w+)\"", sources)}
+    printed |= {code for code, _ in output.FAILURES.values()}
     table = read("docs", "errors.md").partition("| code | exit code |")[2].partition("\n\n")[0]
     first_cells = [row.split("|")[1] for row in table.splitlines()[2:]]
     documented = {code for cell in first_cells for code in re.findall(r"`(\w+)`", cell)}

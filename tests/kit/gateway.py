@@ -31,10 +31,10 @@ from typing import Any, Literal, Self
 
 from kit.process import END, START, Child, Output
 from mcpx import app
+from mcpx.cli.options import COMMANDS
+from mcpx.cli.parsing import parser_of
 from mcpx.cli.serve import run_options
-from mcpx.cli.table import COMMANDS
 from mcpx.front.control import ask, socket_path
-from mcpx.model.state import state_folder
 from mcpx.upkeep import Run
 from mcpx.wire.logs import Outlet, Plain
 
@@ -159,9 +159,10 @@ class Gateway(_Folder):
         for name, value in (("--host", "127.0.0.1"), ("--port", "0")):
             if name not in self.args:
                 arguments += [name, value]
-        options = COMMANDS["serve"].parser().read(arguments)
+        options = parser_of(COMMANDS["serve"]).read(arguments)
         file = None if self.config is None else self.file
-        return run_options(file, options, self.env, options.env, state_folder(self.env))
+        file = None if self.config is None else self.file
+        return run_options(file, options, self.env)
 
     @property
     def pid(self) -> int:

@@ -26,9 +26,9 @@ from mcpx.cli.changing import (
     write,
 )
 from mcpx.cli.given import TEXTS, Given, recognise, told_names
+from mcpx.cli.output import agreed, can_ask, plain, print_json
 from mcpx.cli.running import result_of
 from mcpx.cli.secrets_offer import Offer, choose, offer, replace_references, variables_beside
-from mcpx.cli.terminal import agreed, can_ask, plain, print_json
 from mcpx.cli.trying import all_tried, print_tried, results
 from mcpx.config import Config, Refused
 from mcpx.config.checks import MAX_NAME

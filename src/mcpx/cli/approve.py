@@ -1,263 +1,344 @@
-"""`mcpx approve`: see what waits, and let it pass: definitions of pinned servers, and calls that a
-rule asks about.
+"""`mcpx approve` and `mcpx pins`: definitions of pinned servers, and calls that wait for a person
+(SEC-5).
 
-What is approved is what was shown: it is named by its fingerprints, and what has changed since
-stays held back.
+An approval names the fingerprints that were shown. Definitions that have changed since are still
+withheld. A running gateway answers; without one, the files that it left are read.
 """
 
+import argparse
+import contextlib
 import json
 import re
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from mcpx.cli.codes import WAITS
-from mcpx.cli.pins import Desk, Where, known, local, print_hints, thing
+from mcpx.cli.codes import DONE, FAILED, WAITS
+from mcpx.cli.gateway_client import Verbs, known_server, local_verbs, running_verbs
+from mcpx.cli.output import agreed, can_ask, counted, print_json
 from mcpx.cli.running import result_of
-from mcpx.cli.words import counted
+from mcpx.cli.target import Target, subject_of
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import ConfigError
 from mcpx.policy.pins.marks import one_line, visible
 
-AT_ONCE = 400
-"""Fingerprints in one request to a running gateway."""
+MAX_FINGERPRINTS = 400
+"""In one request to a running gateway."""
 
 
-def approve(where: Where, what: str | None, *, yes: bool, deny: bool, as_json: bool) -> int:
-    return result_of(_approve(where, what, yes, deny, as_json))
+def pins(options: argparse.Namespace) -> int:
+    server = subject_of(options)
+    return result_of(_pins(Target.required(options, "pins --config"), server, options.json))
 
 
-async def _approve(where: Where, what: str | None, yes: bool, deny: bool, as_json: bool) -> int:
-    async with where.desk() as desk:
-        calls = await _calls(desk)
-        if what is None:
-            if deny:
-                raise ConfigError(
-                    ["error: --deny needs the id of a call: mcpx approve CALL-ID --deny"]
-                )
-            return _list_all(_good(await desk("pins.waiting")), calls, as_json)
-        call = next((call for call in calls if call.get("id") == what), None)
-        if call is not None:
-            return await _decide(desk, call, yes, deny, as_json)
-        if deny:
-            raise ConfigError(
-                [f"error: no call waits that is called {one_line(what)!r}; --deny is for calls"]
-            )
-        return await _definitions(desk, what, yes, as_json)
+def approve(options: argparse.Namespace) -> int:
+    what = subject_of(options)
+    return result_of(_approve(Target.required(options, "approve --config"), what, options))
 
 
-async def _calls(desk: Desk) -> list[Json]:
-    """Calls that wait; none where nobody asks about calls."""
-    answer = await desk("approvals")
-    return [as_object(call) for call in as_list(answer.get("calls"))] if answer.get("ok") else []
+async def _verbs(target: Target) -> Verbs:
+    running = await running_verbs(target, "pins.waiting")
+    if running is not None:
+        return running
+    from mcpx.policy.pins.desk import Desk, Trusts
+    from mcpx.policy.pins.kept import Unreadable
+    from mcpx.policy.pins.store import Pins
+
+    config, pins = target.load(), Pins(target.state)
+
+    def trusts() -> Trusts:
+        return {server.name: server.trust for server in config.mcp_servers}
+
+    async def save(server: str) -> str | None:
+        try:
+            pins.write(server, pins.of(server).kept, mend=True)
+        except (OSError, Unreadable) as error:
+            return str(error)
+        return None
+
+    return local_verbs(Desk(pins, trusts, save).verbs)
 
 
-def _good(answer: Json) -> Json:
-    if not answer.get("ok") and not answer.get("unknown"):
-        raise ConfigError([f"error: {one_line(str(answer.get('error')))}"])
+async def _ask(ask: Verbs, verb: str, server: str | None, **more: object) -> Json:
+    """Raises ConfigError if the request fails."""
+    answer = known_server(await ask(verb, server=server, **more), server or "")
+    if not answer.get("ok"):
+        raise ConfigError([f"error: {_line(answer.get('error'))}"])
     return answer
 
 
-# Everything that waits
-# ---------------------------------------------------------------------------------------------
+def _line(text: object) -> str:
+    return one_line(str(text))
 
 
-def _list_all(answer: Json, calls: list[Json], as_json: bool) -> int:
-    servers = [as_object(one) for one in as_list(answer.get("servers"))]
+def _objects(value: object) -> list[Json]:
+    return [as_object(each) for each in as_list(value)]
+
+
+# Approved definitions
+
+
+async def _pins(target: Target, server: str | None, as_json: bool) -> int:
+    ask = await _verbs(target)
+    answer = known_server(await ask("pins", server=server), server or "")
+    if not answer["ok"]:
+        sys.stderr.write(f"error: {_line(answer.get('error'))}\n")
+        return FAILED
     if as_json:
-        _print_json({"ok": True, "servers": servers, "calls": calls})
-    elif not servers and not calls:
-        sys.stdout.write("nothing waits\n")
+        print_json(answer)
     else:
-        for server in servers:
-            _print_server(server)
-            for entry in map(as_object, as_list(server["waiting"])):
-                sys.stdout.write(
-                    f"  {thing(entry)}, {entry['how']}, since {local(entry['since'])}\n"
-                )
-                print_hints(entry, "    ")
-        for call in calls:
-            _print_call(call)
-        if servers:
-            sys.stdout.write("see what differs, and decide: mcpx approve SERVER, or SERVER.TOOL\n")
-        if calls:
-            sys.stdout.write("decide about a call: mcpx approve CALL-ID, or with --deny\n")
-    return WAITS if servers or calls else 0
+        sys.stdout.write("".join(f"{line}\n" for line in _pin_lines(answer, server)))
+    return WAITS if any(map(_waits, answer["servers"])) else DONE
 
 
-def _print_server(server: Json) -> None:
-    name, waiting = one_line(server["name"]), as_list(server["waiting"])
-    told = counted(len(waiting), "definition")
-    match server["state"]:
-        case "quarantine":
-            also = "".join(f", {one_line(str(one))}" for one in as_list(server.get("also")))
-            line = f"in quarantine, nothing of it is shown: {told} to approve{also}"
-        case "damaged":
-            line = f"all of it is held back: {one_line(str(server['problem']))}"
-        case _:
-            line = f"{told} held back"
-    sys.stdout.write(f"{name}: {line}\n")
+def _waits(server: Json) -> bool:
+    return bool(server["held"]) or server["state"] in ("quarantine", "damaged")
 
 
-# Definitions
-# --------------------------------------------------------------------------------------------------
+def _pin_lines(answer: Json, wanted: str | None) -> Iterator[str]:
+    servers = _objects(answer["servers"])
+    if not servers:
+        which = "all servers are trusted as they come"
+        if wanted:
+            which = f"{_line(wanted)} is trusted as it comes"
+        yield f"{which}; `trust: pin` of a server, or of `global`, pins it"
+    for server in servers:
+        yield from _pinned_lines(server, wanted is not None)
+    if any(map(_waits, servers)):
+        yield "`mcpx approve SERVER` shows what differs"
+    if not answer.get("kept", True):
+        yield "nothing of it is kept: there is no state folder"
 
 
-async def _definitions(desk: Desk, what: str, yes: bool, as_json: bool) -> int:
-    server, name = await _meant(desk, what)
-    answer = _good(
-        await desk("pins.waiting", server=server, **({} if name is None else {"name": name}))
-    )
-    found = next((as_object(one) for one in as_list(answer.get("servers"))), None)
+def _pinned_lines(server: Json, fully: bool) -> Iterator[str]:
+    approved, held = _objects(server["approved"]), _objects(server["held"])
+    facts = [str(server["state"]), f"{len(approved)} approved"]
+    if server.get("since"):
+        facts[1] += f" since {_time(server['since'])}"
+    if held:
+        facts.append(f"{len(held)} held back")
+    yield f"{_line(server['name'])}: {' · '.join(facts)}"
+    if server.get("problem"):
+        yield f"  {_line(server['problem'])}"
+    for entry in held:
+        yield f"  held      {_thing(entry)}, {entry['how']}, since {_time(entry['since'])}"
+        yield from _hints(entry, 12)
+    for entry in approved if fully else ():
+        mark = str(entry["fingerprint"])[:12]
+        yield f"  approved  {_thing(entry)}, {mark}, {_time(entry['at'])}, by {_line(entry['by'])}"
+        yield from _hints(entry, 12)
+
+
+def _thing(entry: Json) -> str:
+    kind = str(entry["kind"])
+    if kind == "instructions":
+        return kind
+    return f"{kind[:-1]} {_line(entry['name'])}"
+
+
+def _hints(entry: Json, indent: int) -> Iterator[str]:
+    for hint in [*as_list(entry.get("grown")), *as_list(entry.get("hints"))]:
+        yield f"{' ' * indent}! {_line(hint)}"
+
+
+def _time(stamp: object) -> str:
+    with contextlib.suppress(ValueError, OverflowError, OSError):
+        if isinstance(stamp, int | float):
+            return time.strftime("%Y-%m-%d %H:%M", time.localtime(stamp))
+    return "?"
+
+
+# Approving
+
+
+async def _approve(target: Target, what: str | None, options: argparse.Namespace) -> int:
+    ask = await _verbs(target)
+    calls = _objects((await ask("approvals")).get("calls"))
+    if what is None:
+        if options.deny:
+            raise ConfigError(["error: --deny needs the id of a call: mcpx approve CALL-ID --deny"])
+        servers = _objects((await _ask(ask, "pins.waiting", None)).get("servers"))
+        return _list_all(servers, calls, options.json)
+    for call in calls:
+        if call.get("id") == what:
+            return await _decide(ask, call, options)
+    if options.deny:
+        raise ConfigError(
+            [f"error: no call waits that is called {_line(what)!r}; --deny is for calls"]
+        )
+    return await _definitions(ask, what, options)
+
+
+def _list_all(servers: list[Json], calls: list[Json], as_json: bool) -> int:
+    if as_json:
+        print_json({"ok": True, "servers": servers, "calls": calls})
+    else:
+        sys.stdout.write("".join(f"{line}\n" for line in _waiting_lines(servers, calls)))
+    return WAITS if servers or calls else DONE
+
+
+def _waiting_lines(servers: list[Json], calls: list[Json]) -> Iterator[str]:
+    if not servers and not calls:
+        yield "nothing waits"
+    for server in servers:
+        yield _server_line(server)
+        for entry in _objects(server["waiting"]):
+            yield f"  {_thing(entry)}, {entry['how']}, since {_time(entry['since'])}"
+            yield from _hints(entry, 4)
+    for call in calls:
+        yield from call_lines(call)
+    if servers:
+        yield "see what differs, and decide: mcpx approve SERVER, or SERVER.TOOL"
+    if calls:
+        yield "decide about a call: mcpx approve CALL-ID, or with --deny"
+
+
+def _server_line(server: Json) -> str:
+    name, number = _line(server["name"]), counted(len(as_list(server["waiting"])), "definition")
+    if server["state"] == "quarantine":
+        also = "".join(f", {_line(each)}" for each in as_list(server.get("also")))
+        return f"{name}: in quarantine, nothing of it is shown: {number} to approve{also}"
+    if server["state"] == "damaged":
+        return f"{name}: all of it is held back: {_line(server['problem'])}"
+    return f"{name}: {number} held back"
+
+
+async def _definitions(ask: Verbs, what: str, options: argparse.Namespace) -> int:
+    server, name = await _server_and_name(ask, what)
+    wanted = {} if name is None else {"name": name}
+    answer = await _ask(ask, "pins.waiting", server, **wanted)
+    found = next(iter(_objects(answer.get("servers"))), None)
     if found is None:
-        sys.stdout.write(f"{one_line(server)} is trusted as it comes: nothing of it is held back\n")
-        return 0
-    waiting = [as_object(one) for one in as_list(found["waiting"])]
-    whole = found["state"] in ("quarantine", "damaged")
-    if as_json and not yes:
-        _print_json({"ok": True, **found})
-        return WAITS if waiting or whole else 0
-    if whole and name is not None:
+        sys.stdout.write(f"{_line(server)} is trusted as it comes: nothing of it is held back\n")
+        return DONE
+    waiting = _objects(found["waiting"])
+    is_whole = found["state"] in ("quarantine", "damaged")
+    if options.json and not options.yes:
+        print_json({"ok": True, **found})
+        return WAITS if waiting or is_whole else DONE
+    if is_whole and name is not None:
         state = "in quarantine" if found["state"] == "quarantine" else "held back"
         raise ConfigError(
-            [f"error: {one_line(server)} is {state} as a whole: mcpx approve {one_line(server)}"]
+            [f"error: {_line(server)} is {state} as a whole: mcpx approve {_line(server)}"]
         )
-    if not waiting and not whole:
-        sys.stdout.write(f"{one_line(what)}: nothing waits\n")
-        return 0
-    if not as_json:
-        _show(found, waiting)
-    if not yes and not _agreed(what, len(waiting)):
+    if not waiting and not is_whole:
+        sys.stdout.write(f"{_line(what)}: nothing waits\n")
+        return DONE
+    if not options.json:
+        sys.stdout.write("".join(f"{line}\n" for line in _difference_lines(found, waiting)))
+    question = f"Approve {counted(len(waiting), 'definition')} of {_line(what)} as shown?"
+    if not options.yes and not _agreed(question, "approved", f"mcpx approve {_line(what)} --yes"):
         return WAITS
-    return await _let(desk, server, [str(one["fingerprint"]) for one in waiting], whole, as_json)
+    return await _let_pass(ask, server, waiting, is_whole, options.json)
 
 
-async def _meant(desk: Desk, what: str) -> tuple[str, str | None]:
-    """A server, or something of one: the longest name of a server that it begins with."""
-    answer = await desk("pins.waiting", server=what)
+async def _server_and_name(ask: Verbs, what: str) -> tuple[str, str | None]:
+    """A server, or a definition of the server with the longest matching name."""
+    answer = await ask("pins.waiting", server=what)
     if not answer.get("unknown"):
         return what, None
-    names = sorted((str(one) for one in as_list(answer.get("names"))), key=len, reverse=True)
-    for name in names:
+    for name in sorted(map(str, as_list(answer.get("names"))), key=len, reverse=True):
         if what.startswith(f"{name}."):
             return name, what[len(name) + 1 :]
     if re.fullmatch(r"[0-9a-f]{8}", what):
-        why = (
-            "it was decided, has expired (they wait for 15 minutes), or the gateway was started "
-            "anew"
+        raise ConfigError(
+            [
+                f"error: no call {what} waits, and no server is called so: it was decided, has "
+                "expired (they wait for 15 minutes), or the gateway was started anew"
+            ]
         )
-        raise ConfigError([f"error: no call {what} waits, and no server is called so: {why}"])
-    known(answer, what)
-    raise AssertionError  # `known` has told
+    known_server(answer, what)
+    raise AssertionError  # `known_server` has raised.
 
 
-def _show(server: Json, waiting: Iterable[Json]) -> None:
-    _print_server(server)
+def _difference_lines(server: Json, waiting: Iterable[Json]) -> Iterator[str]:
+    yield _server_line(server)
     for entry in waiting:
         some = ", only some clients are offered it" if entry.get("for_some") else ""
-        sys.stdout.write(
-            f"\n{thing(entry)}: {entry['how']}, held back since {local(entry['since'])}{some}\n"
-        )
-        print_hints(entry, "  ")
+        since = _time(entry["since"])
+        yield f"\n{_thing(entry)}: {entry['how']}, held back since {since}{some}"
+        yield from _hints(entry, 2)
         for line in as_list(entry.get("diff")):
-            sys.stdout.write(f"  {visible(str(line))}\n")
-    sys.stdout.write("\n")
+            yield f"  {visible(str(line))}"
+    yield ""
 
 
-def _agreed(what: str, number: int) -> bool:
-    if not sys.stdin.isatty() or not sys.stdout.isatty():
-        sys.stdout.write(
-            f"nothing was approved; to approve what is shown: mcpx approve {one_line(what)} --yes\n"
-        )
-        return False
-    sys.stdout.write(
-        f"Approve {counted(number, 'definition')} of {one_line(what)} as shown? [y/N] "
-    )
+def _agreed(question: str, done: str, command: str) -> bool:
     sys.stdout.flush()
-    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+    if not can_ask():
+        sys.stdout.write(f"nothing was {done}; to do it: {command}\n")
+        return False
+    if agreed(question):
         return True
-    sys.stdout.write("nothing was approved\n")
+    sys.stdout.write(f"nothing was {done}\n")
     return False
 
 
-async def _let(desk: Desk, server: str, shown: list[str], whole: bool, as_json: bool) -> int:
+async def _let_pass(
+    ask: Verbs, server: str, waiting: list[Json], is_whole: bool, as_json: bool
+) -> int:
+    shown = [str(entry["fingerprint"]) for entry in waiting]
     approved: list[Any] = []
     missing, answer = 0, Json()
-    parts = [shown[at : at + AT_ONCE] for at in range(0, len(shown), AT_ONCE)] or [[]]
-    for at, part in enumerate(parts):
-        last = at == len(parts) - 1
-        answer = await desk(
-            "pins.approve", server=server, fingerprints=part, release=whole and last
+    for start in range(0, max(len(shown), 1), MAX_FINGERPRINTS):
+        part = shown[start : start + MAX_FINGERPRINTS]
+        is_last = start + MAX_FINGERPRINTS >= len(shown)
+        answer = await ask(
+            "pins.approve", server=server, fingerprints=part, release=is_whole and is_last
         )
         approved += as_list(answer.get("approved"))
         missing += int(answer.get("missing") or 0)
         if not answer.get("ok"):
-            sys.stderr.write(f"error: {one_line(server)}: {one_line(str(answer.get('error')))}\n")
-            return 1
+            sys.stderr.write(f"error: {_line(server)}: {_line(answer.get('error'))}\n")
+            return FAILED
     if as_json:
-        _print_json({**answer, "approved": approved, "missing": missing})
-    else:
-        out = ", out of quarantine" if whole else ""
+        print_json({**answer, "approved": approved, "missing": missing})
+        return WAITS if missing else DONE
+    out = ", out of quarantine" if is_whole else ""
+    sys.stdout.write(f"{_line(server)}: {counted(len(approved), 'definition')} approved{out}\n")
+    if missing:
         sys.stdout.write(
-            f"{one_line(server)}: {counted(len(approved), 'definition')} approved{out}\n"
+            f"{missing} not approved: changed again since it was shown, or gone; look again\n"
         )
-        if missing:
-            sys.stdout.write(
-                f"{missing} not approved: changed again since it was shown, or gone; look again\n"
-            )
-    return WAITS if missing else 0
+    return WAITS if missing else DONE
 
 
 # Calls
-# --------------------------------------------------------------------------------------------------
 
 
-async def _decide(desk: Desk, call: Json, yes: bool, deny: bool, as_json: bool) -> int:
-    if not as_json:
-        _print_call(call)
-    what = str(call["id"])
-    if not yes and not deny and not _agreed_to_call(what):
+async def _decide(ask: Verbs, call: Json, options: argparse.Namespace) -> int:
+    what = _line(call["id"])
+    if not options.json:
+        sys.stdout.write("".join(f"{line}\n" for line in call_lines(call)))
+    is_decided = options.yes or options.deny
+    command = f"mcpx approve {what} --yes, or --deny"
+    if not is_decided and not _agreed("Allow it, once?", "decided", command):
         return WAITS
-    answer = await desk("decide", id=what, allow=not deny, by="command line")
-    if as_json:
-        _print_json(answer)
-    elif not answer.get("ok"):
-        sys.stderr.write(
-            f"error: {one_line(str(answer.get('error') or 'it does not wait any more'))}\n"
-        )
+    answer = await ask("decide", id=str(call["id"]), allow=not options.deny, by="command line")
+    is_done = bool(answer.get("ok"))
+    if options.json:
+        print_json(answer)
+    elif is_done:
+        outcome = "denied" if options.deny else "may be made once"
+        sys.stdout.write(f"{what}: {outcome}\n")
     else:
-        sys.stdout.write(f"{one_line(what)}: {'denied' if deny else 'may be made once'}\n")
-    return 0 if answer.get("ok") else 1
+        error = answer.get("error") or "it does not wait any more"
+        sys.stderr.write(f"error: {_line(error)}\n")
+    return DONE if is_done else FAILED
 
 
-def _agreed_to_call(what: str) -> bool:
-    if not sys.stdin.isatty() or not sys.stdout.isatty():
-        sys.stdout.write(
-            f"nothing was decided; say: mcpx approve {one_line(what)} --yes, or --deny\n"
-        )
-        return False
-    sys.stdout.write("Allow it, once? [y/N] ")
-    sys.stdout.flush()
-    if sys.stdin.readline().strip().lower() in ("y", "yes"):
-        return True
-    sys.stdout.write("nothing was decided; --deny refuses it\n")
-    return False
-
-
-def _print_call(call: Json) -> None:
-    # All of it: it was shortened where it is kept, with a word for each thing left out, and the end
-    # of it shown.
-    arguments = call.get("arguments")  # one line of JSON already, as the gateway has it
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    shown = visible(text).replace("\n", "<U+000A>").replace("\t", "<U+0009>")
-    reason = f" ({one_line(str(call['reason']))})" if call.get("reason") else ""
-    until = f", until {local(call['expires_at'])}" if call.get("expires_at") else ""
-    tool = one_line(f"{call.get('server')}.{call.get('tool')}")
-    who = one_line(str(call.get("principal")))
-    sys.stdout.write(
-        f"call {one_line(str(call.get('id')))}: {who} wants {tool}{reason}{until}\n  {shown}\n"
-    )
-
-
-def _print_json(answer: Json) -> None:
-    sys.stdout.write(json.dumps(answer, indent=2) + "\n")  # ASCII: nothing in it steers a terminal
+def call_lines(call: Json) -> Iterator[str]:
+    """A call with its arguments as the gateway keeps them. The gateway has shortened them already,
+    with a note for each omission."""
+    arguments = call.get("arguments")
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    line = f"call {_line(call.get('id'))}: {_line(call.get('principal'))} wants "
+    line += _line(f"{call.get('server')}.{call.get('tool')}")
+    if call.get("reason"):
+        line += f" ({_line(call['reason'])})"
+    if call.get("expires_at"):
+        line += f", until {_time(call['expires_at'])}"
+    yield line
+    yield "  " + visible(arguments).replace("\n", "<U+000A>").replace("\t", "<U+0009>")

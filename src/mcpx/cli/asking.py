@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from mcpx.cli.terminal import can_ask, plain
+from mcpx.cli.output import can_ask, plain
 from mcpx.imports.launch import Answers, Input, answers, unanswered
 from mcpx.model.errors import ConfigError
 

@@ -1,30 +1,45 @@
-"""`mcpx [CONFIG]` over stdio, where one gateway serves all clients of a configuration: attach to
-it, or start it.
+"""`mcpx [CONFIG]`: over stdio, attach to the gateway that all clients of a configuration share, or
+start it. Otherwise serve in this process.
 
-Promise: None where the client gets a gateway of its own, in this process and exactly as with
-`--standalone`; nothing was read from the client by then. Imports no gateway and no config: it
-starts in a moment, and stays small.
+A client that cannot share a gateway gets one in this process, exactly as with `--standalone`.
+Nothing was read from the client by then. This module imports no gateway and no config, so a bridge
+starts fast and stays small.
 """
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
 from mcpx.base.files import private_folder
-from mcpx.cli import how
-from mcpx.cli.state import state_folder
-from mcpx.cli.where import named, overlay
+from mcpx.cli import serve_flags
+from mcpx.cli.target import WORKING_FOLDER_NAMES, found, glance, named, overlay
+from mcpx.model.state import STORE, state_folder
 from mcpx.wire.channels import socket_path
 
 
+def run(options: argparse.Namespace) -> int:
+    if (named(options) or os.environ.get("MCPX_CONFIG")) == STORE:
+        from mcpx.cli.shared import fetch
+
+        fetch(options, os.environ)
+    code = attached(options, os.environ)
+    if code is not None:
+        return code
+    from mcpx.cli.serve import serve
+
+    return serve(found(options), options, os.environ)
+
+
 def attached(options: argparse.Namespace, environ: Mapping[str, str]) -> int | None:
-    """The exit code once the client has left; None: run alone."""
-    if not how.by_stdio(options, environ) or how.alone(options, environ):
+    """Serve the client through a shared gateway. Returns the exit code, or None if the client needs
+    a gateway of its own."""
+    is_alone = serve_flags.is_standalone(options, environ)
+    if is_alone or not serve_flags.by_stdio(options, environ):
         return None
-    linger = how.linger(options, environ)
-    # A server of another gateway: who starts whom is only known while each has its own.
+    linger = serve_flags.linger(options, environ)
+    # A server of another gateway: with separate gateways, it stays known which one started which.
     if environ.get("MCPX_INSIDE"):
         return None
     path = _config(options, environ)
@@ -40,69 +55,56 @@ def attached(options: argparse.Namespace, environ: Mapping[str, str]) -> int | N
 
     if not can_be_watched():
         return None
-    strict = how.is_strict(options, environ)
     wanted = gateways.Wanted(
         place=place,
         mode=options.mode or environ.get("MCPX_MODE") or None,
         profile=options.profile or environ.get("MCPX_PROFILE") or None,
-        strict=strict,
+        strict=serve_flags.is_strict(options, environ),
         environ=environ,
         serve=_arguments(options, path),
         linger=linger,
         folder=path if path.is_dir() else path.parent,
     )
-    found = gateways.find(wanted)
-    if isinstance(found, gateways.Refused):
-        if found.reason not in (
-            *gateways.SAID_SO,
-            "start",
-        ):  # for these the whole program has better words
-            _say(f"{found.error}; this client gets a gateway of its own")
+    gateway = gateways.find(wanted)
+    if isinstance(gateway, gateways.Refused):
+        # Of these reasons, `serve` gives the better explanation.
+        if gateway.reason not in (*gateways.SAID_SO, "start"):
+            _say(f"{gateway.error}; this client gets a gateway of its own")
         return None
-    _say_what_differs(options, environ, found.about)
+    _report_differences(options, environ, gateway.about)
     from mcpx.bridge.relay import Relay
 
-    return Relay(wanted, found, _say).run()
+    return Relay(wanted, gateway, _say).run()
 
 
 def _config(options: argparse.Namespace, environ: Mapping[str, str]) -> Path | None:
-    path = how.config_path(options, environ)
-    if (
-        path is not None
-        or named(options)
-        or not any(map(os.path.lexists, how.WORKING_FOLDER_NAMES))
-    ):
+    path = glance(options, environ)
+    is_usual = any(map(os.path.lexists, WORKING_FOLDER_NAMES))
+    if path is not None or named(options) or not is_usual:
         return path
-    from mcpx.config.locate import (
-        find,
-    )  # a file under a common name: whose it is takes more than a glance
+    from mcpx.config.locate import find  # Only a parser can tell whose file this is.
 
-    found = find(None, environ, Path.cwd())
-    return None if found is None else Path(os.path.abspath(found))
+    located = find(None, environ, Path.cwd())
+    return located and Path(os.path.abspath(located))
 
 
 def _arguments(options: argparse.Namespace, path: Path) -> list[str]:
-    """For the gateway that is started, what is not about one client only."""
-    valued = ("env", "log_level", "admin_port", "host", "port")
-    given = [
-        (name, getattr(options, name)) for name in valued if getattr(options, name) is not None
-    ]
-    switches = [f"--{name}" for name in ("strict", "admin") if getattr(options, name)]
-    return [
-        "--config",
-        str(path),
-        *(f"--{name.replace('_', '-')}={value}" for name, value in given),
-        *switches,
-    ]
+    """For the gateway that is started: all flags that are not about one client only."""
+    arguments = ["--config", str(path)]
+    for name in ("env", "log_level", "admin_port", "host", "port"):
+        value = getattr(options, name)
+        if value is not None:
+            arguments.append(f"--{name.replace('_', '-')}={value}")
+    switches = [name for name in ("strict", "admin") if getattr(options, name)]
+    return arguments + [f"--{name}" for name in switches]
 
 
-def _say_what_differs(
+def _report_differences(
     options: argparse.Namespace, environ: Mapping[str, str], about: Mapping[str, object]
 ) -> None:
-    """What was asked for and cannot be had from the gateway that runs."""
-    wants_admin = (
-        options.admin or options.admin_port is not None or environ.get("MCPX_ADMIN") in how.TRUE
-    )
+    """Name the flags that the gateway that runs cannot follow."""
+    by_environ = environ.get("MCPX_ADMIN") in serve_flags.TRUE
+    wants_admin = options.admin or options.admin_port is not None or by_environ
     if wants_admin and not about.get("admin"):
         _say(
             "the gateway that runs was started without --admin; end it, or use --standalone, to "
@@ -113,14 +115,14 @@ def _say_what_differs(
     level = (options.log_level or environ.get("MCPX_LOG_LEVEL") or "").upper()
     if level and about.get("log_level") != level:
         _say(f"the gateway that runs logs at {about.get('log_level')}, not {level}")
-    for warning in cast(Sequence[str], about.get("warnings") or ()):
+    for warning in cast("list[str]", about.get("warnings") or []):
         _say(f"warning: {warning}")
 
 
 def _say(line: str) -> None:
-    """In the client's log."""
-    try:  # unbuffered, so that it is over with; nobody may listen, or the disk be full
-        plain = "".join(c if c.isprintable() else " " for c in line)
-        os.write(2, f"mcpx: {plain}\n".encode(errors="replace"))
+    """Write to the client's log."""
+    text = "".join(c if c.isprintable() else " " for c in line)
+    try:  # Unbuffered. The reader may have gone, or the disk may be full.
+        os.write(2, f"mcpx: {text}\n".encode(errors="replace"))
     except OSError:
         pass

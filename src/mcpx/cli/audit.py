@@ -1,5 +1,7 @@
-"""`mcpx audit`: read the trail of a config, whether or not a gateway runs; through files that were
-turned over."""
+"""`mcpx audit`: the audit log of a config, whether or not a gateway runs, through its older files.
+
+`mcpx audit verify` reports whether rows are missing or were changed.
+"""
 
 import argparse
 import json
@@ -11,15 +13,15 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
 from mcpx.base.text import UNSAFE_CLASS
-from mcpx.cli import failing
 from mcpx.cli.codes import DONE, FAILED
-from mcpx.cli.terminal import plain, print_json
-from mcpx.cli.words import counted
+from mcpx.cli.logs import appended_lines, complete_lines
+from mcpx.cli.output import Output, counted, plain
+from mcpx.cli.target import Target
+from mcpx.cli.token import UNITS
 from mcpx.config import Config
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import ConfigError
@@ -29,92 +31,101 @@ from mcpx.telemetry.rows import BEGINS
 from mcpx.telemetry.trail import older, older_numbers
 from mcpx.wire import codec
 
-LOOK = 0.3
-"""Seconds between two looks for new rows."""
-TRIES = 10
-"""To open a file that is turned over all the time."""
-NO_TRAIL = 1
-"""Exit code: none is kept."""
-
-_SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _ENDED = re.compile(rb'\{"time":"[^"]*","event":"call"(?:,"id":"[^"]*")?,"call":"([0-9a-f-]+)"')
 """The beginning of a call's second row. A client can choose members of `arguments`, which come
 after it."""
 _STEERING = re.compile(f"[{UNSAFE_CLASS}]")
-"""What would speak to a terminal; JSON may have it spelled out."""
 _HEADS = ("TIME (UTC)", "WHO", "SERVER", "WHAT", "OUTCOME", "MS")
-_WIDEST = (23, 24, 24, 40, 14, 9)
-_AHEAD = (23, 10, 10, 16, 8, 5)
-"""Columns for what is still to come, with `--follow`."""
+_MAX_WIDTHS = (23, 24, 24, 40, 14, 9)
+_MIN_WIDTHS_TO_FOLLOW = (23, 10, 10, 16, 8, 5)
+"""Rows that come later may be wider than those that are shown at first."""
 
 Wanted = Callable[[Json], bool]
 
 
+def run(options: argparse.Namespace) -> int:
+    words = list[str](options.words)
+    work = audit
+    if words[:1] == ["verify"]:
+        work = verify
+        del words[0]
+    if len(words) > 1:
+        raise ConfigError([f"error: mcpx audit takes one config file, not {len(words)}"])
+    options.config_file = next(iter(words), None)
+    target = Target.required(options, "audit")
+    return work(target.load(), target.state, target.env, options)
+
+
 def audit(config: Config, state: Path, env: str | None, options: argparse.Namespace) -> int:
     wanted, limit = _wanted(options), _limit(options.limit)
-    file = trail_file(config, state, env)
+    file, out = trail_file(config, state, env), Output(options.json)
     if file is None:
-        return _no_trail(config, as_json=options.json)
+        return _no_log(config, out)
     try:
-        found, behind = _latest(file, wanted, limit)
-        table = _Table(found, follow=options.follow)
-        write = _write_json if options.json else table
-        if not found and not options.follow:
-            sys.stderr.write(
-                f"nothing to show in {file}\n"
-                if file.exists()
-                else f"nothing was written yet to {file}\n"
-            )
-        elif not options.json:
-            sys.stdout.write(table.head())
-        for row in found:
-            write(row)
-        sys.stdout.flush()
-        if options.follow:
-            for row in filter(wanted, _following(file, behind)):
-                if row.get("event") in (BEGINS, OPENED):
-                    continue
-                write(row)
-                sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads has seen enough
+        _show(file, wanted, limit, options)
+    except BrokenPipeError:  # The reader of the output has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except OSError as error:
-        told = f"the audit trail {file} cannot be read: {error.strerror or error}"
-        return failing.tell("no_trail", told, NO_TRAIL, options.json)
-    return 0
+        return _unreadable(file, error, out)
+    return DONE
 
 
-def _no_trail(config: Config, *, as_json: bool) -> int:
-    if as_json:
-        told = f"{config.path} keeps no audit trail; 'audit: {{}}' in its global section makes one"
-        return failing.tell("no_trail", told, NO_TRAIL, True)
-    sys.stderr.write(f"{config.path} keeps no audit trail. To have one, put this into it:\n\n")
-    sys.stderr.write("  global:\n    audit: {}\n")
-    return NO_TRAIL
+def _show(file: Path, wanted: Wanted, limit: int, options: argparse.Namespace) -> None:
+    found, position = _latest(file, wanted, limit)
+    cells = [_cells(row) for row in found]
+    widths = _widths([row for row, _ in cells], options.follow)
+
+    def write(row: Json) -> None:
+        if options.json:
+            _write_json(row)
+        else:
+            _write_line(*_cells(row), widths)
+
+    if not found and not options.follow:
+        what = "nothing to show in" if file.exists() else "nothing was written yet to"
+        sys.stderr.write(f"{what} {file}\n")
+    elif not options.json:
+        _write_line(_HEADS, "WHY", widths)
+    for row in found:
+        write(row)
+    sys.stdout.flush()
+    if options.follow:
+        for row in _rows(appended_lines(file, _reopened(file, position))):
+            if row.get("event") not in (BEGINS, OPENED) and wanted(row):
+                write(row)
+
+
+def _no_log(config: Config, out: Output) -> int:
+    hint = "put 'audit: {}' into its global section to have one"
+    return out.fail("no_trail", f"{config.path} keeps no audit log; {hint}", FAILED)
+
+
+def _unreadable(file: Path, error: OSError, out: Output) -> int:
+    message = f"the audit log {file} cannot be read: {error.strerror or error}"
+    return out.fail("no_trail", message, FAILED)
 
 
 def verify(config: Config, state: Path, env: str | None, options: argparse.Namespace) -> int:
     """Report whether rows of the audit log are missing or were changed."""
-    file = trail_file(config, state, env)
+    file, out = trail_file(config, state, env), Output(options.json)
     if file is None:
-        return _no_trail(config, as_json=options.json)
+        return _no_log(config, out)
     key = key_from(os.environ)
     try:
         report = check(_all_lines(file), key)
     except OSError as error:
-        told = f"the audit trail {file} cannot be read: {error.strerror or error}"
-        return failing.tell("no_trail", told, NO_TRAIL, options.json)
-    if options.json:
-        facts = {
-            "rows": report.rows,
-            "chains": report.chains,
-            "unprotected": report.unprotected,
-            "has_earlier": report.has_earlier,
-        }
-        problems = {"problems": list(report.problems), "more_problems": report.more_problems}
-        print_json({"ok": not report.problems, "keyed": key is not None, **facts, **problems})
-    else:
-        _print_report(file, report, has_key=key is not None)
+        return _unreadable(file, error, out)
+    facts = {
+        "ok": not report.problems,
+        "keyed": key is not None,
+        "rows": report.rows,
+        "chains": report.chains,
+        "unprotected": report.unprotected,
+        "has_earlier": report.has_earlier,
+        "problems": list(report.problems),
+        "more_problems": report.more_problems,
+    }
+    out.result(facts, *_lines_of(file, report, has_key=key is not None))
     return FAILED if report.problems else DONE
 
 
@@ -123,8 +134,7 @@ def _all_lines(file: Path) -> Iterator[Line]:
     may be renamed."""
     with ExitStack() as stack:
         opened: dict[tuple[int, int], tuple[str, BinaryIO]] = {}
-        for number in (0, *older_numbers(file)):
-            path = older(file, number) if number else file
+        for path in _files(file):
             try:
                 lines = stack.enter_context(open(path, "rb"))
             except FileNotFoundError:
@@ -135,63 +145,59 @@ def _all_lines(file: Path) -> Iterator[Line]:
             yield from numbered(name, lines)
 
 
-def _print_report(file: Path, report: Report, *, has_key: bool) -> None:
-    for problem in report.problems:
-        sys.stdout.write(f"{plain(problem)}\n")
+def _lines_of(file: Path, report: Report, *, has_key: bool) -> Iterator[str]:
+    yield from map(plain, report.problems)
     if report.more_problems:
-        sys.stdout.write(f"… and {report.more_problems} more problems\n")
+        yield f"… and {report.more_problems} more problems"
     verdict = "no row is missing or was changed"
     if report.problems:
         verdict = "rows are missing, were changed, or cannot be checked"
     elif not report.rows:
         verdict = "there is nothing to check"
-    sys.stdout.write(
-        f"{file}: {counted(report.rows, 'row')} in {counted(report.chains, 'chain')}: {verdict}\n"
-    )
+    rows, chains = counted(report.rows, "row"), counted(report.chains, "chain")
+    yield f"{file}: {rows} in {chains}: {verdict}"
     if report.has_earlier:
-        sys.stdout.write(
-            "rows before the oldest one are not there: retention, or a program, has deleted them\n"
-        )
+        yield "rows before the oldest one are not there: retention, or a program, has deleted them"
     if report.unprotected:
-        sys.stdout.write(
+        yield (
             f"{report.unprotected} rows at the beginning are of an earlier version and not "
-            "protected\n"
+            "protected"
         )
     if not has_key:
-        sys.stdout.write(
-            "MCPX_KEY is not set: a program that changes rows could also compute the chain again\n"
-        )
+        yield "MCPX_KEY is not set: a program that changes rows could also compute the chain again"
 
 
-# ---- which rows
+# Which rows
 
 
 def _wanted(options: argparse.Namespace) -> Wanted:
-    fields = {"server": options.server, "name": options.tool, "principal": options.principal}
-    same = {
-        key: value
-        for key, value in {**fields, "outcome": options.outcome}.items()
-        if value is not None
+    fields = {
+        "server": options.server,
+        "name": options.tool,
+        "principal": options.principal,
+        "outcome": options.outcome,
     }
-    since = None if options.since is None else moment(options.since, time.time())
+    same = {key: value for key, value in fields.items() if value is not None}
+    since = "" if options.since is None else moment(options.since, time.time())
 
     def wanted(row: Json) -> bool:
-        return all(row.get(key) == value for key, value in same.items()) and (
-            since is None or _at(row) >= since
-        )
+        is_same = all(row.get(key) == value for key, value in same.items())
+        return is_same and str(row.get("time") or "") >= since
 
     return wanted
 
 
 def moment(text: str, now: float) -> str:
-    """`1h` before now, or a date or time, as the rows have it: texts that sort as times do."""
+    """A span before now (`1h`) or a date or time, in the format of the rows."""
     span = re.fullmatch(r"(\d{1,9})([smhdw])", text)
     try:
         if span is not None:
-            at = datetime.fromtimestamp(now - int(span[1]) * _SPANS[span[2]], UTC)
+            at = datetime.fromtimestamp(now - int(span[1]) * UNITS[span[2]], UTC)
         else:
             at = datetime.fromisoformat(text)
-            at = (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).astimezone(UTC)
+            if at.tzinfo is None:
+                at = at.replace(tzinfo=UTC)
+            at = at.astimezone(UTC)
     except (ValueError, OverflowError, OSError):
         hint = "say 1h, 30m, 2d, 2026-01-31 or 2026-01-31T12:00"
         raise ConfigError(
@@ -202,45 +208,59 @@ def moment(text: str, now: float) -> str:
 
 def _limit(text: str | int) -> int:
     try:
-        if (limit := int(text)) > 0:
-            return limit
+        limit = int(text)
     except ValueError:
-        pass
-    raise ConfigError([f"error: --limit {text!r} is not a number above 0"])
+        limit = 0
+    if limit < 1:
+        raise ConfigError([f"error: --limit {text!r} is not a number above 0"])
+    return limit
 
 
-def _at(row: Json) -> str:
-    return str(row.get("time") or "")
+# Reading
 
 
-# ---- from where
+def _files(file: Path) -> list[Path]:
+    """The file and its older ones, the latest first."""
+    return [file, *(older(file, number) for number in older_numbers(file))]
 
 
 def _latest(file: Path, wanted: Wanted, limit: int) -> tuple[list[Json], tuple[int, int]]:
-    """The last rows, and how far the file itself was read: which one it was, and to where."""
+    """The last rows, and up to where the current file was read: its inode and the offset."""
     found: list[Json] = []
     ended: set[str] = set()
-    behind = (0, 0)
-    for number in (0, *older_numbers(file)):
+    position = (0, 0)
+    for path in _files(file):
         try:
-            opened = open(file if number == 0 else older(file, number), "rb")  # noqa: SIM115 - closed below
+            opened = open(path, "rb")  # noqa: SIM115  Closed below.
         except FileNotFoundError:
-            continue  # it was just turned over, or nothing came since
+            continue  # The file was just renamed, or nothing was written since.
         with opened:
             ended |= _ended(opened)
-            joined = _joined(_rows(opened), ended)
-            rows: deque[Json] = deque((row for row in joined if wanted(row)), limit - len(found))
-            if number == 0:
-                behind = (os.fstat(opened.fileno()).st_ino, opened.tell())
-        found = [*rows, *found]
+            rows = _joined(_rows(complete_lines(opened)), ended)
+            found = [*deque(filter(wanted, rows), limit - len(found)), *found]
+            if path == file:
+                position = os.fstat(opened.fileno()).st_ino, opened.tell()
         if len(found) >= limit:
             break
-    return found, behind
+    return found, position
+
+
+def _reopened(file: Path, position: tuple[int, int]) -> BinaryIO | None:
+    """The current file, behind the rows that were read."""
+    inode, offset = position
+    try:
+        opened = open(file, "rb")  # noqa: SIM115  Read until Ctrl-C.
+    except FileNotFoundError:
+        return None
+    if os.fstat(opened.fileno()).st_ino == inode:
+        opened.seek(offset)
+    return opened
 
 
 def _ended(opened: BinaryIO) -> set[str]:
     """The calls of a file that have their second row. Leaves the file at its beginning."""
-    ended = {found[1].decode() for line in opened if (found := _ENDED.match(line)) is not None}
+    matches = filter(None, map(_ENDED.match, opened))
+    ended = {match[1].decode() for match in matches}
     opened.seek(0)
     return ended
 
@@ -249,100 +269,24 @@ def _joined(rows: Iterable[Json], ended: Collection[str]) -> Iterator[Json]:
     """One row for each call: the first row of a call is shown only if the second one is missing."""
     for row in rows:
         event = row.get("event")
-        if event == OPENED:
-            continue
-        if event != BEGINS:
-            yield row
-        elif row.get("call") not in ended:
+        if event == BEGINS and row.get("call") not in ended:
             yield {**row, "event": "call", "outcome": "unfinished"}
+        elif event not in (BEGINS, OPENED):
+            yield row
 
 
-def _rows(opened: BinaryIO) -> Iterator[Json]:
-    """Whole lines that are rows; what somebody cut off is passed over."""
-    while line := opened.readline():
-        if not line.endswith(b"\n"):
-            opened.seek(-len(line), os.SEEK_CUR)  # it is being written
-            return
+def _rows(lines: Iterable[bytes]) -> Iterator[Json]:
+    """The lines that are rows. Incomplete rows are skipped."""
+    for line in lines:
         try:
-            if row := as_object(codec.load(line)):
-                yield row
+            row = as_object(codec.load(line))
         except codec.BadJson:
             continue
+        if row:
+            yield row
 
 
-def _following(file: Path, behind: tuple[int, int]) -> Iterator[Json]:
-    """What comes behind that place, whatever becomes of the file: one that was turned over is read
-    to its end, and those that were begun after it. Whoever reads slowly misses nothing that is
-    kept."""
-    mark, at = behind
-    while True:
-        opened = _opened(file, mark)
-        if opened is None:
-            time.sleep(LOOK)
-            continue
-        with opened:
-            its = os.fstat(opened.fileno()).st_ino
-            if its == mark:
-                opened.seek(at)
-            mark, at = its, 0
-            while True:
-                replaced = not _is_at(opened, file)
-                yield from _rows(opened)
-                if replaced:
-                    break
-                time.sleep(LOOK)
-            mark = _begun_after(file, mark)
-
-
-def _opened(file: Path, mark: int) -> BinaryIO | None:
-    """The file with that mark, wherever it stands by now; else the one that is written to."""
-    for _ in range(TRIES):  # it may be turned over between looking and opening
-        path = older(file, number) if (number := _number(file, mark)) else file
-        try:
-            opened = open(path, "rb")  # noqa: SIM115 - kept open over many looks
-        except FileNotFoundError:
-            continue
-        if not number or os.fstat(opened.fileno()).st_ino == mark:
-            return opened
-        opened.close()
-    return None
-
-
-def _begun_after(file: Path, mark: int) -> int:
-    """The mark of the next one, once there is one; 0: nobody knows, for that one is gone."""
-    while number := _number(file, mark):
-        following = _mark(file, number - 1)
-        if not following:
-            time.sleep(LOOK)
-        elif _number(file, mark) == number:  # else it was turned over meanwhile
-            return following
-    return 0
-
-
-def _number(file: Path, mark: int) -> int:
-    """Which of the older ones it is; 0: none of them."""
-    for number in count(1):
-        its = _mark(file, number)
-        if its in (0, mark):
-            return number if its else 0
-    return 0
-
-
-def _mark(file: Path, number: int) -> int:
-    try:
-        return os.stat(older(file, number) if number else file).st_ino
-    except FileNotFoundError:
-        return 0
-
-
-def _is_at(opened: BinaryIO, file: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(opened.fileno()), os.stat(file))
-    except FileNotFoundError:
-        return False
-
-
-# ---- how they look
+# Output
 
 
 def _write_json(row: Json) -> None:
@@ -350,51 +294,37 @@ def _write_json(row: Json) -> None:
     sys.stdout.write(_STEERING.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n")
 
 
-class _Table:
-    """Columns as wide as what is shown in them, so that most rows fit a terminal; longer cells push
-    the rest aside."""
+def _widths(rows: Sequence[Sequence[str]], follow: bool) -> list[int]:
+    """Columns as wide as their content, so that most rows fit a terminal. A longer cell pushes the
+    rest of its row aside."""
+    widths = [max(map(len, column)) for column in zip(_HEADS, *rows, strict=True)]
+    if follow:
+        widths = list(map(max, widths, _MIN_WIDTHS_TO_FOLLOW))
+    return list(map(min, widths, _MAX_WIDTHS))
 
-    def __init__(self, rows: list[Json], *, follow: bool) -> None:
-        told = [
-            _HEADS,
-            *(_cells(row)[0] for row in rows),
-            *([[" " * width for width in _AHEAD]] if follow else []),
-        ]
-        self._widths = [
-            min(max(map(len, column)), widest)
-            for column, widest in zip(zip(*told, strict=True), _WIDEST, strict=True)
-        ]
 
-    def head(self) -> str:
-        return self._line(_HEADS, "WHY")
-
-    def __call__(self, row: Json) -> None:
-        sys.stdout.write(self._line(*_cells(row)))
-
-    def _line(self, cells: Sequence[str], last: str) -> str:
-        padded = [cell.ljust(width) for cell, width in zip(cells, self._widths, strict=True)]
-        return "  ".join([*padded, last]).rstrip() + "\n"
+def _write_line(cells: Sequence[str], last: str, widths: Sequence[int]) -> None:
+    padded = map(str.ljust, cells, widths)
+    sys.stdout.write("  ".join([*padded, last]).rstrip() + "\n")
 
 
 def _cells(row: Json) -> tuple[list[str], str]:
+    """The columns of a row, and its last column."""
+
     def text(key: str) -> str:
-        return plain(str(row.get(key) if row.get(key) is not None else ""))
+        value = row.get(key)
+        return "" if value is None else plain(str(value))
 
     stamp = text("time").replace("T", " ").removesuffix("Z")
-    if row.get("event") == "call":
-        what = (
-            text("name")
-            if row.get("method") == "tools/call"
-            else f"{text('method')} {text('name')}"
-        )
-        why = " ".join(
-            filter(None, (f"code {text('code')}" if "code" in row else "", text("rule")))
-        )
-        return [stamp, text("principal"), text("server"), what, text("outcome"), text("ms")], why
-    rest = {
-        key: value
-        for key, value in row.items()
-        if key not in ("time", "event", "principal", "server", "name")
-    }
-    told = " ".join(f"{plain(key)}={plain(str(value))}" for key, value in rest.items())
-    return [stamp, text("principal"), text("server"), text("name") or "-", text("event"), ""], told
+    head = [stamp, text("principal"), text("server")]
+    if row.get("event") != "call":
+        shown = ("time", "event", "principal", "server", "name")
+        rest = [f"{plain(key)}={text(key)}" for key in row if key not in shown]
+        return [*head, text("name") or "-", text("event"), ""], " ".join(rest)
+    what = text("name")
+    if row.get("method") != "tools/call":
+        what = f"{text('method')} {what}"
+    why = [text("rule")]
+    if "code" in row:
+        why.insert(0, f"code {text('code')}")
+    return [*head, what, text("outcome"), text("ms")], " ".join(filter(None, why))

@@ -1,8 +1,8 @@
-"""The gateway that a bridge starts for itself and for whoever comes after it (`bridge.gateways`).
+"""The gateway that a bridge starts for its client and for later ones (`bridge.gateways`).
 
-Promise: it is nobody's child, so that it does not end with the client that happened to be first;
-its standard error is the log it was given. It says `ready` on standard output once clients can
-come, and nothing if they cannot.
+The gateway is no child of the bridge, so it does not end with the first client. Its standard error
+is the given log file. It writes `ready` to standard output once clients can connect, and nothing if
+they cannot.
 """
 
 import os
@@ -13,20 +13,20 @@ from pathlib import Path
 
 def main(argv: Sequence[str] | None = None) -> int:
     if hasattr(os, "fork") and os.fork():
-        os._exit(0)  # whoever ends all descendants of a client finds nothing below this
+        os._exit(0)  # A program that ends all descendants of a client does not find the gateway.
     from mcpx.cli import codes
-    from mcpx.cli.parsing import tell_mistakes
-    from mcpx.cli.table import COMMANDS
-    from mcpx.cli.where import found, overlay
+    from mcpx.cli.options import COMMANDS
+    from mcpx.cli.parsing import parser_of
+    from mcpx.cli.running import print_mistakes
+    from mcpx.cli.target import found
     from mcpx.model.errors import ConfigError
 
-    parser = COMMANDS["serve"].parser()
+    parser = parser_of(COMMANDS["serve"])
     parser.add_argument("--log-file", required=True)
     parser.add_argument("--lock", type=int)
     try:
         options = parser.read(list(sys.argv[1:] if argv is None else argv))
         from mcpx.cli.serve import Background, serve
-        from mcpx.cli.state import state_folder
 
         def started() -> None:
             os.write(1, b"ready\n")
@@ -37,16 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 os.close(options.lock)
 
         background = Background(float(options.linger), Path(options.log_file), started)
-        return serve(
-            found(options),
-            options,
-            os.environ,
-            overlay(options),
-            state_folder(os.environ),
-            background,
-        )
+        return serve(found(options), options, os.environ, background)
     except ConfigError as error:
-        tell_mistakes(error, False)
+        print_mistakes(error, False)
         return codes.MISTAKE
 
 

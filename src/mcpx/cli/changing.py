@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from mcpx.cli import codes
+from mcpx.cli.output import Waiting, plain, shown, styled
 from mcpx.cli.running import result_of
-from mcpx.cli.state import state_folder
-from mcpx.cli.terminal import Waiting, plain, shown, styled
 from mcpx.core.alone import AUTHOR, Alone, Proposal
 from mcpx.core.saving import Unwritable
 from mcpx.front.control import ask, socket_path
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
+from mcpx.model.state import state_folder
 from mcpx.wire.channels import is_taken
 
 
@@ -55,7 +55,7 @@ def subject(path: Path, env: str | None) -> Subject:
 def to_make(options: argparse.Namespace) -> Path:
     """The config to add to; one that is not there yet is made: the one that was named, or the
     user's own."""
-    from mcpx.cli.where import found, named
+    from mcpx.cli.target import found, named
     from mcpx.config.locate import own_file
 
     name = named(options) or os.environ.get("MCPX_CONFIG")

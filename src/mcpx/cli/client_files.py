@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from mcpx.cli import codes
+from mcpx.cli.output import Style, agreed, can_ask, plain, print_json, shown, styled
 from mcpx.cli.parsing import near
-from mcpx.cli.state import state_folder
-from mcpx.cli.terminal import Style, agreed, can_ask, plain, print_json, shown, styled
 from mcpx.clients.catalogue import Client, client, clients, home_folder
 from mcpx.clients.changes import Change, make
 from mcpx.clients.ledger import Ledger, new_id
 from mcpx.clients.showing import difference
 from mcpx.core.saving import Overtaken
 from mcpx.model.errors import ConfigError
+from mcpx.model.state import state_folder
 
 ATTEMPTS = 5
 """How often a file that others write at the same time is read anew, where nobody was asked."""

@@ -1,11 +1,45 @@
-"""`mcpx completion SHELL`: a script that has a shell ask `mcpx __complete` what may come next
-(`completing`).
+"""`mcpx completion SHELL`, and the question that its script asks: `mcpx __complete SHELL LINE`.
 
-The scripts know nothing of mcpx but that question, so they need not change with it. bash from 3.2
-on; those of bash, zsh and fish are tried in these shells, that of PowerShell was never run.
+The scripts know nothing of mcpx but that question, so they need not change with it. bash is
+supported from 3.2 on. The scripts of bash, zsh, and fish are tested in these shells; that of
+PowerShell was never run.
+
+An answer comes within a second and is never an error text. It starts no server and contains no
+value of a config. Each line is one candidate, `VALUE<TAB>DESCRIPTION`. The last line begins with a
+tab: `:files` (files fit, too), `:nospace` (the word continues behind the value), or `:`.
 """
 
+import argparse
+import contextlib
+import json
+import os
+import re
+import shlex
 import sys
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mcpx.base.files import private_folder, replace_private, require_private
+from mcpx.cli.options import COMMANDS
+from mcpx.cli.output import plain
+from mcpx.cli.parsing import Parser, command_first, parser_of
+from mcpx.cli.target import CONFIG_SUFFIXES, Target, glance
+from mcpx.model.call import Json
+from mcpx.wire import channels
+
+MAX_CANDIDATES = 500
+MAX_TOOLS_AT_ONCE = 40
+"""With more tools, the servers are completed first."""
+MAX_ANSWER_BYTES = 16 << 20
+ANSWER_SECONDS = 0.8
+BASH_BREAKS = ":="
+"""Where bash begins a new word. The text before it must not be repeated."""
+NAME_KEYS = {"tools": "name", "prompts": "name", "resources": "uri", "templates": "uriTemplate"}
+
+Candidate = tuple[str, str]
+"""A value and its description."""
 
 BASH = r"""# mcpx: completion for bash
 _mcpx() {
@@ -101,9 +135,295 @@ HINTS = {
 }
 
 
-def completion(shell: str) -> int:
-    sys.stdout.write(SCRIPTS[shell])
+def completion(options: argparse.Namespace) -> int:
+    sys.stdout.write(SCRIPTS[options.shell])
     sys.stdout.flush()
     if sys.stdout.isatty():
-        sys.stderr.write(f"\n# {HINTS[shell]}\n")
+        sys.stderr.write(f"\n# {HINTS[options.shell]}\n")
     return 0
+
+
+def complete(arguments: Sequence[str]) -> int:
+    with contextlib.suppress(Exception, SystemExit):
+        shell, *lines = arguments
+        words, word, quote = split(lines[0] if lines else os.environ["MCPX_COMPLETE_LINE"])
+        line = _Line(words[1:], word)
+        found = list(line.candidates())
+        _print(found, line.directive, word, quote, shell)
+    return 0
+
+
+def split(line: str) -> tuple[list[str], str, str]:
+    """The words before the last one, the last one, and its open quote."""
+    for quote in ("", "'", '"'):
+        with contextlib.suppress(ValueError):
+            *words, word = shlex.split(f"{line}\0{quote}")
+            return words, word.removesuffix("\0"), quote
+    return [], "", ""
+
+
+def _print(found: Sequence[Candidate], directive: str, word: str, quote: str, shell: str) -> None:
+    fitting = [each for each in found if each[0].startswith(word)]
+    if word and not fitting:  # The user typed letters in another case.
+        fitting = [each for each in found if each[0].lower().startswith(word.lower())]
+    start = 0
+    if shell == "bash" and not quote:
+        start = max(word.rfind(c) + 1 for c in BASH_BREAKS)
+    for value, about in list(dict.fromkeys(fitting))[:MAX_CANDIDATES]:
+        spelled = value[start:]
+        if not spelled or not value.isprintable():
+            continue
+        if shell == "bash":
+            spelled = _quoted(spelled, quote)
+        sys.stdout.write(f"{spelled}\t{' '.join(plain(about).split())}\n")
+    sys.stdout.write(f"\t:{directive}\n")
+
+
+def _quoted(value: str, quote: str) -> str:
+    """The value as it would be typed: bash inserts it as it is, also within quotes."""
+    if not quote:
+        return re.sub(r"([^\w@%+=:,./-])", r"\\\1", value)
+    if quote == "'":
+        spelled = value.replace("'", "'\\''")
+    else:  # A ! cannot be escaped within double quotes.
+        spelled = re.sub(r'([$`"\\])', r"\\\1", value).replace("!", '"\\!"')
+    # bash does not close a word that ends in a quote.
+    return spelled + quote if spelled.endswith(quote) else spelled
+
+
+class _Line:
+    """A command line whose last word is completed."""
+
+    def __init__(self, words: Sequence[str], word: str) -> None:
+        words = command_first(words)
+        self._word = word
+        self.directive = ""
+        self._is_command = not words or words == ["help"]
+        self._has_files = not words
+        self._command = "serve"  # `mcpx CONFIG …` serves.
+        if words and words[0] in COMMANDS:
+            self._command, *words = words
+        self._parser: Parser = parser_of(COMMANDS[self._command])
+        self._given: dict[str, str] = {}
+        """Values of options."""
+        self._words: list[str] = []
+        """Words that are no options."""
+        self._pending: argparse.Action | None = None
+        """The option whose value is completed."""
+        for each in words:
+            self._read(each)
+
+    def _read(self, word: str) -> None:
+        if self._pending is not None:
+            self._given[self._pending.dest] = word
+            self._pending = None
+        elif word.startswith("-") and word != "-":
+            name, has_value, value = word.partition("=")
+            action = self._option(name)
+            if action is None or action.nargs == 0:
+                return
+            if has_value:
+                self._given[action.dest] = value
+            else:
+                self._pending = action
+        elif word in self._parser.kinds:  # `import openapi …` has the options of `openapi`.
+            self._parser = self._parser.kinds[word]
+        else:
+            self._words.append(word)
+
+    def _option(self, name: str) -> argparse.Action | None:
+        return next((each for each in self._parser.actions if name in each.option_strings), None)
+
+    def candidates(self) -> Iterator[Candidate]:
+        name, has_value, _ = self._word.partition("=")
+        if self._pending is not None:
+            yield from self._values(self._pending)
+        elif self._word.startswith("--") and has_value:
+            action = self._option(name)
+            for value, about in self._values(action) if action is not None else ():
+                yield f"{name}={value}", about
+        elif self._word.startswith("-") and self._word != "-":
+            for action in self._parser.actions:
+                about = (action.help or "").replace("%(choices)s", "").strip()
+                yield from ((option, about) for option in action.option_strings)
+        elif self._is_command:
+            yield from ((command.name, command.summary) for command in COMMANDS.values())
+            yield "help", "This, or more about a command."
+            if self._has_files and self._word:
+                yield from _plain(_config_files(self._word))
+        else:
+            yield from self._positional()
+
+    def _positional(self) -> Iterator[Candidate]:
+        actions = [action for action in self._parser.actions if not action.option_strings]
+        at = len(self._words)
+        if self._parser.default_kind is not None and not at:
+            first = self._parser.default_kind[1].actions[1]  # After `--help`.
+            yield from self._values(first)
+        if at < len(actions):
+            yield from self._values(actions[at])
+        elif actions and actions[-1].nargs in ("*", "+"):
+            if actions[-1].dest == "words":  # Behind its subject, the config file.
+                self.directive = "files"
+            else:
+                yield from self._values(actions[-1])
+
+    def _values(self, action: argparse.Action) -> Iterator[Candidate]:
+        yield from _plain(map(str, action.choices or ()))
+        for kind in self._parser.completes.get(action.dest, "").split():
+            yield from self._named(kind)
+
+    def _named(self, kind: str) -> Iterator[Candidate]:
+        match kind:
+            case "files":
+                self.directive = "files"
+            case "overlays":
+                yield from _plain(self._overlays())
+            case "clients":
+                yield from _clients()
+            case "tools":
+                yield from self._tools()
+            case "own-tools":
+                yield from _plain(each[0].partition(".")[2] for each in self._names["tools"])
+            case "arguments":
+                yield from self._arguments()
+            case "-" | "mcpx":
+                yield kind, ""
+            case _:
+                for each in self._names.get(kind) or ():
+                    yield (each, "") if isinstance(each, str) else (each[0], each[1])
+
+    def _tools(self) -> Iterator[Candidate]:
+        tools: list[Any] = self._names.get("tools") or []
+        if len(tools) > MAX_TOOLS_AT_ONCE and "." not in self._word:
+            self.directive = "nospace"
+            servers = dict.fromkeys(each[0].partition(".")[0] for each in tools)
+            yield from _plain(f"{server}." for server in servers)
+        else:
+            yield from ((each[0], each[1]) for each in tools)
+
+    def _arguments(self) -> Iterator[Candidate]:
+        offers = self._names["tools" if self._command == "call" else "prompts"]
+        known = next((each[2] for each in offers if each[0] == self._words[0]), Json())
+        key, has_value, _ = self._word.partition("=")
+        if has_value:
+            values = known[key][2] if key in known else ()
+            yield from _plain(f"{key}={value}" for value in values)
+            return
+        self.directive = "nospace"
+        given = {word.partition("=")[0].removesuffix(":") for word in self._words[1:]}
+        for name, (is_needed, about, _) in sorted(known.items(), key=lambda each: not each[1][0]):
+            if name not in given:
+                yield f"{name}=", about if is_needed else f"optional. {about}"
+
+    def _overlays(self) -> list[str]:
+        path = self._target.path
+        if path is None:
+            return []
+        folder = path if path.is_dir() else path.parent
+        stems = [file.stem for file in folder.iterdir() if file.suffix in CONFIG_SUFFIXES]
+        return sorted({stem.rpartition(".")[2] for stem in stems if "." in stem.strip(".")})
+
+    @cached_property
+    def _target(self) -> Target:
+        name = self._given.get("config")
+        for word in self._words if self._command != "call" and not name else ():
+            if word.endswith(CONFIG_SUFFIXES) and os.path.exists(os.path.expanduser(word)):
+                name = word
+        options = argparse.Namespace(config=name, config_file=None, env=self._given.get("env"))
+        return Target(glance(options, os.environ), options)
+
+    @cached_property
+    def _names(self) -> Json:
+        for source in (_names_of_gateway, _cached_names, _names_of_snapshots):
+            with contextlib.suppress(Exception):
+                names = source(self._target)
+                if names:
+                    return names
+        return {}
+
+
+def _plain(values: Iterable[str]) -> Iterator[Candidate]:
+    return ((value, "") for value in values)
+
+
+def _config_files(word: str) -> list[str]:
+    folder, slash, begun = word.rpartition("/")
+    with contextlib.suppress(OSError):
+        names = sorted(os.listdir(os.path.expanduser(folder + slash) or "."))
+        fitting = [n for n in names if n.startswith(begun) and n.endswith(CONFIG_SUFFIXES)]
+        return [f"{folder}{slash}{name}" for name in fitting]
+    return []
+
+
+def _clients() -> list[Candidate]:
+    """Ids and names of client programs, from their data file alone."""
+    file = Path(__file__).parents[1] / "clients" / "programs.toml"
+    pattern = r'^\[\[client\]\]\nid = "([^"]+)"\nname = "([^"]*)"'
+    return re.findall(pattern, file.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+# Names of servers, tools, and arguments: of the running gateway, otherwise those of its last run
+
+
+def _names_of_gateway(target: Target) -> Json | None:
+    if target.channel is None or not channels.is_taken(target.channel):
+        return None
+    require_private(target.channel.parent)
+    with channels.dial(target.channel, ANSWER_SECONDS) as connection:
+        connection.settimeout(ANSWER_SECONDS)
+        connection.sendall(b'{"do": "names"}\n')
+        with connection.makefile("rb") as answers:
+            answer = json.loads(answers.readline(MAX_ANSWER_BYTES))
+    return answer if answer.get("ok") else None
+
+
+def _cache_file(target: Target) -> Path | None:
+    if target.channel is None:
+        return None
+    return target.state / "names" / f"{target.channel.stem}.json"
+
+
+def _cached_names(target: Target) -> Json | None:
+    """The names of the snapshots in one small file, if it is newer than its sources."""
+    file = _cache_file(target)
+    if file is None or target.path is None:
+        return None
+    sources = [target.path, target.state / "snapshots"]
+    if target.path.is_dir():
+        sources += target.path.iterdir()
+    made = file.stat().st_mtime
+    if any(each.stat().st_mtime > made for each in sources if each.exists()):
+        return None
+    return json.loads(file.read_bytes())
+
+
+def _names_of_snapshots(target: Target) -> Json | None:
+    if target.path is None:
+        return None
+    from mcpx.commands.parameters import schema_of
+    from mcpx.core.names import names_of
+    from mcpx.model.offer import KINDS
+    from mcpx.upstreams.snapshot import Snapshots, identity_of, key_of
+
+    config = target.load()
+    snapshots = Snapshots(target.state / "snapshots")
+    listed: dict[Any, list[tuple[str, str, Json]]] = {kind: [] for kind in KINDS}
+    for command in config.commands:
+        about = {"description": command.description, "inputSchema": schema_of(command.parameters)}
+        listed["tools"].append(("commands", command.name, about))
+    for server in config.mcp_servers:
+        snapshot = snapshots.load(key_of(identity_of(server))) if server.enabled else None
+        if snapshot is None:
+            continue
+        for kind, definitions in snapshot.any_lists.items():
+            for definition in definitions:
+                name = str(definition.get(NAME_KEYS[kind]))
+                listed[kind].append((server.name, name, definition))
+    names = names_of(config, listed)
+    file = _cache_file(target)
+    if file is not None and target.state.is_dir():  # The state folder is not made for this.
+        with contextlib.suppress(OSError):
+            private_folder(file.parent)
+            replace_private(file, json.dumps(names).encode())
+    return names

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from mcpx.cli import codes, where
+from mcpx.cli import codes
+from mcpx.cli import target as config_target
 from mcpx.cli.changing import subject
 from mcpx.cli.client_files import Hand, named, short
+from mcpx.cli.output import Cell, Table, agreed, counted, print_json
 from mcpx.cli.running import result_of
-from mcpx.cli.state import state_folder
-from mcpx.cli.terminal import Cell, Table, agreed, print_json
-from mcpx.cli.words import counted
 from mcpx.clients.catalogue import Client, Place, Transport, clients, this_system
 from mcpx.clients.changes import Change, Own, files_of, is_used_here, look, places_in, to_connect
 from mcpx.clients.entry import NAME, PLACEHOLDER, VARIABLE, Target, needs_hand
@@ -29,6 +28,7 @@ from mcpx.clients.programs import program_of
 from mcpx.clients.taking.duplicates import duplicates, there_of
 from mcpx.clients.taking.merging import There
 from mcpx.model.errors import ConfigError
+from mcpx.model.state import state_folder
 from mcpx.policy.patterns import Patterns
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ class _Gateway:
 
 
 def _gateway(options: argparse.Namespace) -> _Gateway:
-    path = where.found(options)
-    config = None if path is None else where.load(path, options)
+    path = config_target.found(options)
+    config = None if path is None else config_target.load(path, options)
     profile: str | None = options.profile
     if profile is not None and profile not in (
         names := [each.name for each in config.profiles] if config else []
@@ -112,7 +112,7 @@ def _gateway(options: argparse.Namespace) -> _Gateway:
     else:
         words.append(os.path.abspath(path))
     words += ["--transport", "stdio"]
-    if (overlay := where.overlay(options)) is not None:
+    if (overlay := config_target.overlay(options)) is not None:
         words += ["--env", overlay]
     words += ["--profile", profile] if profile else []
     url, token = None, False
@@ -137,7 +137,7 @@ def _gateway(options: argparse.Namespace) -> _Gateway:
 def _there(path: Path | None, options: argparse.Namespace) -> There | None:
     if path is None:
         return None
-    written = subject(Path(os.path.abspath(path)), where.overlay(options)).alone.look()
+    written = subject(Path(os.path.abspath(path)), config_target.overlay(options)).alone.look()
     return None if written.told else there_of(written)
 
 
@@ -152,7 +152,7 @@ def _url(
     url: str | None = None
     if path is not None:
         at = socket_path(
-            state_folder(os.environ), Path(os.path.abspath(path)), where.overlay(options)
+            state_folder(os.environ), Path(os.path.abspath(path)), config_target.overlay(options)
         )
         url = (result_of(ask(at, "status")) or {}).get("url")
     if not url:

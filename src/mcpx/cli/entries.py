@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from mcpx.cli import codes
 from mcpx.cli.changing import Subject, code_of, print_change, print_written, subject, write
+from mcpx.cli.output import agreed, can_ask, plain, print_json
 from mcpx.cli.parsing import near
-from mcpx.cli.terminal import agreed, can_ask, plain, print_json
-from mcpx.cli.where import overlay, required
+from mcpx.cli.target import overlay, required
 from mcpx.config.edits import Edit, EntrySection, RemoveEntry, SetFields
 from mcpx.config.recognising import NOUNS, Section
 from mcpx.config.tree import as_bool, as_list, as_map, maps_in
@@ -31,7 +31,8 @@ _MARK = ".mcpx-sha256"
 """In a folder into which a bundle was unpacked."""
 
 
-def run(verb: Verb, options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    verb: Verb = options.command
     on = subject(required(options, f"{verb} NAME --config"), overlay(options))
     written = on.alone.look()
     if written.told:

@@ -1,78 +1,52 @@
 """`mcpx explain PROFILE TOOL`: whether a tool is seen and may be called through a profile, and what
 decided it.
 
-By the config alone where that decides; else the servers are connected to, once, to see what they
-offer. Exit code 0: it may be called; 6: it is hidden or refused; 2: there is no such profile or
-tool.
+Servers are connected to only if the configuration alone does not decide it. Exit code 0: the tool
+may be called; 6: it is hidden or refused; 2: the profile or the tool does not exist.
 """
 
-import asyncio
-import json
-import logging
+import argparse
 import sys
-from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mcpx.catalog.catalog import Catalog
-from mcpx.cli.codes import WAITS
+from mcpx.cli.codes import DONE, WAITS
+from mcpx.cli.gateway_client import settled, temporary_gateway
+from mcpx.cli.output import plain, print_json
 from mcpx.cli.running import result_of
-from mcpx.cli.serve import unknown_profile
-from mcpx.cli.terminal import plain
+from mcpx.cli.serve import check_profile
+from mcpx.cli.target import Target
 from mcpx.config import Config
 from mcpx.core.explaining import Several, assumed, found, near, outside
+from mcpx.core.missing import Missing, why_missing
 from mcpx.model.errors import ConfigError
 from mcpx.model.offer import Offer
 from mcpx.policy.state import PolicyState
-from mcpx.policy.warden import Verdict, Warden
+from mcpx.policy.warden import Warden
 
-if TYPE_CHECKING:
-    from mcpx.core.missing import Missing
+WITHOUT_PROFILE = "-"
+EFFECTS = {
+    "allow": "seen, and may be called",
+    "ask": "seen, and asked for at each call",
+    "deny": "seen, and refused",
+}
 
-EVERYTHING = "-"
-"""In the place of a profile: without one."""
 
-
-def explain(
-    config: Config,
-    profile: str,
-    tool: str,
-    principal: str,
-    environ: Mapping[str, str],
-    state: Path,
-    as_json: bool,
-) -> int:
-    names = [each.name for each in config.profiles]
-    if profile != EVERYTHING and profile not in names:
-        raise ConfigError([f"error: {unknown_profile(profile, names)}"])
-    through = None if profile == EVERYTHING else profile
+def explain(options: argparse.Namespace) -> int:
+    target = Target.required(options, "explain PROFILE TOOL")
+    config, tool, principal = target.load(), options.tool, options.principal
+    profile: str | None = None
+    if options.profile != WITHOUT_PROFILE:
+        profile = options.profile
+        check_profile(options.profile, [each.name for each in config.profiles])
     warden = Warden(config, PolicyState(None))
-    offer = _by_config(config, warden, through, tool)
-    note = ""
+    offer, note = _offer_of_hidden_server(config, warden, profile, tool), ""
     if offer is None:
-        catalog, down, missing = result_of(_look(config, environ, state, tool))
-        offer = _found(catalog, tool)
-        if offer is None and (offer := assumed(config, tool)) is not None:
-            if missing is not None and offer.server not in down:
-                raise ConfigError([f"error: {missing.message}\n  {missing.hint}"])
-            if offer.server not in down:
-                raise ConfigError(
-                    [f"error: server {offer.server!r} offers no tool {plain(offer.name)!r}"]
-                )
-            note = (
-                f"server {offer.server!r} cannot be asked now ({plain(down[offer.server])}); "
-                "judged by its name alone"
-            )
-        if offer is None and missing is not None:
-            raise ConfigError([f"error: {missing.message}\n  {missing.hint}"])
-        if offer is None:
-            raise ConfigError([f"error: {_unknown(catalog, tool)}"])
-    verdict = warden.explain(through, principal, offer)
-    barred = _outside(config, state, through, principal)
-    if as_json:
-        told = {
-            "profile": through,
+        offer, note = result_of(_look(config, target, tool))
+    verdict = warden.explain(profile, principal, offer)
+    barred = _barred(config, target, profile, principal)
+    if options.json:
+        facts: dict[str, object] = {
+            "profile": profile,
             "principal": principal,
             "server": offer.server,
             "tool": offer.name,
@@ -80,81 +54,61 @@ def explain(
             "seen": verdict.seen,
             "effect": verdict.effect,
             "because": verdict.because,
-            **({"note": note} if note else {}),
-            **({"outside": barred} if barred else {}),
         }
-        sys.stdout.write(json.dumps(told, indent=2, ensure_ascii=True) + "\n")
+        notes = {"note": note, "outside": barred}
+        print_json({**facts, **{key: text for key, text in notes.items() if text}})
     else:
-        _print(offer, through, principal, verdict, [note, barred])
-    return 0 if verdict.seen and verdict.effect != "deny" and not barred else WAITS
+        what = f"{plain(offer.name)} of server {plain(offer.server)}, listed as {offer.public}"
+        where = f"through profile {plain(profile)}" if profile else "without a profile"
+        effect = EFFECTS[verdict.effect] if verdict.seen else "hidden"
+        sys.stdout.write(f"{plain(what)}\n{where}, for {plain(principal)}: {effect}\n")
+        for line in filter(None, [*verdict.because, note, barred]):
+            sys.stdout.write(f"  {plain(line)}\n")
+    may_call = verdict.seen and verdict.effect != "deny" and not barred
+    return DONE if may_call else WAITS
 
 
-def _outside(config: Config, state: Path, profile: str | None, principal: str) -> str:
-    """Why somebody does not come there at all over HTTP, as far as tokens tell."""
+def _barred(config: Config, target: Target, profile: str | None, principal: str) -> str:
+    """Why a token does not reach the profile over HTTP."""
     from mcpx.front.identity.store import TokenStore, Unreadable
 
+    tokens: dict[str, str | None] = {}
     try:
-        made = {token.name: token.profile for token in TokenStore(state).read()}
+        tokens |= {token.name: token.profile for token in TokenStore(target.state).read()}
     except (Unreadable, OSError):
-        made = {}
-    told = outside(config, made, profile, principal)
-    return f"but {told}" if told else ""
+        pass
+    reason = outside(config, tokens, profile, principal)
+    return f"but {reason}" if reason else ""
 
 
-def _print(
-    offer: Offer, profile: str | None, principal: str, verdict: Verdict, notes: list[str]
-) -> None:
-    what = f"{plain(offer.name)} of server {plain(offer.server)}, listed as {plain(offer.public)}"
-    where = "without a profile" if profile is None else f"through profile {plain(profile)}"
-    said = {
-        "allow": "seen, and may be called",
-        "ask": "seen, and asked for at each call",
-        "deny": "seen, and refused",
-    }
-    sys.stdout.write(
-        f"{what}\n{where}, for {plain(principal)}: "
-        f"{said[verdict.effect] if verdict.seen else 'hidden'}\n"
-    )
-    for line in [*verdict.because, *filter(None, notes)]:
-        sys.stdout.write(f"  {plain(line)}\n")
-
-
-def _by_config(config: Config, warden: Warden, profile: str | None, tool: str) -> Offer | None:
-    """Of which nothing more need be known: its server is not seen."""
+def _offer_of_hidden_server(
+    config: Config, warden: Warden, profile: str | None, tool: str
+) -> Offer | None:
+    """The tool, if the profile hides its server: then the server need not be started."""
     offer = assumed(config, tool)
-    through = None if profile is None else warden.sights.through(profile)
-    return (
-        offer
-        if offer is not None and through is not None and not through.server(offer.server)
-        else None
-    )
+    if offer is None or profile is None:
+        return None
+    sight = warden.sights.through(profile)
+    return None if sight is None or sight.server(offer.server) else offer
 
 
-async def _look(
-    config: Config, environ: Mapping[str, str], state: Path, tool: str
-) -> tuple[Catalog, dict[str, str], "Missing | None"]:
-    """The catalog, why some servers are down, and why the tool is not offered."""
-    from mcpx.core.gateway import Gateway
-    from mcpx.core.missing import why_missing
-    from mcpx.processes import process
-
-    logging.getLogger("mcpx").addHandler(logging.NullHandler())
-    once = tuple(replace(server, auto_reconnect=False) for server in config.mcp_servers)
-    gateway = Gateway(replace(config, mcp_servers=once), environ, state, looks=True)
-    try:
+async def _look(config: Config, target: Target, tool: str) -> tuple[Offer, str]:
+    """Connect to the servers, and find the tool. Returns it with a note. Raises ConfigError."""
+    async with temporary_gateway(config, target) as gateway:
         gateway.start()
         upstreams = gateway.generation.upstreams
-        await asyncio.gather(*(upstream.settled.wait() for upstream in upstreams.values()))
+        await settled(upstreams, config)
         await gateway.catalogs.ready()
-        down = {
-            name: upstream.problem or upstream.status.state
-            for name, upstream in upstreams.items()
-            if not upstream.known
-        }
-        return gateway.catalog, down, why_missing(gateway, tool)
-    finally:
-        await gateway.close()
-        await process.end_all()
+        offer = _found(gateway.catalog, tool)
+        if offer is not None:
+            return offer, ""
+        offer = assumed(config, tool)
+        if offer is not None and not upstreams[offer.server].known:
+            upstream = upstreams[offer.server]
+            why = plain(upstream.problem or upstream.status.state)
+            note = f"server {offer.server!r} cannot be asked now ({why}); judged by its name alone"
+            return offer, note
+        raise _unknown(gateway.catalog, why_missing(gateway, tool), offer, tool)
 
 
 def _found(catalog: Catalog, tool: str) -> Offer | None:
@@ -164,8 +118,15 @@ def _found(catalog: Catalog, tool: str) -> Offer | None:
         raise ConfigError([f"error: {problem}"]) from None
 
 
-def _unknown(catalog: Catalog, tool: str) -> str:
+def _unknown(
+    catalog: Catalog, missing: Missing | None, offer: Offer | None, tool: str
+) -> ConfigError:
     meant = near(catalog, tool)
-    return (
-        f"no server offers a tool {tool!r}{'' if meant is None else f'; did you mean {meant!r}?'}"
-    )
+    message = f"no server offers a tool {tool!r}"
+    if missing is not None:
+        message = f"{missing.message}\n  {missing.hint}"
+    elif offer is not None:
+        message = f"server {offer.server!r} offers no tool {plain(offer.name)!r}"
+    elif meant is not None:
+        message += f"; did you mean {meant!r}?"
+    return ConfigError([f"error: {message}"])

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcpx.cli.asking import settings
+from mcpx.cli.output import Waiting, plain
 from mcpx.cli.running import result_of
-from mcpx.cli.state import state_folder
-from mcpx.cli.terminal import Waiting, plain
 from mcpx.config.lines import is_address
 from mcpx.config.recognising import (
     NOUNS,
@@ -37,6 +36,7 @@ from mcpx.imports.bundle import is_bundle
 from mcpx.imports.registry import Listed, is_name
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import ConfigError
+from mcpx.model.state import state_folder
 
 if TYPE_CHECKING:
     from mcpx.imports.imported import Imported

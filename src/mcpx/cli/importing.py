@@ -16,9 +16,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
 
-from mcpx.cli import changing, codes, secrets_offer, where
-from mcpx.cli.terminal import Cell, Table, agreed, can_ask, plain, print_json, shown
-from mcpx.cli.words import counted
+from mcpx.cli import changing, codes, secrets_offer, target
+from mcpx.cli.output import Cell, Table, agreed, can_ask, counted, plain, print_json, shown
 from mcpx.clients.catalogue import client, clients
 from mcpx.clients.taking.duplicates import there_of
 from mcpx.clients.taking.merging import Item, There, Wishes, merged
@@ -73,7 +72,7 @@ class Import:
 
 
 def run(options: argparse.Namespace) -> int:
-    on = changing.subject(changing.to_make(options), where.overlay(options))
+    on = changing.subject(changing.to_make(options), target.overlay(options))
     taken = _found(options.what, os.environ)
     written = on.alone.look()
     _refuse_a_clients_own(on.path, taken, written)
@@ -124,7 +123,7 @@ def _found(words: Sequence[str], environ: Mapping[str, str]) -> list[Taken]:
             taken += files or [
                 Taken(Origin(known.id, known.name, None), notes=("it has no file here",))
             ]
-        elif os.path.isfile(word) or where.looks_like_file(word):
+        elif os.path.isfile(word) or target.looks_like_file(word):
             file = Path(os.path.abspath(os.path.expanduser(word)))
             if not file.exists():
                 raise ConfigError([f"error: {word} does not exist"])

@@ -7,8 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from mcpx.cli.terminal import Table, print_json
-from mcpx.cli.words import counted
+from mcpx.cli.output import Table, counted, print_json
 from mcpx.imports.imported import Imported, to_file, to_yaml
 from mcpx.imports.source import one_line
 from mcpx.model.call import Json

@@ -1,20 +1,35 @@
-"""`mcpx tools` and `mcpx search`: what can be called, as a table, as TypeScript, or for
-programs."""
+"""`mcpx tools` and `mcpx search`: callable tools as a table, as TypeScript, or for programs."""
 
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mcpx.cli import failing
-from mcpx.cli.codes import PARTIAL, SIGN_IN
-from mcpx.cli.parsing import near
-from mcpx.cli.questions import Questions
-from mcpx.cli.reach import Desk, Needs, Place, place, reach, tell_down, tools_of, tools_when_started
+from mcpx.cli.codes import DONE, FAILED, PARTIAL, SIGN_IN
+from mcpx.cli.gateway_client import (
+    Client,
+    Needs,
+    connected,
+    report_down,
+    tools_of,
+    tools_when_started,
+)
+from mcpx.cli.output import (
+    Cell,
+    Output,
+    Style,
+    Table,
+    Waiting,
+    counted,
+    hint_of,
+    plain,
+    print_json,
+    shown,
+    styled,
+)
+from mcpx.cli.parsing import suggestion
 from mcpx.cli.running import result_of
-from mcpx.cli.terminal import Cell, Table, Waiting, plain, print_json, shown, styled
-from mcpx.cli.where import same_target
-from mcpx.cli.words import counted
+from mcpx.cli.target import Target, subject_of
 from mcpx.library.values import COMMANDS, Tool
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import ConfigError, RpcError
@@ -22,61 +37,59 @@ from mcpx.model.errors import ConfigError, RpcError
 if TYPE_CHECKING:
     from mcpx.config import Config
 
-MOST_ARGUMENTS = 44
+MAX_ARGUMENTS = 44
 """Characters of a tool's arguments in a table."""
+MAX_DESCRIPTION = 400
 
 
-def tools(options: argparse.Namespace, server: str | None) -> int:
-    return result_of(_tools(options, place(options), server))
+def tools(options: argparse.Namespace) -> int:
+    server = subject_of(options)
+    return result_of(_tools(options, Target.of(options), server))
 
 
-async def _tools(options: argparse.Namespace, where: Place, server: str | None) -> int:
+async def _tools(options: argparse.Namespace, target: Target, server: str | None) -> int:
+    out = Output(options.json)
     with Waiting() as waiting:
-        async with reach(
-            where, Questions(waiting), waiting, _only(server), whole=server is not None
-        ) as desk:
-            servers = await desk.servers()
-            if server is not None and (problem := _unknown(server, servers)) is not None:
-                return failing.unknown(problem, options.json)
+        whole = server is not None
+        async with connected(target, waiting, _needs(server), whole=whole) as client:
+            servers = await client.servers()
+            names = [str(each.get("name")) for each in servers]
+            if server is not None and server not in (*names, COMMANDS):
+                return out.not_found(_no_server(server, names))
             try:
-                listed = await _listed(desk, waiting, server)
+                if server is None:  # Does not wait for a server that hangs.
+                    listed = await tools_of(client)
+                else:
+                    listed = await tools_when_started(client, waiting, server, lambda _: False)
             except RpcError as error:
-                return failing.failed(error, servers, "", options.json)
-            servers = await desk.servers()  # a list waits for those that are starting
-            await _tell_hidden(desk, listed, server, same_target(options))
-            return _tell(
-                options, listed, servers, server, server is None or desk.running
-            )  # ending them may take long
+                return out.rpc_failure(error, servers, "")
+            servers = await client.servers()  # Listing has waited for servers that were starting.
+            if server is not None:
+                listed = [tool for tool in listed if tool.server == server]
+                servers = [each for each in servers if each.get("name") == server]
+                if not listed:
+                    await _report_hidden(client, server, target)
+            has_public_names = server is None or client.is_running
+            # Before the servers are ended, which may take long.
+            return _write_tools(options, listed, servers, has_public_names, target)
 
 
-async def _listed(desk: Desk, waiting: Waiting, server: str | None) -> list[Tool]:
-    """A list of all servers does not wait for a server that hangs; a list of one server waits until
-    it has started."""
-    if server is None:
-        return await tools_of(desk)
-    return await tools_when_started(desk, waiting, server, lambda listed: False)
-
-
-async def _tell_hidden(desk: Desk, listed: Sequence[Tool], server: str | None, target: str) -> None:
+async def _report_hidden(client: Client, server: str, target: Target) -> None:
     """Report why a server has no tools in the list if its state does not explain it."""
-    if server is None or any(tool.server == server for tool in listed):
-        return
-    missing = await desk.missing(server)
+    missing = await client.missing(server)
     if missing is not None and missing["reason"] in ("hidden", "disabled"):
-        sys.stderr.write(
-            f"{plain(str(missing['message']))}; {plain(failing.missing_hint(missing, target))}\n"
-        )
+        hint = hint_of(missing, target.suffix)
+        sys.stderr.write(f"{plain(str(missing['message']))}; {plain(hint)}\n")
 
 
-def _tell(
+def _write_tools(
     options: argparse.Namespace,
     listed: Sequence[Tool],
     servers: Sequence[Json],
-    server: str | None,
-    public: bool,
+    has_public_names: bool,
+    target: Target,
 ) -> int:
-    found = [tool for tool in listed if server in (None, tool.server)]
-    down = tell_down(servers, server, same_target(options))
+    down = report_down(servers, suffix=target.suffix)
     if options.json:
         withheld = [
             {
@@ -85,32 +98,34 @@ def _tell(
                 "quarantined": bool(each.get("quarantined")),
             }
             for each in servers
-            if server in (None, each.get("name")) and (each.get("held") or each.get("quarantined"))
+            if each.get("held") or each.get("quarantined")
         ]
-        rows = [told(tool, options.schema, public) for tool in found]
+        rows = [_facts(tool, has_public_names) for tool in listed]
+        if options.schema:
+            for row, tool in zip(rows, listed, strict=True):
+                row |= {"inputSchema": tool.input_schema, "outputSchema": tool.output_schema}
         print_json({"tools": rows, "down": down, "withheld": withheld})
     elif options.schema:
-        _print_signatures(found)
+        _print_signatures(listed)
     else:
-        _print_table(found)
+        table = Table("TOOL", "ARGUMENTS", "DESCRIPTION")
+        for tool in listed:
+            _add_row(table, tool, "cyan")
+        table.print()
+        sys.stdout.write(f"{_total(listed)}\n")
     sys.stdout.flush()
-    return _code(down)
-
-
-def _code(down: Sequence[Json]) -> int:
     if any(server["status"] != "needs_auth" for server in down):
         return PARTIAL
-    return SIGN_IN if down else 0
+    return SIGN_IN if down else DONE
 
 
-def _only(server: str | None) -> Needs:
+def _needs(server: str | None) -> Needs:
     def needs(config: "Config") -> Sequence[str] | None:
         if server is None:
             return None
-        names = [
-            *(each.name for each in config.mcp_servers),
-            *([COMMANDS] if config.commands else []),
-        ]
+        names = [each.name for each in config.mcp_servers]
+        if config.commands:
+            names.append(COMMANDS)
         if server not in names:
             raise ConfigError([f"error: {_no_server(server, names)}"])
         return [server]
@@ -118,23 +133,16 @@ def _only(server: str | None) -> Needs:
     return needs
 
 
-def _unknown(server: str, servers: Sequence[Json]) -> str | None:
-    names = [str(each.get("name")) for each in servers]
-    return None if server in (*names, COMMANDS) else _no_server(server, names)
-
-
 def _no_server(server: str, names: Sequence[str]) -> str:
-    close = near(server, names)
-    hint = f"did you mean {close}?" if close else f"there is {', '.join(names) or 'none'}"
+    hint = suggestion(server, names, f"there is {', '.join(names) or 'none'}")
     return f"no server is named {plain(server)!r}; {hint}"
 
 
-def told(tool: Tool, schema: bool, public: bool) -> Json:
-    """For programs. `public`: whether all servers were looked at, so that the public name is
-    known."""
-    about: Json = {
+def _facts(tool: Tool, has_public_names: bool) -> Json:
+    """For programs. The public name is known only if all servers were looked at."""
+    return {
         "name": tool.path,
-        "public": tool.name if public else None,
+        "public": tool.name if has_public_names else None,
         "server": tool.server,
         "tool": tool.tool,
         "title": tool.title or None,
@@ -142,80 +150,70 @@ def told(tool: Tool, schema: bool, public: bool) -> Json:
         "read_only": tool.read_only,
         "destructive": tool.destructive,
     }
-    if schema:
-        about["inputSchema"], about["outputSchema"] = tool.input_schema, tool.output_schema
-    return about
 
 
-def _print_table(found: Sequence[Tool]) -> None:
-    table = Table("TOOL", "ARGUMENTS", "DESCRIPTION")
-    for tool in found:
-        about = plain(" ".join((tool.description or tool.title).split()), 400)
-        table.add(Cell(plain(tool.path), "cyan"), _arguments(tool.input_schema), about)
-    table.print()
-    sys.stdout.write(f"{_total(found)}\n")
+def _add_row(table: Table, tool: Tool, style: Style) -> None:
+    about = " ".join((tool.description or tool.title).split())
+    path = Cell(plain(tool.path), style)
+    table.add(path, _arguments(tool.input_schema), plain(about, MAX_DESCRIPTION))
 
 
 def _total(found: Sequence[Tool]) -> str:
-    """How many tools servers have, and how many are commands of the config."""
+    """The number of tools of servers, and of commands of the config."""
     commands = sum(tool.server == COMMANDS for tool in found)
     servers = len({tool.server for tool in found} - {COMMANDS})
-    tools = f"{counted(len(found) - commands, 'tool')} of {counted(servers, 'server')}"
-    if not commands:
-        return tools
-    return f"{tools}, {counted(commands, 'command')}" if servers else counted(commands, "command")
+    totals: list[str] = []
+    if servers or not commands:
+        tools = counted(len(found) - commands, "tool")
+        totals.append(f"{tools} of {counted(servers, 'server')}")
+    if commands:
+        totals.append(counted(commands, "command"))
+    return ", ".join(totals)
 
 
 def _arguments(schema: Mapping[str, Any]) -> str:
-    """Names, the needed ones first; a question mark where one may be left out."""
-    names, needed = list(as_object(schema.get("properties"))), as_list(schema.get("required"))
-    listed = [name for name in names if name in needed] + [
-        f"{name}?" for name in names if name not in needed
-    ]
-    text = plain(", ".join(map(str, listed)) or "-", 1000)
-    if len(text) <= MOST_ARGUMENTS:
+    """The names of the arguments, required ones first. A question mark marks optional ones."""
+    names, required = list(as_object(schema.get("properties"))), as_list(schema.get("required"))
+    listed = [name for name in names if name in required]
+    listed += [f"{name}?" for name in names if name not in required]
+    text = plain(", ".join(listed) or "-", 1000)
+    if len(text) <= MAX_ARGUMENTS:
         return text
-    return (
-        text[: MOST_ARGUMENTS - 2].rpartition(", ")[0] + ", …"
-        if ", " in text
-        else text[:MOST_ARGUMENTS]
-    )
+    whole, comma, _ = text[: MAX_ARGUMENTS - 2].rpartition(", ")
+    return f"{whole}, …" if comma else text[:MAX_ARGUMENTS]
 
 
 def _print_signatures(found: Sequence[Tool]) -> None:
-    from mcpx.formats import typescript
-
     server = None
     for tool in found:
         if tool.server != server:
-            sys.stdout.write(
-                f"{'' if server is None else chr(10)}{styled('// ' + plain(tool.server), 'bold')}\n"
-            )
+            if server is not None:
+                sys.stdout.write("\n")
             server = tool.server
+            sys.stdout.write(styled(f"// {plain(server)}", "bold") + "\n")
         about = shown(tool.description or tool.title).strip().replace("*/", "* /")
         if about:
-            sys.stdout.write(
-                styled("/** " + "\n *  ".join(about.splitlines()) + " */", "dim") + "\n"
-            )
-        took = typescript.type_text(dict(tool.input_schema))
-        gives = (
-            "unknown"
-            if tool.output_schema is None
-            else typescript.type_text(dict(tool.output_schema))
-        )
-        args = (
-            ""
-            if took in ("{}", "Record<string, unknown>") and not tool.input_schema.get("properties")
-            else took
-        )
-        name = plain(tool.tool)
-        spelled = name if name.isidentifier() else f'"{name}"'
-        given = f"args: {args}" if args else ""
-        sys.stdout.write(f"function {styled(spelled, 'cyan')}({given}): {gives};\n")
+            comment = "\n *  ".join(about.splitlines())
+            sys.stdout.write(styled(f"/** {comment} */", "dim") + "\n")
+        sys.stdout.write(f"{_signature(tool)}\n")
+
+
+def _signature(tool: Tool) -> str:
+    from mcpx.formats import typescript
+
+    name, result = plain(tool.tool), "unknown"
+    if not name.isidentifier():
+        name = f'"{name}"'
+    takes = typescript.type_text(dict(tool.input_schema))
+    is_empty = takes in ("{}", "Record<string, unknown>")
+    has_arguments = not is_empty or tool.input_schema.get("properties")
+    arguments = f"args: {takes}" if has_arguments else ""
+    if tool.output_schema is not None:
+        result = typescript.type_text(dict(tool.output_schema))
+    return f"function {styled(name, 'cyan')}({arguments}): {result};"
 
 
 # Search
-# --------------------------------------------------------------------------------------------------
 
 
 def search(options: argparse.Namespace) -> int:
@@ -228,43 +226,34 @@ def search(options: argparse.Namespace) -> int:
 
 
 async def _search(options: argparse.Namespace, query: str) -> int:
+    target = Target.of(options)
     with Waiting() as waiting:
-        async with reach(place(options), Questions(waiting), waiting, whole=False) as desk:
-            found, servers = await _found(desk, query, options.limit)
-            return _tell_hits(options, query, found, servers)
+        async with connected(target, waiting, whole=False) as client:
+            found = await client.search(query, options.limit)
+            down = report_down(await client.servers(), suffix=target.suffix)
+            return _write_hits(options.json, query, found, down)
 
 
-def _tell_hits(
-    options: argparse.Namespace, query: str, found: Json, servers: Sequence[Json]
-) -> int:
-    hits = [
-        (Tool.of(as_object(hit.get("definition"))), as_object(hit))
-        for hit in as_list(found.get("tools"))
-    ]
+def _write_hits(as_json: bool, query: str, found: Json, down: Sequence[Json]) -> int:
+    hits = [as_object(hit) for hit in as_list(found.get("tools"))]
+    tools = [Tool.of(as_object(hit.get("definition"))) for hit in hits]
     total = found.get("total")
-    down = tell_down(servers, target=same_target(options))
-    if options.json:
-        tools = [
-            {**told(tool, False, True), "score": hit.get("score"), "strong": hit.get("strong")}
-            for tool, hit in hits
+    if as_json:
+        rows = [
+            {**_facts(tool, True), "score": hit.get("score"), "strong": hit.get("strong")}
+            for tool, hit in zip(tools, hits, strict=True)
         ]
-        print_json({"query": query, "tools": tools, "total": total, "down": down})
+        print_json({"query": query, "tools": rows, "total": total, "down": down})
     elif not hits:
         sys.stderr.write(
             f"no tool matches {plain(query)!r}; other words may, and mcpx tools lists all\n"
         )
     else:
         table = Table("TOOL", "ARGUMENTS", "DESCRIPTION")
-        for tool, hit in hits:
-            about = plain(" ".join((tool.description or tool.title).split()), 400)
-            style = "cyan" if hit.get("strong") else "dim"
-            table.add(Cell(plain(tool.path), style), _arguments(tool.input_schema), about)
+        for tool, hit in zip(tools, hits, strict=True):
+            _add_row(table, tool, "cyan" if hit.get("strong") else "dim")
         table.print()
         if isinstance(total, int) and total > len(hits):
             sys.stdout.write(f"{len(hits)} of {total:,} matches; --limit shows more\n")
     sys.stdout.flush()
-    return 0 if hits else 1
-
-
-async def _found(desk: Desk, query: str, limit: int) -> tuple[Json, list[Json]]:
-    return await desk.search(query, limit), await desk.servers()
+    return DONE if hits else FAILED

@@ -1,8 +1,7 @@
-"""`mcpx logs`: what servers have printed to standard error, as the gateway that runs has kept it;
-with `mcpx` in the place of a server the gateway's own log, from its file, whether it runs or not.
+"""`mcpx logs`: what servers have printed to standard error, as the running gateway has kept it.
 
-Promised: plain lines; nothing in them steers a terminal. Bounded by what the gateway keeps of each
-server.
+`mcpx` in place of a server is the gateway's own log, from its file, whether the gateway runs or
+not. Lines cannot control the terminal.
 """
 
 import argparse
@@ -13,169 +12,169 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
+from mcpx.base.files import is_at
 from mcpx.cli.codes import DONE, FAILED, MISTAKE, NOT_RUNNING
-from mcpx.cli.failing import tell, unknown
-from mcpx.cli.parsing import near
-from mcpx.cli.places import Place, place
+from mcpx.cli.output import Output, plain, styled
+from mcpx.cli.parsing import suggestion
 from mcpx.cli.running import result_of
-from mcpx.cli.terminal import plain, styled
-from mcpx.front.control import ask
+from mcpx.cli.target import Target, subject_of
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import ConfigError
 
-LOOK = 0.4
-"""Seconds between two looks for new lines."""
-OURS = "mcpx"
-LONGEST = 2_100
-"""Characters of a line: the gateway has cut it already."""
+POLL_SECONDS = 0.4
+OWN = "mcpx"
+MAX_LINE = 2_100
+"""Characters. The gateway has cut longer lines already."""
+MAX_OWN_LINE = 20_000
 
 
-def logs(options: argparse.Namespace, server: str | None) -> int:
+def logs(options: argparse.Namespace) -> int:
+    server = subject_of(options)
     if options.lines < 1:
         raise ConfigError(["error: -n is a number of lines, from 1 on"])
-    where = place(options)
-    if server == OURS:
-        return _own(where, options)
-    return result_of(_logs(where, options, server))
+    target = Target.of(options)
+    if server == OWN:
+        return _own(target, options)
+    return result_of(_logs(target, options, server))
 
 
-async def _logs(where: Place, options: argparse.Namespace, server: str | None) -> int:
-    after: dict[str, int] = {}
-    answer = await _asked(where, server, after, options.lines)
+async def _logs(target: Target, options: argparse.Namespace, server: str | None) -> int:
+    out = Output(options.json)
+    seen: dict[str, int] = {}
+    answer = await _ask(target, server, seen, options.lines)
     if answer is None:
-        told = (
-            f"no gateway runs on {where.path or 'a config here'}; what servers print is kept "
-            "while one runs"
-        )
-        return tell("not_running", told, NOT_RUNNING, options.json)
-    if not answer.get("ok"):
+        where = target.path or "a config here"
+        message = f"no gateway runs on {where}; what servers print is kept while one runs"
+        return out.not_running(message, NOT_RUNNING)
+    if server is not None and not answer.get("ok"):
         names = [str(name) for name in as_list(answer.get("names"))]
-        close = near(server or "", names)
-        hint = f"did you mean {close}?" if close else f"there is {', '.join([*names, OURS])}"
-        return unknown(f"no server is named {plain(server or '')!r}; {hint}", options.json)
-    rows = _rows(answer, after)[-options.lines :]
+        hint = suggestion(server, names, f"there is {', '.join([*names, OWN])}")
+        return out.not_found(f"no server is named {plain(server)!r}; {hint}")
+    rows = _rows(answer, seen)[-options.lines :]
     if not rows and not options.follow:
-        sys.stderr.write(f"{plain(server) if server else 'no server'} has printed nothing\n")
-    _write(rows, options.json, server is None)
+        sys.stderr.write(f"{plain(server or 'no server')} has printed nothing\n")
+    _write(rows, out.json, server is None)
     while options.follow:
-        await asyncio.sleep(LOOK)
-        answer = await _asked(where, server, after, 0)
+        await asyncio.sleep(POLL_SECONDS)
+        answer = await _ask(target, server, seen, 0)
         if answer is None or not answer.get("ok"):
             sys.stderr.write("the gateway is gone\n")
             return NOT_RUNNING
-        _write(_rows(answer, after), options.json, server is None)
+        _write(_rows(answer, seen), out.json, server is None)
     return DONE
 
 
-async def _asked(
-    where: Place, server: str | None, after: dict[str, int], limit: int
-) -> Json | None:
-    if where.channel is None:
-        return None
-    return await ask(where.channel, "logs", 10.0, server=server, after=dict(after), limit=limit)
+async def _ask(target: Target, server: str | None, seen: dict[str, int], limit: int) -> Json | None:
+    return await target.ask("logs", 10.0, server=server, after=dict(seen), limit=limit)
 
 
-def _rows(answer: Json, after: dict[str, int]) -> list[Json]:
-    """In the order they came, whoever printed them."""
+def _rows(answer: Json, seen: dict[str, int]) -> list[Json]:
+    """The lines of all servers in the order in which they came."""
     rows: list[Json] = []
-    for name, told in as_object(answer.get("servers")).items():
-        known = as_object(told)
-        rows += [{"server": name, **as_object(line)} for line in as_list(known.get("lines"))]
-        after[name] = int(known.get("last") or 0)
-    return sorted(rows, key=lambda row: float(row.get("at") or 0))
+    for name, log in as_object(answer.get("servers")).items():
+        rows += [{"server": name, **as_object(line)} for line in as_list(log.get("lines"))]
+        seen[name] = int(log.get("last") or 0)
+    return sorted(rows, key=_time_of)
 
 
-def _write(rows: Iterable[Json], as_json: bool, named: bool) -> None:
+def _time_of(row: Json) -> float:
+    return float(row.get("at") or 0)
+
+
+def _write(rows: Sequence[Json], as_json: bool, with_server: bool) -> None:
     for row in rows:
+        server, at, text = str(row["server"]), _time_of(row), str(row.get("text") or "")
         if as_json:
-            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(float(row.get("at") or 0)))
-            told: dict[str, Any] = {
-                "server": row["server"],
-                "at": stamp,
-                "stream": row.get("stream"),
-            }
-            sys.stdout.write(json.dumps({**told, "text": row.get("text")}) + "\n")
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+            facts = {"server": server, "at": stamp, "stream": row.get("stream"), "text": text}
+            sys.stdout.write(json.dumps(facts) + "\n")
             continue
-        at = styled(time.strftime("%H:%M:%S", time.localtime(float(row.get("at") or 0))), "dim")
-        who = styled(f"[{plain(str(row['server']))}] ", "cyan") if named else ""
-        text = plain(str(row.get("text") or ""), LONGEST)
-        sys.stdout.write(
-            f"{at} {who}{styled(text, 'dim') if row.get('stream') == OURS else text}\n"
-        )
+        line = plain(text, MAX_LINE)
+        if row.get("stream") == OWN:
+            line = styled(line, "dim")
+        if with_server:
+            line = styled(f"[{plain(server)}] ", "cyan") + line
+        clock = styled(time.strftime("%H:%M:%S", time.localtime(at)), "dim")
+        sys.stdout.write(f"{clock} {line}\n")
     sys.stdout.flush()
 
 
-# The gateway's own
-# -----------------------------------------------------------------------------------------------
+# The gateway's own log
 
 
-def _own(where: Place, options: argparse.Namespace) -> int:
-    file = _file(where)
+def _own(target: Target, options: argparse.Namespace) -> int:
+    out, file = Output(options.json), _file(target)
     if file is None:
-        told = (
-            "the gateway's own log goes to its standard error; global.log_file keeps it in a file"
-        )
-        return tell("no_log", told, FAILED, options.json)
+        message = "the gateway's own log goes to its standard error; global.log_file keeps it in "
+        return out.fail("no_log", f"{message}a file", FAILED)
     try:
-        with file.open("rb") as opened:
-            for line in deque(opened, maxlen=options.lines):
-                _line(line, options.json)
+        with file.open("rb") as lines:
+            for line in deque(lines, maxlen=options.lines):
+                _write_own(line, out.json)
             sys.stdout.flush()
             if options.follow:
-                _follow(file, opened.tell(), options.json)
+                for line in appended_lines(file, lines):
+                    _write_own(line, out.json)
     except FileNotFoundError:
-        return tell("no_log", f"{file} is not there yet: nothing was written", FAILED, options.json)
+        return out.fail("no_log", f"{file} is not there yet: nothing was written", FAILED)
     except OSError as error:
-        return tell(
-            "no_log", f"{file} cannot be read: {error.strerror or error}", MISTAKE, options.json
-        )
+        message = f"{file} cannot be read: {error.strerror or error}"
+        return out.fail("no_log", message, MISTAKE)
     return DONE
 
 
-def _follow(file: Path, behind: int, as_json: bool) -> None:
+def appended_lines(file: Path, lines: BinaryIO | None) -> Iterator[bytes]:
+    """Complete lines that are added to an open file, and to the files that replace it, as
+    `tail -F` shows them. Flushes standard output while it waits."""
     while True:
-        time.sleep(LOOK)
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.getsize(file) < behind:
-                behind = 0  # another one by the same name
-            with file.open("rb") as opened:
-                opened.seek(behind)
-                whole, newline, _ = opened.read().rpartition(b"\n")
-            for line in (whole + newline).splitlines():
-                _line(line, as_json)
-            behind += len(whole) + len(newline)
+        is_current = lines is not None and is_at(file, lines.fileno())
+        if lines is not None:
+            if os.fstat(lines.fileno()).st_size < lines.tell():
+                lines.seek(0)  # The file was truncated.
+            yield from complete_lines(lines)
+        if is_current or not file.exists():
             sys.stdout.flush()
+            time.sleep(POLL_SECONDS)
+            continue
+        if lines is not None:
+            lines.close()
+        lines = None
+        with contextlib.suppress(FileNotFoundError):
+            lines = file.open("rb")
 
 
-def _line(raw: bytes, as_json: bool) -> None:
+def complete_lines(lines: BinaryIO) -> Iterator[bytes]:
+    """The lines up to one that is still being written."""
+    while line := lines.readline():
+        if not line.endswith(b"\n"):
+            lines.seek(-len(line), os.SEEK_CUR)
+            return
+        yield line
+
+
+def _write_own(raw: bytes, as_json: bool) -> None:
     text = raw.decode("utf-8", "replace").rstrip("\n")
-    sys.stdout.write(
-        (json.dumps({"server": OURS, "text": text}) if as_json else plain(text, 20_000)) + "\n"
-    )
+    if as_json:
+        sys.stdout.write(json.dumps({"server": OWN, "text": text}) + "\n")
+    else:
+        sys.stdout.write(plain(text, MAX_OWN_LINE) + "\n")
 
 
-def _file(where: Place) -> Path | None:
-    """As the gateway that runs says it; else the configuration's, else that of the last one in the
-    background."""
-    answer = None if where.channel is None else result_of(ask(where.channel, "logs", 10.0, limit=1))
-    if answer is not None:
-        return Path(str(answer["log_file"])) if answer.get("log_file") else None
-    if where.path is None or where.channel is None:
+def _file(target: Target) -> Path | None:
+    """The log file of the running gateway, otherwise that of the configuration or of the last
+    gateway that ran in the background."""
+    if target.path is None or target.channel is None:
         return None
-    from mcpx.config import load
-
-    named = load(where.path, os.environ, where.env).global_.log_file
-    if named is not None:
-        return where.path.parent / named
-    left = _left_behind(where.channel)
-    return left[0] if left else None
-
-
-def _left_behind(channel: Path) -> Sequence[Path]:
-    """The log of a gateway that ran in the background stands under the name of its channel."""
-    folder = channel.parent.parent
-    return [file for file in (folder / "logs" / f"gateway-{channel.stem}.log",) if file.is_file()]
+    answer = target.ask_now("logs", 10.0, limit=1)
+    if answer is not None:
+        name = answer.get("log_file")
+        return name and Path(str(name))
+    configured = target.load().global_.log_file
+    if configured is not None:
+        return target.path.parent / configured
+    file = target.state / "logs" / f"gateway-{target.channel.stem}.log"
+    return file if file.is_file() else None

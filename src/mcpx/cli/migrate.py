@@ -9,8 +9,8 @@ from pathlib import Path
 
 from mcpx.cli import codes
 from mcpx.cli.changing import Subject, code_of, print_written, subject, write
-from mcpx.cli.terminal import plain, print_json, styled
-from mcpx.cli.where import overlay, required
+from mcpx.cli.output import plain, print_json, styled
+from mcpx.cli.target import overlay, required
 from mcpx.config.migration import Migrated, migrated
 from mcpx.config.written import Written
 from mcpx.core.differences import shown as masked

@@ -6,14 +6,13 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mcpx.cli import arguments, failing, results
+from mcpx.cli import arguments, results
 from mcpx.cli.codes import MISTAKE, PARTIAL, TIMED_OUT
+from mcpx.cli.gateway_client import Client, Needs, connected, report_down
+from mcpx.cli.output import Cell, Output, Table, Waiting, counted, plain, print_json, styled
 from mcpx.cli.parsing import near
-from mcpx.cli.questions import Questions
-from mcpx.cli.reach import Desk, Needs, place, reach, tell_down
 from mcpx.cli.running import result_of
-from mcpx.cli.terminal import Cell, Table, Waiting, plain, print_json, styled
-from mcpx.cli.words import counted
+from mcpx.cli.target import Target
 from mcpx.library.values import Content, Message, Prompt, Resource
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import RpcError
@@ -27,20 +26,21 @@ def read(options: argparse.Namespace) -> int:
 
 
 async def _read(options: argparse.Namespace) -> int:
+    out = Output(options.json)
     with Waiting() as waiting:
-        async with reach(place(options), Questions(waiting), waiting) as desk:
+        async with connected(Target.of(options), waiting) as client:
             if options.uri is None:
-                return await _list_resources(desk, options.json)
+                return await _list_resources(client, options.json)
             try:
                 async with asyncio.timeout(options.timeout):
-                    raw = await desk.request("resources/read", {"uri": options.uri})
+                    raw = await client.request("resources/read", {"uri": options.uri})
             except TimeoutError:
                 told = f"{plain(options.uri)} took longer than {options.timeout:g} s"
-                return failing.tell("timed_out", told, TIMED_OUT, options.json)
+                return out.fail("timed_out", told, TIMED_OUT)
             except RpcError as error:
                 if error.code in (-32002, -32602):
-                    return failing.unknown(await _meant(desk, options.uri, error), options.json)
-                return failing.failed(error, await desk.servers(), "", options.json)
+                    return out.not_found(await _meant(client, options.uri, error))
+                return out.rpc_failure(error, await client.servers(), "")
     if options.json:
         print_json(raw)
     contents = [
@@ -55,24 +55,24 @@ async def _read(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _meant(desk: Desk, uri: str, error: RpcError) -> str:
-    listed, _ = await _resources(desk)
+async def _meant(client: Client, uri: str, error: RpcError) -> str:
+    listed, _ = await _resources(client)
     close = near(uri, [name for resource in listed for name in (resource.uri, resource.own_uri)])
     return (
         f"{error.message}; {f'did you mean {close}?' if close else 'mcpx read lists what there is'}"
     )
 
 
-async def _resources(desk: Desk) -> tuple[list[Resource], list[Resource]]:
-    listed = as_list((await desk.request("resources/list")).get("resources"))
-    templates = as_list((await desk.request("resources/templates/list")).get("resourceTemplates"))
+async def _resources(client: Client) -> tuple[list[Resource], list[Resource]]:
+    listed = as_list((await client.request("resources/list")).get("resources"))
+    templates = as_list((await client.request("resources/templates/list")).get("resourceTemplates"))
     made = [Resource.of(as_object(raw), template=True) for raw in templates]
     return [Resource.of(as_object(raw)) for raw in listed], made
 
 
-async def _list_resources(desk: Desk, as_json: bool) -> int:
-    resources, templates = await _resources(desk)
-    down = tell_down(await desk.servers())
+async def _list_resources(client: Client, as_json: bool) -> int:
+    resources, templates = await _resources(client)
+    down = report_down(await client.servers())
     if as_json:
         told = [_told(resource) for resource in resources]
         print_json(
@@ -120,37 +120,36 @@ def prompt(options: argparse.Namespace) -> int:
 
 
 async def _prompt(options: argparse.Namespace) -> int:
+    out = Output(options.json)
     with Waiting() as waiting:
-        async with reach(place(options), Questions(waiting), waiting, _only(options.name)) as desk:
-            listed = as_list((await desk.request("prompts/list")).get("prompts"))
+        async with connected(Target.of(options), waiting, _only(options.name)) as client:
+            listed = as_list((await client.request("prompts/list")).get("prompts"))
             prompts = [Prompt.of(as_object(raw)) for raw in listed]
             if options.name is None:
-                return _list_prompts(prompts, await desk.servers(), options.json)
+                return _list_prompts(prompts, await client.servers(), options.json)
             found = next((each for each in prompts if options.name in (each.path, each.name)), None)
             if found is None:
                 close = near(
                     options.name, [name for each in prompts for name in (each.path, each.name)]
                 )
                 hint = f"did you mean {close}?" if close else "mcpx prompt lists what there is"
-                tell_down(await desk.servers())
-                return failing.unknown(
-                    f"there is no prompt {plain(options.name)!r}; {hint}", options.json
-                )
+                report_down(await client.servers())
+                return out.not_found(f"there is no prompt {plain(options.name)!r}; {hint}")
             given = arguments.given(options.arguments, {})
             if problem := _wrong(found, given):
-                return failing.tell("bad_arguments", problem, MISTAKE, options.json)
+                return out.fail("bad_arguments", problem, MISTAKE)
             params: Json = {
                 "name": found.name,
                 "arguments": {key: _text(value) for key, value in given.items()},
             }
             try:
                 async with asyncio.timeout(options.timeout):
-                    raw = await desk.request("prompts/get", params)
+                    raw = await client.request("prompts/get", params)
             except TimeoutError:
                 told = f"{found.path} took longer than {options.timeout:g} s"
-                return failing.tell("timed_out", told, TIMED_OUT, options.json)
+                return out.fail("timed_out", told, TIMED_OUT)
             except RpcError as error:
-                return failing.failed(error, await desk.servers(), found.server, options.json)
+                return out.rpc_failure(error, await client.servers(), found.server)
     if options.json:
         print_json(raw)
         return 0
@@ -201,7 +200,7 @@ def _wrong(found: Prompt, given: Json) -> str | None:
 
 
 def _list_prompts(prompts: Sequence[Prompt], servers: Sequence[Json], as_json: bool) -> int:
-    down = tell_down(servers)
+    down = report_down(servers)
     if as_json:
         told = [
             {

@@ -1,70 +1,139 @@
-"""Options and words of the command line: argparse, with mistakes told as everywhere else."""
+"""Parsers of the commands: argparse with the error messages of mcpx.
+
+Options may stand before a command: `mcpx --config FILE tools` is read as
+`mcpx tools --config FILE`.
+"""
 
 import argparse
 import re
-import sys
 from collections.abc import Iterable, Sequence
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
+from mcpx import __version__
+from mcpx.cli import codes
+from mcpx.cli.options import COMMANDS, GROUPS, SERVE_RULES, Command, Option
 from mcpx.model.errors import ConfigError
 
-PARTS = ("message", "hint", "path", "file", "line", "column")
-"""Of a mistake in a config (`config.problems.Told`)."""
+_WORD = "\0"
+"""Marks a word after `--` that begins like an option. No program argument can contain it."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Options may stand between words. A mistake is a `ConfigError`, with what was meant."""
+    """Reads options between positional arguments. A mistake raises `ConfigError` with a hint."""
 
-    otherwise: "tuple[str, Parser] | None" = None
-    """Of several kinds of a command (`kind`) the one that is meant where none is named, and its
-    parser."""
+    default_kind: "tuple[str, Parser] | None" = None
+    """The subcommand that is meant if no subcommand is named."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.completes: dict[str, str] = {}
+        """What shell completion offers, by the name of the argument."""
+
+    @property
+    def actions(self) -> list[argparse.Action]:
+        return self._actions
+
+    @property
+    def kinds(self) -> "dict[str, Parser]":
+        for action in self._actions:
+            if action.nargs == argparse.PARSER:
+                return cast("dict[str, Parser]", action.choices)
+        return {}
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
-        kinds = [
-            name
-            for action in self._actions
-            for name in (action.choices or ())
-            if action.dest == "kind"
-        ]
-        if self.otherwise is not None and not {*arguments[:1]} & {*kinds, "-h", "--help"}:
-            kind, parser = self.otherwise
+        if self.default_kind is not None and not {*arguments[:1]} & {*self.kinds, "-h", "--help"}:
+            kind, parser = self.default_kind
             return argparse.Namespace(**{**vars(parser.read(arguments)), "kind": kind})
-        whole = (argparse.PARSER, argparse.REMAINDER)  # these take everything behind them
+        whole = (argparse.PARSER, argparse.REMAINDER)  # They take all arguments after them.
         if any(action.nargs in whole for action in self._actions):
             return self.parse_args(arguments)
         for action in self._actions:
             if action.nargs == argparse.ZERO_OR_MORE:
-                action.required = (
-                    False  # up to Python 3.13 it was told to be lacking, with what really is
-                )
+                action.required = False  # Up to Python 3.13, it was reported as missing.
         return _unmarked(self.parse_intermixed_args(_marked(arguments)))
 
     def error(self, message: str) -> NoReturn:
-        told = message[:1].lower() + message[1:]
-        if (
-            unknown := re.match(r"unrecognized arguments: (--?[a-zA-Z][\w-]*)", message)
-        ) is not None:
-            known = [option for action in self._actions for option in action.option_strings]
-            meant = (
-                near(unknown[1], known) if unknown[1].startswith("--") else None
-            )  # a letter is near to every other
-            told = f"unknown option {unknown[1]}" + (f"; did you mean {meant}?" if meant else "")
+        text = message[:1].lower() + message[1:]
+        unknown = re.match(r"unrecognized arguments: (--?[a-zA-Z][\w-]*)", message)
+        if unknown is not None:
+            text = f"unknown option {unknown[1]}{self._meant(unknown[1])}"
         elif message.startswith("unrecognized arguments: "):
-            told = f"too many words: {message.removeprefix('unrecognized arguments: ')}"
-        told = told.replace(_WORD, "").replace(repr(_WORD)[1:-1], "")  # it quotes some and some not
-        raise ConfigError([f"error: {told}\n  {self.prog} --help says what there is"])
+            text = f"too many words: {message.removeprefix('unrecognized arguments: ')}"
+        # argparse quotes some values and not others.
+        text = text.replace(_WORD, "").replace(repr(_WORD)[1:-1], "")
+        raise ConfigError([f"error: {text}\n  {self.prog} --help says what there is"])
+
+    def _meant(self, option: str) -> str:
+        known = [name for action in self._actions for name in action.option_strings]
+        # A single letter is similar to every other one.
+        close = near(option, known) if option.startswith("--") else None
+        return f"; did you mean {close}?" if close else ""
+
+    def add(self, option: Option) -> None:
+        action = self.add_argument(*option.names.split(), **_settings(option))
+        self.completes[action.dest] = option.completes
 
 
-_WORD = "\0"
-"""Before a word that begins like an option and is none. No argument of a program can hold it."""
+def parser_of(command: Command) -> Parser:
+    name, epilog = f"mcpx {command.name}", command.epilog
+    if command.name == "serve":
+        name, epilog = "mcpx", _serve_epilog()
+    parser = Parser(
+        prog=name,
+        description=command.summary,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _fill(parser, command)
+    if command.kinds:
+        kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
+        for kind in command.kinds:
+            # argparse makes it of the class of its parent.
+            below: Any = kinds.add_parser(kind.name, help=kind.arguments, description=kind.summary)
+            _fill(below, kind)
+        first = command.kinds[0].name
+        parser.default_kind = first, parser.kinds[first]
+    return parser
+
+
+def _fill(parser: Parser, command: Command) -> None:
+    for option in command.options:
+        parser.add(option)
+    parser.set_defaults(parser=parser, command=command.name, function=command.function)
+
+
+def _settings(option: Option) -> dict[str, Any]:
+    settings = dict(option.settings)
+    if settings.get("metavar", "") is None:
+        del settings["metavar"]
+    if option.names == "--version":
+        settings["version"] = f"mcpx {__version__}"
+    return settings
+
+
+def _serve_epilog() -> str:
+    from textwrap import fill
+
+    lines: list[str] = []
+    for title, group in GROUPS.items():
+        lines.append(f"{title}:")
+        lines += [_help_line(f"{each.name} {each.arguments}", each.summary) for each in group]
+    lines += [_help_line("help [COMMAND]", "This, or more about a command."), "", SERVE_RULES]
+    meanings = ", ".join(f"{code} {meaning}" for code, meaning in codes.MEANINGS.items())
+    return "\n".join([*lines, fill(f"Exit codes: {meanings}.", 100)])
+
+
+def _help_line(call: str, summary: str) -> str:
+    return f"  mcpx {call:30} {summary}"
 
 
 def _marked(arguments: Sequence[str]) -> list[str]:
-    """Behind `--` there are words only. What argparse makes of that between words is another thing
-    in each Python."""
-    at = arguments.index("--") if "--" in arguments else len(arguments)
-    words = [_WORD + word if word.startswith("-") else word for word in arguments[at + 1 :]]
-    return [*arguments[: at + 1], *words]
+    """Mark the words after `--`. Python versions differ in what argparse makes of them."""
+    if "--" not in arguments:
+        return list(arguments)
+    start = arguments.index("--") + 1
+    words = [_WORD + word if word.startswith("-") else word for word in arguments[start:]]
+    return [*arguments[:start], *words]
 
 
 def _unmarked(options: argparse.Namespace) -> argparse.Namespace:
@@ -77,26 +146,51 @@ def _unmarked(options: argparse.Namespace) -> argparse.Namespace:
 
 
 def near(word: str, known: Iterable[str]) -> str | None:
-    from difflib import get_close_matches  # only somebody who made a mistake pays for it
+    """The known word that is most similar."""
+    from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.5)), None)
 
 
-def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether whoever called reads JSON; asked before anything is parsed, for mistakes in that are
-    told so too."""
-    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return any(word == "--json" for word in own)
+def suggestion(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """A hint with the name that was probably meant, or `otherwise`."""
+    close = near(word, known)
+    return f"did you mean {close!r}?" if close else otherwise
 
 
-def tell_mistakes(error: ConfigError, as_json: bool) -> None:
-    if not as_json:
-        sys.stderr.write("\n\n".join(error.problems) + "\n")
-        return
-    import json
+def command_first(arguments: Sequence[str]) -> list[str]:
+    """The same command line with leading options moved behind the command that follows them.
 
-    texts = [problem.removeprefix("error: ") for problem in error.problems]
-    parts = [{name: getattr(told, name) for name in PARTS} for told in getattr(error, "told", ())]
-    problems = parts or [{"message": text} for text in texts]
-    told = {"error": {"code": "mistake", "message": "\n".join(texts), "problems": problems}}
-    sys.stderr.write(json.dumps(told) + "\n")  # ASCII: nothing in it steers a terminal
+    A command line that starts a gateway is not changed, and no parser is built for it."""
+    words = list(arguments)
+    if not words or not words[0].startswith("-") or not {*COMMANDS, "help"}.intersection(words):
+        return words
+    count = _count_leading(words)
+    if count is None or count >= len(words):
+        return words
+    options, command, rest = words[:count], words[count], words[count + 1 :]
+    if command == "help":
+        return [command, *rest]
+    if command not in COMMANDS:
+        return words
+    kinds = [kind.name for kind in COMMANDS[command].kinds]
+    if rest and rest[0] in kinds:
+        return [command, rest[0], *options, *rest[1:]]
+    return [command, *options, *rest]
+
+
+def _count_leading(words: Sequence[str]) -> int | None:
+    """Count the options and their values at the beginning. Returns None if an option is unknown."""
+    takes_value = {"--json": False}
+    for action in parser_of(COMMANDS["serve"]).actions:
+        if action.dest not in ("help", "version"):
+            takes_value |= dict.fromkeys(action.option_strings, action.nargs is None)
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        name, has_value, _ = words[at].partition("=")
+        if name not in takes_value:
+            return None
+        at += 1
+        if takes_value[name] and not has_value:
+            at += 1
+    return at

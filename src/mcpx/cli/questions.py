@@ -9,7 +9,7 @@ import asyncio
 import sys
 from typing import Any
 
-from mcpx.cli.terminal import Waiting, can_ask, plain, printable, shown, styled
+from mcpx.cli.output import Waiting, can_ask, plain, printable, shown, styled
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import METHOD_NOT_FOUND, RpcError
 

@@ -1,55 +1,54 @@
-"""Results as they are printed: texts as texts, JSON readable on a terminal, what is no text into a
-file or by its size.
+"""Prints results: text as text, JSON indented on a terminal, and binary content into a file or by
+its size.
 
-Promised: piped, a text is what the server sent, byte by byte; on a terminal nothing of it steers
-the terminal.
+Piped text is byte for byte what the server sent. On a terminal, it cannot control the terminal.
 """
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from mcpx.cli.terminal import plain, print_json, shown
+from mcpx.cli.output import plain, print_json, shown
 from mcpx.library.values import Content, Result
 from mcpx.model.errors import ConfigError
 
 
 def print_result(result: Result, output: str | None) -> None:
-    """What a call came to; an error of the tool's own goes to stderr."""
+    """The error message of a tool goes to stderr."""
     stream = sys.stderr if result.is_error else sys.stdout
-    saved = [] if output is None else save(result.content, output)
-    told = [block for block in result.content if block not in saved]
+    saved = save(result.content, output) if output is not None else []
     if not result.content and result.structured is not None:
         print_json(result.structured)
-    for block in told:
-        print_block(block, stream)
+    for block in result.content:
+        if block not in saved:
+            print_block(block, stream)
 
 
 def print_block(block: Content, where: TextIO | None = None) -> None:
-    stream = sys.stdout if where is None else where
+    stream = where or sys.stdout
     if block.text:
         write(readable(block.text) if stream.isatty() else block.text, stream)
     elif block.data:
         kind = block.mime_type or "unknown type"
         write(f"[{block.type}, {kind}, {len(block.data):,} bytes; -o FILE saves it]", stream)
     elif block.type == "resource_link":
-        write(
-            f"[{block.raw.get('title') or block.raw.get('name') or 'resource'}: {block.uri}]",
-            stream,
-        )
+        name = block.raw.get("title") or block.raw.get("name") or "resource"
+        write(f"[{name}: {block.uri}]", stream)
     elif block.type not in ("text", "resource"):
         write(f"[{block.type or 'something of no type'}]", stream)
 
 
 def write(text: str, stream: TextIO) -> None:
-    text = shown(text) if stream.isatty() else text
+    if stream.isatty():
+        text = shown(text)
     stream.write(text if text.endswith("\n") else f"{text}\n")
 
 
 def readable(text: str) -> str:
-    """JSON on several lines; anything else as it is."""
+    """Indented, if it is JSON."""
     if text[:1] not in ("{", "["):
         return text
     try:
@@ -59,21 +58,23 @@ def readable(text: str) -> str:
 
 
 def save(blocks: Sequence[Content], output: str) -> list[Content]:
-    """What is no text goes into the file, several into several; where there is nothing else, the
-    texts do."""
+    """Save binary blocks, one per file. If there are none, save the text. Returns the saved
+    blocks."""
     binary = [block for block in blocks if block.data]
     path = Path(output).expanduser()
     try:
         if not binary:
-            text = "\n".join(block.text for block in blocks if block.text)
+            texts = [block for block in blocks if block.text]
+            text = "\n".join(block.text for block in texts)
             path.write_text(text, encoding="utf-8", errors="backslashreplace")
             sys.stderr.write(f"wrote {path}\n")
-            return [block for block in blocks if block.text]
-        for number, block in enumerate(binary, 1):
-            file = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+            return texts
+        file = path
+        for number, block in enumerate(binary, 2):
             file.write_bytes(block.data)
             kind = plain(block.mime_type or block.type)
             sys.stderr.write(f"wrote {file} ({kind}, {len(block.data):,} bytes)\n")
+            file = path.with_name(f"{path.stem}-{number}{path.suffix}")
     except OSError as error:
         raise ConfigError(
             [f"error: {output} cannot be written: {error.strerror or error}"]
@@ -82,10 +83,13 @@ def save(blocks: Sequence[Content], output: str) -> list[Content]:
 
 
 def print_query(result: Result, expression: str, as_json: bool) -> None:
-    """What a JMESPath expression finds in its JSON; of a result that has none, in the result as it
-    came. A text stands alone unless JSON is read."""
+    """Print what a JMESPath expression finds in the JSON of a result. If a result has none, it is
+    searched itself. A text is printed as it is, except for programs."""
     value = result.value
-    found = _searched(expression, dict(result.raw) if isinstance(value, str) else value)
+    if isinstance(value, str):
+        value = dict(result.raw)
+    with _query_errors():
+        found = compiled(expression).search(value)
     if isinstance(found, str) and not as_json:
         write(found, sys.stdout)
     else:
@@ -93,20 +97,18 @@ def print_query(result: Result, expression: str, as_json: bool) -> None:
 
 
 def compiled(expression: str) -> Any:
-    """Raises `ConfigError`: told before anything is called."""
+    """Raises ConfigError, before anything is called."""
     import jmespath
-    from jmespath.exceptions import JMESPathError
 
-    try:
+    with _query_errors():
         return jmespath.compile(expression)
-    except JMESPathError as error:
-        raise ConfigError([f"error: --jmespath: {' '.join(str(error).split())}"]) from None
 
 
-def _searched(expression: str, value: Any) -> Any:
+@contextmanager
+def _query_errors() -> Generator[None]:
     from jmespath.exceptions import JMESPathError
 
     try:
-        return compiled(expression).search(value)
+        yield
     except JMESPathError as error:
         raise ConfigError([f"error: --jmespath: {' '.join(str(error).split())}"]) from None

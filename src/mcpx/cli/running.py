@@ -1,25 +1,28 @@
-"""Coroutines of commands, and what Ctrl-C does to them.
+"""Runs coroutines of commands, and reports mistakes.
 
-Promise: pressed once, what was begun is ended in good order; pressed again, the process ends at
-once and without a word, wherever it is: a KeyboardInterrupt in the midst of somebody's cleaning up
-would leave others waiting for ever. No promise for the gateway that serves: it minds its signals
-itself (`app`).
+Ctrl-C, pressed once, ends what was begun in good order. Pressed again, it ends the process at once
+and without a word: a KeyboardInterrupt inside a cleanup would leave other tasks waiting forever.
+The gateway that serves handles its signals itself (`app`).
 """
 
 import os
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
 from mcpx.cli import codes
+from mcpx.model.errors import ConfigError
 
 T = TypeVar("T")
 
+PROBLEM_KEYS = ("message", "hint", "path", "file", "line", "column")
+"""Of a mistake in a config (`config.problems.Told`)."""
+
 
 def result_of(coroutine: Coroutine[Any, Any, T]) -> T:
-    """As `asyncio.run` has it."""
-    import asyncio  # what answers without one is quicker
+    """As `asyncio.run`."""
+    import asyncio  # Commands that need no event loop start faster without it.
 
     return asyncio.run(_minding_signals(coroutine))
 
@@ -27,9 +30,7 @@ def result_of(coroutine: Coroutine[Any, Any, T]) -> T:
 async def _minding_signals(coroutine: Coroutine[Any, Any, T]) -> T:
     import signal
 
-    cancels = signal.getsignal(
-        signal.SIGINT
-    )  # asyncio's own, if there is one: it cancels this task
+    cancels = signal.getsignal(signal.SIGINT)  # Usually asyncio's handler, which cancels this task.
     if not callable(cancels) or cancels is signal.default_int_handler:
         return await coroutine
 
@@ -50,16 +51,40 @@ def _again(_number: int, _frame: FrameType | None) -> None:
 
 
 def leave() -> NoReturn:
-    """After Ctrl-C: what did not reach its end is not told of one by one, and the prompt begins a
-    line of its own. Child processes that are left are ended (`processes.keeper`)."""
+    """End the process after Ctrl-C. `processes.keeper` ends the child processes that are left."""
     import signal
 
     signal.signal(signal.SIGINT, _again)
     try:
         if sys.stderr.isatty():
-            sys.stderr.write("\n")
+            sys.stderr.write("\n")  # The prompt begins on a new line.
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-    except (OSError, ValueError):  # nobody reads any more
+    except (OSError, ValueError):  # The reader has gone.
         pass
     os._exit(codes.INTERRUPTED)
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether the caller reads JSON. Works before parsing, because mistakes of the command line are
+    JSON, too."""
+    for word in arguments:
+        if word in ("--", "--json"):
+            return word == "--json"
+    return False
+
+
+def print_mistakes(error: ConfigError, as_json: bool) -> None:
+    if not as_json:
+        sys.stderr.write("\n\n".join(error.problems) + "\n")
+        return
+    import json
+
+    texts = [problem.removeprefix("error: ") for problem in error.problems]
+    problems = [
+        {key: getattr(each, key) for key in PROBLEM_KEYS} for each in getattr(error, "told", ())
+    ]
+    problems = problems or [{"message": text} for text in texts]
+    facts = {"code": "mistake", "message": "\n".join(texts), "problems": problems}
+    # ASCII only: nothing in it controls a terminal.
+    sys.stderr.write(json.dumps({"error": facts}) + "\n")

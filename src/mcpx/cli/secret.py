@@ -10,8 +10,8 @@ import json
 import os
 import sys
 
-from mcpx.cli import failing
 from mcpx.cli.codes import FAILED
+from mcpx.cli.output import Output
 from mcpx.model.errors import ConfigError
 
 LONGEST = 64 * 1024
@@ -64,9 +64,8 @@ def run(options: argparse.Namespace) -> int:
             if isinstance(error, sealing.NoKey)
             else ""
         )
-        return failing.tell(
-            "no_keyring" if not how else "no_key", f"{error}{how}", FAILED, options.json
-        )
+        word = "no_key" if how else "no_keyring"
+        return Output(options.json).fail(word, f"{error}{how}", FAILED)
     return 0
 
 

@@ -192,7 +192,7 @@ def variables_beside(config: Path) -> dict[str, str]:
 
 def choose(made: Offer, wish: Place | None) -> None:
     """Where they shall be kept; somebody who sits there is asked."""
-    from mcpx.cli.terminal import can_ask, plain
+    from mcpx.cli.output import can_ask, plain
 
     if not made.variables:
         return

@@ -1,4 +1,4 @@
-"""`mcpx [CONFIG]`: from flags, environment and config to a `Run`, and off it goes."""
+"""`mcpx [CONFIG]`: combines flags, environment, and configuration into a `Run`, and runs it."""
 
 import argparse
 import contextlib
@@ -9,14 +9,15 @@ from pathlib import Path
 from urllib.parse import quote
 
 from mcpx import __version__, app
-from mcpx.cli.commands.serve import LEVELS
-from mcpx.cli.how import by_stdio, choice, is_strict
+from mcpx.cli.options import LEVELS
+from mcpx.cli.parsing import suggestion
+from mcpx.cli.serve_flags import FALSE, TRUE, by_stdio, choice, is_strict
 from mcpx.config import Config, is_loopback, load, without_itself
 from mcpx.config.load import Texts
 from mcpx.config.locate import config_home, own_file
-from mcpx.config.problems import nearest
 from mcpx.core.config_files import Read
 from mcpx.model.errors import ConfigError
+from mcpx.model.state import state_folder
 from mcpx.office import AdminPlace
 from mcpx.processes.environment import mark_of, running_inside
 from mcpx.surfaces import SURFACES
@@ -36,13 +37,11 @@ def serve(
     path: Path | None,
     options: argparse.Namespace,
     environ: Mapping[str, str],
-    env: str | None,
-    state: Path,
     background: Background | None = None,
 ) -> int:
-    run = run_options(path, options, environ, env, state, background)
+    run = run_options(path, options, environ, background)
     if path is None and run.transport == "stdio":
-        _say_that_it_is_the_demo(environ)
+        _announce_demo(environ)
     return app.serve(run, environ)
 
 
@@ -50,20 +49,17 @@ def run_options(
     path: Path | None,
     options: argparse.Namespace,
     environ: Mapping[str, str],
-    env: str | None,
-    state: Path,
     background: Background | None = None,
 ) -> app.Run:
     """Combine flags, environment, and configuration. Raises ConfigError."""
-    # In the background each client says for itself what it wants to see.
-    mode = (
-        None if background is not None else options.mode or choice(environ, "MCPX_MODE", SURFACES)
-    )
-    strict = is_strict(options, environ)
+    env = options.env or environ.get("MCPX_ENV") or None
+    state = state_folder(environ)
     stdio = background is not None or by_stdio(options, environ)
-    profile = (
-        None if background is not None else options.profile or environ.get("MCPX_PROFILE") or None
-    )
+    mode = options.mode or choice(environ, "MCPX_MODE", SURFACES)
+    profile = options.profile or environ.get("MCPX_PROFILE") or None
+    if background is not None:  # Each client says what it wants to see.
+        mode = profile = None
+    strict = is_strict(options, environ)
 
     def reading(path: Path | None) -> Read:
         def read(texts: Texts | None = None) -> Config:
@@ -83,116 +79,119 @@ def run_options(
     read = reading(path)
     config = read(None)
     if profile is not None:
-        _refuse_profile(profile, stdio, config, "--profile" if options.profile else "MCPX_PROFILE")
-    host, port = listens = address(options, environ, config)  # a changed file does not change it
+        _check_profile(profile, stdio, config, "--profile" if options.profile else "MCPX_PROFILE")
+    host, port = listens = address(options, environ, config)  # A changed file does not change it.
     itself = mark_of(path, env)
     if itself in running_inside(environ):
-        # Through a wrapper that the file does not show. To the gateway above it is one more server
-        # that ended.
+        # The gateway starts itself through a wrapper that the file does not show.
         raise ConfigError(
             [f"error: this mcpx was started by an mcpx that runs on {path} already; it ends here"]
         )
-    given = options.log_level or environ.get("MCPX_LOG_LEVEL")
-    level = (given or config.global_.log_level).upper()
-    if level not in LEVELS:
-        raise ConfigError([f"error: log level {level!r} is not one of {', '.join(LEVELS)}"])
-    admin = _admin(options, environ, config)
-    if admin is not None and not stdio and (admin.host, admin.port) == (host, port) and port:
-        told = f"error: clients and the admin UI would both listen on {host}:{port}"
-        raise ConfigError(
-            [
-                f"{told}\n  Give one of them another port: --port or --admin-port, 0 takes any "
-                "free one."
-            ]
-        )
-    return app.Run(
+    run = app.Run(
         config=config,
         transport="stdio" if stdio else "http",
         host=host,
         port=port,
-        log_level=level,
-        log_level_given=bool(given),
-        or_another_port=path is None and options.port is None and not environ.get("MCPX_PORT"),
-        state=None if path is None else state,  # the demo writes nothing
-        reload=None if path is None else read,
-        fresh=(own_file(environ), reading(own_file(environ)), state)
-        if path is None and admin is not None
-        else None,
+        log_level=_log_level(options, environ, config),
+        log_level_given=bool(options.log_level or environ.get("MCPX_LOG_LEVEL")),
         env=env,
         profile=profile,
         itself=itself,
-        admin=admin,
-        linger=None if background is None else background.linger,
-        log_file=None if background is None else background.log_file,
-        started=None if background is None else background.started,
-        store=None if stdio else store_address(environ, config),
+        admin=_admin(options, environ, config),
+    )
+    if path is not None:
+        run = replace(run, state=state, reload=read)
+    else:  # The demo writes nothing.
+        is_any_port = options.port is None and not environ.get("MCPX_PORT")
+        run = replace(run, or_another_port=is_any_port)
+        if run.admin is not None:
+            own = own_file(environ)
+            run = replace(run, fresh=(own, reading(own), state))
+    if not stdio:
+        _check_ports(run)
+        run = replace(run, store=store_address(environ, config))
+    if background is not None:
+        linger, log_file, started = background.linger, background.log_file, background.started
+        run = replace(run, linger=linger, log_file=log_file, started=started)
+    return run
+
+
+def _log_level(options: argparse.Namespace, environ: Mapping[str, str], config: Config) -> str:
+    given = options.log_level or environ.get("MCPX_LOG_LEVEL")
+    level = (given or config.global_.log_level).upper()
+    if level not in LEVELS:
+        raise ConfigError([f"error: log level {level!r} is not one of {', '.join(LEVELS)}"])
+    return level
+
+
+def _check_ports(run: app.Run) -> None:
+    admin = run.admin
+    if admin is None or not run.port or (admin.host, admin.port) != (run.host, run.port):
+        return
+    raise ConfigError(
+        [
+            f"error: clients and the admin UI would both listen on {run.host}:{run.port}\n  Give "
+            "one of them another port: --port or --admin-port, 0 takes any free one."
+        ]
     )
 
 
-def _refuse_profile(name: str, by_stdio: bool, config: Config, said: str) -> None:
-    """One that is not there, or that would not be kept to."""
-    names = [profile.name for profile in config.profiles]
-    if name not in names:
-        raise ConfigError([f"error: {unknown_profile(name, names, said)}"])
+def _check_profile(name: str, by_stdio: bool, config: Config, source: str) -> None:
+    check_profile(name, [profile.name for profile in config.profiles], f"{source}: ")
     if not by_stdio:
-        what = (
-            f"error: {said} is for a client over stdio; over HTTP the profile is at "
-            f"/p/{quote(name, safe='')}/mcp"
+        path = f"/p/{quote(name, safe='')}/mcp"
+        raise ConfigError(
+            [f"error: {source} is for a client over stdio; over HTTP the profile is at {path}"]
         )
-        raise ConfigError([what])
 
 
-def unknown_profile(name: str, names: Collection[str], said: str = "") -> str:
-    meant = nearest(name, list(names))
-    hint = (
-        f"did you mean {meant!r}?" if meant else f"there is {', '.join(map(repr, names)) or 'none'}"
-    )
-    return f"{f'{said}: ' if said else ''}no profile is named {name!r}; {hint}"
+def check_profile(name: str, known: Collection[str], source: str = "") -> None:
+    if name in known:
+        return
+    there = ", ".join(map(repr, known)) or "none"
+    hint = suggestion(name, known, f"there is {there}")
+    raise ConfigError([f"error: {source}no profile is named {name!r}; {hint}"])
 
 
 def address(
     options: argparse.Namespace, environ: Mapping[str, str], config: Config
 ) -> tuple[str, int]:
-    """Where it listens over HTTP."""
-    host, port = (
-        getattr(options, "host", None),
-        getattr(options, "port", None),
-    )  # `check` has no such flags
-    port = port_number(port, "--port") if port is not None else _port(environ, config.server.port)
-    return host or environ.get("MCPX_HOST") or config.server.host, port
+    """Where the gateway listens over HTTP. `options` of other commands have no such flags."""
+    host = getattr(options, "host", None) or environ.get("MCPX_HOST") or config.server.host
+    port = getattr(options, "port", None)
+    if port is not None:
+        return host, port_number(port, "--port")
+    return host, _port_of(environ, "MCPX_PORT", config.server.port)
 
 
 def _admin(
     options: argparse.Namespace, environ: Mapping[str, str], config: Config
 ) -> AdminPlace | None:
-    """Where the admin UI is to be found, if anybody wants it; beside the demo in a terminal it is
-    (RUN-3)."""
-    wanted: bool | None = True if options.admin_port is not None else options.admin
-    if (
-        wanted is None
-        and (said := choice(environ, "MCPX_ADMIN", ("true", "false", "1", "0"))) is not None
-    ):
-        wanted = said in ("true", "1")
-    first = (
-        wanted is None and config.path is None and not by_stdio(options, environ) and os.isatty(0)
-    )
-    if not wanted and not first:
+    """Where the admin UI is served, if it is wanted. The demo in a terminal has it (RUN-3)."""
+    wanted: bool | None = options.admin
+    if options.admin_port is not None:
+        wanted = True
+    if wanted is None:
+        said = choice(environ, "MCPX_ADMIN", (*TRUE, *FALSE))
+        if said is not None:
+            wanted = said in TRUE
+    by_default = wanted is None and config.path is None
+    by_default = by_default and not by_stdio(options, environ) and os.isatty(0)
+    if not wanted and not by_default:
         return None
     server = config.server
+    host = server.host if is_loopback(server.host) else "127.0.0.1"
+    if server.admin is not None and server.admin.host:
+        host = server.admin.host
     if options.admin_port is not None:
         port = port_number(options.admin_port, "--admin-port")
     else:
-        given = environ.get("MCPX_ADMIN_PORT")
-        port = port_number(given, "MCPX_ADMIN_PORT") if given else server.admin_port
-    own = server.host if is_loopback(server.host) else "127.0.0.1"
-    host = (server.admin.host if server.admin is not None else None) or own
-    return AdminPlace(
-        host=host, port=port, token=environ.get("MCPX_ADMIN_TOKEN") or None, or_another=first
-    )
+        port = _port_of(environ, "MCPX_ADMIN_PORT", server.admin_port)
+    token = environ.get("MCPX_ADMIN_TOKEN") or None
+    return AdminPlace(host=host, port=port, token=token, or_another=by_default)
 
 
 def store_address(environ: Mapping[str, str], config: Config) -> str | None:
-    """Over stdio there is one client and one process: nothing is shared."""
     given = environ.get("MCPX_STORE")
     if not given:
         return config.server.store
@@ -206,25 +205,22 @@ def store_address(environ: Mapping[str, str], config: Config) -> str | None:
     return given
 
 
-def _say_that_it_is_the_demo(environ: Mapping[str, str]) -> None:
-    """In a client's log, where somebody wonders whose tools these are; over HTTP the greeting says
-    it."""
+def _announce_demo(environ: Mapping[str, str]) -> None:
+    """Write to the client's log whose tools these are. Over HTTP, the greeting says it."""
     own = Path(config_home(environ), "mcpx", "config.yaml")
     places = f"MCPX_CONFIG, mcpx.yaml, config.yaml and config.json in {Path.cwd()}, {own}"
     line = f"mcpx {__version__} · no config found (looked at {places}), running the built-in demo\n"
-    with contextlib.suppress(
-        OSError
-    ):  # nobody listens, or the disk is full; unbuffered, so that it is over with
+    with contextlib.suppress(OSError):  # The reader may have gone, or the disk may be full.
         os.write(2, line.encode(errors="replace"))
 
 
-def _port(environ: Mapping[str, str], default: int) -> int:
-    value = environ.get("MCPX_PORT")
-    return port_number(value, "MCPX_PORT") if value else default
+def _port_of(environ: Mapping[str, str], name: str, default: int) -> int:
+    text = environ.get(name)
+    return port_number(text, name) if text else default
 
 
 def port_number(text: str, name: str) -> int:
-    """A port as somebody wrote it: in plain digits, for int() takes ٣ and 1_000 too."""
+    """Accepts ASCII digits only: int() accepts ٣ and 1_000, too."""
     number = whole_number(text)
     if number is None or number > 65535:
         raise ConfigError(

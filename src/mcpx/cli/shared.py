@@ -21,11 +21,10 @@ from typing import Final
 from mcpx import __version__
 from mcpx.base.files import private_folder, replace_private
 from mcpx.cli import codes
-from mcpx.cli.how import by_stdio
+from mcpx.cli.output import counted, plain, print_json
 from mcpx.cli.running import result_of
-from mcpx.cli.terminal import plain, print_json
-from mcpx.cli.where import overlay, required
-from mcpx.cli.words import counted
+from mcpx.cli.serve_flags import by_stdio
+from mcpx.cli.target import overlay, required
 from mcpx.config import load
 from mcpx.config.edits import Where
 from mcpx.config.files import is_base, members

@@ -1,28 +1,39 @@
-"""`mcpx status`: whether a gateway runs on a config, since when, where, for whom, and how its
-servers are.
+"""`mcpx status`, `reload`, `admin`, and `version`: questions to the gateway that runs on a config.
 
-Asks by the control channel and imports nothing of the gateway's rooms. Exit code 3: none runs; 4:
-some servers are down.
+They use the control channel and import nothing of the gateway itself.
 """
 
 import argparse
 import calendar
+import contextlib
+import platform
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
-from mcpx.cli.codes import DONE, NOT_RUNNING, PARTIAL
-from mcpx.cli.places import Place, place
-from mcpx.cli.running import result_of
-from mcpx.cli.terminal import plain, print_json, printable, styled
-from mcpx.cli.words import counted, is_downloading, state_of
-from mcpx.front.control import ask
+from mcpx import __version__
+from mcpx.cli.codes import DONE, FAILED, MISTAKE, NOT_RUNNING, PARTIAL
+from mcpx.cli.output import (
+    UP,
+    Output,
+    counted,
+    is_downloading,
+    is_starting,
+    plain,
+    print_json,
+    printable,
+    state_of,
+    styled,
+    why_down,
+)
+from mcpx.cli.target import Target
 from mcpx.model.call import Json, as_list, as_object
 
-UP = ("connected", "sleeping", "disabled")
-ABOUT_SERVER = ("name", "status", "phase", "phase_s", "tools", "last_error")
-TOLD = (
+SERVER_KEYS = ("name", "status", "phase", "phase_s", "tools", "last_error")
+KEYS = (
     "version",
     "role",
     "pid",
@@ -34,139 +45,187 @@ TOLD = (
     "attached",
     "revision",
     "replicas",
+    "mode",
+    "log_file",
+    "last_reload",
 )
+ROLES = {
+    "background": "in the background for clients",
+    "alone": "for the one client that started it",
+}
+OF_THE_DEMO = "\n  The built-in demo has none: start it again for another login URL."
+
+
+def version(options: argparse.Namespace) -> int:
+    python, system = platform.python_version(), f"{platform.system()} {platform.machine()}"
+    facts = {"version": __version__, "python": python, "system": system}
+    line = f"mcpx {__version__} · Python {python} · {system}"
+    Output(options.json).result({**facts, "executable": sys.executable}, line)
+    return DONE
+
+
+def reload(options: argparse.Namespace) -> int:
+    out, target = Output(options.json), Target.required(options, "reload")
+    answer = target.ask_now("reload")
+    if answer is None:
+        message = f"no gateway runs on {target.path}; start one with: mcpx {target.path}"
+        return out.not_running(message, NOT_RUNNING)
+    if out.json or answer.get("ok"):
+        out.result(answer, str(answer.get("plan")))
+        return DONE if answer.get("ok") else MISTAKE
+    sys.stderr.write("\n\n".join(problems_of(answer)) + "\n")
+    sys.stderr.write(
+        "Nothing was changed; the running gateway keeps its last good configuration.\n"
+    )
+    return MISTAKE
+
+
+def problems_of(answer: Json) -> list[str]:
+    """Why a gateway refused a configuration."""
+    problems: list[Any] = answer.get("problems") or [f"error: {answer.get('error')}"]
+    return list(map(str, problems))
+
+
+def admin(options: argparse.Namespace) -> int:
+    """Print and open a login URL, which works once."""
+    out, target = Output(options.json), Target.required(options, "admin", OF_THE_DEMO)
+    opens_browser = sys.stdout.isatty() and not options.no_browser and not out.json
+    answer = target.ask_now("admin", file=opens_browser)
+    if answer is None:
+        message = f"no gateway runs on {target.path}; start one with: mcpx {target.path} --admin"
+        return out.not_running(message, NOT_RUNNING)
+    if not answer.get("ok"):
+        return out.fail("failed", str(answer.get("error")), FAILED)
+    url = str(answer["url"])
+    out.result({"url": url}, url)
+    sys.stdout.flush()
+    file = answer.get("file")
+    if opens_browser and file:
+        import webbrowser
+
+        # The login URL must not be an argument of the browser program: other users can read the
+        # process list.
+        with contextlib.suppress(Exception):  # The terminal shows the URL.
+            webbrowser.open(Path(str(file)).as_uri())
+    return DONE
 
 
 def status(options: argparse.Namespace) -> int:
-    where = place(options)
-    answer = None if where.channel is None else result_of(ask(where.channel, "status"))
-    if answer is None or not answer.get("ok"):
-        return _none(where, options.json)
+    target = Target.of(options)
+    answer = target.ask_now("status") or Json()
+    if not answer.get("ok"):
+        return _not_running(target, Output(options.json))
     servers = [as_object(server) for server in as_list(answer.get("servers"))]
-    down = [
-        server for server in servers if server.get("status") not in UP and not is_starting(server)
-    ]
     if options.json:
-        more = {
-            "mode": answer.get("mode"),
-            "log_file": answer.get("log_file"),
-            "last_reload": answer.get("last_reload"),
-        }
-        about = [{key: server.get(key) for key in ABOUT_SERVER} for server in servers]
-        print_json(
-            {"running": True, **{key: answer.get(key) for key in TOLD}, **more, "servers": about}
-        )
+        about = [{key: server.get(key) for key in SERVER_KEYS} for server in servers]
+        print_json({"running": True, **{key: answer.get(key) for key in KEYS}, "servers": about})
     else:
         _print(answer, servers)
-    return PARTIAL if down else DONE
+    return code_of(servers)
 
 
-def is_starting(server: Json) -> bool:
-    """Whether a server connects for the first time, and has not failed."""
-    return server.get("status") == "connecting" and not server.get("last_error")
+def code_of(servers: Sequence[Json]) -> int:
+    """The exit code: whether a server is down."""
+    is_partial = any(each.get("status") not in UP and not is_starting(each) for each in servers)
+    return PARTIAL if is_partial else DONE
 
 
-def _none(where: Place, as_json: bool) -> int:
-    if as_json:
-        print_json({"running": False, "config": None if where.path is None else str(where.path)})
-    elif where.path is None:
-        sys.stdout.write("no config was found here, and no gateway can be looked for without one\n")
-    else:
-        sys.stdout.write(f"no gateway runs on {where.path}; start one: mcpx {where.path}\n")
+def _not_running(target: Target, out: Output) -> int:
+    config = target.path and str(target.path)
+    line = f"no gateway runs on {config}; start one: mcpx {config}"
+    if config is None:
+        line = "no config was found here, and no gateway can be looked for without one"
+    out.result({"running": False, "config": config}, line)
     return NOT_RUNNING
 
 
 def _print(answer: Json, servers: Sequence[Json]) -> None:
-    role = {
-        "background": "in the background for clients",
-        "alone": "for the one client that started it",
-    }
-    how = role.get(str(answer.get("role")), "")
-    since, pid = told_since(answer.get("started_at")), answer.get("pid")
-    head = [
+    head = (
         f"mcpx {plain(str(answer.get('version')))} runs",
-        how,
-        f"since {since}",
-        f"process {pid}",
-    ]
-    sys.stdout.write(f"{styled('✓', 'green')} {' · '.join(filter(None, head))}\n")
-    rows = [
-        ("Config", answer.get("config")),
-        ("Clients", answer.get("url")),
-        ("Admin", answer.get("admin_url")),
-    ]
-    rows += [("Log", answer.get("log_file"))]
-    for title, value in rows:
-        if value:
-            sys.stdout.write(
-                f"  {title:10}{printable(str(value)) if '://' in str(value) else plain(str(value))}\n"
-            )
-    sys.stdout.write(f"  {'Attached':10}{_clients(answer)}\n")
-    sys.stdout.write(f"  {'Servers':10}{_servers(servers)}\n")
-    for server in servers:
-        if server.get("status") in UP:
-            continue
-        mark = styled("…", "yellow") if is_starting(server) else styled("✗", "red")
-        why = plain(str(server.get("last_error") or "")).removeprefix(f"{server.get('name')}: ")
-        name = plain(str(server.get("name")))
-        sys.stdout.write(
-            f"            {mark} {name} {state_of(server)}{f': {why}' if why else ''}\n"
-        )
-    for title, line in _replicas(answer):
-        sys.stdout.write(f"  {title:10}{line}\n")
-    sys.stdout.write(
-        f"  {'Revision':10}{answer.get('revision')}{_reload(as_object(answer.get('last_reload')))}\n"
+        ROLES.get(str(answer.get("role"))),
+        f"since {local_time(answer.get('started_at'))}",
+        f"process {answer.get('pid')}",
     )
+    sys.stdout.write(f"{styled('✓', 'green')} {' · '.join(filter(None, head))}\n")
+    for title, line in _facts(answer, servers):
+        sys.stdout.write(f"  {title:10}{line}\n")
+
+
+def _facts(answer: Json, servers: Sequence[Json]) -> Iterator[tuple[str, str]]:
+    titles = {"Config": "config", "Clients": "url", "Admin": "admin_url", "Log": "log_file"}
+    for title, key in titles.items():
+        text = str(answer.get(key) or "")
+        if "://" in text:
+            yield title, printable(text)
+        elif text:
+            yield title, plain(text)
+    yield "Attached", _clients(answer)
+    yield "Servers", _summary(servers)
+    for server in servers:
+        if server.get("status") not in UP:
+            yield "", _down(server)
+    title = "Replicas"
+    for replica in map(as_object, as_list(answer.get("replicas"))):
+        yield title, _replica(replica)
+        title = ""
+    yield "Revision", f"{answer.get('revision')}{_reload(as_object(answer.get('last_reload')))}"
+
+
+def _down(server: Json) -> str:
+    mark = styled("…", "yellow") if is_starting(server) else styled("✗", "red")
+    line = f"{mark} {plain(str(server.get('name')))} {state_of(server)}"
+    why = why_down(server)
+    return f"{line}: {why}" if why else line
 
 
 def _clients(answer: Json) -> str:
     attached = [as_object(one) for one in as_list(answer.get("attached"))]
-    others = max(int(answer.get("clients") or 0) - len(attached), 0)
-    named = Counter(plain(str(one.get("client") or "a client")) for one in attached)
-    told = ", ".join(f"{name} ({number})" if number > 1 else name for name, number in named.items())
-    parts = [f"{counted(len(attached), 'client')} on this machine{f': {told}' if told else ''}"]
-    return ", ".join(
-        [*parts, *([f"{counted(others, 'session')} over the network"] if others else [])]
-    )
+    line = f"{counted(len(attached), 'client')} on this machine"
+    names = Counter(plain(str(one.get("client") or "a client")) for one in attached)
+    if names:
+        line += ": " + ", ".join(_times(name, number) for name, number in names.items())
+    others = int(answer.get("clients") or 0) - len(attached)
+    return f"{line}, {counted(others, 'session')} over the network" if others > 0 else line
 
 
-def _replicas(answer: Json) -> list[tuple[str, str]]:
-    """A line each: who is there, and whether all run the same configuration."""
-    lines: list[str] = []
-    for replica in map(as_object, as_list(answer.get("replicas"))):
-        odd = "" if replica.get("shared") else styled(" · a configuration of its own", "yellow")
-        leaving = " · leaving" if replica.get("state") == "leaving" else ""
-        me = " · this one" if replica.get("me") else ""
-        lines.append(
-            f"{plain(str(replica.get('name')))} · revision "
-            f"{replica.get('revision')}{odd}{leaving}{me}"
-        )
-    return [("" if at else "Replicas", line) for at, line in enumerate(lines)]
+def _times(name: str, number: int) -> str:
+    return f"{name} ({number})" if number > 1 else name
 
 
-def _servers(servers: Sequence[Json]) -> str:
+def _replica(replica: Json) -> str:
+    facts = [plain(str(replica.get("name"))), f"revision {replica.get('revision')}"]
+    if not replica.get("shared"):
+        facts.append(styled("a configuration of its own", "yellow"))
+    if replica.get("state") == "leaving":
+        facts.append("leaving")
+    if replica.get("me"):
+        facts.append("this one")
+    return " · ".join(facts)
+
+
+def _summary(servers: Sequence[Json]) -> str:
     states = Counter(
         "downloading" if is_downloading(server) else str(server.get("status")) for server in servers
     )
     tools = sum(int(server.get("tools") or 0) for server in servers)
-    told = ", ".join(f"{number} {state}" for state, number in states.items()) or "none"
-    return f"{told} · {counted(tools, 'tool')}"
+    counts = ", ".join(f"{number} {state}" for state, number in states.items())
+    return f"{counts or 'none'} · {counted(tools, 'tool')}"
 
 
 def _reload(reload: Json) -> str:
     if not reload:
         return ""
-    at = told_since(reload.get("at"))
+    at = local_time(reload.get("at"))
     if reload.get("ok"):
         return f" · reloaded {at}: {plain(str(reload.get('plan')))}"
     return f" · the config on disk was refused {at}; mcpx servers says why"
 
 
-def told_since(stamp: object) -> str:
-    """A time as a clock on the wall shows it; with its day unless that is today."""
+def local_time(stamp: object) -> str:
+    """A UTC time stamp as local time, with its day unless that is today."""
     try:
         then = time.localtime(calendar.timegm(time.strptime(str(stamp), "%Y-%m-%dT%H:%M:%SZ")))
     except (ValueError, OverflowError):
         return "?"
-    today = then[:3] == time.localtime()[:3]
-    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", then)
+    is_today = then[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S", then)

@@ -8,8 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from mcpx.cli.terminal import Waiting, plain
-from mcpx.cli.words import counted
+from mcpx.cli.output import Waiting, counted, plain
 from mcpx.config import Config
 from mcpx.core.trying import Tried
 from mcpx.model.call import Json
@@ -22,9 +21,9 @@ TAIL = 5
 
 
 async def all_tried(config: Config, names: list[str]) -> dict[str, Tried]:
-    from mcpx.cli.state import state_folder
     from mcpx.core.gateway import Gateway
     from mcpx.core.trying import only, try_server
+    from mcpx.model.state import state_folder
     from mcpx.processes import process
 
     logging.getLogger("mcpx").addHandler(logging.NullHandler())  # what went wrong is told here

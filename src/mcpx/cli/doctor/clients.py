@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from mcpx.cli.doctor.finding import Case, Finding, error, ok, warning
 from mcpx.cli.doctor.gateway import is_mcpx
+from mcpx.cli.output import counted
 from mcpx.cli.running import result_of
-from mcpx.cli.words import counted
 from mcpx.clients import glance
 from mcpx.clients.catalogue import Client, Place, clients, places_here
 from mcpx.clients.changes import look as look_into

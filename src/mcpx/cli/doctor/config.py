@@ -8,9 +8,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from mcpx.cli.check import guard_warnings
+from mcpx.cli.config_files import guard_warnings
 from mcpx.cli.doctor.finding import Case, Finding, error, ok, warning
-from mcpx.cli.words import counted
+from mcpx.cli.output import counted
 from mcpx.config import Command, Config, Server, refuse_exposure
 from mcpx.config.problems import Refused
 from mcpx.config.tree import shorten
@@ -102,8 +102,8 @@ def _fix_of(reason: str, case: Case) -> str:
 
 
 def _exposed(case: Case, loaded: Config) -> Iterator[Finding]:
-    from mcpx.cli.state import state_folder
     from mcpx.front.identity.store import has_tokens
+    from mcpx.model.state import state_folder
 
     try:
         refuse_exposure(case.host, loaded, lambda: has_tokens(state_folder(case.environ)))

@@ -12,19 +12,18 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from mcpx.cli import codes, where
-from mcpx.cli.check import load_as_served
+from mcpx.cli import codes, target
+from mcpx.cli.config_files import load_as_served
 from mcpx.cli.doctor import clients, config, gateway, programs, server
 from mcpx.cli.doctor.finding import Case, Finding, Level, warning
+from mcpx.cli.output import Style, Waiting, counted, plain, print_json, styled
 from mcpx.cli.running import result_of
 from mcpx.cli.serve import address
-from mcpx.cli.state import state_folder
-from mcpx.cli.terminal import Style, Waiting, plain, print_json, styled
-from mcpx.cli.words import counted
 from mcpx.config import Config
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
 from mcpx.model.redaction import Redactor
+from mcpx.model.state import state_folder
 
 PATIENCE = 10.0
 """Seconds all looks together may take."""
@@ -46,7 +45,7 @@ LOOKS: Sequence[tuple[str, Callable[[Case], Iterable[Finding]]]] = (
 
 
 def run(options: argparse.Namespace) -> int:
-    name = where.about(options)
+    name = target.subject_of(options)
     found: list[Finding] = []
     case = _case(options, found.append)
     redactor = Redactor()
@@ -78,12 +77,12 @@ def _no_config(case: Case, found: Sequence[Finding]) -> ConfigError:
 
 
 def _case(options: argparse.Namespace, note: Callable[[Finding], None]) -> Case:
-    environ, env = dict(os.environ), where.overlay(options)
+    environ, env = dict(os.environ), target.overlay(options)
     state = state_folder(environ)
     path: Path | None = None
     loaded: Config | None = None
     try:
-        if (named := where.found(options)) is not None:
+        if (named := target.found(options)) is not None:
             path = Path(os.path.abspath(named))
             loaded = load_as_served(path, options, environ)
     except ConfigError as problem:
@@ -96,7 +95,7 @@ def _case(options: argparse.Namespace, note: Callable[[Finding], None]) -> Case:
         for each in config.mistakes(problem):
             note(each)
     status = None if path is None else result_of(_status(state, path, env))
-    return Case(path, loaded, environ, state, env, status, host, port, where.target(options))
+    return Case(path, loaded, environ, state, env, status, host, port, target.words_of(options))
 
 
 async def _status(state: Path, path: Path, env: str | None) -> Json | None:

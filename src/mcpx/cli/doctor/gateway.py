@@ -18,9 +18,8 @@ from mcpx import __version__
 from mcpx.base.files import require_private
 from mcpx.cli.doctor.finding import Case, Finding, error, ok, warning
 from mcpx.cli.doctor.programs import has_program
+from mcpx.cli.output import UP, counted
 from mcpx.cli.running import result_of
-from mcpx.cli.servers import UP
-from mcpx.cli.words import counted
 from mcpx.core.causes import cause_of
 from mcpx.front.control import ask, socket_path
 from mcpx.model.call import Json, as_object

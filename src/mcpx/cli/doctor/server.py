@@ -7,9 +7,8 @@ import time
 from collections.abc import Iterator
 
 from mcpx.cli.doctor.finding import Case, Finding, error, ok
+from mcpx.cli.output import Waiting, counted
 from mcpx.cli.running import result_of
-from mcpx.cli.terminal import Waiting
-from mcpx.cli.words import counted
 from mcpx.config import Config, Server
 from mcpx.config.problems import nearest
 from mcpx.core.trying import Tried
