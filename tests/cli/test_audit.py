@@ -209,3 +209,4 @@ def test_rows_are_followed_through_a_file_that_is_turned_over(tmp_path: Path) ->
     file.rename(older(file, 1))
     file.write_text(json.dumps(row(5)) + "\n")
     assert [json.loads(next(following)) for _ in range(2)] == [{"time": "half"}, row(5)]
+    following.close()

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -127,24 +127,28 @@ def _own(target: Target, options: argparse.Namespace) -> int:
     return DONE
 
 
-def appended_lines(file: Path, lines: BinaryIO | None) -> Iterator[bytes]:
+def appended_lines(file: Path, lines: BinaryIO | None) -> Generator[bytes]:
     """Complete lines that are added to an open file, and to the files that replace it, as
     `tail -F` shows them. Flushes standard output while it waits."""
-    while True:
-        is_current = lines is not None and is_at(file, lines.fileno())
-        if lines is not None:
-            if os.fstat(lines.fileno()).st_size < lines.tell():
-                lines.seek(0)  # The file was truncated.
-            yield from complete_lines(lines)
-        if is_current or not file.exists():
-            sys.stdout.flush()
-            time.sleep(POLL_SECONDS)
-            continue
+    try:
+        while True:
+            is_current = lines is not None and is_at(file, lines.fileno())
+            if lines is not None:
+                if os.fstat(lines.fileno()).st_size < lines.tell():
+                    lines.seek(0)  # The file was truncated.
+                yield from complete_lines(lines)
+            if is_current or not file.exists():
+                sys.stdout.flush()
+                time.sleep(POLL_SECONDS)
+                continue
+            if lines is not None:
+                lines.close()
+                lines = None
+            with contextlib.suppress(FileNotFoundError):
+                lines = file.open("rb")
+    finally:
         if lines is not None:
             lines.close()
-        lines = None
-        with contextlib.suppress(FileNotFoundError):
-            lines = file.open("rb")
 
 
 def complete_lines(lines: BinaryIO) -> Iterator[bytes]:
