@@ -1,155 +1,116 @@
-"""The gateway in its own configuration: easily so, since the files of clients name it. It would
-start itself for ever.
+"""Server entries that point back to the gateway. Files of client programs often have one.
 
-Promised: an entry that runs mcpx on the same file, or whose address is where this gateway listens,
-is left out and told. Nothing is started or asked. Not done here: what the file does not tell (a
-script that starts mcpx in the end).
+An entry is left out, with a warning, if it runs mcpx on the same file, or if its URL is where the
+gateway listens. Only the common command lines are recognized: `mcpx`, `uvx mcpx`, and
+`python -m mcpx`. If a shell or another wrapper starts the gateway, the started gateway notices it
+(`MCPX_INSIDE`).
 """
 
 import os
-import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from ipaddress import ip_address
+from itertools import pairwise
 from pathlib import Path
-from typing import cast
 from urllib.parse import urlsplit
 
 from mcpx.config.locate import find
 from mcpx.config.schema import Config, Server
+from mcpx.config.tree import as_list
 from mcpx.model.errors import ConfigError
+from mcpx.processes.downloaders import program_name
 from mcpx.processes.environment import child_environment
 from mcpx.transports import Http, Sse, Stdio, Websocket
 
-_DEEPEST = 8
-"""Wrappers in wrappers that are looked through."""
-_SHELLS = ("sh", "bash", "zsh", "dash", "ksh", "fish")
-_PREFIXES = {
-    "nohup": "",
-    "setsid": "",
-    "exec": "",
-    "time": "",
-    "command": "",
-    "caffeinate": "",
-    "nice": "-n",
-}
-"""Programs that run the rest of their command line, and their options that take a value."""
-_UV_VALUES = (
-    "--directory",
-    "--project",
-    "--from",
-    "--with",
-    "-w",
-    "--with-editable",
-    "--with-requirements",
-    "--python",
-    "-p",
-    "--index",
-    "-i",
-    "--default-index",
-    "--find-links",
-    "-f",
-    "--env-file",
-    "--package",
-    "--extra",
-    "--group",
-    "--only-group",
-    "--config-file",
-    "--cache-dir",
-    "--refresh-package",
-    "--upgrade-package",
-    "-P",
-    "--constraints",
-    "-c",
-    "--overrides",
-    "--spec",
+_PROGRAMS = ("mcpx", "mcpx-gateway")
+_MODULE = (("-m", "mcpx"), ("-m", "mcpx.__main__"))
+_VALUE_OPTIONS = (
+    *("--admin-port", "--config", "--env", "--host", "--log-level"),
+    *("--mode", "--port", "--profile", "--transport"),
 )
-_MCPX_VALUES = (
-    "--config",
-    "--env",
-    "--transport",
-    "--host",
-    "--port",
-    "--mode",
-    "--profile",
-    "--log-level",
-    "--admin-port",
-)
+_SECURE = ("https", "wss")
 
 
 def without_itself(config: Config, host: str, port: int) -> Config:
-    """Without the servers that are found at the address listened on, whatever the file says of
-    it."""
+    """Leave out the servers whose URL is the address that the gateway listens on."""
 
-    def own(server: Server) -> str | None:
+    def reason(server: Server) -> str | None:
         connection = server.connection
-        if isinstance(connection, Http | Sse | Websocket) and _is_ours(connection.url, host, port):
+        is_remote = isinstance(connection, Http | Sse | Websocket)
+        if is_remote and _is_own_url(connection.url, host, port):
             return "its URL is where mcpx listens"
         return None
 
-    return _without(config, own)
+    return _without(config, reason, {})
 
 
 def without_runs_of(
     path: Path, config: Config, environ: Mapping[str, str], own_names: Mapping[str, str]
 ) -> Config:
-    """Without the servers that run mcpx on this file or folder. `own_names`: of those that were
-    renamed."""
+    """Leave out the servers that run mcpx on this file or folder.
 
-    def own(server: Server) -> str | None:
+    `own_names`: the names in the file of servers that were renamed.
+    """
+
+    def reason(server: Server) -> str | None:
         connection = server.connection
-        if isinstance(connection, Stdio) and _runs(path, connection, environ):
+        if isinstance(connection, Stdio) and _runs_on(path, connection, environ):
             return "it runs mcpx on this file"
         return None
 
-    return _without(config, own, own_names)
+    return _without(config, reason, own_names)
 
 
 def is_mcpx(name: str, connection: Mapping[str, object]) -> bool:
-    """Whether an entry of a client's file is this program, on whatever configuration: it runs it,
-    or has the name that it goes by there and an address of this machine."""
-    command, args = connection.get("command"), connection.get("args")
+    """Return True if an entry of a client's file is mcpx, with any configuration.
+
+    The entry runs mcpx, or is named like mcpx and has a URL of this machine.
+    """
+    command = connection.get("command")
     if isinstance(command, str):
-        given = [str(word) for word in cast("list[object]", args)] if isinstance(args, list) else []
-        return _mcpx_in(_Words((command, *given), Path.cwd())) is not None
-    url = connection.get("url")
+        arguments = as_list(connection.get("args")) or []
+        return _arguments([command, *map(str, arguments)]) is not None
     try:
-        host = urlsplit(url).hostname if isinstance(url, str) else None
+        host = urlsplit(str(connection.get("url") or "")).hostname
     except ValueError:
         return False
     return name.startswith("mcpx") and host is not None and _is_this_machine(host)
 
 
+def config_named(words: Sequence[str]) -> str | None:
+    """The configuration that a command line of mcpx names."""
+    return _config_of(_arguments(words) or [])
+
+
 def _without(
-    config: Config, own: Callable[[Server], str | None], own_names: Mapping[str, str] | None = None
+    config: Config, reason: Callable[[Server], str | None], own_names: Mapping[str, str]
 ) -> Config:
-    reasons = {
-        server.name: why for server in config.mcp_servers if server.enabled and (why := own(server))
-    }
+    enabled = [server for server in config.mcp_servers if server.enabled]
+    reasons = {server.name: why for server in enabled if (why := reason(server))}
     if not reasons:
         return config
-    called = {name: (own_names or {}).get(name, name) for name in reasons}
-    told = [
-        f"server {called[name]!r} is left out, it is this gateway itself: {why}"
+    warnings = [
+        f"server {own_names.get(name, name)!r} is left out, it is this gateway itself: {why}"
         for name, why in reasons.items()
     ]
     servers = tuple(server for server in config.mcp_servers if server.name not in reasons)
-    return replace(config, mcp_servers=servers, warnings=(*config.warnings, *told))
+    return replace(config, mcp_servers=servers, warnings=(*config.warnings, *warnings))
 
 
-def _is_ours(url: str, host: str, port: int) -> bool:
+def _is_own_url(url: str, host: str, port: int) -> bool:
+    host = host.lower().strip("[]")
     try:
         parts = urlsplit(url)
-        found = parts.port or (443 if parts.scheme.lower() in ("https", "wss") else 80)
+        default_port = 443 if parts.scheme.lower() in _SECURE else 80
+        if (parts.port or default_port) != port:
+            return False
     except ValueError:
         return False
     path = parts.path.rstrip("/")
-    if found != port or not (path.endswith(("/mcp", "/sse", "/ws")) or path.startswith("/mcp/")):
+    if not path.endswith(("/mcp", "/sse", "/ws")) and not path.startswith("/mcp/"):
         return False
     name = (parts.hostname or "").lower()
-    return name == host.lower().strip("[]") or (
-        _is_this_machine(name) and _is_this_machine(host.strip("[]"))
-    )
+    return name == host or (_is_this_machine(name) and _is_this_machine(host))
 
 
 def _is_this_machine(host: str) -> bool:
@@ -160,196 +121,47 @@ def _is_this_machine(host: str) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """A command line, and where it would run."""
-
-    words: Sequence[str]
-    cwd: Path
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
-def _runs(path: Path, connection: Stdio, environ: Mapping[str, str]) -> bool:
+def _runs_on(path: Path, connection: Stdio, environ: Mapping[str, str]) -> bool:
+    arguments = _arguments([connection.command, *connection.args])
+    if arguments is None:
+        return False
     env = child_environment(environ, connection.env, connection.inherit_env)
-    run = _mcpx_in(
-        _Words((connection.command, *connection.args), Path(connection.cwd or Path.cwd()), env)
-    )
-    return run is not None and _is_run_on(path, run)
-
-
-def _mcpx_in(run: _Words) -> _Words | None:
-    """The run of mcpx that a command line comes down to."""
-    for _ in range(_DEEPEST):
-        name = _program(run)
-        if name in ("mcpx", "mcpx-gateway"):
-            return run
-        inner = _unwrap(name, run)
-        if inner is None:
-            return None
-        run = inner
-    return None
-
-
-def _program(run: _Words) -> str:
-    name = os.path.basename(run.words[0]).lower().removesuffix(".exe") if run.words else ""
-    return name.partition("@")[0]  # as `uvx` takes it: mcpx@1.2
-
-
-def _is_run_on(path: Path, run: _Words) -> bool:
-    words = list(run.words[1:])
-    if words[:1] == ["serve"]:
-        words.pop(0)
     try:
-        found = find(_named(words), run.env, run.cwd)
+        found = find(_config_of(arguments), env, Path(connection.cwd or Path.cwd()))
         return found is not None and os.path.samefile(found, path)
-    except (ConfigError, OSError, ValueError):  # it would not start
+    except (ConfigError, OSError, ValueError):  # It would not start.
         return False
 
 
-def _named(words: Sequence[str]) -> str | None:
-    """The config a command line of mcpx names."""
-    left, plain = list(words), None
-    while left:
-        options, left = _split_options(left, _MCPX_VALUES)
-        for option, value in options:
-            if option == "--config":
-                return value
-        plain, left = plain or next(iter(left), None), left[1:]
-    return plain
-
-
-def _unwrap(name: str, run: _Words) -> _Words | None:
-    """What a program that only runs another one would run; None for all others."""
-    rest = run.words[1:]
-    if name in ("uv", "uvx", "pipx"):
-        return _of_uv(name, run)
-    if name.startswith("python") or name in ("py", "pypy3"):
-        return _of_python(run)
-    if name == "env":
-        return _of_env(run)
-    if name in _SHELLS:
-        options, rest = _split_options(rest, ())
-        return (
-            _of_shell(rest[0], run)
-            if rest and any("c" in option for option, _ in options)
-            else None
-        )
-    if name == "cmd":
-        return replace(run, words=[word for word in rest if not word.startswith("/")])
-    if name == "timeout":
-        return replace(run, words=_split_options(rest, ("-k", "-s"))[1][1:])
-    return (
-        replace(run, words=_split_options(rest, _PREFIXES[name].split())[1])
-        if name in _PREFIXES
-        else None
-    )
-
-
-def _of_uv(name: str, run: _Words) -> _Words | None:
-    options, rest = _split_options(run.words[1:], _UV_VALUES)
-    if name != "uvx" and rest[:2] == ["tool", "run"]:
-        rest = rest[1:]
-    if name != "uvx":
-        if rest[:1] != ["run"]:
-            return None
-        more, rest = _split_options(rest[1:], _UV_VALUES)
-        options += more
-    folders = [value for option, value in options if option == "--directory"]
-    if any(option in ("-m", "--module") for option, _ in options):
-        rest = ["python", "-m", *rest]
-    return replace(run, words=rest, cwd=run.cwd.joinpath(*folders))
-
-
-def _of_python(run: _Words) -> _Words | None:
-    words = list(run.words[1:])
-    while words and words[0].startswith("-"):
-        option = words.pop(0)
-        if option.startswith("-m"):
-            module = option[2:] or (words.pop(0) if words else "")
-            return (
-                replace(run, words=["mcpx", *words])
-                if module in ("mcpx", "mcpx.__main__")
-                else None
-            )
-        if option in ("-X", "-W") and words:
-            words.pop(0)
-    return replace(run, words=words) if words and os.path.basename(words[0]) == "mcpx" else None
-
-
-def _of_env(run: _Words) -> _Words:
-    options, rest = _split_options(
-        run.words[1:], ("-u", "--unset", "-C", "--chdir", "-S", "--split-string")
-    )
-    folders = [value for option, value in options if option in ("-C", "--chdir")]
-    split = [
-        word
-        for option, value in options
-        if option in ("-S", "--split-string")
-        for word in _words_of(value)
-    ]
-    return _assigned(replace(run, words=[*split, *rest], cwd=run.cwd.joinpath(*folders)))
-
-
-def _of_shell(script: str, run: _Words) -> _Words | None:
-    """The last of several commands, after its `cd`."""
-    cwd, part = run.cwd, list[str]()
-    for word in [*_words_of(script), "&&"]:
-        if word not in ("&&", ";"):
-            part.append(word)
-            continue
-        if part[:1] == ["cd"] and len(part) == 2:
-            cwd = cwd / os.path.expanduser(part[1])
-        elif part:
-            inner = _assigned(replace(run, words=part, cwd=cwd))
-            if _program(inner) in ("mcpx", "uv", "uvx", "env", "exec") or _program(
-                inner
-            ).startswith("python"):
-                return inner
-        part = []
+def _arguments(words: Sequence[str]) -> list[str] | None:
+    """The arguments of mcpx in a command line. None if it runs another program."""
+    if not words:
+        return None
+    if _program(words[0]) in _PROGRAMS:
+        return list(words[1:])
+    for index, pair in enumerate(pairwise(words)):
+        if pair in _MODULE:
+            return list(words[index + 2 :])
+    own = [index for index, word in enumerate(words) if _program(word) in _PROGRAMS]
+    if _program(words[0]) == "uvx" and own:
+        return list(words[own[-1] + 1 :])
     return None
 
 
-def _assigned(run: _Words) -> _Words:
-    """With the assignments before a command taken from its words."""
-    words, env = list(run.words), dict(run.env)
-    while words and "=" in words[0] and (parts := words[0].partition("="))[0].isidentifier():
-        env[parts[0]] = parts[2]
-        words.pop(0)
-    return replace(run, words=words, env=env)
+def _program(word: str) -> str:
+    return program_name(word).partition("@")[0]  # `uvx mcpx@1.2`
 
 
-def _words_of(script: str) -> list[str]:
-    lexer = shlex.shlex(script, posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
-    try:
-        return list(lexer)
-    except ValueError:  # an open quote
-        return []
-
-
-def _split_options(
-    words: Sequence[str], with_value: Sequence[str]
-) -> tuple[list[tuple[str, str]], list[str]]:
-    """The options before the first plain word, each with its value, and what follows."""
-    options: list[tuple[str, str]] = []
-    left = list(words)
-    while left and left[0].startswith("-") and len(left[0]) > 1:
-        word = left.pop(0)
-        if word == "--":
-            break
-        option, given, value = word.partition("=")
-        if not given and (
-            option in with_value or option.endswith("-url")
-        ):  # an address is always to follow
-            value = left.pop(0) if left else ""
-        options.append((option, value))
-    return options, left
-
-
-def config_named(words: Sequence[str]) -> str | None:
-    """The config that a command line names which comes down to mcpx."""
-    run = _mcpx_in(_Words(words, Path.cwd()))
-    if run is None:
-        return None
-    rest = list(run.words[1:])
-    return _named(rest[1:] if rest[:1] == ["serve"] else rest)
+def _config_of(arguments: list[str]) -> str | None:
+    if arguments[:1] == ["serve"]:
+        arguments = arguments[1:]
+    for word, following in pairwise([*arguments, ""]):
+        option, _, value = word.partition("=")
+        if option == "--config":
+            return value or following
+    previous = ""
+    for word in arguments:
+        if not word.startswith("-") and previous not in _VALUE_OPTIONS:
+            return word
+        previous = word
+    return None
