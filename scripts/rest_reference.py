@@ -40,6 +40,9 @@ $ curl -s -H "Authorization: Bearer $MCPX_ADMIN_TOKEN" http://127.0.0.1:8080/api
 
 Every request shows a token (`Authorization: Bearer …`, from `MCPX_ADMIN_TOKEN` or `server.admin_token`) or a browser's session.
 An error is `{"error": {"code", "message", "path", "hint"}}`, with `errors` where there are several.
+
+Literal secrets of the configuration are shown as masks: `••••••••` and eight hexadecimal digits that name the secret. If a request
+contains a mask, the stored secret is kept. `••••••••` alone keeps the value at the same place ([admin UI](admin.md)).
 """
 
 

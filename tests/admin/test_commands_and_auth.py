@@ -14,6 +14,7 @@ import pytest
 from kit.admin_api import AdminApi, Json
 from kit.client import Session
 from kit.gateway import Gateway
+from kit.masks import plain_masks
 from kit.servers import raw_server
 from kit.until import wait_until
 
@@ -116,7 +117,7 @@ def test_commands_are_told_with_what_they_do_and_cost(api: AdminApi) -> None:
     detail = api.get("/api/commands/look")
     assert (
         detail["tool"]["inputSchema"]["required"] == ["what"]
-        and detail["entry"]["http"]["headers"]["X-Key"] == MASK
+        and plain_masks(detail["entry"]["http"]["headers"]["X-Key"]) == MASK
     )
     missing = api.ask("GET", "/api/commands/lok")
     assert missing.status == 404 and "'look'" in missing.json["error"]["hint"]
@@ -288,7 +289,7 @@ def test_auth_configs_tell_who_uses_them_and_where_their_secrets_come_from(api: 
     assert rows["account"]["used_by"] == ["command:look"] and rows["account"]["state"] == "ready"
     assert (
         rows["account"]["kept_in"] == "config file"
-        and rows["account"]["entry"]["bearer_token"]["token"] == MASK
+        and plain_masks(rows["account"]["entry"]["bearer_token"]["token"]) == MASK
     )
     assert rows["spare"]["state"] == "unused" and rows["spare"]["kept_in"] == "environment"
     assert rows["spare"]["entry"]["api_key"]["value"] == "${HOME}" and TOKEN not in answer.text

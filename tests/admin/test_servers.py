@@ -15,6 +15,7 @@ from kit.admin_api import AdminApi, Json
 from kit.client import Session
 from kit.gateway import GatewayProcess
 from kit.http_client import Reply
+from kit.masks import plain_masks
 from kit.process_tree import ProcessWatch, descendants
 from kit.servers import raw_server
 from kit.until import wait_until
@@ -55,7 +56,11 @@ def test_a_server_is_told_as_it_is_written_and_as_it_is_without_its_secrets(
     assert list(rows)[:2] == ["first", "second"]
     row = rows["first"]
     assert row["status"] == "connected" and row["tools_count"] > 0 and row["transport"] == "stdio"
-    assert row["connection"]["env"] == {"API_TOKEN": MASK, "PLAIN": MASK, "OTHER": "${HOME}"}
+    assert plain_masks(row["connection"]["env"]) == {
+        "API_TOKEN": MASK,
+        "PLAIN": MASK,
+        "OTHER": "${HOME}",
+    }
     assert row["source"]["file"] == str(gateway.file) and row["source"]["line"] > 1
     assert SECRET not in listed.text
     detail = api.server("first")
@@ -229,6 +234,7 @@ def test_a_trial_takes_the_secrets_that_are_masked_from_what_is_saved_and_tells_
         )
         assert not answer.json["ok"] and "it has *** and seen" in answer.json["error"]
         assert SECRET not in answer.text
+    entry["connection"]["env"]["API_TOKEN"] = MASK
     unknown = api.ask("POST", "/api/mcp-servers/test", {"entry": {**entry, "name": "nobody"}})
     assert unknown.status == 422 and unknown.json["error"]["path"] == "connection.env.API_TOKEN"
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kit.masks import plain_masks
 from mcpx.config import Config, load
 from mcpx.config.editing import edited
 from mcpx.config.edits import (
@@ -124,9 +125,11 @@ def test_an_entry_is_told_as_it_is_written_with_its_place_and_without_its_secret
     written = edited_config(tmp_path, NATIVE).look()
     files = written.entry("mcp_servers", "files")
     assert files is not None and (files.file, files.line) == (tmp_path / "mcpx.yaml", 4)
-    assert files.value["connection"]["env"] == {"TOKEN": MASK, "PORT": "8080"}
+    assert plain_masks(files.value["connection"]["env"]) == {"TOKEN": MASK, "PORT": "8080"}
     web = written.entry("mcp_servers", "web")
-    assert web is not None and web.value["connection"]["url"] == f"https://u:{MASK}@h/x"
+    assert (
+        web is not None and plain_masks(web.value["connection"]["url"]) == f"https://u:{MASK}@h/x"
+    )
     assert (
         "geheim" not in written.text()
         and "tok-en" not in written.text()
@@ -188,6 +191,7 @@ def test_what_is_commented_out_is_as_secret_as_it_was_and_is_kept(tmp_path: Path
     assert it.edit(NewText(shown.replace("name: web", "name: net"))) == {
         "mcpx.yaml": COMMENTED.replace("name: web", "name: net")
     }
+    it = edited_config(tmp_path, COMMENTED)
     first, _, rest = shown.partition("\n")
     moved = COMMENTED.partition("\n")
     assert it.edit(NewText(f"{rest}  {first}\n")) == {"mcpx.yaml": f"{moved[2]}  {moved[0]}\n"}
@@ -196,17 +200,17 @@ def test_what_is_commented_out_is_as_secret_as_it_was_and_is_kept(tmp_path: Path
     assert it.edit(NewText(without)) == {"mcpx.yaml": kept}
 
 
-def test_a_mask_in_a_comment_that_stands_for_nothing_or_for_one_of_several_is_a_mistake(
-    tmp_path: Path,
-) -> None:
+def test_masks_in_comments_find_their_secrets_by_name(tmp_path: Path) -> None:
     text = "# token: abc-1\n# token: abc-2\nmcp_servers: []\n"
     it = edited_config(tmp_path, text)
     shown = it.look().text()
     assert it.edit(NewText(shown.replace("[]", "[ ]"))) == {"mcpx.yaml": text.replace("[]", "[ ]")}
-    for wrong in (shown.partition("\n")[2], f"# password: {MASK}\nmcp_servers: []\n"):
+    second = shown.partition("\n")[2]
+    for wrong in (f"# password: {MASK}\n", second.replace("token", "cheese")):
         with pytest.raises(EditError, match="could stand for in this comment") as caught:
-            it.edit(NewText(wrong))
+            it.edit(NewText(f"{wrong}\nmcp_servers: []\n"))
         assert caught.value.code == "invalid"
+    assert it.edit(NewText(second)) == {"mcpx.yaml": "# token: abc-2\nmcp_servers: []\n"}
 
 
 def test_a_mask_for_which_nothing_is_stored_is_a_mistake_with_its_path(tmp_path: Path) -> None:
@@ -296,7 +300,7 @@ def test_tokens_of_the_front_keep_their_secrets_when_one_goes(tmp_path: Path) ->
     )
     it = edited_config(tmp_path, text + "mcp_servers: []\n")
     section = it.look().section("server")
-    assert [token["token"] for token in section["auth"]["tokens"]] == [MASK, MASK]
+    assert plain_masks([token["token"] for token in section["auth"]["tokens"]]) == [MASK, MASK]
     section["auth"]["tokens"] = section["auth"]["tokens"][1:]
     assert "second-2" in it.edit(SetSection("server", section))["mcpx.yaml"]
     auth = it.load().server.auth

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpx.config.masking import MASK, Unknown, mask, secrets_written, unmask
+from kit.masks import plain_masks
+from mcpx.config.masking import MASK, Masks, Unknown, mask, secrets_written, unmask
 
 TREE: dict[str, Any] = {
     "server": {
@@ -101,7 +102,7 @@ SECRETS = {
 def test_literal_secrets_are_masked_and_nothing_else_is() -> None:
     """SEC-4: also in addresses, on command lines, and as the default of a reference."""
     assert secrets_written(TREE) == SECRETS
-    shown = mask(TREE)
+    shown = plain_masks(mask(TREE))
     assert not [secret for secret in SECRETS if secret in repr(shown)]
     connection = shown["mcp_servers"][0]["connection"]
     assert connection["args"] == [
@@ -156,11 +157,29 @@ def test_what_is_around_a_mask_may_change() -> None:
 
 def test_a_renamed_variable_keeps_its_secret_while_its_name_keeps_it_hidden() -> None:
     old = {"env": {"OLD_TOKEN": "env-1", "LOG": "info"}}
-    assert unmask({"env": {"NEW_TOKEN": MASK, "LOG": "info"}}, old) == {
+    masked = mask(old)["env"]["OLD_TOKEN"]
+    assert unmask({"env": {"NEW_TOKEN": masked, "LOG": "info"}}, old) == {
         "env": {"NEW_TOKEN": "env-1", "LOG": "info"}
     }
     with pytest.raises(Unknown):
-        unmask({"env": {"LOG_FORMAT": MASK, "LOG": "info"}}, old)
+        unmask({"env": {"LOG_FORMAT": masked, "LOG": "info"}}, old)
+
+
+def test_the_name_of_a_mask_is_the_path_of_its_secret() -> None:
+    """It stays the same for another process, another order, and another value."""
+    first, second = {"name": "a", "token": "tok-1"}, {"name": "b", "token": "tok-2"}
+    masked, other = mask({"tokens": [first, second]}), mask({"tokens": [second, first]})
+    assert masked["tokens"] == [*reversed(other["tokens"])]
+    assert masked["tokens"][0]["token"] == f"{MASK}bf584aeb"
+    assert mask({"tokens": [{"name": "a", "token": "tok-3"}]})["tokens"] == masked["tokens"][:1]
+
+
+def test_a_mask_without_a_name_means_unchanged_if_one_value_fits() -> None:
+    old = {"url": "https://u:pw-1@h/", "env": {"A_PIN": 12345}}
+    new = {"url": f"https://u:{MASK}@other/", "env": {"A_PIN": MASK}}
+    assert unmask(new, old) == {"url": "https://u:pw-1@other/", "env": {"A_PIN": 12345}}
+    with pytest.raises(Unknown):
+        unmask({"url": f"https://{MASK}@h/"}, {"url": "https://u:pw-1@h/?token=abc-1"})
 
 
 @pytest.mark.parametrize(
@@ -182,9 +201,8 @@ def test_a_mask_for_nothing_is_a_mistake(new: Any) -> None:
 
 def test_a_secret_that_changed_is_seen_to_have_changed() -> None:
     known = secrets_written({"env": {"A_TOKEN": "one-1"}})
-    assert mask({"env": {"A_TOKEN": "one-1", "B_TOKEN": "two-2"}}, known) == {
-        "env": {"A_TOKEN": MASK, "B_TOKEN": f"{MASK} (new)"}
-    }
+    masked = Masks(known).of_tree({"env": {"A_TOKEN": "one-1", "B_TOKEN": "two-2"}})
+    assert plain_masks(masked) == {"env": {"A_TOKEN": MASK, "B_TOKEN": f"{MASK} (new)"}}
 
 
 names = st.sampled_from(["TOKEN", "API_KEY", "LOG_LEVEL", "password", "X"])
@@ -237,5 +255,5 @@ def test_a_deeply_nested_text_is_masked_in_no_time() -> None:
     """The memory and time for JSON grow with its length and its depth."""
     began = time.process_time()
     masked = mask({"env": {"SETTINGS": "[1," * 20_000 + "1" + "]" * 20_000}})
-    assert masked == {"env": {"SETTINGS": MASK}}
+    assert plain_masks(masked) == {"env": {"SETTINGS": MASK}}
     assert time.process_time() - began < 3

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kit.loop import run
+from kit.masks import plain_masks
 from mcpx.config import Config, load
 from mcpx.config.edits import (
     EditError,
@@ -137,10 +138,8 @@ def test_a_preview_says_what_would_be_and_changes_nothing(tmp_path: Path) -> Non
             )
             diff = seen.files[0].diff
             assert "geheim" not in diff + seen.files[0].text
-            assert (
-                f"+    connection: {{type: stdio, command: x, env: {{TOKEN: {MASK} (new)}}}}"
-                in diff
-            )
+            new = f"+    connection: {{type: stdio, command: x, env: {{TOKEN: {MASK} (new)}}}}"
+            assert new in plain_masks(diff)
             assert (
                 stored.path.read_text() == TEXT and stored.store.revision == 1 and not stored.events
             )

@@ -31,9 +31,9 @@ from mcpx.admin.shapes.config import (
     RevisionTold,
 )
 from mcpx.admin.wording import quoted, told_at
-from mcpx.config.blotting import without_texts
 from mcpx.config.edits import Edit, EditError, NewText, PutEntry
 from mcpx.config.entries import RESERVED
+from mcpx.config.masking import without_texts
 from mcpx.config.recognising import Names, Section, read
 from mcpx.config.source import Source
 from mcpx.config.written import Document, Written

@@ -11,7 +11,6 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any, cast
 
-from mcpx.config.blotting import Unmatched, comments_unmasked
 from mcpx.config.dialects import CLIENT_DIALECTS
 from mcpx.config.edits import (
     Convert,
@@ -27,12 +26,12 @@ from mcpx.config.edits import (
 )
 from mcpx.config.emit import Form, Manner, in_json, pair
 from mcpx.config.load import Texts
-from mcpx.config.masking import MASK, Unknown, unmask
+from mcpx.config.masking import MASK, Unknown, restore_comments, restore_text, unmask
 from mcpx.config.shapes import entry_of
 from mcpx.config.source import tree_of
 from mcpx.config.textedit import Unchangeable, alike, rewritten
 from mcpx.config.tree import KeyPath, Tree, as_list, as_map, shorten, spell
-from mcpx.config.written import NOUNS, EntrySection, Sheet, Written, absolute, masked_text
+from mcpx.config.written import NOUNS, EntrySection, Sheet, Written, absolute, masks_of
 
 Read = Callable[[Texts], Written]
 """The configuration as it would be with these texts."""
@@ -135,18 +134,21 @@ class _Editor:
             raise EditError("not_found", f"{file} is no file of this configuration")
         if MASK not in edit.text:
             return {file: edit.text}
-        if edit.text == masked_text(sheet):
+        shown, masks = masks_of(sheet)
+        if edit.text == shown:
             return {file: sheet.text}
-        form, text = sheet.source.form, _with_comments(edit.text, sheet.text)
-        if MASK not in text:
-            return {file: text}
-        new = tree_of(text, form) if form != "toml" else None
-        if form == "toml" or sheet.tree is None:
-            hint = "write the value in its place, or ${VAR}"
-            raise EditError("invalid", f"what stands behind {MASK} is not known here", hint=hint)
-        if new is None:
-            return {file: text}  # it will be refused, with the places of its mistakes
-        return {file: self._changed(text, form, _unmasked(new, sheet.tree, ()), sheet)}
+        form = sheet.source.form
+        try:
+            if form == "toml" or sheet.tree is None:
+                return {file: restore_text(edit.text, masks)}
+            text = restore_comments(edit.text, masks)
+            new = tree_of(text, form)
+            if MASK not in text or new is None:  # An unreadable text will be refused.
+                return {file: text}
+            tree = unmask(new, sheet.tree, lambda name: self._written.secrets.get(name))
+        except Unknown as unknown:
+            raise _unknown_mask(unknown) from None
+        return {file: self._changed(text, form, tree, sheet)}
 
     def _changed(self, text: str, form: Form, tree: Tree, sheet: Sheet) -> str:
         try:
@@ -217,10 +219,16 @@ class _Editor:
         return self._checked(texts, lambda written: _entry(written, edit.section, name), new)
 
     def _wanted(self, edit: PutEntry, name: str, old: Tree) -> Tree:
-        wanted = _unmasked(
-            {edit.section: [{"name": name, **edit.entry}]}, {edit.section: [old]}, ()
+        wanted = self._unmasked(
+            {edit.section: [{"name": name, **edit.entry}]}, {edit.section: [old]}
         )
         return cast(Tree, wanted[edit.section][0])
+
+    def _unmasked(self, new: Tree, old: Tree) -> Tree:
+        try:
+            return cast(Tree, unmask(new, old, lambda name: self._written.secrets.get(name)))
+        except Unknown as unknown:
+            raise _unknown_mask(unknown) from None
 
     def _added(self, section: EntrySection, new: list[Tree]) -> Texts:
         if not self._written.sheets:
@@ -380,13 +388,13 @@ class _Editor:
 
     def _section(self, edit: SetSection) -> Texts:
         if not self._written.sheets:
-            value = _unmasked({edit.section: edit.value}, {}, ())[edit.section]
+            value = self._unmasked({edit.section: edit.value}, {})[edit.section]
             text = f"{_FRESH}\n{pair(edit.section, value, '', Manner('yaml'))}\n"
             return {self._new_file(): text}
         assert self._written.layers is not None
         tree = self._written.layers.whole.tree
         old = {edit.section: tree[edit.section]} if tree.get(edit.section) is not None else {}
-        new = _unmasked({edit.section: edit.value} if edit.value is not None else {}, old, ())
+        new = self._unmasked({edit.section: edit.value} if edit.value is not None else {}, old)
         texts = self._spread(old, new, ())
         wanted = new.get(edit.section)
 
@@ -489,25 +497,15 @@ def _meaning(value: Any) -> Any:
     }
 
 
-def _unmasked(new: Any, old: Any, path: KeyPath) -> Any:
-    try:
-        return unmask(new, old, path)
-    except Unknown as unknown:
-        hint = "write the value, or ${VAR}"
-        what = f"nothing is stored that {MASK} could stand for"
-        raise EditError("invalid", what, path=spell(unknown.path), hint=hint) from None
-
-
-def _with_comments(new: str, old: str) -> str:
-    try:
-        return comments_unmasked(new, old)
-    except Unmatched as unmatched:
+def _unknown_mask(unknown: Unknown) -> EditError:
+    if unknown.text:
         hint = "write the value, or leave the line out"
-        what = (
-            f"nothing is stored that {MASK} could stand for in this comment: "
-            f"{shorten(str(unmatched))}"
-        )
-        raise EditError("invalid", what, hint=hint) from None
+        where = f"in this comment: {shorten(unknown.text)}"
+        what = f"nothing is stored that {MASK} could stand for {where}"
+        return EditError("invalid", what, hint=hint)
+    hint = "write the value, or ${VAR}"
+    what = f"nothing is stored that {MASK} could stand for"
+    return EditError("invalid", what, path=spell(unknown.path), hint=hint)
 
 
 def _differences(old: Any, new: Any, path: KeyPath) -> list[tuple[KeyPath, Any]]:

@@ -15,16 +15,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from mcpx.config.blotting import blotted, comments_masked, without_texts
 from mcpx.config.dialects import detect
 from mcpx.config.edits import NOUNS, EntrySection, PlainSection, Where
 from mcpx.config.files import find_files
 from mcpx.config.load import Layers, Texts, read_layers
-from mcpx.config.masking import mask, outlined, secrets_written
+from mcpx.config.masking import Masks, mask, outlined, secrets_written
 from mcpx.config.problems import Findings, GaveUpError, Place, Told, explain
 from mcpx.config.schema import Dialect
 from mcpx.config.source import MAX_BYTES, Source
-from mcpx.config.textedit import TEXTUAL
+from mcpx.config.textedit import TEXTUAL, Unchangeable, rewritten
 from mcpx.config.tree import KeyPath, Tree, as_list, as_map, maps_in
 from mcpx.model.call import Json
 from mcpx.model.redaction import is_worth_hiding
@@ -162,6 +161,19 @@ class Written:
         place = file.place(own, "key")
         return absolute(file.path), None if place is None else place.line
 
+    @cached_property
+    def secrets(self) -> dict[str, Any]:
+        """All secrets by the names of their masks. Not to be shown."""
+        found: dict[str, Any] = {}
+        for sheet in self.sheets:
+            found |= masks_of(sheet)[1].secrets
+        if self.layers is not None:
+            for section in self.layers.whole.tree:
+                masks = Masks()
+                masks.of_tree({section: self.layers.whole.tree[section]})
+                found |= masks.secrets
+        return found
+
     # With everything in it, for `edits`
 
     def names(self, section: EntrySection) -> list[tuple[int, str]]:
@@ -269,28 +281,25 @@ def etag_of(contents: Mapping[str, bytes]) -> str:
     return digest.hexdigest()[:32]
 
 
-def masked_text(sheet: Sheet, known: set[str] | None = None) -> str:
-    """The text of a file with its secrets masked; `known` as in `mask`."""
-    return mask_text(sheet.text, sheet.source.form, sheet.tree, known)
+def masked_text(sheet: Sheet) -> str:
+    return masks_of(sheet)[0]
+
+
+def masks_of(sheet: Sheet) -> tuple[str, Masks]:
+    """The masked text of a file, and its masks."""
+    masks = Masks()
+    return mask_text(sheet.text, sheet.source.form, sheet.tree, masks), masks
 
 
 def mask_text(
-    text: str,
-    form: str,
-    tree: Tree | None,
-    known: set[str] | None = None,
-    hidden: Collection[str] = (),
+    text: str, form: str, tree: Tree | None, masks: Masks, hidden: Collection[str] = ()
 ) -> str:
-    """`known` as in `mask`. `hidden`: secrets to mask in a text that cannot be read."""
+    """`hidden`: secrets to mask in a text that cannot be read."""
     if tree is None:
-        return blotted(without_texts(text, filter(is_worth_hiding, hidden)))
-    if form == "toml":
-        return blotted(without_texts(text, secrets_written(tree)))
-    from mcpx.config.textedit import Unchangeable, rewritten  # only who shows a text pays for it
-
-    try:
-        return comments_masked(
-            rewritten(text, "json" if form == "json" else "yaml", mask(tree, known))
-        )
-    except Unchangeable:
-        return blotted(without_texts(text, secrets_written(tree)))
+        return masks.of_text(text, filter(is_worth_hiding, hidden))
+    if form == "yaml" or form == "json":
+        try:
+            return masks.of_comments(rewritten(text, form, masks.of_tree(tree)))
+        except Unchangeable:
+            pass
+    return masks.of_text(text, secrets_written(tree))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mcpx.base.text_diff import lines_of, unified_diff
 from mcpx.config.load import Texts
-from mcpx.config.masking import secrets_written
+from mcpx.config.masking import Masks, secrets_written
 from mcpx.config.pretty import in_lines
 from mcpx.config.source import Source, tree_of
 from mcpx.config.tree import Tree
@@ -53,7 +53,7 @@ def difference(before: Mapping[str, str], after: Mapping[str, str]) -> str:
 def shown(path: str, text: str, known: set[str] | None = None, hidden: Collection[str] = ()) -> str:
     """`hidden`: secrets to mask in a text that cannot be read."""
     form, tree = _read(path, text)
-    return mask_text(text, form, tree, known, hidden)
+    return mask_text(text, form, tree, Masks(known), hidden)
 
 
 def _read(path: str, text: str) -> tuple[str, Tree | None]:

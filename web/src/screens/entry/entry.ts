@@ -1,8 +1,9 @@
 /** An entry of the configuration as the forms hold it: plain JSON in the native shape, never changed in place. */
 export type Entry = Record<string, unknown>;
 
-/** Stands in answers where a secret is; sent back, the stored one stays. */
+/** Begins each mask of a secret in answers. Eight digits that name the secret follow. If a mask is sent back, the stored secret stays. */
 export const MASK = "••••••••";
+export const isMask = (value: unknown): boolean => typeof value === "string" && /^•{8}(?:[0-9a-f]{8})?$/.test(value);
 
 export const isMasked = (value: unknown): value is string => typeof value === "string" && value.includes(MASK);
 /** `${VAR}`: looked up when the configuration is read, and no secret itself. */
