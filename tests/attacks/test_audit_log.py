@@ -15,15 +15,16 @@ from typing import Any
 import pytest
 
 from kit.loop import run
+from mcpx.base import jsonl_file
+from mcpx.base.jsonl_file import JsonlFile, Options, backup_path
 from mcpx.cli import audit as command
 from mcpx.config import Audit
 from mcpx.model.call import Call, Caller
 from mcpx.model.events import Bus, Passage
 from mcpx.model.offer import Offer
-from mcpx.telemetry import audit, audit_sink, exporter, trail
+from mcpx.telemetry import audit, audit_sink, exporter
 from mcpx.telemetry.audit import AuditLog
 from mcpx.telemetry.chain import Chain, Report, check
-from mcpx.telemetry.trail import Trail, older
 
 KEY = b"0123456789abcdef0123456789abcdef"
 ROW = b'{"time":"2026-01-01T00:00:00.000Z","event":"call","n":%d}\n'
@@ -41,15 +42,18 @@ class Writer:
     """A process that writes to the log."""
 
     def __init__(self, file: Path, name: str, max_bytes: int = 1 << 20) -> None:
-        self._trail = Trail(file, max_bytes, 9, chain=lambda: Chain(name, KEY))
+        self._file = JsonlFile(
+            file,
+            Options(max_bytes=max_bytes, backup_count=9, build_chain=lambda: Chain(name, KEY)),
+        )
 
     async def write(self, rows: int) -> None:
         for number in range(rows):
-            await self._trail.add_now(ROW % number, True)
+            await self._file.write_now(ROW % number, is_redacted=True)
 
     def end(self) -> None:
-        self._trail.finish()
-        self._trail.wait()
+        self._file.close()
+        self._file.join()
 
 
 @contextlib.contextmanager
@@ -105,8 +109,8 @@ async def test_the_file_cannot_be_removed_under_a_process_that_writes(
     file = tmp_path / "audit.jsonl"
     with writer(file, "earlier", max_bytes=200) as earlier:
         await earlier.write(2)
-    assert older(file, 1).exists() and not file.exists()
-    monkeypatch.setattr(trail, "_now", lambda: "2099-01-01T00:00:00.000Z")
+    assert backup_path(file, 1).exists() and not file.exists()
+    monkeypatch.setattr(jsonl_file, "_now", lambda: "2099-01-01T00:00:00.000Z")
     with writer(file, "present") as present:
         await present.write(3)
         file.unlink() if how == "unlink" else file.rename(tmp_path / "elsewhere")
@@ -119,8 +123,8 @@ async def test_an_older_file_cannot_be_removed(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     with writer(file, "r1", max_bytes=2000) as made:
         await made.write(60)
-    assert older(file, 4).exists() and verified(file).problems == ()
-    older(file, 2).unlink()
+    assert backup_path(file, 4).exists() and verified(file).problems == ()
+    backup_path(file, 2).unlink()
     assert any("missing" in problem for problem in verified(file).problems)
 
 
@@ -172,7 +176,7 @@ async def test_processes_that_write_and_rotate_together_cause_no_false_report(
         for _ in range(5):
             await asyncio.gather(*(each.write(5) for each in writers))
     report = verified(file)
-    assert report.problems == () and report.chains == 4 and older(file, 3).exists()
+    assert report.problems == () and report.chains == 4 and backup_path(file, 3).exists()
 
 
 @in_loop
@@ -182,9 +186,9 @@ async def test_a_crash_between_two_renames_hides_no_older_file(tmp_path: Path) -
         await made.write(30)
     before = verified(file)
     for number in range(9, 1, -1):
-        if older(file, number).exists():
-            older(file, number).rename(older(file, number + 1))
-    assert not older(file, 2).exists()
+        if backup_path(file, number).exists():
+            backup_path(file, number).rename(backup_path(file, number + 1))
+    assert not backup_path(file, 2).exists()
     assert verified(file).rows == before.rows and verified(file).problems == ()
     found, _ = command._latest(file, lambda row: True, 1000)
     assert len(found) == 30
@@ -206,7 +210,7 @@ async def test_a_client_cannot_hide_a_call_that_never_ended(tmp_path: Path) -> N
     file = tmp_path / "audit.jsonl"
     log = AuditLog(Bus(), file, Audit(arguments="values"))
     await log.begin(passage({"event": "call", "call": "0-0"}))
-    log.close().wait()
+    log.close().join()
     found, _ = command._latest(file, lambda row: True, 10)
     assert [row["outcome"] for row in found] == ["unfinished"]
 
@@ -219,21 +223,21 @@ async def test_calls_during_a_hung_disk_take_bounded_memory(
     disk = threading.Event()
     write = os.write
     monkeypatch.setattr(
-        trail.os, "write", lambda handle, data: disk.wait(30) and write(handle, data)
+        jsonl_file.os, "write", lambda handle, data: disk.wait(30) and write(handle, data)
     )
-    monkeypatch.setattr(trail, "MOST_WAITING", 20_000)
+    monkeypatch.setattr(jsonl_file, "MAX_PENDING_BYTES", 20_000)
     monkeypatch.setattr(audit, "BEGIN_SECONDS", 0.01)
     log = AuditLog(Bus(), tmp_path / "audit.jsonl", Audit())
     try:
         for number in range(2000):
             await log.begin(passage({}))
             if number == 1000:
-                waiting = log._trail._batches.qsize()
-        assert log._trail._batches.qsize() <= waiting + 1
+                waiting = log._rows_file._batches.qsize()
+        assert log._rows_file._batches.qsize() <= waiting + 1
         assert waiting < 100
     finally:
         disk.set()
-        log.close().wait()
+        log.close().join()
 
 
 # Collectors

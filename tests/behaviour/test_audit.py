@@ -208,7 +208,7 @@ def test_a_disk_that_takes_nothing_breaks_no_call() -> None:
             return "mcpx_audit_lost_total 3" in fetch(gateway.port, "/metrics").body.decode()
 
         wait_until(lost)
-        assert gateway.stderr().count("cannot be written") == 1
+        assert gateway.stderr().count("Cannot write") == 1
 
 
 def test_also_over_stdio() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mcpx.base.jsonl_file import backup_path
 from mcpx.cli import audit as module
 from mcpx.cli.audit import audit, moment
 from mcpx.cli.logs import appended_lines
@@ -17,7 +18,6 @@ from mcpx.cli.parsing import parser_of
 from mcpx.config import Audit, Config, Global
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
-from mcpx.telemetry.trail import older
 
 
 def options(*words: str) -> argparse.Namespace:
@@ -206,7 +206,7 @@ def test_rows_are_followed_through_a_file_that_is_turned_over(tmp_path: Path) ->
     assert [json.loads(next(following)) for _ in range(2)] == [row(3), row(4)]
     with file.open("a") as lines:
         lines.write('"}\n')
-    file.rename(older(file, 1))
+    file.rename(backup_path(file, 1))
     file.write_text(json.dumps(row(5)) + "\n")
     assert [json.loads(next(following)) for _ in range(2)] == [{"time": "half"}, row(5)]
     following.close()

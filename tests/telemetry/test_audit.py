@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import pytest
 
+from mcpx.base import jsonl_file
 from mcpx.config import Audit, Config, Global
 from mcpx.model.call import Call, Caller
 from mcpx.model.errors import DENIED
@@ -32,7 +33,6 @@ from mcpx.model.offer import Offer
 from mcpx.model.redaction import Redactor
 from mcpx.model.requests import Request
 from mcpx.telemetry import audit as module
-from mcpx.telemetry import trail
 from mcpx.telemetry.audit import AuditLog, trail_file
 from mcpx.telemetry.rows import Rows
 
@@ -82,7 +82,7 @@ def trail_of(
             bus.publish(event)
         if then is not None:
             then(bus)
-        log.close().wait()
+        log.close().join()
         assert not bus.heard(CallFinished)
 
     asyncio.run(run())
@@ -254,7 +254,7 @@ def test_strangers_who_go_on_do_not_push_out_what_others_did(
             bus.publish(DoorRefused("token", "10.0.0.7"))
             knocked += 1
             await asyncio.sleep(0.001)
-        log.close().wait()
+        log.close().join()
 
     asyncio.run(knock())
     found = [json.loads(line) for line in (tmp_path / "trail.jsonl").read_text().splitlines()[1:]]
@@ -279,6 +279,14 @@ def test_reloads_and_what_else_is_noted_are_in_the_trail(tmp_path: Path) -> None
     assert second["ok"] is False
     del third["time"]
     assert third == {"event": "pins_approved", "server": "mail", "name": "send", "by": "cli"}
+
+
+def test_a_row_that_json_cannot_represent_is_replaced(tmp_path: Path) -> None:
+    unwritable = Noted("approval", {"id": object()})
+    representable = Noted("approval", {"emoji": "\ud83d", "large": 10**30})
+    first, second = rows(tmp_path, unwritable, representable)
+    assert first["event"] == "unwritable"
+    assert (second["emoji"], second["large"]) == ("\ud83d", 10**30)
 
 
 def test_an_approval_stands_in_the_trail_of_the_replica_where_it_happened(tmp_path: Path) -> None:
@@ -435,7 +443,7 @@ def test_a_disk_that_takes_nothing_delays_a_call_for_a_bounded_time(
     stuck = threading.Event()
     write = os.write
     monkeypatch.setattr(
-        trail.os, "write", lambda handle, data: stuck.wait(30) and write(handle, data)
+        jsonl_file.os, "write", lambda handle, data: stuck.wait(30) and write(handle, data)
     )
     monkeypatch.setattr(module, "BEGIN_SECONDS", 0.05)
 
@@ -447,7 +455,7 @@ def test_a_disk_that_takes_nothing_delays_a_call_for_a_bounded_time(
             await log.begin(passage)
         assert 0.05 <= time.monotonic() - began < 0.05 * 50
         stuck.set()
-        log.close().wait()
+        log.close().join()
 
     asyncio.run(main())
     assert (tmp_path / "trail").read_text().count('"event":"begins"') == 100

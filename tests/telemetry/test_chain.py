@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.telemetry import chain, trail
+from mcpx.base import jsonl_file
+from mcpx.base.jsonl_file import JsonlFile, Options, backup_path
+from mcpx.telemetry import chain
 from mcpx.telemetry.chain import Chain, Line, Report, check, numbered
-from mcpx.telemetry.trail import Trail, older
 
 KEY = b"0123456789abcdef0123456789abcdef"
 
@@ -22,13 +23,17 @@ def write(
     """Write rows as one process does."""
 
     async def run() -> None:
-        log = Trail(file, max_bytes, 5, chain=lambda: Chain(writer, key))
+        log = JsonlFile(
+            file,
+            Options(max_bytes=max_bytes, backup_count=5, build_chain=lambda: Chain(writer, key)),
+        )
         for number in range(rows):
-            await log.add_now(
-                b'{"time":"2026-01-01T00:00:00.000Z","event":"call","n":%d}\n' % number, True
+            await log.write_now(
+                b'{"time":"2026-01-01T00:00:00.000Z","event":"call","n":%d}\n' % number,
+                is_redacted=True,
             )
-        log.finish()
-        log.wait()
+        log.close()
+        log.join()
 
     asyncio.run(run())
 
@@ -36,7 +41,7 @@ def write(
 def files_of(file: Path) -> list[Path]:
     return [
         path
-        for path in [*(older(file, number) for number in range(9, 0, -1)), file]
+        for path in [*(backup_path(file, number) for number in range(9, 0, -1)), file]
         if path.exists()
     ]
 
@@ -109,15 +114,15 @@ def test_removing_the_end_of_an_earlier_chain_or_file_is_found(tmp_path: Path, w
         edit(file, lambda rows: [*rows[:8], *rows[11:]])
     else:
         write(file, 60, max_bytes=3000)
-        edit(older(file, 2), lambda rows: rows[:-2])
+        edit(backup_path(file, 2), lambda rows: rows[:-2])
     assert any("missing" in problem for problem in checked(file).problems)
 
 
 def test_a_whole_file_in_the_middle_cannot_be_removed(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     write(file, 100, max_bytes=3000)
-    older(file, 2).unlink()
-    older(file, 3).rename(older(file, 2))
+    backup_path(file, 2).unlink()
+    backup_path(file, 3).rename(backup_path(file, 2))
     assert any("missing" in problem for problem in checked(file).problems)
 
 
@@ -152,7 +157,7 @@ def test_rows_after_a_full_disk_begin_a_new_chain(
             raise OSError(errno.ENOSPC, "No space left on device")
         return write_bytes(handle, data)
 
-    monkeypatch.setattr(trail.os, "write", fill_up)
+    monkeypatch.setattr(jsonl_file.os, "write", fill_up)
     write(file, 6)
     rows = [json.loads(line) for line in file.read_bytes().splitlines() if line.endswith(b"}")]
     assert [row["event"] for row in rows].count(chain.OPENED) == 2 and checked(file).problems == ()
@@ -165,17 +170,17 @@ def test_a_new_file_begins_each_day_and_old_ones_are_deleted(
 
     def write_on(day: str) -> None:
         async def run() -> None:
-            log = Trail(file, 1 << 20, 9, days=2)
-            await log.add_now(b'{"time":"%s","event":"call"}\n' % day.encode(), True)
-            log.finish()
-            log.wait()
+            log = JsonlFile(file, Options(max_bytes=1 << 20, backup_count=9, max_days=2))
+            await log.write_now(b'{"time":"%s","event":"call"}\n' % day.encode(), is_redacted=True)
+            log.close()
+            log.join()
 
-        monkeypatch.setattr(trail, "_today", lambda: day[:10])
+        monkeypatch.setattr(jsonl_file, "today", lambda: day[:10])
         asyncio.run(run())
 
     for day in ("2026-01-01T12:00:00.000Z", "2026-01-01T13:00:00.000Z", "2026-01-02T00:00:00.000Z"):
         write_on(day)
     assert [len(path.read_bytes().splitlines()) for path in files_of(file)] == [2, 1]
-    os.utime(older(file, 1), (0, 0))
+    os.utime(backup_path(file, 1), (0, 0))
     write_on("2026-01-03T00:00:00.000Z")
     assert b"2026-01-01" not in b"".join(path.read_bytes() for path in files_of(file))

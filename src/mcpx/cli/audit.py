@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
+from mcpx.base.jsonl_file import backup_numbers, backup_path
 from mcpx.base.text import UNSAFE_CLASS
 from mcpx.cli.codes import DONE, FAILED
 from mcpx.cli.logs import appended_lines, complete_lines
@@ -28,7 +29,6 @@ from mcpx.model.errors import ConfigError
 from mcpx.telemetry.audit import trail_file
 from mcpx.telemetry.chain import OPENED, Line, Report, check, key_from, numbered
 from mcpx.telemetry.rows import BEGINS
-from mcpx.telemetry.trail import older, older_numbers
 from mcpx.wire import codec
 
 _ENDED = re.compile(rb'\{"time":"[^"]*","event":"call"(?:,"id":"[^"]*")?,"call":"([0-9a-f-]+)"')
@@ -221,7 +221,7 @@ def _limit(text: str | int) -> int:
 
 def _files(file: Path) -> list[Path]:
     """The file and its older ones, the latest first."""
-    return [file, *(older(file, number) for number in older_numbers(file))]
+    return [file, *(backup_path(file, number) for number in backup_numbers(file))]
 
 
 def _latest(file: Path, wanted: Wanted, limit: int) -> tuple[list[Json], tuple[int, int]]:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from mcpx.base.jsonl_file import JsonlFile, Options, event_row
 from mcpx.config import Audit, Config
 from mcpx.model.call import Json, as_object
 from mcpx.model.events import (
@@ -28,10 +29,11 @@ from mcpx.model.events import (
     Noted,
     Passage,
 )
+from mcpx.model.redaction import Redactor
 from mcpx.telemetry.chain import Chain, key_from
 from mcpx.telemetry.rows import LONGEST_VALUE, Rows
 from mcpx.telemetry.targets import LONGEST
-from mcpx.telemetry.trail import Redacts, Trail
+from mcpx.wire import codec
 
 TELL_REFUSED = 1.0
 LONGEST_GATHERING = 60.0
@@ -70,7 +72,7 @@ class AuditLog:
         bus: Bus,
         file: Path,
         how: Audit,
-        redactor: Redacts | None = None,
+        redactor: Redactor | None = None,
         *,
         environ: Mapping[str, str] | None = None,
         sink: Callable[[bytes], object] | None = None,
@@ -80,16 +82,16 @@ class AuditLog:
         self.file = file
         self.how = how
         self._bus = bus
-        self._trail = Trail(
-            file,
-            how.max_bytes,
-            how.kept_files,
-            redactor,
-            private=how.file is None,
-            days=how.days,
-            chain=lambda: chain_from(environ or {}),
-            sink=sink,
+        options = Options(
+            max_bytes=how.max_bytes,
+            backup_count=how.kept_files,
+            max_days=how.days,
+            require_private_folder=how.file is None,
+            redactor=redactor,
+            build_chain=lambda: chain_from(environ or {}),
+            on_written=sink,
         )
+        self._rows_file = JsonlFile(file, options)
         self._run = secrets.token_hex(4)
         self._calls_begun = 0
         self._late: asyncio.Future[None] | None = None
@@ -108,9 +110,9 @@ class AuditLog:
     @property
     def lost(self) -> int:
         """Rows that are nowhere."""
-        return self._trail.lost
+        return self._rows_file.lost_rows
 
-    def close(self) -> Trail:
+    def close(self) -> JsonlFile:
         """Hear nothing more. What was heard is being written: the trail says when it is done."""
         for listener in (
             self._finished,
@@ -123,8 +125,8 @@ class AuditLog:
         if self._telling is not None:
             self._telling.cancel()
             self._tell_refused()
-        self._trail.finish()
-        return self._trail
+        self._rows_file.close()
+        return self._rows_file
 
     # Calls that begin
     # --------------------------------------------------------------------------------------------
@@ -138,9 +140,9 @@ class AuditLog:
         passage.audit_id = f"{self._run}-{self._calls_begun}"
         line, clean = self._rows.begins(passage)
         if self._late is not None and not self._late.done():
-            self._trail.add(line, clean)
+            self._rows_file.write(line, is_redacted=clean)
             return
-        written = self._trail.add_now(line, clean)
+        written = self._rows_file.write_now(line, is_redacted=clean)
         await asyncio.wait((written,), timeout=BEGIN_SECONDS)
         self._late = None if written.done() else written
 
@@ -149,7 +151,7 @@ class AuditLog:
 
     def _finished(self, event: CallFinished) -> None:
         line, clean = self._rows.of(event)
-        self._trail.add(line, clean)
+        self._rows_file.write(line, is_redacted=clean)
 
     def _turned_away(self, event: DoorRefused) -> None:
         key = (event.reason, event.address)
@@ -200,7 +202,11 @@ class AuditLog:
         self._write(row)
 
     def _write(self, row: Json) -> None:
-        self._trail.write(row)
+        try:
+            line = codec.dump(row) + b"\n"
+        except codec.Unencodable:
+            line = event_row("unwritable")
+        self._rows_file.write(line, is_redacted=False)
 
 
 def has_effect(passage: Passage) -> bool:

@@ -23,9 +23,9 @@ from typing import Any, Final
 from mcpx.base.text import one_line
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.events import Bus, CallFinished, Outcome
+from mcpx.model.redaction import Redactor
 from mcpx.telemetry.recorded_values import RecordedValue, record
 from mcpx.telemetry.targets import LONGEST, target_of
-from mcpx.telemetry.trail import Redacts
 from mcpx.wire import codec
 
 MAX_CALLS: Final = 500
@@ -201,7 +201,9 @@ class CallLog:
 class RecordedCallLog(CallLog):
     """The call log with the admin API."""
 
-    def __init__(self, bus: Bus, redactor: Redacts, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, bus: Bus, redactor: Redactor, clock: Callable[[], float] = time.time
+    ) -> None:
         super().__init__(bus, clock)
         self._redactor = redactor
         self._loop = asyncio.get_running_loop()

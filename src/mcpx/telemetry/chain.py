@@ -70,16 +70,19 @@ class Chain:
             row["continued"] = continued
         return self.add(codec.dump(row) + b"\n")
 
-    def add(self, line: bytes, after: str = "") -> bytes:
+    def proof_in(self, rows: Sequence[bytes]) -> str:
+        return last_mac_in(rows)
+
+    def add(self, row: bytes, after: str = "") -> bytes:
         """The row with its place in the chain.
 
-        `line` is a JSON object and a newline. `after` is the MAC of the last row of the file, if
+        `row` is a JSON object and a newline. `after` is the MAC of the last row of the file, if
         another process wrote that row."""
         self._number += 1
         place: Json = {"chain": self._name, "number": self._number}
         if after:
             place["after"] = after
-        body = line.removesuffix(b"\n")[:-1] + b"," + codec.dump(place)[1:-1]
+        body = row.removesuffix(b"\n")[:-1] + b"," + codec.dump(place)[1:-1]
         self._mac = _mac(self._key, self._mac, body)
         return body + b',"mac":"' + self._mac.encode() + b'"}\n'
 

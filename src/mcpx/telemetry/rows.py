@@ -15,11 +15,11 @@ from collections.abc import Callable, Hashable, Mapping
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
+from mcpx.base.jsonl_file import redact_row
 from mcpx.model.call import Caller, Json, Value, is_array, is_object
 from mcpx.model.events import CallFinished, Outcome, Passage
-from mcpx.model.redaction import is_secret_name
+from mcpx.model.redaction import Redactor, is_secret_name
 from mcpx.telemetry.targets import HIDDEN, LONGEST, session_mark, target_of
-from mcpx.telemetry.trail import Redacts, redacted
 from mcpx.wire import codec
 
 BEGINS = "begins"
@@ -56,7 +56,7 @@ class Parts(dict[K, str]):
 
 class Rows:
     def __init__(
-        self, arguments: Literal["none", "shape", "values"], redactor: Redacts | None
+        self, arguments: Literal["none", "shape", "values"], redactor: Redactor | None
     ) -> None:
         self._arguments = arguments
         self._redactor = redactor
@@ -140,7 +140,7 @@ class Rows:
         line = codec.dump(told)
         return (
             ","
-            + (line if self._redactor is None else redacted(line, self._redactor))[1:-1].decode()
+            + (line if self._redactor is None else redact_row(line, self._redactor))[1:-1].decode()
         )
 
     def _who(self, caller: Caller) -> str:

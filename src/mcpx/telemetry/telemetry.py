@@ -19,13 +19,14 @@ from mcpx.model.call import Caller, Json
 from mcpx.model.events import ClientCounts, ConfigApplied
 
 if TYPE_CHECKING:
+    from mcpx.base.jsonl_file import JsonlFile
+    from mcpx.model.redaction import Redactor
     from mcpx.telemetry.audit import AuditLog
     from mcpx.telemetry.call_log import CallLog
     from mcpx.telemetry.exporter import Exporter
     from mcpx.telemetry.metrics import Metrics
     from mcpx.telemetry.request_tracker import Tracker
     from mcpx.telemetry.traces import Traces
-    from mcpx.telemetry.trail import Redacts, Trail
     from mcpx.wire.fetch import Fetcher
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ class Telemetry:
         set_tracker: "Callable[[Tracker | None], None]",
         env: str | None = None,
         counts: Callable[[], ClientCounts | None] | None = None,
-        redactor: "Redacts | None" = None,
+        redactor: "Redactor | None" = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         """`counts` returns the clients of the HTTP server. `environ` has `MCPX_KEY` and the name of
@@ -85,7 +86,7 @@ class Telemetry:
         self._traces: Traces | None = None
         self._audit: AuditLog | None = None
         self._audit_sink: Exporter | None = None
-        self._ending_trails: list[Trail] = []
+        self._ending_trails: list[JsonlFile] = []
         """Audit files whose thread may still be writing."""
 
     def take_up(self, config: Config) -> None:
@@ -183,7 +184,7 @@ class Telemetry:
         if self._audit is not None:
             self._ending_trails.append(self._audit.close())
         for trail in self._ending_trails:
-            trail.wait()
+            trail.join()
         exporters: list[Coroutine[Any, Any, None]] = []
         if self._traces is not None:
             exporters.append(self._traces.close())
@@ -234,7 +235,7 @@ class Telemetry:
         return {"ok": True, **call_log.look(**wanted)}
 
 
-async def _end_sink(trail: "Trail", sink: "Exporter") -> None:
+async def _end_sink(trail: "JsonlFile", sink: "Exporter") -> None:
     """Close the exporter of an audit log that has ended, after its last rows."""
-    await asyncio.to_thread(trail.wait)
+    await asyncio.to_thread(trail.join)
     await sink.close()
