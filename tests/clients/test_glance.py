@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcpx.clients.catalogue import clients, places_here
-from mcpx.clients.glance import MOST_BYTES, glance
+from mcpx.clients.glance import MAX_BYTES, glance
 
 SERVERS = {
     "files": {"command": "npx", "args": ["-y", "server-files"]},
@@ -108,7 +108,7 @@ def test_an_entry_that_is_nonsense_is_counted_all_the_same(
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
 def test_what_is_no_file_or_too_large_is_passed_over(tmp_path: Path) -> None:
-    at(tmp_path, ".cursor/mcp.json", " " * MOST_BYTES + json.dumps({"mcpServers": SERVERS}))
+    at(tmp_path, ".cursor/mcp.json", " " * MAX_BYTES + json.dumps({"mcpServers": SERVERS}))
     (tmp_path / ".gemini").mkdir()
     os.mkfifo(tmp_path / ".gemini" / "settings.json")  # whoever opened it would wait for ever
     (tmp_path / ".codex" / "config.toml").mkdir(parents=True)

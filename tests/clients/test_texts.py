@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from mcpx.clients.catalogue import Client, Place, client
 from mcpx.clients.entry import Target, asks, entry, toml_value
-from mcpx.clients.texts import Reading, connected, encoded, read, without_entry
+from mcpx.clients.texts import Reading, connected, read, without_entry
 from mcpx.config.nodes import MAX_NODES
 from mcpx.config.tree import as_map
 from mcpx.model.errors import ConfigError
@@ -90,7 +90,7 @@ def both_ways(name: str, text: str, over_http: bool) -> tuple[Reading, str, str]
     transport = "http" if over_http else "stdio"
     made = entry(known, reading.shape, transport, TARGET)
     there = connected(reading, made, asks(reading.shape, transport, TARGET))
-    again = read(place, Path(place.path), encoded(there, reading.bom))
+    again = read(place, Path(place.path), reading.encoded(there))
     assert again.entry == made and connected(again, made, {}) == there
     return reading, there, without_entry(again)
 

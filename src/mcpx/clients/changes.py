@@ -19,11 +19,10 @@ from mcpx.clients.catalogue import Client, Place, client, places_here
 from mcpx.clients.entry import Json, Target, asks, entry
 from mcpx.clients.ledger import Ledger, Record, digest, new_id
 from mcpx.clients.texts import (
-    MOST_BYTES,
+    MAX_BYTES,
     Reading,
     changed_by_us,
     connected,
-    encoded,
     read,
     with_own,
     without_entry,
@@ -112,15 +111,15 @@ def content(file: Path) -> bytes | None:
         if not stat.S_ISREG(os.stat(file).st_mode):
             raise ConfigError([f"error: {file} is not a plain file; nothing was changed"])
         with file.open("rb") as opened:
-            data = opened.read(MOST_BYTES + 1)
+            data = opened.read(MAX_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ConfigError([f"error: {file} cannot be read: {reason}"]) from None
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise ConfigError(
-            [f"error: {file} is larger than {MOST_BYTES:,} bytes; nothing was changed"]
+            [f"error: {file} is larger than {MAX_BYTES:,} bytes; nothing was changed"]
         )
     return data
 
@@ -165,9 +164,9 @@ def to_connect(
     reading = read(place, file, before or b"")
     made = entry(known, reading.shape, transport, target)
     text = connected(reading, made, asks(reading.shape, transport, target))
-    after = before if text == reading.text and before is not None else encoded(text, reading.bom)
+    after = before if text == reading.text and before is not None else reading.encoded(text)
     for own_place, names in _by_place(replaced):
-        after = encoded(without_own(read(own_place, file, after), names), reading.bom)
+        after = reading.encoded(without_own(read(own_place, file, after), names))
     own = tuple(replaced)
     return Change(
         "connect", known, place, file, before, after, old=reading.entry, new=made, replaced=own
@@ -203,7 +202,7 @@ def to_disconnect(known: Client, place: Place, file: Path, ledger: Ledger) -> Ch
         return Change(
             "disconnect", known, place, file, before, as_it_was, record=record, old=reading.entry
         )
-    after = encoded(without_entry(reading), reading.bom)
+    after = reading.encoded(without_entry(reading))
     records = [each for each in ledger.records() if each.file == str(file)]
     after = _with_own(known, file, after, records, ledger)
     return Change("disconnect", known, place, file, before, after, exact=False, old=reading.entry)
@@ -220,7 +219,7 @@ def _with_own(
                 former = read(place, file, ledger.before(record) or b"")
                 now = read(place, file, data)
                 entries = changed_by_us(now, former, names)
-                data = encoded(with_own(now, entries), now.bom) if entries else data
+                data = now.encoded(with_own(now, entries)) if entries else data
     return data
 
 
@@ -273,7 +272,7 @@ def to_undo(record: Record, ledger: Ledger) -> Change | None:
     if now is None:
         return None
     reading = read(place, file, now)
-    after = encoded(without_entry(reading, then), reading.bom)
+    after = reading.encoded(without_entry(reading, then))
     after = _with_own(known, file, after, [record], ledger)
     if after == now:
         return None

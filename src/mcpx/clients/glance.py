@@ -1,26 +1,28 @@
-"""How many servers the client programs of this machine have: for a greeting, in a few milliseconds.
+"""Counts the servers in the files of client programs in a few milliseconds, for the greeting.
 
-Promised: nothing is raised, whatever the files hold; of each no more than `MOST_BYTES` are read,
-and the room of configurations is not loaded. What cannot be read counts as not there. Not done
-here: YAML, whose reader alone takes longer than all of this; what the servers are, and whether
-their entries are right (`taking`).
+No error is raised. At most `MAX_BYTES` of a file are read. Files that cannot be read and YAML files
+are skipped, because the YAML reader is too slow.
 """
 
+import contextlib
 import json
 import os
 import re
 import stat
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from mcpx.clients.catalogue import Place, clients, places_here
+from mcpx.clients.catalogue import Client, Place, clients, places_here
+from mcpx.model.call import Json, as_list, as_object
 
-MOST_BYTES = 4 * 1024 * 1024
-"""Of a file; Claude Code's holds what was said in every project, too."""
+MAX_BYTES = 4 * 1024 * 1024
+"""Claude Code keeps its history in the file of its servers."""
 _JSONC = re.compile(r'("(?:[^"\\]|\\.)*+")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_ADDRESS_KEYS = {"command", "cmd", "url", "uri", "serverUrl", "httpUrl"}
+_RUNNER = re.compile(r"uvx?|pipx|env|cmd|(?:ba|z)?sh|python.*")
 _COMMA = re.compile(r'("(?:[^"\\]|\\.)*+")|,(?=\s*[}\]])')
 
 
@@ -35,42 +37,39 @@ class Found:
 
 
 def glance(environ: Mapping[str, str] = os.environ, project: Path | None = None) -> Sequence[Found]:
-    """Every client's file that has servers, in the order of the catalogue; a file that several read
-    is told once."""
+    """The files with servers, in the order of the catalog. A file of several clients counts once."""
     found: dict[Path, Found] = {}
     trees: dict[Path, Any] = {}
+    for client, place, file in _files(environ, project):
+        known = found.get(file, Found(client.id, client.name, file, 0, False))
+        if known.client_id != client.id:
+            continue
+        if file not in trees:
+            trees[file] = read_tree(file, place.format)
+        entries = entries_in(trees[file], place)
+        ours = sum(is_mcpx(name, entry) for name, entry in entries)
+        if entries:
+            servers = known.servers + len(entries) - ours
+            found[file] = replace(known, servers=servers, has_mcpx=known.has_mcpx or ours > 0)
+    return tuple(found.values())
+
+
+def _files(
+    environ: Mapping[str, str], project: Path | None
+) -> Iterator[tuple[Client, Place, Path]]:
     try:
         folder = project or Path.cwd()
     except OSError:
         folder = Path("/")
     for client in clients():
         for place in places_here(client, folder, environ):
-            for file in _there(place):
-                known = found.get(file)
-                if known is not None and known.client_id != client.id:
-                    continue
-                if file not in trees:
-                    trees[file] = read_tree(file, place.format)
-                entries = entries_in(trees[file], place)
-                ours = sum(is_mcpx(name, entry) for name, entry in entries)
-                before, had = (known.servers, known.has_mcpx) if known else (0, False)
-                if entries:
-                    found[file] = Found(
-                        client.id, client.name, file, before + len(entries) - ours, had or ours > 0
-                    )
-    return tuple(found.values())
+            with contextlib.suppress(OSError):
+                if place.format != "yaml":
+                    yield from ((client, place, file) for file in place.there())
 
 
-def _there(place: Place) -> list[Path]:
-    try:
-        return [] if place.format == "yaml" else place.there()
-    except OSError:
-        return []
-
-
-def read_tree(file: Path, format: str, most: int = MOST_BYTES) -> Any:
-    """What stands in a JSON or TOML file, comments and stray commas forgiven; None for what cannot
-    be read."""
+def read_tree(file: Path, format: str, most: int = MAX_BYTES) -> Any:
+    """The values of a JSON or TOML file, or None. Comments and trailing commas are ignored."""
     try:
         handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(handle, "rb") as opened:
@@ -83,7 +82,7 @@ def read_tree(file: Path, format: str, most: int = MOST_BYTES) -> Any:
 
 
 def parsed(text: str, format: str) -> Any:
-    """Raises ValueError or RecursionError."""
+    """Raises ValueError and RecursionError."""
     if format == "toml":
         return tomllib.loads(text)
     try:
@@ -93,55 +92,30 @@ def parsed(text: str, format: str) -> Any:
         return json.loads(_COMMA.sub(lambda kept: kept[1] or "", bare))
 
 
-def entries_in(tree: Any, place: Place) -> list[tuple[str, Mapping[str, Any]]]:
-    """The entries of a client's file with their names; of several ways to keep them the first that
-    fits counts."""
+def entries_in(tree: Any, place: Place) -> list[tuple[str, Json]]:
+    """The entries of a client's file in the first shape that fits, with their names."""
     for root in place.roots:
         value = tree
         for key in root:
-            value = cast(Any, value.get(key)) if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType]
-        if entries := list(_entries(value)):
+            value = as_object(value).get(key)
+        pairs = list(as_object(value).items())
+        pairs += [(str(as_object(each).get("name", "")), each) for each in as_list(value)]
+        entries = [(name, as_object(entry)) for name, entry in pairs]
+        entries = [(name, entry) for name, entry in entries if _ADDRESS_KEYS & entry.keys()]
+        if entries:
             return entries
     return []
 
 
-def _entries(value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    pairs: list[tuple[Any, Any]] = list(value.items()) if isinstance(value, dict) else []  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    if isinstance(value, list):
-        pairs = [
-            (each.get("name", ""), each)
-            for each in cast("list[Any]", value)
-            if isinstance(each, dict)
-        ]  # pyright: ignore[reportUnknownMemberType]
-    for name, entry in pairs:
-        if (
-            isinstance(entry, dict)
-            and {"command", "cmd", "url", "uri", "serverUrl", "httpUrl"} & entry.keys()
-        ):
-            yield str(name), cast("Mapping[str, Any]", entry)
-
-
-def is_mcpx(name: str, entry: Mapping[str, Any]) -> bool:
-    """Whether an entry is this program: under the name `connect` gives it, or by what it runs."""
-    words: list[str] = []
-    for key in ("command", "cmd", "args"):
-        value = entry.get(key)
-        listed = cast("list[Any]", value if isinstance(value, list) else [value])
-        words += [each for each in listed if isinstance(each, str)]
+def is_mcpx(name: str, entry: Json) -> bool:
+    """Return True if an entry starts mcpx, or has the name that `connect` writes and a URL."""
+    values = [entry.get("command"), entry.get("cmd"), *as_list(entry.get("args"))]
+    values += as_list(entry.get("command"))
+    words = [value for value in values if isinstance(value, str)]
     if not words:
         return name == "mcpx"
-    runs = [re.split(r"[/\\]", word)[-1].removesuffix(".exe").partition("@")[0] for word in words]
-    return "mcpx" in runs[:1] or ("mcpx" in runs and _is_runner(runs[0])) or "mcpx-gateway" in runs
-
-
-def _is_runner(program: str) -> bool:
-    return program in (
-        "uv",
-        "uvx",
-        "pipx",
-        "env",
-        "cmd",
-        "sh",
-        "bash",
-        "zsh",
-    ) or program.startswith("python")
+    programs = [re.split(r"[/\\]", word)[-1].partition("@")[0] for word in words]
+    programs = [program.removesuffix(".exe") for program in programs]
+    if "mcpx" in programs[:1] or "mcpx-gateway" in programs:
+        return True
+    return "mcpx" in programs and _RUNNER.fullmatch(programs[0]) is not None

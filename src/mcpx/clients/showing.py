@@ -1,104 +1,66 @@
-"""A change of a client's file, as a person may see it.
+"""Unified diff of a change of a client's file, without values of other servers.
 
-Promised: a unified diff that shows the gateway's own entry, and of everything else names and
-structure only: the values around it may be secrets of other servers. Secrets in an entry of the
-gateway are not shown either.
+The diff shows the entry of the gateway without its secrets. Of other entries it shows the names,
+and the keys that disable them.
 """
 
-import json
+import difflib
 import re
-from collections.abc import Iterator
 from typing import Any
 
-from mcpx.base.text_diff import unified_diff
 from mcpx.clients.changes import Change
-from mcpx.clients.entry import PLACEHOLDER
-from mcpx.config.pretty import in_lines
-from mcpx.config.problems import may_be_secret
+from mcpx.clients.entry import NAME, PLACEHOLDER, Json, as_text, toml_table
+from mcpx.clients.texts import read
 from mcpx.config.tree import as_list, as_map
-from mcpx.model.secret_rules import find_secrets
+from mcpx.model.errors import ConfigError
+from mcpx.model.secret_rules import replace_secrets
 
-_LINE = re.compile(
-    r"""(?P<lead>\s*(?:-\s+)?)(?P<key>(?:"(?:\\.|[^"\\])*"|[\w.$-]+)\s*(?::(?=\s|["{\[]|$)|=(?=\s*[^\s=]))\s*)?(?P<value>.*?)(?P<tail>,?\s*)"""
-)
-_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
-_STRUCTURE = re.compile(r"(?:[\s{}\[\],]|true|false|null|-?\d+(?:\.\d+)?|---)*")
-_KEYS = re.compile(r"[\w-]+\s*=(?=\s*[^\s=])")
-_REMARK = re.compile(r"\s*(?://.*|/\*.*?\*/\s*)$")
-_HEADER = re.compile(r'\[[\w.-]+(?:"[\w.-]+")?\]')
+HIDDEN = "…"
+_VARIABLE = re.compile(r"\$?\{.*\}")
 
 
 def difference(change: Change) -> str:
-    old, new = in_lines(_text_of(change.before), _text_of(change.after))
-    before, after = old.splitlines(), new.splitlines()
-    name, known = str(change.file), {*_told(change.old), *_told(change.new)}
-    known |= {own.name for own in change.replaced}
-    lines = unified_diff(before, after, name, name, context=2)
-    heads = ("--- ", "+++ ", "@@ ")
-    return "\n".join(
-        line if line.startswith(heads) else line[:1] + _shown(line[1:], known) for line in lines
-    )
+    name = str(change.file)
+    before, after = _lines(change, change.before), _lines(change, change.after)
+    return "\n".join(difflib.unified_diff(before, after, name, name, n=2, lineterm=""))
 
 
-def _shown(line: str, known: set[str]) -> str:
-    found = _LINE.fullmatch(line)
-    assert found is not None, "it takes any line"
-    value = found["value"]
-    if _is_open(value, known) or (not found["key"] and _HEADER.fullmatch(value)):
-        return line
-    comment = next((mark for mark in ("//", "#") if value.startswith(mark)), "")
-    comma = "," * (
-        not comment and _REMARK.sub("", value).endswith(",")
-    )  # which may be all that changed
-    return f"{found['lead']}{found['key'] or ''}{comment and comment + ' '}…{comma}{found['tail']}"
-
-
-def _is_open(value: str, known: set[str]) -> bool:
-    """Whether it says nothing but structure, and texts of our own."""
-    if (
-        value in known or value[1:-1] in known or _STRUCTURE.fullmatch(value)
-    ):  # as it is, or in quotes
-        return True
-    if "'" not in value and all(_text(word) in known for word in _QUOTED.findall(value)):
-        rest = _KEYS.sub("", _QUOTED.sub("", value))
-        return _STRUCTURE.fullmatch(rest) is not None or {*_words(rest)} <= known
-    return False
-
-
-def _words(value: str) -> Iterator[str]:
-    """The items of a list in brackets, as YAML writes them."""
-    for word in re.split(r"[\[\],]", value):
-        if word.strip():
-            yield word.strip()
-
-
-def _text(quoted: str) -> str:
+def _lines(change: Change, data: bytes | None) -> list[str]:
+    """The entries of the file in its format."""
+    if data is None:
+        return []
     try:
-        return str(json.loads(quoted))
-    except ValueError:
-        return quoted
+        reading = read(change.place, change.file, data)
+    except ConfigError:
+        return []
+    off = reading.shape.off
+    shown: Json = {}
+    for name, entry in reading.entries.items():
+        if name == NAME:
+            shown[name] = replace_secrets(entry, (), _mask)
+        else:
+            kept = {key: value for key, value in (as_map(entry) or {}).items() if key in off}
+            shown[name] = {**kept, HIDDEN: HIDDEN} if kept else HIDDEN
+    if change.place.spec.format == "toml":
+        tables = [
+            toml_table((*reading.root, name), as_map(entry) or {HIDDEN: HIDDEN})
+            for name, entry in shown.items()
+        ]
+        return "\n".join(tables).splitlines()
+    tree: Any = list(shown.values()) if reading.shape.listed else shown
+    for key in reversed(reading.root):
+        tree = {key: tree}
+    for key, item in reading.shape.asks.items():
+        items = as_list(reading.tree.get(key)) or []
+        tree[key] = [dict(item) if _id(each) == item["id"] else HIDDEN for each in items]
+    return as_text(tree, change.place.spec.format).splitlines()
 
 
-def _told(value: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
-    """The texts of an entry that are no secrets, and its keys; a variable in the place of a secret
-    is none."""
-    if (table := as_map(value)) is not None:
-        for key, each in table.items():
-            yield key
-            yield from _told(each, (*path, key))
-    elif (items := as_list(value)) is not None:
-        for index, each in enumerate(items):
-            if isinstance(each, str) and not find_secrets(each, (*path, index), items):
-                yield each
-    elif isinstance(value, str) and (
-        not may_be_secret(path) or path[-1].endswith("_var") or _is_no_secret(value)
-    ):
-        yield value
+def _id(item: Any) -> Any:
+    return (as_map(item) or {}).get("id")
 
 
-def _is_no_secret(value: str) -> bool:
-    return PLACEHOLDER in value or re.fullmatch(r"Bearer \$?\{.*\}", value) is not None
-
-
-def _text_of(data: bytes | None) -> str:
-    return (data or b"").decode("utf-8", "replace").removeprefix("\ufeff")
+def _mask(secret: str, path: tuple[str | int, ...], presumed: bool) -> str:
+    if secret == PLACEHOLDER or _VARIABLE.fullmatch(secret):
+        return secret
+    return HIDDEN

@@ -1,8 +1,8 @@
-"""A table put into TOML text, or taken out of it, with everything else left as it is.
+"""Changes entries of a TOML text, each of which is a table.
 
-Promised: a new table is written behind everything else, one that is there is written anew in its
-place; comments, order and line ends stay. Not done here: a table that is not written as one
-(`[a.b]`): `Unwritten` is raised; reading a text that is not known to be good; judging the result.
+A new table is written at the end. A changed table is written anew in its place, or only gets new
+keys. Comments, order, and line ends of everything else stay. An entry that is not written as a
+table (`[a.b]`) raises Unchangeable.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcpx.clients.entry import toml_table, toml_value
-from mcpx.clients.json_text import line_break
+from mcpx.config.textedit import Unchangeable
 
 _TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}'
@@ -21,10 +21,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _KEY = re.compile(r"""[ \t]*(?:"((?:\\.|[^"\\])*)"|'([^']*)'|([\w-]+))[ \t]*(\.|\])""")
-
-
-class Unwritten(Exception):
-    """It is not written as a table of its own."""
+_BLANK_LINE_BEFORE = re.compile(r"(?:(?<=\n)|\A)[ \t]*\r?\n\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,95 +29,116 @@ class _Section:
     path: tuple[str, ...]
     start: int
     end: int
-    """Behind the last line that says something."""
+    """The end of the last line that is neither blank nor a comment."""
 
 
-def put(text: str, path: Sequence[str], table: Mapping[str, Any]) -> str:
-    new, own = toml_table(path, table).replace("\n", line_break(text)), _own(text, path)
-    if own:
-        first, *others = own
-        for section in reversed(others):
-            text = text[: section.start] + text[section.end :]
-        return text[: first.start] + new + text[first.end :]
-    ends = line_break(text)
-    opening = "" if not text or text.endswith("\n") else ends
-    return f"{text}{opening}{ends if text.strip() else ''}{new}"
+def line_break(text: str) -> str:
+    """The line break of most lines."""
+    if text.count("\r\n") * 2 > text.count("\n"):
+        return "\r\n"
+    return "\n"
 
 
-def take_out(text: str, path: Sequence[str]) -> str:
-    own = _own(text, path)
-    if not own:
-        raise Unwritten
-    for section in reversed(own):
-        before = text[: section.start]
-        blank = re.search(r"(?<=\n)[ \t]*\r?\n\Z|\A[ \t]*\r?\n\Z", before)
-        text = (before[: blank.start()] if blank else before) + text[section.end :]
+def rewritten(
+    text: str, root: Sequence[str], old: Mapping[str, Any], new: Mapping[str, Any]
+) -> str:
+    """The text with the entries `new` instead of `old` below `root`."""
+    for name in [*old, *new]:
+        before, entry = old.get(name), new.get(name)
+        if before == entry:
+            continue
+        path = (*root, name)
+        sections = [each for each in _sections(text) if each.path[: len(path)] == path]
+        if before is not None and not sections:
+            raise Unchangeable
+        if entry is None:
+            text = _without(text, sections)
+        elif before is None or before.keys() - entry.keys():
+            text = _with_table(text, sections, toml_table(path, entry))
+        else:
+            added = {key: each for key, each in entry.items() if before.get(key, ...) != each}
+            text = _with_keys(text, sections[0], added)
     return text
 
 
-def put_key(text: str, path: Sequence[str], key: str, value: Any) -> str:
-    """A key in the table's own section: in place of its present value, else after the last line of
-    the section."""
-    section = next((each for each in _sections(text) if each.path == tuple(path)), None)
-    if section is None:
-        raise Unwritten
+def _with_table(text: str, sections: Sequence[_Section], table: str) -> str:
+    ends = line_break(text)
+    table = table.replace("\n", ends)
+    if sections:
+        first, *others = sections
+        return _cut(text, others)[: first.start] + table + _cut(text, others)[first.end :]
+    if text and not text.endswith("\n"):
+        text += ends
+    if text.strip():
+        text += ends
+    return text + table
+
+
+def _cut(text: str, sections: Sequence[_Section]) -> str:
+    for section in reversed(sections):
+        text = text[: section.start] + text[section.end :]
+    return text
+
+
+def _without(text: str, sections: Sequence[_Section]) -> str:
+    for section in reversed(sections):
+        before = _BLANK_LINE_BEFORE.sub("", text[: section.start])
+        text = before + text[section.end :]
+    return text
+
+
+def _with_keys(text: str, section: _Section, values: Mapping[str, Any]) -> str:
+    """Replace the values of keys, or add the keys at the end of the section."""
+    ends = line_break(text)
     body = text[section.start : section.end]
-    line = f"{key} = {toml_value(value)}"
-    present = re.search(rf"(?m)^[ \t]*{re.escape(key)}[ \t]*=[^\r\n]*", body)
-    if present is not None:
-        body = body[: present.start()] + line + body[present.end() :]
-    else:
-        ends = line_break(text)
-        opening = "" if body.endswith("\n") else ends
-        body = f"{body}{opening}{line}{ends}"
+    for key, value in values.items():
+        line = f"{key} = {toml_value(value)}"
+        present = re.search(rf"(?m)^[ \t]*{re.escape(key)}[ \t]*=[^\r\n]*", body)
+        if present is not None:
+            body = body[: present.start()] + line + body[present.end() :]
+            continue
+        if not body.endswith("\n"):
+            body += ends
+        body += line + ends
     return text[: section.start] + body + text[section.end :]
 
 
-def _own(text: str, path: Sequence[str]) -> list[_Section]:
-    """The table itself, and what stands below it in tables of their own."""
-    return [section for section in _sections(text) if section.path[: len(path)] == tuple(path)]
-
-
 def _sections(text: str) -> Iterator[_Section]:
-    header: tuple[tuple[str, ...], int] | None = None
-    said, depth, fresh, at = 0, 0, True, 0
+    path: tuple[str, ...] | None = None
+    start = last = depth = at = 0
+    is_line_start = True
     while at < len(text):
         found = _TOKEN.match(text, at)
         token = found[0] if found else text[at]
-        start, at = at, at + len(token)
+        token_start, at = at, at + len(token)
         if token == "\n":
-            fresh = True
+            is_line_start = True
             continue
         if token[0] in " \t\r#":
             continue
-        if token == "[" and fresh and not depth:
-            if header is not None:
-                yield _Section(header[0], header[1], _line_behind(text, said))
-            path, at = _path(text, at)
-            header = path, text.rfind("\n", 0, start) + 1
-        elif token in "[{":
-            depth += 1
-        elif token in "]}":
-            depth -= 1
-        said, fresh = at, False
-    if header is not None:
-        yield _Section(header[0], header[1], _line_behind(text, said))
+        if token == "[" and is_line_start and not depth:
+            if path is not None:
+                yield _Section(path, start, _line_end(text, last))
+            path, at = _header(text, at)
+            start = text.rfind("\n", 0, token_start) + 1
+        else:
+            depth += (token in "[{") - (token in "]}")
+        last, is_line_start = at, False
+    if path is not None:
+        yield _Section(path, start, _line_end(text, last))
 
 
-def _path(text: str, at: int) -> tuple[tuple[str, ...], int]:
-    """The keys of a header, and where it ends. An array of tables has a path of its own, which is
-    nobody's."""
-    array = text[at : at + 1] == "["
-    at += array
-    keys: list[str] = []
+def _header(text: str, at: int) -> tuple[tuple[str, ...], int]:
+    """The keys of a header, and its end. The path of an array of tables begins with `[`."""
+    keys = ["["] * text.startswith("[", at)
+    at += len(keys)
     while (found := _KEY.match(text, at)) is not None:
         keys.append(next(key for key in found.groups() if key is not None))
         at = found.end()
         if found[4] == "]":
             break
-    return (("[", *keys) if array else tuple(keys)), at + array
+    return tuple(keys), at + (keys[:1] == ["["])
 
 
-def _line_behind(text: str, at: int) -> int:
-    end = text.find("\n", at)
-    return len(text) if end < 0 else end + 1
+def _line_end(text: str, at: int) -> int:
+    return (text.find("\n", at) + 1) or len(text)

@@ -143,6 +143,7 @@ class _Part:
     start: int
     end: int
     behind: str = ""
+    before_comma: str = ""
 
 
 class _Rewriter:
@@ -197,7 +198,12 @@ class _Rewriter:
 
     def _replaced(self, node: Node, wanted: Any, child: Child | None) -> list[Splice]:
         if self._form == "json":
-            new = in_json(wanted, indent_of(self._text, node.start), self._manner)
+            indent = indent_of(self._text, node.start)
+            new = in_json(wanted, indent, self._manner)
+            comments = self._text[node.start + 1 : node.end - 1].rstrip()
+            if wanted and not node.children and new[0] == self._text[node.start] and comments:
+                line_break = f"\n{indent}{self._manner.step}" * (new[1] != "\n")
+                new = new[0] + comments + line_break + new[1:]
             return [(node.start, node.end, new)]
         if child is None:
             raise ValueError("the root of a text is not replaced")
@@ -492,6 +498,7 @@ class _Rewriter:
                 behind += "\n"
             if at < len(order) - 1 or brackets.has_trailing_comma:
                 behind = f",{behind}"
+            behind = part.before_comma + behind
             lines.append(f"{before}{content}{behind}")
         kept = {id(entry) for entry in order}
         comments = [_detached(part.before) for key, part in by_child.items() if key not in kept]
@@ -535,10 +542,11 @@ def _brackets(text: str, form: Form, node: Node) -> _Brackets:
         gap = text[end:until]
         comma = _without_comments(gap, form).find(",")
         has_comma = comma >= 0
+        before_comma = gap[: max(comma, 0)]
         if has_comma:
-            gap = gap[:comma] + gap[comma + 1 :]
+            gap = gap[comma + 1 :]
         behind, rest = _at_line_break(gap)
-        parts.append(_Part(before, child.start, end, behind))
+        parts.append(_Part(before, child.start, end, behind, before_comma))
         before = rest
     return _Brackets(parts, before + text[node.end - 1], has_comma, "\n" in head)
 

@@ -44,9 +44,13 @@ def duplicates(
     here."""
     found: dict[str, str] = {}
     servers = there.entries.get("mcp_servers", {})
-    taken = of_place(reading.place, reading.file, reading.tree, reading.servers, environ, project)
+    taken = of_place(reading.place, reading.file, reading.tree, reading.entries, environ, project)
     for given in taken.entries:
-        if given.section != "mcp_servers" or not given.enabled or reading.own(given.name) is None:
+        if (
+            given.section != "mcp_servers"
+            or not given.enabled
+            or reading.entries.get(given.name) is None
+        ):
             continue
         same = there.same(given)
         if same is not None and servers[same].get("enabled") is not False:
