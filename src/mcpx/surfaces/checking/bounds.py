@@ -40,6 +40,8 @@ MOST_TO_TELL_APART = 1_000
 with each."""
 MOST_WORK = 1_000_000
 """Rules times the values they are held against, at 10 to 20 ns each."""
+MOST_COPIED = 100 << 20
+"""Bytes of arguments times the rules of their schema, each of which may copy them."""
 PATIENCE = 100
 """What is worth so many times as much: arguments that nobody else will judge, for a schema that no
 stranger wrote."""
@@ -128,6 +130,14 @@ class Bounds:
         if "uniqueItems" in self.words and size.nodes > MOST_TO_TELL_APART:
             return False
         return self._work(size) <= MOST_WORK
+
+    def explains(self, arguments: Json, most_bytes: int) -> bool:
+        """Whether the validator may copy these arguments for each rule that they break."""
+        size = measure(arguments, MOST_ARGUMENTS)
+        if size is None:
+            return False
+        data = size.text + 8 * size.nodes
+        return data <= most_bytes and self._work(size) * data <= MOST_COPIED * size.nodes
 
     def bear(self, arguments: Json) -> bool:
         """The same with patience: who asks refuses what is not judged."""

@@ -50,30 +50,31 @@ _MORE_NAMES = frozenset(
 @dataclass(frozen=True, slots=True)
 class Compiled:
     schema: Json
-    draft: int = 2020
     known: frozenset[str] | None = None
     """All the names there are; None when the schema allows others, or says itself that it does
     not."""
-    is_valid: Callable[[Any], bool] | None = None
+    validator: "Validator | None" = None
     bounds: Bounds | None = None
     """None accepts everything."""
 
     def passes(self, arguments: Json) -> bool:
-        if self.bounds is None or self.is_valid is None or not self.bounds.allow(arguments):
+        if self.bounds is None or self.validator is None or not self.bounds.allow(arguments):
             return True
         if self.known is not None and not arguments.keys() <= self.known:
             return False
-        return _accepts(self.is_valid, arguments)
+        return _accepts(self.validator, arguments)
 
     def judges(self, arguments: Json) -> bool | None:
         """The same, of a schema whose author nobody doubts and for arguments that nobody else
         judges; None: it cannot be said."""
-        if self.bounds is None or self.is_valid is None or not self.bounds.bear(arguments):
+        if self.bounds is None or self.validator is None or not self.bounds.bear(arguments):
             return None
         if self.known is not None and not arguments.keys() <= self.known:
             return False
-        judged = _attempted(self.is_valid, arguments)
-        return _attempted(self.is_valid, _tame(arguments)) if judged is None else judged
+        judged = attempted(self.validator.is_valid, arguments)
+        if judged is None:
+            judged = attempted(self.validator.is_valid, _tame(arguments))
+        return judged
 
 
 OPEN = Compiled({})
@@ -121,11 +122,7 @@ def compile_schema(schema: Json, *, own: bool = False) -> Compiled:
     if validator is None and bounds.words & _LEFT_OUT and not bounds.words & _NEGATES:
         schema = cast(Json, _lenient(schema))
         validator = _validator(schema, draft)
-    return (
-        OPEN
-        if validator is None
-        else Compiled(schema, draft, _known(schema), validator.is_valid, bounds)
-    )
+    return OPEN if validator is None else Compiled(schema, _known(schema), validator, bounds)
 
 
 def unjudged(schema: Json) -> str | None:
@@ -137,7 +134,7 @@ def unjudged(schema: Json) -> str | None:
     except (TypeError, ValueError, RecursionError):
         return "holds what JSON has not (a date, a number that is not finite)"
     compiled = compile_schema(schema, own=True)
-    if compiled.is_valid is not None:
+    if compiled.validator is not None:
         return None if compiled.schema is schema else _wrong_with(schema)
     if bounds_of(schema, own=True) is None:
         return (
@@ -179,15 +176,15 @@ def holds(rules: Json, draft: int, value: object) -> bool:
     """Whether a value keeps some small rules, such as `{"minimum": 1}`. Rules that mean nothing are
     kept."""
     validator = _validator(rules, draft)
-    return validator is None or _accepts(validator.is_valid, value)
+    return validator is None or _accepts(validator, value)
 
 
-def _accepts(is_valid: Callable[[Any], bool], value: object) -> bool:
+def _accepts(validator: "Validator", value: object) -> bool:
     """Half an emoji, an infinity: nothing to judge, so not ours to refuse."""
-    return _attempted(is_valid, value) is not False
+    return attempted(validator.is_valid, value) is not False
 
 
-def _attempted(work: Callable[..., Made], *given: object, **options: object) -> Made | None:
+def attempted(work: Callable[..., Made], *given: object, **options: object) -> Made | None:
     """What the validator makes of what strangers wrote; None where it fails, or panics."""
     try:
         return work(*given, **options)
@@ -224,7 +221,7 @@ def _validator(schema: Json, draft: int) -> "Validator | None":
     named = {key: value for key, value in schema.items() if key != "$schema"}
     options = rs.RegexOptions(size_limit=_PATTERN_BYTES)
     make: Callable[..., Validator] = kind.get(draft, rs.Draft202012Validator)
-    return _attempted(make, named, validate_formats=False, offline=True, pattern_options=options)
+    return attempted(make, named, validate_formats=False, offline=True, pattern_options=options)
 
 
 def _known(schema: Json) -> frozenset[str] | None:
