@@ -1,4 +1,4 @@
-"""docs/rest.md: the admin API, from `web/openapi.json`, which is made of the program."""
+"""docs/rest.md: the admin API, from `src/mcpx/admin/openapi.json`, which is made of the program."""
 
 import json
 import re
@@ -32,7 +32,7 @@ INTRO = """\
 *Generated from the program's own OpenAPI document by `scripts/references.py`.*
 
 What the [admin UI](admin.md) does, a program can do: the pages use nothing else. `mcpx --admin` serves it at
-`http://127.0.0.1:8080/api`. The same as a document for tools: `GET /api/openapi.json`, and `web/openapi.json` in the repository.
+`http://127.0.0.1:8080/api`. The same as a document for tools: `GET /api/openapi.json`, and `src/mcpx/admin/openapi.json` in the repository.
 
 ```console
 $ curl -s -H "Authorization: Bearer $MCPX_ADMIN_TOKEN" http://127.0.0.1:8080/api/mcp-servers
@@ -47,7 +47,9 @@ contains a mask, the stored secret is kept. `••••••••` alone kee
 
 
 def pages() -> Mapping[str, str]:
-    document = json.loads((ROOT / "web" / "openapi.json").read_text(encoding="utf-8"))
+    document = json.loads(
+        (ROOT / "src" / "mcpx" / "admin" / "openapi.json").read_text(encoding="utf-8")
+    )
     operations = [
         (method, path, operation)
         for path, methods in document["paths"].items()

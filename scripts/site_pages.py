@@ -216,7 +216,9 @@ def build(site: Path) -> None:
         work = Path(made)
         lay_out(work / "docs")
         (work / "zensical.toml").write_text(settings(), encoding="utf-8")
-        shutil.copy(ROOT / "web" / "openapi.json", work / "docs" / "openapi.json")
+        shutil.copy(
+            ROOT / "src" / "mcpx" / "admin" / "openapi.json", work / "docs" / "openapi.json"
+        )
         zensical = Path(sys.executable).with_name("zensical")
         done = subprocess.run(
             [zensical, "build", "--strict"],

@@ -1,15 +1,19 @@
 """ADM-2: whatever goes wrong, one shape; never a traceback, never what was sent."""
 
+import asyncio
+import json
 import logging
 from typing import Annotated, Any
 
-import httpx
 import pytest
-from fastapi import APIRouter, Query
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
+from kit.http_client import fetch
 from mcpx.admin import application
+from mcpx.admin.api import ApiRequest, Router
 from mcpx.admin.errors import ApiError
+from mcpx.admin.server import AdminServer
+from mcpx.config import Config
 from mcpx.model.errors import SERVER_DOWN, ConfigError, Unavailable
 
 
@@ -26,15 +30,17 @@ def deep(level: int = 0) -> int:
     return deep(level + 1)
 
 
-def routes() -> APIRouter:
-    router = APIRouter(prefix="/api/test")
+def routes() -> Router:
+    router = Router("/api/test", "Test")
 
     @router.post("/whole")
-    async def whole(whole: Whole, size: Annotated[int, Query(ge=1)] = 1) -> str:
+    async def whole(
+        request: ApiRequest, whole: Whole, size: Annotated[int, Field(ge=1)] = 1
+    ) -> str:
         return "good"
 
     @router.get("/raise/{what}")
-    async def raises(what: str) -> str:
+    async def raises(request: ApiRequest, what: str) -> str:
         raise {
             "own": ApiError(
                 409, "exists", "one has that name already", "mcp_servers.x", "name it otherwise"
@@ -46,34 +52,34 @@ def routes() -> APIRouter:
         }[what]
 
     @router.get("/deep")
-    async def goes_deep() -> int:
+    async def goes_deep(request: ApiRequest) -> int:
         return deep()
 
     return router
 
 
 @pytest.fixture
-def app() -> Any:
-    made = application.make(None)  # type: ignore[arg-type]
-    made.include_router(routes())
-    return made
+def app(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application, "ROUTERS", [routes()])
 
 
-async def told(app: Any, method: str, path: str, **more: Any) -> httpx.Response:
-    transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
-        return await client.request(method, path, **more)
+def ask(app: None, method: str, path: str, json: Any = b"") -> tuple[int, dict[str, Any]]:
+    async def asked() -> Any:
+        server = AdminServer("127.0.0.1", 0, "token", Config())
+        server.bind()
+        try:
+            await server.start(lambda: None)  # type: ignore[arg-type, return-value]
+            bearer = {"Authorization": "Bearer token"}
+            return await asyncio.to_thread(fetch, server.url, path, method, bearer, json)
+        finally:
+            await server.close()
+
+    answer = asyncio.run(asked())
+    assert set(answer.json) == {"error"}
+    return answer.status, answer.json["error"]
 
 
-def ask(app: Any, method: str, path: str, **more: Any) -> tuple[int, dict[str, Any]]:
-    import asyncio
-
-    answer = asyncio.run(told(app, method, path, **more))
-    assert set(answer.json()) == {"error"}
-    return answer.status_code, answer.json()["error"]
-
-
-def test_mistakes_in_what_was_sent_are_all_told_with_their_places(app: Any) -> None:
+def test_mistakes_in_what_was_sent_are_all_told_with_their_places(app: None) -> None:
     body = {"parts": [{"name": "a", "port": 1}, {"name": 5, "port": "sesame"}]}
     status, error = ask(app, "POST", "/api/test/whole?size=0", json=body)
     assert (status, error["code"]) == (422, "invalid")
@@ -86,7 +92,7 @@ def test_mistakes_in_what_was_sent_are_all_told_with_their_places(app: Any) -> N
     assert "sesame" not in str(error)
 
 
-def test_an_error_of_a_route_is_told_as_it_is(app: Any) -> None:
+def test_an_error_of_a_route_is_told_as_it_is(app: None) -> None:
     assert ask(app, "GET", "/api/test/raise/own") == (
         409,
         {
@@ -99,24 +105,24 @@ def test_an_error_of_a_route_is_told_as_it_is(app: Any) -> None:
     assert ask(app, "GET", "/api/test/raise/half")[1]["message"] == "there is no ?"
 
 
-def test_what_is_wrong_with_a_configuration_is_told_as_its_reader_said_it(app: Any) -> None:
+def test_what_is_wrong_with_a_configuration_is_told_as_its_reader_said_it(app: None) -> None:
     status, error = ask(app, "GET", "/api/test/raise/config")
     assert (status, error["code"], error["message"]) == (422, "invalid_config", "first mistake")
     assert [each["message"] for each in error["errors"]] == ["first mistake", "second mistake"]
 
 
-def test_a_server_that_is_down_is_not_our_mistake(app: Any) -> None:
+def test_a_server_that_is_down_is_not_our_mistake(app: None) -> None:
     status, error = ask(app, "GET", "/api/test/raise/down")
     assert (status, error["code"]) == (502, "server_unavailable") and "files" in error["message"]
 
 
-def test_unknown_paths_and_methods_have_the_same_shape(app: Any) -> None:
+def test_unknown_paths_and_methods_have_the_same_shape(app: None) -> None:
     assert ask(app, "GET", "/api/no-such")[1]["code"] == "not_found"
     assert ask(app, "DELETE", "/api/test/whole")[1]["code"] == "method_not_allowed"
 
 
 def test_what_nobody_expected_has_an_id_that_stands_in_the_log(
-    app: Any, caplog: pytest.LogCaptureFixture
+    app: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):
         status, error = ask(app, "GET", "/api/test/raise/bug")
@@ -125,12 +131,12 @@ def test_what_nobody_expected_has_an_id_that_stands_in_the_log(
     assert len(id) == 8 and id in caplog.text and "Traceback" in caplog.text
 
 
-def test_what_is_nested_too_deeply_is_the_senders_mistake(app: Any) -> None:
+def test_what_is_nested_too_deeply_is_the_senders_mistake(app: None) -> None:
     assert ask(app, "GET", "/api/test/deep")[1]["code"] == "too_deep"
 
 
 def test_every_route_documents_the_errors_of_the_door() -> None:
-    document = application.make(None).openapi()  # type: ignore[arg-type]
+    document = json.loads(application.DOCUMENT.read_bytes())
     missing = [
         (verb, path, status)
         for path, verbs in document["paths"].items()
@@ -144,3 +150,12 @@ def test_every_route_documents_the_errors_of_the_door() -> None:
     ]["schema"]
     assert shape == {"$ref": "#/components/schemas/ErrorAnswer"}
     assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+def test_every_route_is_documented() -> None:
+    document = json.loads(application.DOCUMENT.read_bytes())
+    documented = {
+        (verb.upper(), path) for path, verbs in document["paths"].items() for verb in verbs
+    }
+    routes = [route for router in application.ROUTERS for route in router.routes]
+    assert {(route.method, route.path) for route in routes} == documented

@@ -2,43 +2,37 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from mcpx.admin import streaming
 from mcpx.admin.streaming import EventStream
-
-Message = dict[str, Any]
+from mcpx.wire.exchange import Exchange, Headers
+from mcpx.wire.http_connection import Connection
 
 
 class Line:
-    """A connection as the application sees it."""
+    """A connection that remembers what was written to it."""
 
     def __init__(self) -> None:
-        self.sent: list[Message] = []
-        self.gone = asyncio.Event()
+        self.sent = b""
+        self.begun = asyncio.Event()
         self.clear = asyncio.Event()
         self.clear.set()
-        self.begun = asyncio.Event()
+        self.gone = asyncio.Event()
+        self.whole = False
+        self.exchange = Exchange(cast(Connection, self), "GET", "/", Headers({}), b"", True, False)
 
-    async def receive(self) -> Message:
-        await self.gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(self, message: Any) -> None:
-        await self.clear.wait()
-        self.sent.append(dict(message))
-        if message.get("body"):
+    def write(self, data: bytes, more: bytes = b"") -> None:
+        self.sent += data + more
+        if b"\r\na\r\n" in self.sent:
             self.begun.set()
 
-    @property
-    def body(self) -> bytes:
-        return b"".join(message.get("body", b"") for message in self.sent)
+    def answered(self, keep: bool) -> None:
+        self.whole = True
 
-    @property
-    def is_whole(self) -> bool:
-        return self.sent[-1].get("more_body") is False
+    async def drain(self) -> None:
+        await self.clear.wait()
 
 
 class Source:
@@ -61,21 +55,22 @@ class Source:
 
 async def served(source: Source, line: Line) -> None:
     async with asyncio.timeout(10):
-        await source.stream()({"type": "http"}, line.receive, line.send)
+        await source.stream().send(line.exchange, [], line.gone)
+
+
+def run(work: Any) -> None:
+    asyncio.run(work())
 
 
 def test_a_source_that_ends_ends_the_stream() -> None:
     async def test() -> None:
         source, line = Source(b"a", b"b"), Line()
         await served(source, line)
-        assert line.body == b"ab" and line.is_whole and source.ended == 1
-        headers = dict(line.sent[0]["headers"])
-        assert (
-            headers[b"content-type"] == b"text/event-stream; charset=utf-8"
-            and b"content-length" not in headers
-        )
+        head, _, body = line.sent.partition(b"\r\n\r\n")
+        assert body == b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n" and line.whole and source.ended == 1
+        assert b"content-type: text/event-stream; charset=utf-8" in head
 
-    asyncio.run(test())
+    run(test)
 
 
 def test_a_reader_that_goes_ends_the_source() -> None:
@@ -85,22 +80,22 @@ def test_a_reader_that_goes_ends_the_source() -> None:
         await line.begun.wait()
         line.gone.set()
         await task
-        assert line.is_whole and source.ended == 1
+        assert line.whole and source.ended == 1
 
-    asyncio.run(test())
+    run(test)
 
 
-def test_a_reader_that_does_not_read_is_left_when_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "FAREWELL", 0.01)
-
+def test_a_reader_that_does_not_read_is_left_when_it_goes() -> None:
     async def test() -> None:
-        source, line = Source(b"a", endless=True), Line()
+        source, line = Source(b"a", b"b", endless=True), Line()
         line.clear.clear()
+        task = asyncio.create_task(served(source, line))
+        await line.begun.wait()
         line.gone.set()
-        await served(source, line)
-        assert line.sent == [] and source.ended == 1
+        await task
+        assert b"\r\nb\r\n" not in line.sent and source.ended == 1
 
-    asyncio.run(test())
+    run(test)
 
 
 def test_a_mistake_of_the_source_is_not_passed_off_as_an_end() -> None:
@@ -111,7 +106,7 @@ def test_a_mistake_of_the_source_is_not_passed_off_as_an_end() -> None:
     async def test() -> None:
         line = Line()
         with pytest.raises(RuntimeError, match="ours"):
-            await EventStream(failing())({"type": "http"}, line.receive, line.send)
-        assert not line.is_whole
+            await EventStream(failing()).send(line.exchange, [], line.gone)
+        assert not line.whole
 
-    asyncio.run(test())
+    run(test)

@@ -2,53 +2,56 @@
 API."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from starlette.responses import PlainTextResponse, StreamingResponse
-from starlette.types import Receive, Scope, Send
 
 from kit.until import until
+from mcpx.admin import application
 from mcpx.admin import server as module
+from mcpx.admin.api import ApiRequest, Router
 from mcpx.admin.door import MAX_ANONYMOUS_BODY_BYTES, Door
 from mcpx.admin.server import LIMITS, AdminServer
+from mcpx.admin.streaming import EventStream
 from mcpx.config import Config
 from mcpx.wire.http_server import Limits
 
 TOKEN = "a-token-that-cannot-be-guessed"
 BOUND = 20.0
+END = b"0\r\n\r\n"
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class Api:
-    """`/api/events` says one thing and goes on; anything else tells how large its body was."""
+class Routes:
+    """`/api/events` sends one event and goes on; `/api/x` tells how large its body was."""
 
     def __init__(self) -> None:
         self.open = 0
+        self.router = Router("/api", "Test")
+        self.router.get("/events")(self.events)
+        self.router.post("/x")(self.size)
+        self.router.post("/login")(self.size)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] != "/api/events":
-            body = (await receive())["body"]
-            await PlainTextResponse(str(len(body)))(scope, receive, send)
-            return
+    async def size(self, request: ApiRequest) -> str:
+        return str(len(request.body) + 2)
+
+    async def events(self, request: ApiRequest) -> EventStream:
+        return EventStream(self._events())
+
+    async def _events(self) -> AsyncGenerator[bytes]:
         self.open += 1
         try:
-            await StreamingResponse(self._events(), media_type="text/event-stream")(
-                scope, receive, send
-            )
+            yield b"data: hello\n\n"
+            await asyncio.Event().wait()
         finally:
             self.open -= 1
 
-    async def _events(self) -> AsyncIterator[bytes]:
-        yield b"data: hello\n\n"
-        await asyncio.Event().wait()
-
 
 class AdminConnections:
-    def __init__(self, server: AdminServer, api: Api) -> None:
+    def __init__(self, server: AdminServer, api: Routes) -> None:
         self.server = server
         self.api = api
         self.door: Door = vars(server)["_running"].door
@@ -74,11 +77,13 @@ class AdminConnections:
 
 @asynccontextmanager
 async def admin_connections() -> AsyncIterator[AdminConnections]:
+    routes = Routes()
     server = AdminServer("127.0.0.1", 0, TOKEN, Config())
     server.bind()
-    await server.start(lambda: None)  # type: ignore[arg-type, return-value]
-    made = AdminConnections(server, Api())
-    made.door.api.app = made.api
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(application, "ROUTERS", [routes.router])
+        await server.start(lambda: None)  # type: ignore[arg-type, return-value]
+    made = AdminConnections(server, routes)
     try:
         async with asyncio.timeout(BOUND):
             yield made
@@ -112,7 +117,7 @@ def test_a_session_that_ends_takes_its_streams_along_and_no_others() -> None:
         mine, by_token = await made.stream(*headers), await made.stream(BEARER)
         assert len(session.open) == 1
         made.door.keys.sessions.end(session)
-        await mine.read()
+        await mine.readuntil(END)
         await until(lambda: made.api.open == 1)
         assert not by_token.at_eof()
         return len(session.open)
@@ -126,7 +131,7 @@ def test_another_token_ends_every_stream() -> None:
         streams = [await made.stream(*headers), await made.stream(BEARER)]
         made.door.keys.take_up("another-token-that-cannot-be-guessed")
         for reader in streams:
-            await reader.read()
+            await reader.readuntil(END)
         await until(lambda: not made.api.open)
         return made.api.open
 
@@ -179,7 +184,7 @@ def test_a_body_of_four_mebibytes_is_taken_and_one_byte_more_is_not() -> None:
         return told
 
     taken, refused = run(work)
-    assert taken.endswith(str(LIMITS.body_bytes).encode()) and refused.startswith(b"HTTP/1.1 413 ")
+    assert taken.endswith(b'"%d"' % LIMITS.body_bytes) and refused.startswith(b"HTTP/1.1 413 ")
 
 
 def test_a_body_that_does_not_say_how_large_it_is_is_bounded_too() -> None:
@@ -254,20 +259,18 @@ def test_requests_on_one_connection_are_answered_in_order() -> None:
         requests = b"".join(
             b"POST /api/x HTTP/1.1\r\nHost: %b\r\n%b\r\nContent-Type: application/json\r\n"
             b"Content-Length: %d\r\n\r\n%b"
-            % (made.server.url[7:].encode(), BEARER.encode(), size, b"1" * size)
-            for size in range(1, 10)
+            % (made.server.url[7:].encode(), BEARER.encode(), size, b'"' + b"x" * (size - 2) + b'"')
+            for size in range(2, 10)
         )
-        reader, writer = await made.send(*post("Content-Length: 1"), body=b"1")
-        await reader.read()
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", int(made.server.url.rpartition(":")[2])
         )
         writer.write(requests)
         bodies: list[bytes] = []
-        for _ in range(1, 10):
+        for _ in range(2, 10):
             await reader.readuntil(b"\r\n\r\n")
-            bodies.append(await reader.readexactly(1))
+            bodies.append(await reader.readexactly(3))
         writer.close()
         return bodies
 
-    assert run(work) == [b"%d" % size for size in range(1, 10)]
+    assert run(work) == [b'"%d"' % size for size in range(2, 10)]

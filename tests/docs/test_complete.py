@@ -113,7 +113,9 @@ def test_every_metric_is_in_the_page_and_no_other(name: str) -> None:
 
 def test_every_route_of_the_admin_api_has_a_section_and_no_other() -> None:
     """ADM-2."""
-    document = json.loads((ROOT / "web" / "openapi.json").read_text(encoding="utf-8"))
+    document = json.loads(
+        (ROOT / "src" / "mcpx" / "admin" / "openapi.json").read_text(encoding="utf-8")
+    )
     there = {
         f"{method.upper()} {path}"
         for path, methods in document["paths"].items()

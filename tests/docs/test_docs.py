@@ -150,7 +150,8 @@ def test_every_path_of_the_admin_api_is_in_its_page_and_no_other(page: str) -> N
             *(f"{names[-1]}/{name}" for name in re.findall("`([^`]+)`", "".join(below))),
         }
     there = {
-        path.removeprefix("/api/") for path in json.loads(read("web", "openapi.json"))["paths"]
+        path.removeprefix("/api/")
+        for path in json.loads(read("src", "mcpx", "admin", "openapi.json"))["paths"]
     }
     assert sorted(listed ^ there) == []
 

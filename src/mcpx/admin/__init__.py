@@ -1,5 +1,5 @@
 """The admin API and web UI: FastAPI on uvicorn, in the gateway's own loop, on a port of its own
 (ADM-1).
 
-Loaded only with `--admin`. pydantic, fastapi, starlette and uvicorn are imported nowhere else.
+Loaded only with `--admin`. pydantic is imported nowhere else.
 """

@@ -15,8 +15,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from starlette.types import Receive
-
 from mcpx import __version__
 from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError
@@ -117,14 +115,14 @@ class Calling:
         self._cancelled.add(id)
         task.cancel()
 
-    async def answer(self, name: str, given: CallGiven, receive: Receive) -> CallResult:
+    async def answer(self, name: str, given: CallGiven, gone: asyncio.Event) -> CallResult:
         """The result. The call is cancelled when the client disconnects."""
         task = self._begin(name, given, _unheard)
 
         async def result() -> CallResult:
             return await task
 
-        return await attended(result(), receive)
+        return await attended(result(), gone)
 
     def frames(
         self, name: str, given: CallGiven

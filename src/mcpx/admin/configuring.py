@@ -11,8 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from starlette.responses import Response
-
+from mcpx.admin.api import ApiRequest
 from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError
 from mcpx.admin.routes import given
@@ -46,8 +45,8 @@ MOST = 200
 """Entries that are taken over at a time: each is a change of its own to the text."""
 
 
-async def tell(desk: Desk, response: Response) -> ConfigTold:
-    written = await given.look(desk, response)
+async def tell(request: ApiRequest) -> ConfigTold:
+    desk, written = request.desk, await given.look(request)
     config, status = desk.gateway.generation.config, as_object(desk.store.status()["last_reload"])
     path = config.path
     # The text of a file with mistakes may have the secrets of the running configuration in unusual
@@ -148,11 +147,12 @@ async def check(desk: Desk, text: ConfigText) -> Checked:
     return Checked(ok=seen.ok, problems=[*told, *warnings])
 
 
-async def reload(desk: Desk, response: Response) -> ReloadResult:
+async def reload(request: ApiRequest) -> ReloadResult:
+    desk = request.desk
     answer = await desk.store.asked(via="api")
     if "error" in answer:
         raise ApiError(409, "not_possible", str(answer["error"]))
-    written = await given.look(desk, response)
+    written = await given.look(request)
     problems = [] if answer["ok"] else await mistakes(desk, written, refused=True)
     return ReloadResult(
         ok=answer["ok"],
@@ -213,11 +213,10 @@ def _kept(path: str, text: str) -> ConfigFile:
 # --------------------------------------------------------------------------------------------------
 
 
-async def take_over(
-    desk: Desk, response: Response, wanted: ConfigImport, change: Change
-) -> Done | Preview:
+async def take_over(request: ApiRequest, wanted: ConfigImport, change: Change) -> Done | Preview:
     """Servers of another file, with the auth configs they refer to; without `pick` only what it
     would do."""
+    desk = request.desk
     try:
         found = await asyncio.to_thread(read, wanted.text)
     except (EditError, ConfigError) as error:
@@ -228,7 +227,8 @@ async def take_over(
         raise ApiError(422, "too_many", f"more than {MOST} entries at a time", "pick", hint)
     edits = _edits(entries, await desk.store.look(), wanted.on_conflict)
     dry = change.dry_run or wanted.pick is None
-    return await given.write(desk, response, replace(change, dry_run=dry), edits)
+    change = replace(change, dry_run=dry)
+    return await given.write(request, change, edits, wanted.message)
 
 
 def _without(entries: Sequence[tuple[Section, Json]], left: set[str]) -> list[tuple[Section, Json]]:

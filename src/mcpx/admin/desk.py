@@ -12,8 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from starlette.requests import Request
-
 from mcpx.admin.trials import Trials
 from mcpx.admin.watched import Audience, Programs, Recording, SavingsCount, Statistics
 from mcpx.core.chronicle import Chronicle
@@ -115,8 +113,3 @@ class Desk:
     @cached_property
     def trials(self) -> Trials:
         return Trials(self.gateway)
-
-
-async def the_desk(request: Request) -> Desk:
-    """For `Depends`."""
-    return request.app.state.desk

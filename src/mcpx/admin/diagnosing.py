@@ -17,8 +17,6 @@ from mcpx.wire import descriptors
 
 PACKAGES = (
     "mcpx-gateway",
-    "fastapi",
-    "starlette",
     "pydantic",
     "orjson",
     "uvloop",

@@ -7,16 +7,16 @@ not accepted from other pages at all (`visit`). No GET changes anything. Tokens 
 """
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import orjson
-from starlette.requests import Request
 
 from mcpx.admin import pages
-from mcpx.admin.asgi import AsgiServer, decoded
+from mcpx.admin.api import Api
 from mcpx.admin.errors import CODES, ApiError
 from mcpx.admin.keys import Keys, Session
 from mcpx.admin.pages import PLAIN, Headers, Pages, Reply, error_reply
@@ -31,8 +31,6 @@ SESSION_SECRET: Final = "x-mcpx-session"
 SAFE: Final = ("GET", "HEAD", "OPTIONS")
 PUBLIC: Final = {("POST", "/api/login"), ("GET", "/api/session"), ("HEAD", "/api/session")}
 """Routes that need no credential."""
-ENTRY: Final = "mcpx.entry"
-"""Key of an ASGI scope."""
 
 _SAYING: Final = {
     "forbidden_address": "server.admin.allowed_ips",
@@ -70,14 +68,6 @@ class Objection(NamedTuple):
     """The client loses its access. Otherwise it has to log in again."""
 
 
-def the_entry(request: Request) -> Entry:
-    return request.scope[ENTRY]
-
-
-def the_door(request: Request) -> "Door":
-    return request.app.state.door
-
-
 class Door:
     def __init__(
         self,
@@ -85,7 +75,7 @@ class Door:
         admin: Admin,
         keys: Keys,
         token_of: Callable[[Config], str | None],
-        api: AsgiServer,
+        api: Api,
     ) -> None:
         """`host` is the bound address. `token_of` returns the admin token under a configuration."""
         self._host = host
@@ -124,7 +114,7 @@ class Door:
     def handle(self, exchange: Exchange) -> None:
         more = PLAIN
         try:
-            request = AdminRequest.of(exchange, decoded(exchange.path))
+            request = AdminRequest.of(exchange)
             visit = self._rules.judge(request)
             if visit.foreign is not None:
                 more = _for_page(visit.foreign)
@@ -140,7 +130,7 @@ class Door:
     def forestall(self, exchange: Exchange) -> int | None:
         """Refuse a large body of a client without a credential before it is read."""
         try:
-            request = AdminRequest.of(exchange, decoded(exchange.path))
+            request = AdminRequest.of(exchange)
             entry = self._entry(request, self._rules.judge(request))
         except ApiError as error:
             return error.status
@@ -161,9 +151,13 @@ class Door:
         if entry.by is None and len(exchange.body) > MAX_ANONYMOUS_BODY_BYTES:
             told = f"the body is larger than {MAX_ANONYMOUS_BODY_BYTES} bytes"
             raise ApiError(413, None, told)
-        _require_json(exchange)
+        body = inspect.Parameter.empty
+        if exchange.body:
+            body = _json_of(exchange)
         grant = entry.session or self.keys.by_token
-        gone = self.api.begin(exchange, more, {ENTRY: entry}, lambda gone: self._left(entry, gone))
+        gone = self.api.begin(
+            exchange, self, entry, body, more, lambda gone: self._left(entry, gone)
+        )
         grant.open.add(gone)
 
     def _left(self, entry: Entry, gone: asyncio.Event) -> None:
@@ -292,13 +286,11 @@ def _cookies(given: Iterable[str], name: str) -> Iterator[str]:
                 yield value
 
 
-def _require_json(exchange: Exchange) -> None:
-    """Refuse text that is not strict JSON (half surrogates, NaN), for all routes.
+def _json_of(exchange: Exchange) -> Any:
+    """The parsed body. Text that is not strict JSON (half surrogates, NaN) is refused.
 
     Raises ApiError.
     """
-    if not exchange.body:
-        return
     given = ",".join(exchange.headers.all("content-type"))
     kind = given.partition(";")[0].strip().lower()
     is_json = kind == "application/json"
@@ -306,6 +298,6 @@ def _require_json(exchange: Exchange) -> None:
         hint = "send it with Content-Type: application/json"
         raise ApiError(415, None, "the body has to be JSON", hint=hint)
     try:
-        orjson.loads(exchange.body)
+        return orjson.loads(exchange.body)
     except orjson.JSONDecodeError as problem:
         raise ApiError(400, "bad_json", f"the body is not JSON: {problem}"[:300]) from None

@@ -12,19 +12,12 @@ from dataclasses import asdict
 from typing import Any
 
 import orjson
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
-from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcpx.admin.sentences import said
-from mcpx.admin.shapes.errors import ErrorAnswer
 from mcpx.admin.wording import plain
 from mcpx.model.errors import ConfigError, Unavailable
 
 log = logging.getLogger(__name__)
-
-_UNROUTED = {404: "there is no such path", 405: "this path does not know that method"}
 
 CODES: dict[int, tuple[str, str]] = {
     400: ("bad_request", "The request is not what it should be."),
@@ -92,20 +85,6 @@ class ApiError(Exception):
         return orjson.dumps(plain({"error": told}))
 
 
-def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For `responses=` of a route or a router: what else it may answer, in the API's document. By
-    name: the framework would keep a validator of its own for each `model`, hundreds of them, that
-    nobody uses."""
-    content = {
-        "application/json": {"schema": {"$ref": f"#/components/schemas/{ErrorAnswer.__name__}"}}
-    }
-    return {status: {"content": content, "description": CODES[status][1]} for status in statuses}
-
-
-ALWAYS = responses(400, 401, 403, 413, 415, 422, 429)
-"""What any route may answer."""
-
-
 def of_config_error(error: ConfigError, status: int = 422) -> ApiError:
     """What is wrong with a configuration, as its reader said it."""
     mistakes = [{"path": None, "message": problem} for problem in error.problems]
@@ -113,63 +92,29 @@ def of_config_error(error: ConfigError, status: int = 422) -> ApiError:
     return ApiError(status, "invalid_config", first, errors=mistakes)
 
 
-class Errors:
-    """ASGI middleware that turns every exception of the application into a response."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = False
-
-        async def watched(message: Message) -> None:
-            nonlocal begun
-            begun = True
-            await send(message)
-
-        try:
-            await self._app(scope, receive, watched)
-        except Exception as error:
-            found = _known(error) or _unexpected(error, scope)
-            if begun:
-                raise  # The connection is aborted: a truncated response must not look complete.
-            headers = {**found.headers, "content-type": "application/json"}
-            await Response(found.body(), found.status, headers)(scope, receive, send)
-
-
-def _known(error: Exception) -> ApiError | None:
+def error_of(error: Exception, method: str, path: str) -> ApiError:
+    """The response to an exception of a route."""
     match error:
         case ApiError():
             return error
-        case RequestValidationError():
-            mistakes = [
-                {"path": _path(each["loc"]), "message": str(each["msg"])} for each in error.errors()
-            ]
-            first = mistakes[0]
-            return ApiError(422, None, str(first["message"]), first["path"], errors=mistakes)
         case ConfigError():
             return of_config_error(error)
         case Unavailable():
             return ApiError(502, "server_unavailable", str(error))
-        case HTTPException():
-            code, told = CODES.get(error.status_code, ("error", "It did not work."))
-            told = _UNROUTED.get(error.status_code, told)
-            return ApiError(error.status_code, code, told, headers=error.headers)
         case RecursionError():
             return ApiError(422, "too_deep", "what was sent is nested too deeply")
         case _:
-            return None
+            return _unexpected(error, method, path)
 
 
-def _unexpected(error: Exception, scope: Scope) -> ApiError:
+def _unexpected(error: Exception, method: str, path: str) -> ApiError:
     id = secrets.token_hex(4)
-    method, path = scope.get("method"), scope.get("path")
     log.error("admin: %s %s failed [%s]", method, path, id, exc_info=error)
     hint = f"the log of the gateway says more: look for {id}"
     return ApiError(500, None, f"something went wrong inside of mcpx [{id}]", hint=hint)
 
 
-def _path(location: Sequence[str | int]) -> str | None:
+def field_path(location: Sequence[str | int]) -> str | None:
     """`servers[2].name` in the body, otherwise `query.name`, `path.name`, or `header.name`."""
     steps = list(location)
     if steps[:1] == ["body"]:

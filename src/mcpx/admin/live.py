@@ -2,8 +2,6 @@
 
 from functools import cached_property
 
-from starlette.requests import Request
-
 from mcpx.admin.calling import Calling
 from mcpx.admin.desk import Desk
 from mcpx.admin.events import Events
@@ -53,8 +51,3 @@ class Live:
             await self.events.close()
         if "calling" in vars(self):
             await self.calling.close()
-
-
-async def the_live(request: Request) -> Live:
-    """For `Depends`."""
-    return request.app.state.live

@@ -74,9 +74,12 @@ class Reply(NamedTuple):
 
     def send(self, exchange: Exchange, more: Headers) -> None:
         """`more` are headers of each response that does not set them itself."""
-        added = [pair for pair in more if pair[0] not in self.headers]
-        headers = [*self.headers.items(), *added]
+        headers = completed(self.headers, more)
         exchange.reply(self.status, self.body, self.content_type, headers)
+
+
+def completed(own: dict[str, str], more: Headers) -> Headers:
+    return [*own.items(), *[pair for pair in more if pair[0] not in own]]
 
 
 def error_reply(error: ApiError) -> Reply:

@@ -1,7 +1,7 @@
 """The admin port.
 
-`bind` does not load the web framework: a taken port is reported before any server starts. `start`
-loads the framework in a thread, because it takes a second.
+`bind` does not load the routes and pydantic: a taken port is reported before any server starts.
+`start` loads them in a thread, because that takes a moment.
 """
 
 import asyncio
@@ -88,16 +88,16 @@ class AdminServer:
         await running.server.start_on(self._socket, self._context)
 
     def _load(self, furnish: "Callable[[], Desk]") -> _Running:
-        from mcpx.admin import application
-        from mcpx.admin.asgi import AsgiServer
+        from mcpx.admin.application import make
         from mcpx.admin.door import Door, refusal
+        from mcpx.admin.live import Live
 
-        app = application.make(furnish())
-        door = Door(self._host, self._admin, self._keys, self._token_of, AsgiServer(app))
-        app.state.door = door
+        desk = furnish()
+        live = Live(desk)
+        door = Door(self._host, self._admin, self._keys, self._token_of, make(desk, live))
         memory.give_back(surely=True)  # Loading took memory that is no longer needed.
         server = HttpServer(door.handle, LIMITS, door.forestall, refusal=refusal)
-        return _Running(server, door, app.state.live)
+        return _Running(server, door, live)
 
     def login_url(self) -> str:
         """Create a URL with a single-use token. A browser that opens it before `start` waits."""

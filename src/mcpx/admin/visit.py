@@ -8,6 +8,7 @@ the token.
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
+from urllib.parse import unquote
 
 from mcpx.admin.errors import ApiError
 from mcpx.config import Admin
@@ -23,8 +24,8 @@ class AdminRequest:
     """The facts of a request; they stay known after its connection has closed."""
 
     method: str
-    path: str
-    """Decoded, as the routes see it."""
+    segments: list[str]
+    """Of the path, decoded: the names of many servers contain a slash (`%2F`)."""
     query: str
     scheme: str
     address: str
@@ -34,11 +35,11 @@ class AdminRequest:
     headers: Headers
 
     @classmethod
-    def of(cls, exchange: Exchange, path: str) -> "AdminRequest":
+    def of(cls, exchange: Exchange) -> "AdminRequest":
         client = exchange.client or ("", 0)
         return cls(
             method=exchange.method,
-            path=path,
+            segments=[unquote(segment) for segment in exchange.path.split("/")],
             query=exchange.query,
             scheme=exchange.scheme,
             address=client[0],
@@ -47,8 +48,12 @@ class AdminRequest:
         )
 
     @property
+    def path(self) -> str:
+        return "/".join(self.segments)
+
+    @property
     def is_api(self) -> bool:
-        return self.path == "/api" or self.path.startswith("/api/")
+        return self.segments[:2] == ["", "api"]
 
 
 @dataclass(frozen=True, slots=True)

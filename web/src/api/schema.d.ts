@@ -183,8 +183,7 @@ export interface paths {
         get: operations["show_auth_config_api_auth_configs__name__get"];
         /**
          * Change Auth Config
-         * @description Replace it; a masked secret stays what it is. Another `name` in it renames it, once nothing
-         *     refers to it.
+         * @description Replace it; a masked secret stays what it is. Another `name` in it renames it, once nothing refers to it.
          */
         put: operations["change_auth_config_api_auth_configs__name__put"];
         post?: never;

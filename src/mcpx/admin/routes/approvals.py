@@ -7,27 +7,26 @@ whoever asked is told.
 
 import asyncio
 
-from fastapi import APIRouter
-
+from mcpx.admin.api import ApiRequest, Router
 from mcpx.admin.definitions import held
 from mcpx.admin.desk import Desk
-from mcpx.admin.errors import ALWAYS, ApiError, responses
-from mcpx.admin.routes.given import AtDesk
+from mcpx.admin.errors import ApiError
 from mcpx.admin.shapes.common import Done
 from mcpx.admin.shapes.guarding import Approvals, Decision, DefinitionDecision, PendingCall
 from mcpx.admin.wording import told_at
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import Denied
 
-router = APIRouter(prefix="/api/approvals", tags=["Approvals"], responses=ALWAYS)
+router = Router("/api/approvals", "Approvals")
 
 BY = "admin"
 """Who decided, in the trail."""
 
 
 @router.get("")
-async def list_approvals(desk: AtDesk) -> Approvals:
+async def list_approvals(request: ApiRequest) -> Approvals:
     """Calls that wait for somebody, and definitions that are held back."""
+    desk = request.desk
     redact = desk.gateway.redactor.redact_values
     pending = [
         approval.told() for approval in await desk.gateway.provisions.policy_state.book.pending()
@@ -40,13 +39,12 @@ async def list_approvals(desk: AtDesk) -> Approvals:
     return Approvals(calls=calls, definitions=definitions, pending=len(calls) + len(definitions))
 
 
-@router.post("/calls/{id}", responses=responses(404, 503))
-async def decide_call(desk: AtDesk, id: str, decision: Decision) -> Done:
+@router.post("/calls/{id}", 404, 503)
+async def decide_call(request: ApiRequest, id: str, decision: Decision) -> Done:
     """Let a waiting call pass, once, or refuse it."""
     try:
-        decided = await desk.gateway.provisions.policy_state.book.decide(
-            id, allow=decision.allow, by=BY
-        )
+        book = request.desk.gateway.provisions.policy_state.book
+        decided = await book.decide(id, allow=decision.allow, by=BY)
     except Denied as away:
         raise ApiError(503, None, away.message) from None
     if decided is None:
@@ -55,9 +53,10 @@ async def decide_call(desk: AtDesk, id: str, decision: Decision) -> Done:
     return Done()
 
 
-@router.post("/definitions", responses=responses(404, 409, 503))
-async def approve_definitions(desk: AtDesk, decision: DefinitionDecision) -> Done:
+@router.post("/definitions", 404, 409, 503)
+async def approve_definitions(request: ApiRequest, decision: DefinitionDecision) -> Done:
     """Approve what is held of a server."""
+    desk = request.desk
     answer = await _waiting(desk, decision.server)
     if answer.get("unknown"):
         raise ApiError(404, None, "there is no server of this name", "server")
@@ -72,13 +71,13 @@ async def approve_definitions(desk: AtDesk, decision: DefinitionDecision) -> Don
             hint,
         )
     fingerprints, release = _chosen(decision, server)
-    request: Json = {
+    approval: Json = {
         "server": decision.server,
         "fingerprints": fingerprints,
         "release": release,
         "by": BY,
     }
-    done = await desk.gateway.pinning.verbs["pins.approve"](request)
+    done = await desk.gateway.pinning.verbs["pins.approve"](approval)
     if not done.get("ok"):
         raise ApiError(503, "not_kept", str(done.get("error")))
     return Done()

@@ -1,14 +1,12 @@
 """Commands over the admin API."""
 
 from dataclasses import asdict
-from typing import Annotated
 
-from fastapi import APIRouter, Body, Request, Response
-
+from mcpx.admin.api import ApiRequest, Router
 from mcpx.admin.entries import commands, cost, entry_of, yaml_of
-from mcpx.admin.errors import ALWAYS, ApiError, responses
+from mcpx.admin.errors import ApiError
 from mcpx.admin.routes import given
-from mcpx.admin.routes.given import READS, TRIALS, WRITES, AtDesk, Name, Writing
+from mcpx.admin.routes.given import TRIALS, Name
 from mcpx.admin.shapes.commands import (
     CommandDetail,
     CommandImport,
@@ -19,7 +17,6 @@ from mcpx.admin.shapes.commands import (
     Resolved,
     SavedCommandTrial,
 )
-from mcpx.admin.shapes.common import Entry, Preview, Toggle, Written
 from mcpx.admin.shapes.servers import Operation, Recognised
 from mcpx.admin.streaming import attended
 from mcpx.admin.wording import plain
@@ -27,85 +24,56 @@ from mcpx.config.edits import PutEntry
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
 
-router = APIRouter(prefix="/api/commands", tags=["Commands"], responses=ALWAYS)
+router = Router("/api/commands", "Commands")
 
 SECTION = "commands"
 UNNAMED = "new_command"
-"""What an entry is called that is tried out before it has a name."""
+"""The name of an entry that is tried before it has one."""
 
-CommandEntry = Annotated[
-    Entry,
-    Body(
-        examples=[
-            {
-                "name": "weather",
-                "description": "The weather in a city, now.",
-                "type": "http",
-                "http": {"url": "https://wttr.in/{city}", "params": {"format": "j1"}},
-            },
-            {
-                "name": "disk",
-                "description": "Free space.",
-                "type": "script",
-                "script": {"path": "disk.sh"},
-            },
-        ]
+given.add_entry_routes(
+    router,
+    "",
+    SECTION,
+    "command",
+    documented=(
+        "Add a command; it is a tool at once.",
+        "Replace its entry; another `name` in it renames it.",
+        "Remove it.",
+        "Switch it on or off.",
     ),
-]
+)
 
 
 @router.get("")
-async def list_commands(desk: AtDesk, response: Response) -> Commands:
+async def list_commands(request: ApiRequest) -> Commands:
     """Every local command."""
-    return Commands(commands=commands.rows(desk, await given.look(desk, response)))
+    return Commands(commands=commands.rows(request.desk, await given.look(request)))
 
 
-@router.post(
-    "", status_code=201, responses={200: {"model": Preview, "description": "A dry run."}, **WRITES}
-)
-async def add_command(
-    desk: AtDesk, response: Response, entry: CommandEntry, change: Writing
-) -> Written | Preview:
-    """Add a command; it is a tool at once."""
-    return await given.put(desk, response, change, SECTION, entry)
-
-
-@router.post("/test", responses=TRIALS)
-async def try_command(desk: AtDesk, request: Request, trial: CommandTrial) -> CommandTrialResult:
+@router.post("/test", *TRIALS)
+async def try_command(request: ApiRequest, trial: CommandTrial) -> CommandTrialResult:
     """Resolve and run a command that is not saved."""
     if trial.entry is None:
         if trial.stored is None:
-            raise ApiError(
-                422, "invalid", "there is nothing to try", "entry", "send an entry, or `stored`"
-            )
-        return await _try_saved(desk, request, trial.stored, trial.arguments, trial.dry)
+            hint = "send an entry, or `stored`"
+            raise ApiError(422, "invalid", "there is nothing to try", "entry", hint)
+        return await _try_saved(request, trial.stored, trial)
     name = trial.entry.get("name") or UNNAMED
     if not isinstance(name, str):
         raise ApiError(422, "invalid", "a name is text", "entry.name")
-    return await _try(
-        desk,
-        request,
-        trial.stored or name,
-        {**trial.entry, "name": name},
-        trial.arguments,
-        trial.dry,
-    )
+    return await _try(request, trial.stored or name, {**trial.entry, "name": name}, trial)
 
 
-@router.post("/import", responses=responses(503))
-async def import_commands(desk: AtDesk, wanted: CommandImport) -> CommandImportResult:
+@router.post("/import", 503)
+async def import_commands(request: ApiRequest, wanted: CommandImport) -> CommandImportResult:
     """Commands of an OpenAPI document or a curl line; nothing is saved."""
+    desk = request.desk
     make = desk.imports.get(wanted.kind)
     if make is None:
         raise ApiError(503, None, f"this gateway cannot import {wanted.kind}")
     if wanted.text is None and (wanted.url is None or wanted.kind == "curl"):
-        raise ApiError(
-            422,
-            "invalid",
-            "there is nothing to import",
-            "text",
-            "send its text, or the `url` of a document",
-        )
+        hint = "send its text, or the `url` of a document"
+        raise ApiError(422, "invalid", "there is nothing to import", "text", hint)
     try:
         if wanted.kind == "curl":
             made: Json = await make(
@@ -163,67 +131,42 @@ def _ours(line: str) -> str:
     )
 
 
-@router.get("/{name}", responses=READS)
-async def show_command(desk: AtDesk, response: Response, name: Name) -> CommandDetail:
+@router.get("/{name}", 404)
+async def show_command(request: ApiRequest, name: Name) -> CommandDetail:
     """One command, with its entry as written."""
-    return commands.detail(desk, await given.look(desk, response), name)
+    return commands.detail(request.desk, await given.look(request), name)
 
 
-@router.put("/{name}", responses=WRITES)
-async def change_command(
-    desk: AtDesk, response: Response, name: Name, entry: CommandEntry, change: Writing
-) -> Written | Preview:
-    """Replace its entry; another `name` in it renames it."""
-    return await given.put(desk, response, change, SECTION, entry, name)
-
-
-@router.delete("/{name}", responses=WRITES)
-async def remove_command(
-    desk: AtDesk, response: Response, name: Name, change: Writing
-) -> Written | Preview:
-    """Remove it."""
-    return await given.remove(desk, response, change, SECTION, name)
-
-
-@router.patch("/{name}/toggle", responses=WRITES)
-async def toggle_command(
-    desk: AtDesk, response: Response, name: Name, change: Writing, toggle: Toggle | None = None
-) -> Written | Preview:
-    """Switch it on or off."""
-    return await given.toggle(
-        desk, response, change, SECTION, name, None if toggle is None else toggle.enabled
-    )
-
-
-@router.post("/{name}/test", responses=TRIALS)
+@router.post("/{name}/test", *TRIALS)
 async def try_saved_command(
-    desk: AtDesk, request: Request, name: Name, trial: SavedCommandTrial
+    request: ApiRequest, name: Name, trial: SavedCommandTrial
 ) -> CommandTrialResult:
     """Resolve and run it."""
-    return await _try_saved(desk, request, name, trial.arguments, trial.dry)
+    return await _try_saved(request, name, trial)
 
 
 async def _try_saved(
-    desk: AtDesk, request: Request, name: str, arguments: Json, dry: bool
+    request: ApiRequest, name: str, trial: SavedCommandTrial | CommandTrial
 ) -> CommandTrialResult:
-    entry = entry_of(await desk.store.look(), SECTION, name)
-    return await _try(desk, request, name, entry.value, arguments, dry)
+    entry = entry_of(await request.desk.store.look(), SECTION, name)
+    return await _try(request, name, entry.value, trial)
 
 
 async def _try(
-    desk: AtDesk, request: Request, stored: str, entry: Json, arguments: Json, dry: bool
+    request: ApiRequest, stored: str, entry: Json, trial: SavedCommandTrial | CommandTrial
 ) -> CommandTrialResult:
-    name = str(entry["name"])
-    # On, or else its variables would not be looked up.
+    desk, name = request.desk, str(entry["name"])
+    # Enabled, because the variables of a disabled entry are not looked up.
     config = await given.imagine(desk, PutEntry(SECTION, stored, {**entry, "enabled": True}))
-    ran = await attended(desk.trials.command(config, name, arguments, dry=dry), request.receive)
-    return CommandTrialResult(
-        ok=ran.ok,
-        resolved=None if ran.resolved is None else Resolved(**plain(asdict(ran.resolved))),
-        tool=plain(ran.tool) or None,
-        tokens=cost(ran.tool) if ran.tool else 0,
-        ms=ran.ms,
-        result=plain(ran.result),
-        error=plain(ran.error),
-        path=None if ran.error is None else "arguments",
+    run = desk.trials.command(config, name, trial.arguments, dry=trial.dry)
+    ran = await attended(run, request.gone)
+    told = CommandTrialResult(
+        ok=ran.ok, ms=ran.ms, result=plain(ran.result), error=plain(ran.error)
     )
+    if ran.resolved is not None:
+        told.resolved = Resolved(**plain(asdict(ran.resolved)))
+    if ran.tool:
+        told.tool, told.tokens = plain(ran.tool), cost(ran.tool)
+    if ran.error is not None:
+        told.path = "arguments"
+    return told

@@ -1,8 +1,7 @@
-"""What several routes are given alike: names in paths, what comes with a change; and how a change
-is made.
+"""What several routes share: names in paths, the parameters of a change, and how a change is made.
 
-Promise: every write goes through `write`: it needs the `ETag` it was made to (428), is refused
-where somebody else was quicker (412), only looks where it is asked to (`dry_run`), and tells
+Every write goes through `write`: it needs the `ETag` of the configuration that it changes (428), is
+refused if that configuration has changed (412), only reports its effect with `dry_run`, and reports
 mistakes with their places (422).
 """
 
@@ -11,19 +10,16 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Final, Literal, cast
 
-from fastapi import Depends, Header, Path, Query, Request
-from pydantic import AfterValidator
-from starlette.responses import Response
+from pydantic import Field
 
-from mcpx.admin.asgi import SLASH
-from mcpx.admin.desk import Desk, the_desk
-from mcpx.admin.door import Objection, the_door, the_entry
+from mcpx.admin.api import BODY, HEADER, ApiRequest, Router
+from mcpx.admin.desk import Desk
+from mcpx.admin.door import Objection
 from mcpx.admin.entries import NOUNS, unknown
-from mcpx.admin.errors import ApiError, responses
-from mcpx.admin.live import Live, the_live
-from mcpx.admin.shapes.common import ONE_LINE, PlanTold, Preview, Problem, Written
+from mcpx.admin.errors import ApiError
+from mcpx.admin.shapes.common import ONE_LINE, Entry, PlanTold, Preview, Problem, Toggle, Written
 from mcpx.admin.wording import quoted
 from mcpx.config import Config, Plan, Refused
 from mcpx.config.edits import Change as Edits
@@ -35,177 +31,158 @@ from mcpx.core.store import Committed, Stale, Unwritable, Via
 from mcpx.core.store import Preview as Seen
 from mcpx.model.errors import ConfigError
 
-Objects = Callable[[Config], Objection | None]
-"""What a configuration would do to whoever asks."""
-AtDesk = Annotated[Desk, Depends(the_desk)]
-AtLive = Annotated[Live, Depends(the_live)]
-Name = Annotated[
-    str, Path(min_length=1, max_length=200), AfterValidator(lambda name: name.replace(SLASH, "/"))
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+EntryBody = Annotated[Entry, BODY]
+Text = Annotated[str | None, Field(max_length=200)]
+Profile = Annotated[
+    str | None, Field(max_length=200, description="Through which view; absent: everything.")
 ]
 
-READS = responses(404)
-"""What reading one of several may answer."""
-WRITES = responses(404, 409, 412, 428)
-"""What any write may answer."""
-TRIALS = responses(404, 408, 409)
-"""What trying something out may answer."""
+WRITES: Final = (404, 409, 412, 428)
+"""Statuses of errors of any write."""
+TRIALS: Final = (404, 408, 409)
+"""Statuses of errors of a trial."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What comes with a write: against which state it was made, by whom, and whether it is meant
-    yet."""
+    """The parameters of a write."""
 
-    if_match: str | None
-    message: str
-    dry_run: bool
-    via: str
-    author: str
-    force: bool
-    objection: Objects
-
-    def agree(self, config: Config) -> None:
-        """Raises ApiError where it would shut out whoever makes it, unless that is meant."""
-        found = None if self.force else self.objection(config)
-        if found is not None and found.shuts_out:
-            hint = "send it with ?force=true if that is meant"
-            raise ApiError(409, "would_lock_you_out", found.message, found.path, hint)
-
-
-async def _objects(request: Request) -> Objects:
-    door, entry = the_door(request), the_entry(request)
-    return lambda config: door.objection(entry.request, config)
-
-
-Objecting = Annotated[Objects, Depends(_objects)]
-
-
-async def _change(
-    objection: Objecting,
-    if_match: Annotated[
-        str | None,
-        Header(
-            description=(
-                "The `ETag` of the configuration the change was made to; `*`: whatever it is."
-            ),
-            max_length=500,
-        ),
-    ] = None,
-    message: Annotated[
-        str, Query(max_length=500, pattern=ONE_LINE, description="For the history.")
-    ] = "",
-    dry_run: Annotated[
-        bool, Query(description="Only tell what it would do: the answer is a preview.")
-    ] = False,
-    force: Annotated[
-        bool, Query(description="Also if it shuts out whoever asks (409 `would_lock_you_out`).")
-    ] = False,
-    x_mcpx_via: Annotated[
-        str, Header(pattern="^(ui|api|cli)$", description="Where it comes from.")
-    ] = "api",
-    x_mcpx_author: Annotated[
-        str, Header(max_length=100, pattern=ONE_LINE, description="Who made it, for the history.")
-    ] = "",
-) -> Change:
-    return Change(if_match, message, dry_run, x_mcpx_via, x_mcpx_author, force, objection)
-
-
-Writing = Annotated[Change, Depends(_change)]
+    if_match: Annotated[str | None, HEADER, Field(max_length=500)] = None
+    """The `ETag` of the configuration the change was made to; `*`: whatever it is."""
+    message: Annotated[str, Field(max_length=500, pattern=ONE_LINE)] = ""
+    """For the history."""
+    dry_run: bool = False
+    """Only tell what it would do: the answer is a preview."""
+    force: bool = False
+    """Also if it shuts out whoever asks (409 `would_lock_you_out`)."""
+    x_mcpx_via: Annotated[str, HEADER, Field(pattern="^(ui|api|cli)$")] = "api"
+    """Where it comes from."""
+    x_mcpx_author: Annotated[str, HEADER, Field(max_length=100, pattern=ONE_LINE)] = ""
+    """Who made it, for the history."""
 
 
 # Reading
 # --------------------------------------------------------------------------------------------------
 
 
-async def look(desk: Desk, response: Response) -> Files:
-    """The configuration as it is written; the answer carries its `ETag`."""
-    written = await desk.store.look()
-    await prepare(written, response)
+async def look(request: ApiRequest) -> Files:
+    """The configuration as it is written. The response carries its `ETag`."""
+    written = await request.desk.store.look()
+    await prepare(written, request)
     return written
 
 
-async def prepare(written: Files, response: Response) -> None:
-    """Beside calls: hundreds of entries take their time the first time."""
+async def prepare(written: Files, request: ApiRequest) -> None:
+    """Parse all entries in a thread: hundreds of them take a while."""
     await asyncio.to_thread(lambda: [written.entries(section) for section in NOUNS])
-    response.headers["ETag"] = quoted(written.etag)
+    request.headers["etag"] = quoted(written.etag)
 
 
 # Writing
 # --------------------------------------------------------------------------------------------------
 
 
-async def put(
-    desk: Desk,
-    response: Response,
-    given: Change,
+def add_entry_routes(
+    router: Router,
+    path: str,
     section: EntrySection,
-    entry: dict[str, Any],
-    name: str | None = None,
-) -> Written | Preview:
-    """Add an entry, or replace the one of that name."""
-    return await write(desk, response, given, putting(section, entry, name))
+    noun: str,
+    *,
+    documented: Sequence[str],
+    check_removal: Callable[[Files, str], None] | None = None,
+) -> None:
+    """Routes that add, replace, remove, and toggle the entries of a section.
+
+    `documented` has their descriptions; without the last one, entries cannot be toggled.
+    `check_removal` raises ApiError for an entry that has to stay.
+    """
+
+    async def add(request: ApiRequest, entry: EntryBody, change: Change) -> Written | Preview:
+        return await write(request, change, putting(section, entry))
+
+    async def replace(
+        request: ApiRequest, name: Name, entry: EntryBody, change: Change
+    ) -> Written | Preview:
+        return await write(request, change, putting(section, entry, name))
+
+    async def remove(request: ApiRequest, name: Name, change: Change) -> Written | Preview:
+        if check_removal is not None:
+            check_removal(await request.desk.store.look(), name)
+        return await write(request, change, RemoveEntry(section, name))
+
+    async def switch(
+        request: ApiRequest, name: Name, change: Change, toggle: Toggle | None = None
+    ) -> Written | Preview:
+        enabled = None
+        if toggle is not None:
+            enabled = toggle.enabled
+        if enabled is None:
+            entry = (await request.desk.store.look()).entry(section, name)
+            enabled = entry is not None and entry.value.get("enabled") is False
+        return await write(request, change, SetFields(section, name, {"enabled": enabled}))
+
+    one = f"{path}/{{name}}"
+    routes = [
+        ("POST", path, 201, add, "add"),
+        ("PUT", one, 200, replace, "change"),
+        ("DELETE", one, 200, remove, "remove"),
+        ("PATCH", f"{one}/toggle", 200, switch, "toggle"),
+    ]
+    for (method, place, status, handler, verb), text in zip(routes, documented, strict=False):
+        handler.__name__ = f"{verb}_{noun}"
+        handler.__doc__ = text
+        router.add(method, place, *WRITES, status=status)(handler)
 
 
 def putting(section: EntrySection, entry: dict[str, Any], name: str | None = None) -> PutEntry:
     own = entry.get("name", name)
     if not isinstance(own, str) or not own:
-        raise ApiError(
-            422,
-            "invalid",
-            f"a {NOUNS[section]} has a name",
-            "name",
-            'put `"name": "…"` into the entry',
-        )
+        hint = 'put `"name": "…"` into the entry'
+        raise ApiError(422, "invalid", f"a {NOUNS[section]} has a name", "name", hint)
     return PutEntry(section, name or own, {**entry, "name": own}, create=name is None)
 
 
-async def remove(
-    desk: Desk, response: Response, given: Change, section: EntrySection, name: str
+async def write(
+    request: ApiRequest, change: Change, edit: Edits, message: str = ""
 ) -> Written | Preview:
-    return await write(desk, response, given, RemoveEntry(section, name))
-
-
-async def toggle(
-    desk: Desk,
-    response: Response,
-    given: Change,
-    section: EntrySection,
-    name: str,
-    enabled: bool | None,
-) -> Written | Preview:
-    """Switch an entry on or off; None: the other one of the two."""
-    if enabled is None:
-        entry = (await desk.store.look()).entry(section, name)
-        enabled = entry is not None and entry.value.get("enabled") is False
-    return await write(desk, response, given, SetFields(section, name, {"enabled": enabled}))
-
-
-async def write(desk: Desk, response: Response, given: Change, edit: Edits) -> Written | Preview:
-    """Make a change, or tell what it would do."""
-    if given.dry_run:
-        return await preview(desk, response, edit, given.objection, given.if_match)
-    if given.if_match is None:
+    """Make a change, or report its effect. `message` takes precedence over that of `change`."""
+    desk = request.desk
+    if change.dry_run:
+        return await preview(request, edit, change.if_match)
+    if change.if_match is None:
         hint = "read the configuration first, and send the ETag of that answer as If-Match"
-        raise ApiError(
-            428, None, "a change needs If-Match: what it was made to", "header.if-match", hint
-        )
+        told = "a change needs If-Match: what it was made to"
+        raise ApiError(428, None, told, "header.if-match", hint)
+
+    def agree(config: Config) -> None:
+        """Refuse a configuration that shuts out the sender, unless that is intended."""
+        found = _objection(request, config)
+        if found is not None and found.shuts_out and not change.force:
+            hint = "send it with ?force=true if that is meant"
+            raise ApiError(409, "would_lock_you_out", found.message, found.path, hint)
+
     try:
         done = await desk.store.commit(
             edit,
-            if_match=await _expected(desk, given.if_match),
-            author=given.author,
-            via=cast(Via, given.via),
-            message=given.message,
-            agree=given.agree,
+            if_match=await _expected(desk, change.if_match),
+            author=change.x_mcpx_author,
+            via=cast(Via, change.x_mcpx_via),
+            message=message or change.message,
+            agree=agree,
         )
     except (Stale, Unwritable, EditError, ConfigError) as error:
         raise await refusal(desk, error, edit) from None
-    response.headers["ETag"] = quoted(done.etag)
+    request.headers["etag"] = quoted(done.etag)
     return _written(done)
 
 
+def _objection(request: ApiRequest, config: Config) -> Objection | None:
+    return request.door.objection(request.entry.request, config)
+
+
 async def imagine(desk: Desk, edit: PutEntry) -> Config:
-    """The configuration as it would be; nothing is written."""
+    """The configuration after a change. Nothing is written."""
     try:
         return await desk.store.imagine(edit)
     except (EditError, ConfigError) as error:
@@ -213,60 +190,57 @@ async def imagine(desk: Desk, edit: PutEntry) -> Config:
 
 
 async def _expected(desk: Desk, if_match: str) -> str | None:
-    """What the store is to find: of several the one it has. None: whatever it is."""
+    """The etag that the store must have; of several, the current one. None: any."""
     if if_match.strip() == "*":
         return None
     tags = re.findall(r'(?<!W/)"([^"]*)"', if_match) or [if_match.strip()]
-    if len(tags) == 1:
-        return tags[0]
-    now = (await desk.store.look()).etag
-    return now if now in tags else tags[0]
+    if len(tags) > 1:
+        now = (await desk.store.look()).etag
+        if now in tags:
+            return now
+    return tags[0]
 
 
-async def preview(
-    desk: Desk, response: Response, edit: Edits, objection: Objects, if_match: str | None = None
-) -> Preview:
-    """What a change would do; nothing is changed."""
+async def preview(request: ApiRequest, edit: Edits, if_match: str | None = None) -> Preview:
+    """The effect of a change. Nothing is changed."""
+    desk = request.desk
     try:
         seen = await desk.store.preview(edit)
         if if_match is not None and await _expected(desk, if_match) not in (None, seen.etag):
             raise Stale(seen.etag)
     except (Stale, EditError, ConfigError) as error:
         raise await refusal(desk, error, edit) from None
-    response.status_code = 200
-    response.headers["ETag"] = quoted(seen.etag)
+    request.status = 200
+    request.headers["etag"] = quoted(seen.etag)
     told = _previewed(seen, await _index_of(desk, edit))
-    found = None if seen.config is None else objection(seen.config)
+    found = seen.config and _objection(request, seen.config)
     if found is not None:
         told.problems.append(Problem(message=found.message, path=found.path, severity="warning"))
     return told
 
 
 def _previewed(seen: Seen, at: "_Spot | None") -> Preview:
-    first = seen.files[0] if seen.files else None
-    told = [problem_of(each, at) for each in seen.told]
-    return Preview(
-        ok=seen.ok,
-        text="" if first is None else first.text,
-        file="" if first is None else str(first.path),
-        diff="".join(each.diff for each in seen.files),
-        plan=None if seen.plan is None else plan_told(seen.plan),
-        problems=[
-            *told,
-            *(Problem(message=line, path=None, severity="warning") for line in seen.warnings),
-        ],
-    )
+    told = Preview(ok=seen.ok, text="", file="", diff="".join(each.diff for each in seen.files))
+    if seen.files:
+        told.text, told.file = seen.files[0].text, str(seen.files[0].path)
+    if seen.plan is not None:
+        told.plan = plan_told(seen.plan)
+    told.problems = [problem_of(each, at) for each in seen.told]
+    told.problems += [Problem(message=line, severity="warning") for line in seen.warnings]
+    return told
 
 
 def _written(done: Committed) -> Written:
-    failed = PlanTold(summary=done.error)
-    return Written(
+    told = Written(
         revision=done.revision.number,
         etag=quoted(done.etag),
-        file=str(done.files[0]) if done.files else "",
-        plan=failed if done.plan is None else plan_told(done.plan),
-        warnings=[*([done.error] if done.error else []), *done.warnings],
+        file=str(next(iter(done.files), "")),
+        plan=PlanTold(summary=done.error),
+        warnings=[*filter(None, [done.error]), *done.warnings],
     )
+    if done.plan is not None:
+        told.plan = plan_told(done.plan)
+    return told
 
 
 def plan_told(plan: Plan) -> PlanTold:
@@ -277,9 +251,9 @@ def plan_told(plan: Plan) -> PlanTold:
         started=list(plan.started),
         restarted=list(plan.restarted),
         stopped=list(plan.stopped),
-        commands=[str(each) for each in plan.commands],
-        settings=[str(each) for each in plan.settings],
-        needs_restart=[str(each) for each in plan.needs_restart],
+        commands=list(plan.commands),
+        settings=list(plan.settings),
+        needs_restart=list(plan.needs_restart),
     )
 
 

@@ -12,12 +12,11 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import TypeVar
 
-from fastapi import APIRouter, Response
-
+from mcpx.admin.api import ApiRequest, Router
 from mcpx.admin.desk import Desk, StoredToken
 from mcpx.admin.desk import Tokens as Kept
-from mcpx.admin.errors import ALWAYS, ApiError, responses
-from mcpx.admin.routes.given import AtDesk, Name
+from mcpx.admin.errors import ApiError
+from mcpx.admin.routes.given import Name
 from mcpx.admin.shapes.common import Done
 from mcpx.admin.shapes.guarding import MadeToken, NewToken, TokenRow, Tokens
 from mcpx.admin.wording import moment
@@ -25,15 +24,16 @@ from mcpx.config import FrontAuth, Token
 from mcpx.config.checks import DOTS, MAX_NAME
 from mcpx.model.errors import McpxError
 
-router = APIRouter(prefix="/api/tokens", tags=["Tokens"], responses=ALWAYS)
+router = Router("/api/tokens", "Tokens")
 
 DAY = 86_400.0
 T = TypeVar("T")
 
 
-@router.get("", responses=responses(503))
-async def list_tokens(desk: AtDesk) -> Tokens:
+@router.get("", 503)
+async def list_tokens(request: ApiRequest) -> Tokens:
     """Who may come in over HTTP; never the tokens themselves."""
+    desk = request.desk
     auth = _auth(desk)
     kept: Sequence[StoredToken] = () if desk.tokens is None else await _asked(desk.tokens.read)
     now = time.time()
@@ -43,9 +43,10 @@ async def list_tokens(desk: AtDesk) -> Tokens:
     return Tokens(tokens=rows, required=required, type="none" if auth is None else auth.type)
 
 
-@router.post("", status_code=201, responses=responses(409, 503))
-async def make_token(desk: AtDesk, wanted: NewToken, response: Response) -> MadeToken:
+@router.post("", 409, 503, status=201)
+async def make_token(request: ApiRequest, wanted: NewToken) -> MadeToken:
     """Make one; it is shown this once."""
+    desk = request.desk
     store, name = _store(desk), wanted.name
     if len(name) > MAX_NAME or not name.isprintable() or name != name.strip() or name in DOTS:
         hint = f"1 to {MAX_NAME} characters, no line breaks, no spaces around, not only dots"
@@ -75,13 +76,13 @@ async def make_token(desk: AtDesk, wanted: NewToken, response: Response) -> Made
     except KeyError:
         hint = "revoke it first, or choose another name"
         raise ApiError(409, "exists", "there is a token of this name", "name", hint) from None
-    response.headers["Cache-Control"] = "no-store"
     return MadeToken(name=name, token=token)
 
 
-@router.delete("/{name:path}", responses=responses(404, 409, 503))
-async def revoke_token(desk: AtDesk, name: Name) -> Done:
+@router.delete("/{name}", 404, 409, 503)
+async def revoke_token(request: ApiRequest, name: Name) -> Done:
     """Revoke one; its sessions end."""
+    desk = request.desk
     store, auth = _store(desk), _auth(desk)
     if not await _asked(lambda: store.revoke(name)):
         if auth is not None and any(token.name == name for token in auth.tokens):

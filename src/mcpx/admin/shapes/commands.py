@@ -13,12 +13,11 @@ class CommandRow(Spoken):
 
     name: str
     description: str = ""
-    type: str = Field(examples=["http"])
+    type: str
     enabled: bool
-    last_error: str | None = Field(
-        None, description="Why it is switched off, if it is not by `enabled`."
-    )
-    summary: str = Field("", examples=["GET https://api.example.com/users/{id}"])
+    last_error: str | None = None
+    """Why it is switched off, if it is not by `enabled`."""
+    summary: str = ""
     parameters: list[str] = []
     read_only: bool | None = None
     auth: str | None = None
@@ -26,7 +25,8 @@ class CommandRow(Spoken):
     errors: int = 0
     p95_ms: float | None = None
     last_call: str | None = None
-    tokens: int = Field(0, description="What its definition costs, estimated.")
+    tokens: int = 0
+    """What its definition costs, estimated."""
     source: Place | None = None
 
 
@@ -36,16 +36,18 @@ class Commands(Told):
 
 class CommandDetail(CommandRow):
     entry: Entry
-    tool: dict[str, Any] | None = Field(None, description="As clients get it listed.")
+    tool: dict[str, Any] | None = None
+    """As clients get it listed."""
 
 
 class CommandTrial(Given):
-    entry: Entry | None = Field(None, description="Absent: as it is saved under `stored`.")
-    stored: str | None = Field(
-        None, max_length=200, description="The saved one whose masked values are meant."
-    )
+    entry: Entry | None = None
+    """Absent: as it is saved under `stored`."""
+    stored: str | None = Field(None, max_length=200)
+    """The saved one whose masked values are meant."""
     arguments: dict[str, Any] = {}
-    dry: bool = Field(False, description="Only tell what would be sent or run.")
+    dry: bool = False
+    """Only tell what would be sent or run."""
 
 
 class SavedCommandTrial(Given):
@@ -71,24 +73,29 @@ class CommandTrialResult(Spoken):
     ok: bool
     resolved: Resolved | None = None
     tool: dict[str, Any] | None = None
-    tokens: int = Field(0, description="What its definition costs, estimated.")
+    tokens: int = 0
+    """What its definition costs, estimated."""
     ms: float | None = None
-    result: dict[str, Any] | None = Field(None, description="As a client gets it.")
+    result: dict[str, Any] | None = None
+    """As a client gets it."""
     error: str | None = None
-    path: str | None = Field(None, description="Of what is wrong.")
+    path: str | None = None
+    """Of what is wrong."""
 
 
 class CommandImport(Given):
     kind: Literal["openapi", "curl"]
     text: str | None = Field(None, max_length=4_000_000)
-    url: str | None = Field(None, description="Of an OpenAPI document.")
+    url: str | None = None
+    """Of an OpenAPI document."""
     allow_private: bool = False
-    pick: list[str] | None = Field(None, description="Ids of operations; absent: only list them.")
+    pick: list[str] | None = None
+    """Ids of operations; absent: only list them."""
     prefix: str = Field("", max_length=32, pattern=r"^[A-Za-z0-9_-]*$")
-    server: str | None = Field(
-        None, max_length=2000, description="Where the API is, instead of what the document says."
-    )
-    name: str | None = Field(None, description="Of the command that is made of a curl line.")
+    server: str | None = Field(None, max_length=2000)
+    """Where the API is, instead of what the document says."""
+    name: str | None = None
+    """Of the command that is made of a curl line."""
 
 
 class CommandImportResult(Spoken):
@@ -104,12 +111,15 @@ class AuthRow(Spoken):
     SENTENCES = ("detail",)
 
     name: str
-    type: str = Field(examples=["bearer_token"])
+    type: str
     state: Literal["ready", "expires", "sign_in_needed", "failed", "unused"] = "ready"
-    detail: str = Field("", description="Of the state, in words.")
+    detail: str = ""
+    """Of the state, in words."""
     expires: str | None = None
-    used_by: list[str] = Field([], description="`server:name` and `command:name`.")
-    kept_in: str = Field("", examples=["environment"], description="Where its secrets come from.")
+    used_by: list[str] = []
+    """`server:name` and `command:name`."""
+    kept_in: str = ""
+    """Where its secrets come from."""
     entry: Entry
     source: Place | None = None
 
@@ -120,7 +130,8 @@ class AuthConfigs(Told):
 
 class AuthType(Told):
     type: str
-    fields: dict[str, Any] = Field(description="JSON Schema of its fields.")
+    fields: dict[str, Any]
+    """JSON Schema of its fields."""
 
 
 class AuthTypes(Told):

@@ -6,18 +6,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mcpx.admin.sentences import said
 
-Entry = Annotated[
-    dict[str, Any],
-    Field(
-        description=(
-            "As the configuration has it, in the native shape; `${VAR}` as written, "
-            "secrets as `••••••••`."
-        )
-    ),
-]
+Entry = dict[str, Any]
+"""As the configuration has it, in the native shape; `${VAR}` as written, secrets as `••••••••`."""
 ONE_LINE = r"^[^\u0000-\u001f\u007f-\u009f]*$"
 """Without control characters: it is shown in lists and on terminals."""
-Message = Annotated[str, Field(max_length=500, pattern=ONE_LINE, description="For the history.")]
+Message = Annotated[str, Field(max_length=500, pattern=ONE_LINE)]
+"""For the history."""
 Status = Literal[
     "connecting", "connected", "degraded", "sleeping", "disconnected", "needs_auth", "disabled"
 ]
@@ -40,10 +34,9 @@ class SentenceTold(Told):
 
     model_config = ConfigDict(from_attributes=True)
 
-    code: str = Field(examples=["cause.nothing_listens"])
-    values: dict[str, "str | SentenceTold"] = Field(
-        {}, examples=[{"host": "127.0.0.1:9000"}], description="What stands in its gaps."
-    )
+    code: str
+    values: dict[str, "str | SentenceTold"] = {}
+    """What stands in its gaps."""
 
 
 class Spoken(Told):
@@ -52,10 +45,8 @@ class Spoken(Told):
     SENTENCES: ClassVar[tuple[str, ...]] = ()
     """Fields that may hold some: texts, lists of texts, or (`links.why`) of objects."""
 
-    said: dict[str, SentenceTold] | None = Field(
-        default=None,
-        description="Codes of sentences, by the field they stand in, or by `field.0` in a list.",
-    )
+    said: dict[str, SentenceTold] | None = None
+    """Codes of sentences, by the field they stand in, or by `field.0` in a list."""
 
     @model_validator(mode="after")
     def _say(self) -> Self:
@@ -71,8 +62,8 @@ class Problem(Spoken):
 
     SENTENCES = ("message", "hint")
 
-    message: str = Field(examples=["unknown key 'comand'; did you mean 'command'?"])
-    path: str | None = Field(None, examples=["mcp_servers[0].connection.comand"])
+    message: str
+    path: str | None = None
     file: str | None = None
     line: int | None = None
     column: int | None = None
@@ -81,8 +72,8 @@ class Problem(Spoken):
 
 
 class Place(Told):
-    file: str = Field(examples=["/home/ada/config.yaml"])
-    line: int | None = Field(None, examples=[12])
+    file: str
+    line: int | None = None
 
 
 class PlanTold(Spoken):
@@ -90,7 +81,7 @@ class PlanTold(Spoken):
 
     SENTENCES = ("summary",)
 
-    summary: str = Field(examples=["1 started (github), 4 kept"])
+    summary: str
     kept: list[str] = []
     updated: list[str] = []
     started: list[str] = []
@@ -106,9 +97,11 @@ class Written(Spoken):
 
     SENTENCES = ("warnings",)
 
-    revision: int = Field(examples=[15])
-    etag: str = Field(description="Of the configuration as it is now, as the `ETag` header has it.")
-    file: str = Field(description="That was written.")
+    revision: int
+    etag: str
+    """Of the configuration as it is now, as the `ETag` header has it."""
+    file: str
+    """That was written."""
     plan: PlanTold
     warnings: list[str] = []
 
@@ -117,15 +110,19 @@ class Preview(Told):
     """What a change would do; nothing was changed."""
 
     ok: bool
-    text: str = Field(description="Of the file as it would be, secrets masked.")
+    text: str
+    """Of the file as it would be, secrets masked."""
     file: str
-    diff: str = Field(description="Unified, secrets masked.")
-    plan: PlanTold | None = Field(None, description="Absent if it has mistakes.")
+    diff: str
+    """Unified, secrets masked."""
+    plan: PlanTold | None = None
+    """Absent if it has mistakes."""
     problems: list[Problem] = []
 
 
 class Toggle(Given):
-    enabled: bool | None = Field(None, description="Absent: the other one of the two.")
+    enabled: bool | None = None
+    """Absent: the other one of the two."""
 
 
 class Done(Told):

@@ -13,9 +13,8 @@ class ConfigFile(Spoken):
     SENTENCES = ("why_not",)
 
     path: str
-    text: str = Field(
-        description="Secrets masked as `••••••••`; sent back like that they stay what they are."
-    )
+    text: str
+    """Secrets masked as `••••••••`; sent back like that they stay what they are."""
     format: Literal["yaml", "json", "toml"]
     writable: bool
     why_not: str | None = None
@@ -33,26 +32,26 @@ class LastReload(Spoken):
 class ConfigTold(Spoken):
     SENTENCES = ("warnings",)
 
-    path: str | None = Field(
-        None, description="None: the built-in demo; the first change writes `would_be`."
-    )
+    path: str | None = None
+    """None: the built-in demo; the first change writes `would_be`."""
     would_be: str | None = None
     files: list[ConfigFile]
     etag: str
     revision: int
-    loaded: str = Field(description="When, RFC 3339.")
+    loaded: str
+    """When, RFC 3339."""
     dialect: str
     mode: str
     warnings: list[str] = []
-    problems: list[Problem] = Field(
-        [], description="Of the file as it is now, if it was refused: the last good one runs."
-    )
+    problems: list[Problem] = []
+    """Of the file as it is now, if it was refused: the last good one runs."""
     last_reload: LastReload | None = None
 
 
 class ConfigText(Given):
     text: str = Field(max_length=4_000_000)
-    file: str | None = Field(None, description="Absent: the main one.")
+    file: str | None = None
+    """Absent: the main one."""
     message: Message = ""
 
 
@@ -74,7 +73,8 @@ class RevisionRow(Spoken):
 
 
 class History(Told):
-    revisions: list[RevisionRow] = Field(description="The latest first.")
+    revisions: list[RevisionRow]
+    """The latest first."""
 
 
 class RevisionTold(RevisionRow):
@@ -82,12 +82,10 @@ class RevisionTold(RevisionRow):
 
 
 class DiffWanted(Given):
-    before: int | None = Field(
-        None, ge=0, le=10**8, description="A revision; absent: what is there now."
-    )
-    after: int | None = Field(
-        None, ge=0, le=10**8, description="A revision; absent: what is there now."
-    )
+    before: int | None = Field(None, ge=0, le=10**8)
+    """A revision; absent: what is there now."""
+    after: int | None = Field(None, ge=0, le=10**8)
+    """A revision; absent: what is there now."""
 
 
 class DiffTold(Told):
@@ -113,12 +111,10 @@ class ReloadResult(Spoken):
 
 class ConfigImport(Given):
     text: str = Field(max_length=4_000_000)
-    pick: list[str] | None = Field(
-        None, description="Names of servers; absent: only tell what is there."
-    )
-    leave: list[str] = Field(
-        [], description="Names of auth configs to leave out; what refers to them comes without."
-    )
+    pick: list[str] | None = None
+    """Names of servers; absent: only tell what is there."""
+    leave: list[str] = []
+    """Names of auth configs to leave out; what refers to them comes without."""
     on_conflict: Literal["skip", "replace", "rename"] = "rename"
     message: Message = ""
 
@@ -136,7 +132,9 @@ class Exported(Spoken):
     SENTENCES = ("warnings",)
 
     format: Literal["yaml", "mcp-json"]
-    name: str = Field(examples=["config.yaml"])
+    name: str
     text: str
-    placeholders: list[str] = Field([], description="Variables that stand in the place of secrets.")
-    warnings: list[str] = Field(default=[], description="What the format cannot say.")
+    placeholders: list[str] = []
+    """Variables that stand in the place of secrets."""
+    warnings: list[str] = []
+    """What the format cannot say."""

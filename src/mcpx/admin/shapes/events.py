@@ -10,9 +10,7 @@ says where.
 A comment line comes every 15 seconds, so that both sides notice a dead connection.
 """
 
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from mcpx.admin.shapes.common import Spoken, Status, Told
 from mcpx.admin.shapes.watching import CallRow, ClientRow, ServerRate
@@ -22,9 +20,8 @@ Name = Literal[
 ]
 
 
-Replica = Annotated[
-    str | None, Field(description="Of several replicas the one that it happened at.")
-]
+Replica = str | None
+"""Of several replicas the one that it happened at."""
 
 
 class Hello(Told):
@@ -34,7 +31,8 @@ class Hello(Told):
     run: str
     revision: int
     etag: str
-    replica: str | None = Field(None, description="Of several replicas the one that tells.")
+    replica: str | None = None
+    """Of several replicas the one that tells."""
 
 
 class Reset(Told):
@@ -110,9 +108,8 @@ class RatesEvent(Told):
     p95_ms: float | None
     in_flight: int
     servers: list[ServerRate]
-    local: ServerRate | None = Field(
-        default=None, description="The local commands; absent where there are none."
-    )
+    local: ServerRate | None = None
+    """The local commands; absent where there are none."""
     clients: list[ClientRow]
 
 

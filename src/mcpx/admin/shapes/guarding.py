@@ -9,10 +9,12 @@ from mcpx.admin.shapes.common import Entry, Given, Place, Spoken, Told
 
 class ProfileRow(Told):
     name: str
-    path: str = Field(examples=["/p/dev/mcp"])
-    url: str | None = Field(None, description="Over HTTP.")
+    path: str
+    url: str | None = None
+    """Over HTTP."""
     mode: str | None = None
-    servers: int = Field(description="That are seen through it.")
+    servers: int
+    """That are seen through it."""
     tools: int
     tokens: list[str] | None = None
     entry: Entry
@@ -21,7 +23,8 @@ class ProfileRow(Told):
 
 class Profiles(Told):
     profiles: list[ProfileRow]
-    default: ProfileRow | None = Field(None, description="What is seen without a profile.")
+    default: ProfileRow | None = None
+    """What is seen without a profile."""
 
 
 class RuleTold(Told):
@@ -38,9 +41,7 @@ class PolicyTold(Told):
 
 
 class PolicyGiven(Given):
-    entry: Entry = Field(
-        examples=[{"default": "allow", "rules": [{"effect": "ask", "destructive": True}]}]
-    )
+    entry: Entry
 
 
 class Question(Given):
@@ -48,9 +49,11 @@ class Question(Given):
 
     profile: str | None = None
     principal: str = "anonymous"
-    tool: str = Field(examples=["github.create_issue"], description="Public name or `server.tool`.")
+    tool: str
+    """Public name or `server.tool`."""
     arguments: dict[str, Any] | None = None
-    policy: Entry | None = Field(None, description="Instead of the one that is saved.")
+    policy: Entry | None = None
+    """Instead of the one that is saved."""
 
 
 class Verdict(Spoken):
@@ -62,11 +65,11 @@ class Verdict(Spoken):
     seen: bool
     effect: Literal["allow", "deny", "ask"]
     because: list[str]
-    rule: int | None = Field(None, description="The number of the rule that decided.")
+    rule: int | None = None
+    """The number of the rule that decided."""
     source: Place | None = None
-    outside: str | None = Field(
-        None, description="Why this caller never comes there over HTTP, as far as tokens tell."
-    )
+    outside: str | None = None
+    """Why this caller never comes there over HTTP, as far as tokens tell."""
 
 
 class PendingCall(Spoken):
@@ -80,7 +83,8 @@ class PendingCall(Spoken):
     client: str | None = None
     rule: str = ""
     reason: str = ""
-    arguments: Any = Field(None, description="Shortened, without secrets.")
+    arguments: Any = None
+    """Shortened, without secrets."""
     asked: str
     expires: str
 
@@ -102,14 +106,13 @@ class HeldDefinition(Told):
     change: Literal["new", "changed", "gone"]
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
-    diff: str = Field(
-        default="", description="Unified, of the definitions as text; nothing in it is unseen."
-    )
+    diff: str = ""
+    """Unified, of the definitions as text; nothing in it is unseen."""
     marks: list[Mark] = []
-    fingerprint: str = Field(
-        default="", description="Of exactly this definition, to approve it by; empty: a server."
-    )
-    for_some: bool = Field(default=False, description="Only some clients are offered it.")
+    fingerprint: str = ""
+    """Of exactly this definition, to approve it by; empty: a server."""
+    for_some: bool = False
+    """Only some clients are offered it."""
 
 
 class Approvals(Told):
@@ -124,13 +127,10 @@ class Decision(Given):
 
 class DefinitionDecision(Given):
     server: str
-    names: list[str] | None = Field(
-        None, description="Of tools and prompts; absent: all that is held of the server."
-    )
-    fingerprints: list[str] | None = Field(
-        None,
-        description="Exactly these, as they were shown: what has changed since is not approved.",
-    )
+    names: list[str] | None = None
+    """Of tools and prompts; absent: all that is held of the server."""
+    fingerprints: list[str] | None = None
+    """Exactly these, as they were shown: what has changed since is not approved."""
 
 
 class TokenRow(Told):
@@ -144,7 +144,8 @@ class TokenRow(Told):
 
 class Tokens(Told):
     tokens: list[TokenRow]
-    required: bool = Field(description="Whether clients over HTTP must show one.")
+    required: bool
+    """Whether clients over HTTP must show one."""
     type: Literal["none", "bearer", "jwt"] = "none"
 
 
@@ -156,4 +157,5 @@ class NewToken(Given):
 
 class MadeToken(Told):
     name: str
-    token: str = Field(description="Shown this once.")
+    token: str
+    """Shown this once."""

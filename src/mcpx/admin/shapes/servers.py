@@ -10,41 +10,45 @@ from mcpx.admin.shapes.common import Entry, Given, Place, Spoken, Status, Told, 
 class ServerRow(Spoken):
     SENTENCES = ("last_error",)
 
-    name: str = Field(examples=["github"])
+    name: str
     description: str = ""
     enabled: bool
     status: Status
-    since: str = Field(description="When it came to be so, RFC 3339.")
+    since: str
+    """When it came to be so, RFC 3339."""
     last_error: str | None = None
-    phase: str | None = Field(
-        None, examples=["downloading"], description="What a connecting server is at."
-    )
-    phase_since: str | None = Field(
-        None, description="When its start began, while it starts, RFC 3339."
-    )
-    next_try: str | None = Field(
-        None, description="Of one that is down, when it is tried again, RFC 3339."
-    )
+    phase: str | None = None
+    """What a connecting server is at."""
+    phase_since: str | None = None
+    """When its start began, while it starts, RFC 3339."""
+    next_try: str | None = None
+    """Of one that is down, when it is tried again, RFC 3339."""
     tools_count: int
-    held: int = Field(0, description="Definitions that wait for approval.")
+    held: int = 0
+    """Definitions that wait for approval."""
     quarantined: bool = False
     transport: Transport
-    connection: dict[str, Any] = Field(description="As written, secrets masked.")
-    command_line: str | None = Field(
-        None, description="Of a stdio server, to read and copy; secrets masked."
-    )
+    connection: dict[str, Any]
+    """As written, secrets masked."""
+    command_line: str | None = None
+    """Of a stdio server, to read and copy; secrets masked."""
     trust: Literal["open", "pin", "quarantine"] = "open"
     lazy: bool = False
-    calls_per_minute: float = Field(0, description="Over the last minute.")
-    calls: int = Field(0, description="In the last hour.")
-    errors: int = Field(0, description="In the last hour.")
+    calls_per_minute: float = 0
+    """Over the last minute."""
+    calls: int = 0
+    """In the last hour."""
+    errors: int = 0
+    """In the last hour."""
     p50_ms: float | None = None
     p95_ms: float | None = None
     last_call: str | None = None
     restarts: int = 0
     processes: int = 0
-    latency_ms: float | None = Field(None, description="Of the last probe.")
-    auth_url: str | None = Field(None, description="Where to sign in, if somebody has to.")
+    latency_ms: float | None = None
+    """Of the last probe."""
+    auth_url: str | None = None
+    """Where to sign in, if somebody has to."""
     source: Place | None = None
 
 
@@ -55,17 +59,14 @@ class Servers(Told):
 class Diagnosis(Told):
     """Why something does not work, where that is known."""
 
-    cause: str | None = Field(None, description="Of the last error, in plain words.")
-    fix: str | None = Field(None, description="What to do about it.")
-    repair: dict[str, Any] | None = Field(
-        None,
-        examples=[{"connection.command": "/home/ada/.nvm/versions/node/v24.0.0/bin/npx"}],
-        description=(
-            "Fields of the entry that would mend it, where that is clear; a dotted name "
-            "goes deeper."
-        ),
-    )
-    searched: list[str] = Field([], description="Folders in which its program was looked for.")
+    cause: str | None = None
+    """Of the last error, in plain words."""
+    fix: str | None = None
+    """What to do about it."""
+    repair: dict[str, Any] | None = None
+    """Fields of the entry that would mend it, where that is clear; a dotted name goes deeper."""
+    searched: list[str] = []
+    """Folders in which its program was looked for."""
 
 
 class ServerDetail(ServerRow, Diagnosis):
@@ -75,7 +76,7 @@ class ServerDetail(ServerRow, Diagnosis):
     links: list[dict[str, Any]] = []
     notes: list[str] = []
     instructions: str | None = None
-    protocol: str | None = Field(None, examples=["2025-11-25"])
+    protocol: str | None = None
     server_info: dict[str, Any] | None = None
     sign_in: dict[str, Any] | None = None
 
@@ -83,17 +84,9 @@ class ServerDetail(ServerRow, Diagnosis):
 class Trial(Given):
     """An entry to try out, before it is saved or after."""
 
-    entry: Entry = Field(
-        examples=[
-            {
-                "name": "time",
-                "connection": {"type": "stdio", "command": "uvx", "args": ["mcp-server-time"]},
-            }
-        ]
-    )
-    stored: str | None = Field(
-        None, max_length=200, description="The saved one whose masked values are meant, if renamed."
-    )
+    entry: Entry
+    stored: str | None = Field(None, max_length=200)
+    """The saved one whose masked values are meant, if renamed."""
 
 
 class TrialResult(Spoken, Diagnosis):
@@ -106,7 +99,8 @@ class TrialResult(Spoken, Diagnosis):
     tools: list[str] = []
     prompts: int = 0
     resources: int = 0
-    stderr: list[str] = Field([], description="The last lines of a process.")
+    stderr: list[str] = []
+    """The last lines of a process."""
     error: str | None = None
     auth_url: str | None = None
 
@@ -114,29 +108,31 @@ class TrialResult(Spoken, Diagnosis):
 class LogLine(Told):
     number: int
     time: str
-    text: str = Field(description="Plain text; secrets blotted out.")
+    text: str
+    """Plain text; secrets blotted out."""
     stream: Literal["stderr", "mcpx"] = "stderr"
 
 
 class Logs(Told):
     lines: list[LogLine]
-    last: int = Field(
-        description="The number of the last line there is: give it as `after` to go on."
-    )
+    last: int
+    """The number of the last line there is: give it as `after` to go on."""
 
 
 class HealthSpan(Spoken):
     SENTENCES = ("error",)
 
     start: str
-    end: str | None = Field(None, description="None: it is still so.")
+    end: str | None = None
+    """None: it is still so."""
     status: Status
     error: str | None = None
 
 
 class Health(Told):
     spans: list[HealthSpan]
-    ready_share: float | None = Field(None, description="Of the time that is known, 0 to 1.")
+    ready_share: float | None = None
+    """Of the time that is known, 0 to 1."""
 
 
 class SignIn(Spoken):
@@ -149,24 +145,20 @@ class SignIn(Spoken):
 
 
 class Pasted(Given):
-    text: str = Field(
-        max_length=1_000_000,
-        examples=["npx -y @modelcontextprotocol/server-filesystem ~/data"],
-        description=(
-            "A client's JSON or TOML, native YAML, a command line, a URL, an OpenAPI "
-            "document, a curl line."
-        ),
-    )
+    text: str = Field(max_length=1000000)
+    """A client's JSON or TOML, native YAML, a command line, a URL, an OpenAPI document, a curl
+    line."""
 
 
 class Recognised(Told):
     section: Literal["mcp_servers", "commands", "auth_configs"]
     entry: Entry
-    yaml: str = Field(description="As it would stand in the file.")
-    taken: bool = Field(False, description="An entry of this name is there already.")
-    free_name: str | None = Field(
-        default=None, description="If it is taken: one like it that is not."
-    )
+    yaml: str
+    """As it would stand in the file."""
+    taken: bool = False
+    """An entry of this name is there already."""
+    free_name: str | None = None
+    """If it is taken: one like it that is not."""
 
 
 class Operation(Told):
@@ -182,7 +174,9 @@ class PasteResult(Spoken):
     SENTENCES = ("title", "warnings")
 
     kind: Literal["servers", "command_line", "url", "openapi", "curl", "nothing"]
-    title: str = Field(description="What it was taken for, in words.")
+    title: str
+    """What it was taken for, in words."""
     entries: list[Recognised] = []
-    operations: list[Operation] = Field([], description="Of an OpenAPI document, to pick from.")
+    operations: list[Operation] = []
+    """Of an OpenAPI document, to pick from."""
     warnings: list[str] = []

@@ -11,11 +11,10 @@ class Login(Given):
 
 class SessionTold(Told):
     signed_in: bool
-    by: str | None = Field(None, examples=["cookie"])
+    by: str | None = None
     version: str | None = None
 
 
 class LoginResult(SessionTold):
-    secret: str = Field(
-        description="Value of the header `X-Mcpx-Session`; each request of the session needs it."
-    )
+    secret: str
+    """Value of the header `X-Mcpx-Session`; each request of the session needs it."""

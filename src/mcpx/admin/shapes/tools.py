@@ -8,27 +8,36 @@ from mcpx.admin.shapes.common import Given, Told
 
 
 class ToolRow(Told):
-    name: str = Field(examples=["github_create_issue"], description="As clients know it.")
-    server: str = Field(description="`commands` for local ones.")
-    tool: str = Field(description="Its name at its own server.")
+    name: str
+    """As clients know it."""
+    server: str
+    """`commands` for local ones."""
+    tool: str
+    """Its name at its own server."""
     title: str | None = None
-    description: str = Field(default="", description="At most 300 characters.")
+    description: str = ""
+    """At most 300 characters."""
     read_only: bool | None = None
     destructive: bool | None = None
-    tokens: int = Field(description="What its definition costs, estimated.")
-    held: bool = Field(default=False, description="Waits for approval: clients do not see it.")
+    tokens: int
+    """What its definition costs, estimated."""
+    held: bool = False
+    """Waits for approval: clients do not see it."""
     parameters: list[str] = []
 
 
 class Tools(Told):
     tools: list[ToolRow]
     total: int
-    tokens: int = Field(description="Of all of them, estimated.")
+    tokens: int
+    """Of all of them, estimated."""
 
 
 class ToolDetail(ToolRow):
-    definition: dict[str, Any] = Field(description="As clients get it in `direct`.")
-    signature: str = Field(description="As compact modes show it.")
+    definition: dict[str, Any]
+    """As clients get it in `direct`."""
+    signature: str
+    """As compact modes show it."""
     signature_tokens: int
 
 
@@ -44,16 +53,17 @@ class SearchResult(Told):
     query: str
     hits: list[Hit]
     total: int
-    model_sees: str = Field(description="The text a model gets for this query in `search`.")
+    model_sees: str
+    """The text a model gets for this query in `search`."""
     model_tokens: int
 
 
 class CallGiven(Given):
     arguments: dict[str, Any] = {}
-    profile: str | None = Field(default=None, description="Through which view; absent: everything.")
-    call_id: str | None = Field(
-        default=None, max_length=64, pattern=r"^[A-Za-z0-9_-]+$", description="To cancel it by."
-    )
+    profile: str | None = None
+    """Through which view; absent: everything."""
+    call_id: str | None = Field(default=None, max_length=64, pattern="^[A-Za-z0-9_-]+$")
+    """To cancel it by."""
 
 
 class ModelSees(Told):
@@ -69,15 +79,12 @@ class ModelSees(Told):
 class CallResult(Told):
     ok: bool
     ms: float
-    result: dict[str, Any] | None = Field(
-        default=None, description="As the server gave it; secrets blotted out."
-    )
-    error: dict[str, Any] | None = Field(
-        default=None, description="A JSON-RPC error: code, message, data."
-    )
-    shortened: bool = Field(
-        default=False, description="The result was too large to be answered whole."
-    )
+    result: dict[str, Any] | None = None
+    """As the server gave it; secrets blotted out."""
+    error: dict[str, Any] | None = None
+    """A JSON-RPC error: code, message, data."""
+    shortened: bool = False
+    """The result was too large to be answered whole."""
     model: ModelSees | None = None
 
 
@@ -100,7 +107,7 @@ class CallQuestion(Told):
     """`question`: its server asked something; it was answered so, for nobody can be asked here."""
 
     server: str
-    method: str = Field(examples=["elicitation/create"])
+    method: str
     message: str = ""
     answer: Literal["decline"] = "decline"
 

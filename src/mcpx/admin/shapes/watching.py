@@ -2,8 +2,6 @@
 
 from typing import Any, Literal
 
-from pydantic import Field
-
 from mcpx.admin.shapes.common import Outcome, Spoken, Status, Told
 from mcpx.admin.shapes.config import RevisionRow
 
@@ -11,13 +9,14 @@ from mcpx.admin.shapes.config import RevisionRow
 class ClientRow(Spoken):
     SENTENCES = ("why",)
 
-    name: str = Field(examples=["Claude Code"])
+    name: str
     version: str | None = None
     principal: str | None = None
     profile: str | None = None
     sessions: int = 0
     mode: str | None = None
-    why: str | None = Field(default=None, description="Of the mode, in words.")
+    why: str | None = None
+    """Of the mode, in words."""
     calls_per_minute: float = 0
     last_seen: str | None = None
     protocol: str | None = None
@@ -37,10 +36,10 @@ class GatewayRow(Told):
     p95_ms: float | None = None
     in_flight: int
     tools: int
-    tools_tokens: int = Field(description="Of all definitions, as `direct` lists them; estimated.")
-    menu_mode: str | None = Field(
-        default=None, description="Of the menu: the configured one, or what `auto` may choose."
-    )
+    tools_tokens: int
+    """Of all definitions, as `direct` lists them; estimated."""
+    menu_mode: str | None = None
+    """Of the menu: the configured one, or what `auto` may choose."""
     menu_tools: int | None = None
     menu_tokens: int | None = None
 
@@ -53,7 +52,8 @@ class RecentError(Spoken):
     name: str | None = None
     what: str
     count: int = 1
-    number: int | None = Field(default=None, description="Of the latest such call in the activity.")
+    number: int | None = None
+    """Of the latest such call in the activity."""
 
 
 class Waiting(Spoken):
@@ -62,7 +62,8 @@ class Waiting(Spoken):
     kind: Literal["call", "definition", "server", "sign_in"]
     title: str
     detail: str
-    count: int | None = Field(default=None, description="Definitions that wait, of a server.")
+    count: int | None = None
+    """Definitions that wait, of a server."""
     expires: str | None = None
 
 
@@ -71,12 +72,8 @@ class Overview(Told):
     sessions: int
     gateway: GatewayRow
     servers: list[ServerRate]
-    local: ServerRate | None = Field(
-        default=None,
-        description=(
-            "The local commands as one more target beside servers; absent where there are none."
-        ),
-    )
+    local: ServerRate | None = None
+    """The local commands as one more target beside servers; absent where there are none."""
     commands: int
     waiting: list[Waiting]
     errors: list[RecentError]
@@ -84,19 +81,15 @@ class Overview(Told):
     revisions: list[RevisionRow]
     config_loaded: str
     config_path: str | None = None
-    config_refused: bool = Field(
-        default=False,
-        description=(
-            "The files on disk have mistakes and were not taken up; the last revision runs on."
-        ),
-    )
-    first_run: bool = Field(
-        default=False, description="Nothing is configured yet: the built-in demo runs."
-    )
+    config_refused: bool = False
+    """The files on disk have mistakes and were not taken up; the last revision runs on."""
+    first_run: bool = False
+    """Nothing is configured yet: the built-in demo runs."""
 
 
 class Point(Told):
-    at: int = Field(description="Seconds since 1970, begin of the step.")
+    at: int
+    """Seconds since 1970, begin of the step."""
     calls: int
     errors: int
     p50_ms: float | None = None
@@ -105,8 +98,10 @@ class Point(Told):
 
 class Statistics(Told):
     range: Literal["15m", "1h", "24h", "7d"]
-    step: int = Field(description="Seconds.")
-    since: str = Field(description="Counting began then.")
+    step: int
+    """Seconds."""
+    since: str
+    """Counting began then."""
     points: list[Point]
 
 
@@ -124,7 +119,8 @@ class CallRow(Spoken):
     public_name: str | None = None
     outcome: Outcome
     code: int | None = None
-    error: str | None = Field(default=None, description="One line.")
+    error: str | None = None
+    """One line."""
     rule: str | None = None
     ms: float
     bytes_in: int | None = None
@@ -133,20 +129,20 @@ class CallRow(Spoken):
 
 
 class Activity(Told):
-    calls: list[CallRow] = Field(description="The latest last.")
+    calls: list[CallRow]
+    """The latest last."""
     last: int
-    kept: int = Field(description="How many are kept at most.")
+    kept: int
+    """How many are kept at most."""
 
 
 class CallDetail(CallRow):
-    arguments: Any = Field(
-        default=None, description="Secrets blotted out; shortened where it is long."
-    )
+    arguments: Any = None
+    """Secrets blotted out; shortened where it is long."""
     result: Any = None
     shortened: bool = False
-    kept: bool = Field(
-        description="Whether arguments and result are there to be seen: kept while somebody looks."
-    )
+    kept: bool
+    """Whether arguments and result are there to be seen: kept while somebody looks."""
     replayable: bool = False
     trace: str | None = None
 
@@ -183,7 +179,8 @@ class Savings(Spoken):
     since: str
     catalog_tools: int
     catalog_tokens: int
-    menus: dict[str, int] = Field(description="Tokens of the menu in each mode.")
+    menus: dict[str, int]
+    """Tokens of the menu in each mode."""
     lists: int
     tokens_shown: int
     tokens_direct: int
@@ -198,7 +195,8 @@ class Snippet(Told):
     label: str
     language: Literal["json", "toml", "yaml", "shell", "text", "url"]
     text: str
-    path: str | None = Field(default=None, description="Of the file it belongs into.")
+    path: str | None = None
+    """Of the file it belongs into."""
 
 
 class ClientProgram(Spoken):
@@ -211,7 +209,8 @@ class ClientProgram(Spoken):
     snippets: list[Snippet]
     deeplink: str | None = None
     notes: list[str] = []
-    seen: bool = Field(default=False, description="It has connected since the start.")
+    seen: bool = False
+    """It has connected since the start."""
 
 
 class ClientPrograms(Told):
@@ -222,19 +221,26 @@ class ClientPrograms(Told):
 
 class ReplicaRow(Told):
     id: str
-    name: str = Field(description="Of the machine, mostly.", examples=["mcpx-0-7"])
-    me: bool = Field(False, description="The one that answers.")
+    name: str
+    """Of the machine, mostly."""
+    me: bool = False
+    """The one that answers."""
     state: Literal["serving", "leaving"]
     version: str
-    revision: int = Field(description="Of the configuration that it runs.")
-    etag: str = Field(description="Of that; the same on two replicas: they run the same.")
-    shared: bool = Field(description="Whether that is the newest of all replicas, or its own.")
+    revision: int
+    """Of the configuration that it runs."""
+    etag: str
+    """Of that; the same on two replicas: they run the same."""
+    shared: bool
+    """Whether that is the newest of all replicas, or its own."""
     sessions: int
-    started_at: str = Field(description="When, RFC 3339.")
+    started_at: str
+    """When, RFC 3339."""
 
 
 class ReplicasTold(Told):
-    replicas: list[ReplicaRow] = Field(description="By name; none where there is no store.")
+    replicas: list[ReplicaRow]
+    """By name; none where there is no store."""
 
 
 class About(Told):
@@ -251,4 +257,5 @@ class About(Told):
     memory_mb: float | None = None
     mode: str
     auth: Literal["none", "bearer", "jwt"] = "none"
-    links: dict[str, str] = Field(default={}, description="Health and metrics pages.")
+    links: dict[str, str] = {}
+    """Health and metrics pages."""
