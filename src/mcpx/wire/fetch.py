@@ -22,8 +22,7 @@ from mcpx.wire.exchange import Headers
 from mcpx.wire.fields import FRAMING, HEADER_NAME
 from mcpx.wire.http_client import Forbidden, Pool
 from mcpx.wire.reach import Guard
-from mcpx.wire.receipt import Receipt, TooLarge
-from mcpx.wire.unpack import ACCEPTED
+from mcpx.wire.receipt import ACCEPTED, Receipt, TooLarge
 
 if TYPE_CHECKING:
     import ssl
