@@ -34,7 +34,7 @@ from mcpx.model.redaction import Redactor
 from mcpx.model.requests import Request
 from mcpx.telemetry import audit as module
 from mcpx.telemetry.audit import AuditLog, trail_file
-from mcpx.telemetry.rows import Rows
+from mcpx.telemetry.audit_rows import AuditRows
 
 Json = dict[str, Any]
 
@@ -406,7 +406,7 @@ def test_whoever_calls_whatever_a_row_is_one_line_and_says_what_it_would_without
         {f"{n}" * 50: n for n in range(150)},
     ]
     knows, again = redactor(), redactor()
-    remembering = Rows(how, knows)
+    remembering = AuditRows(how, knows)
 
     def any_of() -> str:
         return chance.choice(NASTY)
@@ -423,7 +423,7 @@ def test_whoever_calls_whatever_a_row_is_one_line_and_says_what_it_would_without
             CallFinished(Passage("mail", name, offer, call, params, any_of()), 0.01, "ok", -1)
         )
     for event in (*events, *events):
-        told = [rows.of(event) for rows in (remembering, Rows(how, again))]
+        told = [rows.finished(event) for rows in (remembering, AuditRows(how, again))]
         behind_the_time = [(line.partition(b",")[2], clean) for line, clean in told]
         assert behind_the_time[0] == behind_the_time[1]
     lines = (

@@ -27,8 +27,8 @@ from mcpx.config import Config
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import ConfigError
 from mcpx.telemetry.audit import trail_file
+from mcpx.telemetry.audit_rows import BEGINS
 from mcpx.telemetry.chain import OPENED, Line, Report, check, key_from, numbered
-from mcpx.telemetry.rows import BEGINS
 from mcpx.wire import codec
 
 _ENDED = re.compile(rb'\{"time":"[^"]*","event":"call"(?:,"id":"[^"]*")?,"call":"([0-9a-f-]+)"')

@@ -30,8 +30,8 @@ from mcpx.model.events import (
     Passage,
 )
 from mcpx.model.redaction import Redactor
+from mcpx.telemetry.audit_rows import MAX_VALUE_CHARACTERS, AuditRows
 from mcpx.telemetry.chain import Chain, key_from
-from mcpx.telemetry.rows import LONGEST_VALUE, Rows
 from mcpx.telemetry.targets import LONGEST
 from mcpx.wire import codec
 
@@ -100,7 +100,7 @@ class AuditLog:
         self._telling: asyncio.TimerHandle | None = None
         self._gathering = TELL_REFUSED
         self._told_at = -LONGEST_GATHERING
-        self._rows = Rows(how.arguments, redactor)
+        self._rows = AuditRows(how.arguments, redactor)
         bus.subscribe(self._finished, CallFinished)
         bus.subscribe(self._turned_away, DoorRefused)
         bus.subscribe(self._reloaded, ConfigApplied)
@@ -150,7 +150,7 @@ class AuditLog:
     # ----------------------------------------------------------------------------------------------
 
     def _finished(self, event: CallFinished) -> None:
-        line, clean = self._rows.of(event)
+        line, clean = self._rows.finished(event)
         self._rows_file.write(line, is_redacted=clean)
 
     def _turned_away(self, event: DoorRefused) -> None:
@@ -182,7 +182,7 @@ class AuditLog:
             self._write(row)
 
     def _reloaded(self, event: ConfigApplied) -> None:
-        told: Json = {"by": event.by, "ok": event.ok, "plan": event.plan[:LONGEST_VALUE]}
+        told: Json = {"by": event.by, "ok": event.ok, "plan": event.plan[:MAX_VALUE_CHARACTERS]}
         self._write({"time": self._rows.now(), "event": "reload", **told})
 
     def _approval(self, event: ApprovalChanged) -> None:
