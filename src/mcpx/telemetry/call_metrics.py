@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from mcpx.model import errors
-from mcpx.model.events import CallFinished, Outcome, Passage
+from mcpx.model.events import CallFinished, Outcome
 from mcpx.telemetry.prometheus import LONGEST, Histogram, Text, label, labelled
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -120,6 +120,12 @@ class _ToolTimes:
         return shown
 
 
+def _code_label(code: int | None) -> int | str:
+    if code is None or code not in _CODES:
+        return OTHER
+    return code
+
+
 class _Series:
     __slots__ = ("count", "labels", "timed_tool", "times", "tool")
 
@@ -151,18 +157,12 @@ class CallMetrics:
 
     def finished(self, event: CallFinished) -> None:
         passage, outcome = event.passage, event.outcome
-        key = (
-            passage.server,
-            "" if passage.offer is None else passage.name,
-            passage.call.method,
-            outcome,
-        )
-        series = self._known.get(key)
-        if series is None:
-            series = self._new(key, passage)
+        name = "" if passage.offer is None else passage.name
+        key = (passage.server, name, passage.call.method, outcome)
+        series = self._known.get(key) or self._new(key)
         series.count += 1
         if outcome == "denied":
-            self._refused(passage, event.code)
+            self._denied_by_rule(passage.rule or "", event.code)
             return
         bucket = bisect_left(BUCKETS, event.seconds)
         for times in (series.times, self._times_of_profile(passage.call.caller.profile)):
@@ -171,33 +171,32 @@ class CallMetrics:
         if series.timed_tool is not None:
             self._tool_times.add(series.timed_tool, event.seconds, bucket)
         if event.code is not None:
-            code = (label(passage.server), event.code if event.code in _CODES else OTHER)
-            self._errors[code] = self._errors.get(code, 0) + 1
+            error = (label(passage.server), _code_label(event.code))
+            self._errors[error] = self._errors.get(error, 0) + 1
 
-    def _new(self, key: _Key, passage: Passage) -> _Series:
-        server, name, method, outcome = key
+    def _new(self, key: _Key) -> _Series:
+        name, method, outcome = key[1:]
+        server = label(key[0])
         tool = label(name) if method in _NAMED else ""
-        wanted: _Key = (label(server), tool, method, outcome)
-        series = self._series.get(wanted)
-        if series is None and tool and not self._has_room(wanted[0]):
-            wanted = (wanted[0], OTHER, method, outcome)
-            series = self._series.get(wanted)
+        series = self._series.get((server, tool, method, outcome))
+        if series is None and tool and not self._has_room(server):
+            tool = OTHER
+            series = self._series.get((server, tool, method, outcome))
         if series is None:
-            times = self._times.setdefault(wanted[0], Histogram(BUCKETS))
-            labels = labelled(server=wanted[0], tool=wanted[1], method=method, outcome=outcome)
-            timed_tool = (
-                self._tool_times.find(wanted[0], wanted[1])
-                if method == "tools/call" and tool
-                else None
-            )
-            series = self._series[wanted] = _Series(labels, wanted[1], times, timed_tool)
-            self._of[wanted[0]] = self._of.get(wanted[0], 0) + 1
+            times = self._times.setdefault(server, Histogram(BUCKETS))
+            labels = labelled(server=server, tool=tool, method=method, outcome=outcome)
+            timed_tool = None
+            if method == "tools/call" and tool:
+                timed_tool = self._tool_times.find(server, tool)
+            series = _Series(labels, tool, times, timed_tool)
+            self._series[server, tool, method, outcome] = series
+            self._of[server] = self._of.get(server, 0) + 1
         if len(name) <= LONGEST and len(self._known) < MOST:
             self._known[key] = series
         return series
 
     def _times_of_profile(self, profile: str | None) -> Histogram:
-        name = "" if profile is None else label(profile)
+        name = label(profile or "")
         times = self._profile_times.get(name)
         if times is None:
             if len(self._profile_times) >= MAX_PROFILES:
@@ -208,8 +207,8 @@ class CallMetrics:
     def _has_room(self, server: str) -> bool:
         return len(self._series) < MOST and self._of.get(server, 0) < MOST_OF_ONE
 
-    def _refused(self, passage: Passage, code: int | None) -> None:
-        key = (label(passage.rule or ""), OTHER if code is None or code not in _CODES else code)
+    def _denied_by_rule(self, rule: str, code: int | None) -> None:
+        key = (label(rule), _code_label(code))
         if key not in self._denied and len(self._denied) >= MOST_RULES:
             key = (OTHER, key[1])
         self._denied[key] = self._denied.get(key, 0) + 1

@@ -34,23 +34,16 @@ def _length(number: int) -> bytes:
 
 def _field(number: int, content: bytes) -> bytes:
     """One of text, bytes or a message; all in use are below 16."""
-    size = len(content)
-    return (
-        bytes((number << 3 | 2, size)) + content
-        if size < 0x80
-        else bytes((number << 3 | 2,)) + _length(size) + content
-    )
+    return bytes((number << 3 | 2,)) + _length(len(content)) + content
 
 
 def attribute(key: str, value: str | int) -> bytes:
     """One attribute of a span, as it stands in it. Half an emoji becomes a question mark."""
-    is_text = isinstance(value, str)
-    told = (
-        _field(1, value[:LONGEST].encode("utf-8", "replace"))
-        if is_text
-        else b"\x18" + _length(value)
-    )
-    return _field(9, _field(1, key.encode()) + _field(2, told))
+    if isinstance(value, str):
+        encoded = _field(1, value[:LONGEST].encode("utf-8", "replace"))
+    else:
+        encoded = b"\x18" + _length(value)
+    return _field(9, _field(1, key.encode()) + _field(2, encoded))
 
 
 @lru_cache(1024)
@@ -61,19 +54,22 @@ def usual(key: str, value: str | int) -> bytes:
 
 def span(its: Span, ended: int, *, failed: bool) -> bytes:
     """`ended` in nanoseconds, on the wall's clock."""
-    flags = (1 if its.sampled else 0) | (
-        _HAS_REMOTE | (_REMOTE if its.remote else 0) if its.parent_id else 0
-    )
-    parts = [
-        b"\x0a\x10" + bytes.fromhex(its.trace_id) + b"\x12\x08" + bytes.fromhex(its.span_id),
-        _field(3, its.state.encode()) if its.state else b"",
-        b"\x22\x08" + bytes.fromhex(its.parent_id) if its.parent_id else b"",
-        _field(5, its.name.encode("utf-8", "replace")),
-        struct.pack("<BBBQBQ", 0x30, its.kind, 0x39, its.began, 0x41, ended),
-        *its.attributes,
-        _FAILED if failed else b"",
-        struct.pack("<BBI", 0x85, 0x01, flags),
-    ]
+    flags = int(its.sampled)
+    parts = [_field(1, bytes.fromhex(its.trace_id)), _field(2, bytes.fromhex(its.span_id))]
+    if its.state:
+        parts.append(_field(3, its.state.encode()))
+    if its.parent_id:
+        parts.append(_field(4, bytes.fromhex(its.parent_id)))
+        flags |= _HAS_REMOTE
+        if its.remote:
+            flags |= _REMOTE
+    parts.append(_field(5, its.name.encode("utf-8", "replace")))
+    # Fields 6, 7, and 8: kind, start, and end.
+    parts.append(struct.pack("<BBBQBQ", 0x30, its.kind, 0x39, its.began, 0x41, ended))
+    parts += its.attributes
+    if failed:
+        parts.append(_FAILED)
+    parts.append(struct.pack("<BBI", 0x85, 0x01, flags))  # Field 16.
     return b"".join(parts)
 
 
@@ -81,9 +77,14 @@ def request(
     spans: Iterable[bytes], resource: Iterable[tuple[str, str]], scope: tuple[str, str]
 ) -> bytes:
     """What is posted. `scope`: who made the spans, and in which version."""
-    whose = b"".join(
-        [_field(1, _field(1, k.encode()) + _field(2, _field(1, v.encode()))) for k, v in resource]
-    )
-    by = _field(1, scope[0].encode()) + _field(2, scope[1].encode())
-    of_scope = _field(1, by) + b"".join([_field(2, one) for one in spans])
-    return _field(1, _field(1, whose) + _field(2, of_scope))
+    resource_fields = b"".join([_resource_attribute(key, value) for key, value in resource])
+    name, version = scope
+    scope_fields = _field(1, name.encode()) + _field(2, version.encode())
+    span_fields = b"".join([_field(2, one) for one in spans])
+    scope_spans = _field(1, scope_fields) + span_fields
+    return _field(1, _field(1, resource_fields) + _field(2, scope_spans))
+
+
+def _resource_attribute(key: str, value: str) -> bytes:
+    text = _field(1, value.encode())
+    return _field(1, _field(1, key.encode()) + _field(2, text))

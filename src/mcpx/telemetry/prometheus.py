@@ -16,8 +16,11 @@ LONGEST = 128
 def label(value: str) -> str:
     """A text as the value of a label: short, and of characters that can be seen. Two texts may
     become one."""
-    value = value if len(value) <= LONGEST else value[: LONGEST - 1] + "…"
-    return value if value.isprintable() else "".join(c if c.isprintable() else "?" for c in value)
+    if len(value) > LONGEST:
+        value = value[: LONGEST - 1] + "…"
+    if value.isprintable():
+        return value
+    return "".join([char if char.isprintable() else "?" for char in value])
 
 
 def labelled(**labels: str) -> str:
@@ -32,7 +35,9 @@ def _escaped(value: str) -> str:
 def number(value: float) -> str:
     if isinstance(value, int):
         return str(value)
-    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+    if value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return repr(value)
 
 
 Samples = float | None | Mapping[str, float] | Iterable[tuple[str, float]]
