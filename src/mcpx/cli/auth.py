@@ -68,7 +68,7 @@ async def _verbs(
     config = target.load()
     eager = tuple(replace(server, lazy=False) for server in config.mcp_servers)
     config = replace(config, mcp_servers=eager, commands=())
-    async with temporary_gateway(config, target, probe_only=probe_only) as gateway:
+    async with temporary_gateway(config, target.state, probe_only=probe_only) as gateway:
         verbs = local_verbs(SignIns(gateway).verbs)
         started = [
             upstream

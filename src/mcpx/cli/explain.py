@@ -94,7 +94,7 @@ def _offer_of_hidden_server(
 
 async def _look(config: Config, target: Target, tool: str) -> tuple[Offer, str]:
     """Connect to the servers, and find the tool. Returns it with a note. Raises ConfigError."""
-    async with temporary_gateway(config, target) as gateway:
+    async with temporary_gateway(config, target.state) as gateway:
         gateway.start()
         upstreams = gateway.generation.upstreams
         await settled(upstreams, config)

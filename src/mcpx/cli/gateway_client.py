@@ -495,7 +495,7 @@ def _report_withheld(server: Json, suffix: str) -> None:
 
 @contextlib.asynccontextmanager
 async def temporary_gateway(
-    config: "Config", target: Target, *, probe_only: bool = True
+    config: "Config", state: Path | None, *, probe_only: bool = True
 ) -> AsyncGenerator["Core"]:
     """A gateway in this process that tries each server once. Its servers are not started yet.
     `probe_only`: nobody is asked to sign in."""
@@ -504,7 +504,6 @@ async def temporary_gateway(
 
     logging.getLogger("mcpx").addHandler(logging.NullHandler())  # The command reports failures.
     once = tuple(replace(server, auto_reconnect=False) for server in config.mcp_servers)
-    state = target.path and target.state
     gateway = Gateway(replace(config, mcp_servers=once), os.environ, state, looks=probe_only)
     try:
         yield gateway

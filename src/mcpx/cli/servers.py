@@ -58,7 +58,7 @@ def servers(options: argparse.Namespace) -> int:
 
 async def _look(target: Target) -> Json:
     config = target.load()
-    async with temporary_gateway(config, target) as gateway:
+    async with temporary_gateway(config, target.path and target.state) as gateway:
         gateway.start()
         await settled(gateway.generation.upstreams, config)
         return await gateway.describe()

@@ -1,7 +1,7 @@
-"""Client programs: which of them have mcpx, whether what is written there still works, and what of
-the gateway's tools they will not take (RUN-4).
+"""Client programs: which of them have mcpx, whether their entries still work, and which of the
+gateway's tools they do not accept (RUN-4).
 
-Promised: their files are read and never written; nobody is started.
+Their files are read and never written. No client is started.
 """
 
 import contextlib
@@ -9,15 +9,16 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from mcpx.cli.doctor.finding import Case, Finding, error, ok, warning
 from mcpx.cli.doctor.gateway import is_mcpx
-from mcpx.cli.output import counted
+from mcpx.cli.output import counted, limited
 from mcpx.cli.running import result_of
 from mcpx.clients import glance
-from mcpx.clients.catalogue import Client, Place, clients, places_here
+from mcpx.clients.catalogue import Client, Place, places_here
+from mcpx.clients.catalogue import clients as all_clients
 from mcpx.clients.changes import look as look_into
 from mcpx.clients.changes import places_in
 from mcpx.clients.entry import NAME
@@ -26,99 +27,89 @@ from mcpx.clients.taking.merging import There
 from mcpx.config import Config, is_loopback
 from mcpx.config.edits import Where
 from mcpx.config.itself import config_named
+from mcpx.config.source import UnreadableError, read_text, tree_of
 from mcpx.config.written import read_written
 from mcpx.model.call import Caller
 from mcpx.model.errors import ConfigError
 from mcpx.processes.environment import find_program
 
-if TYPE_CHECKING:
-    from mcpx.catalog.catalog import Catalog
-    from mcpx.surfaces.surface import Surface
+URL_KEYS = ("url", "httpUrl", "serverUrl", "uri")
 
-MOST_NAMES = 3
+Entry = tuple[str, Mapping[str, Any]]
+"""Name and content of a server in a client's file."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A client's file that has servers."""
-
+class ClientFile:
     client: Client
     file: Path
     in_project: bool
     """Whether it belongs to the project in this folder, and not to the user."""
-    ours: Sequence[tuple[str, Mapping[str, Any]]]
-    """Entries that are mcpx, with their names."""
-    others: Sequence[tuple[str, Mapping[str, Any]]]
-    """Every other one, with its name."""
+    ours: Sequence[Entry]
+    others: Sequence[Entry]
+
+    def words(self) -> list[str]:
+        """Arguments of `connect` that name this file."""
+        return [self.client.id, *["--project"] * self.in_project]
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a client gets to see."""
-
     names: Sequence[str]
-    """Of tools, as clients are told them; none where nothing is known of the servers yet."""
-    direct: bool
-    """Whether all of them are listed, rather than a few that find the others."""
+    """Of all tools, as far as they are known from the last run."""
+    is_direct: bool
+    """Whether the client is shown all of them."""
     deferred_tokens: int = 0
-    """Tokens of the list, if all tools are listed only because the client is known to defer
+    """Tokens of the list, if all tools are shown only because the client is known to defer
     tools."""
 
 
-def look(case: Case) -> Iterator[Finding]:
-    seen = list(_seen(case))
-    connected = [each for each in seen if each.ours]
-    for each in connected:
+def clients(case: Case) -> Iterator[Finding]:
+    files = list(_files(case))
+    connected = {each.client.id: each.client for each in files if each.ours}
+    there = _there(case) if connected else None
+    for each in files:
         for name, entry in each.ours:
-            yield from _works(each, name, entry, case)
-    ids = {each.client.id for each in connected}
-    there = _there(case) if ids else None
-    twice = {
-        each.file: _twice(each, there, case)
-        for each in seen
-        if each.client.id in ids and each.others
-    }
-    yield from (finding for finding in twice.values() if finding is not None)
-    alone = [
-        each for each in seen if not each.ours and each.others and twice.get(each.file) is None
-    ]
-    for each in alone:
-        what = (
-            f"{each.client.name} has {counted(len(each.others), 'server')} of its own, and "
-            "mcpx is not among them"
-        )
-        new = not all(_is_here(name, entry, case.config) for name, entry in each.others)
-        first = f"{case.command('import', each.client.id)}, then " if new else ""
-        fix = first + _connect(each, case)
-        yield ok("client", what, str(each.file), fix=fix)
-    if not seen:
-        yield ok("client", "no client program has a server yet", fix=case.command("connect"))
+            yield _works(each, name, entry, case)
+    for each in files:
+        names: list[str] = []
+        if each.client.id in connected and there is not None and each.others:
+            names = _names_twice(each, there, case)
+        if names:
+            numbered = counted(len(names), "server")
+            what = f"{each.client.name} has {numbered} twice, by itself and through mcpx: "
+            fix = case.command("connect", *each.words(), "--replace")
+            yield warning(what + ", ".join(dict.fromkeys(names)), str(each.file), fix=fix)
+        elif not each.ours:
+            yield _without_mcpx(each, case)
+    if not files:
+        yield ok("no client program has a server yet", fix=case.command("connect"))
     if case.config is not None:
-        for client in {each.client.id: each.client for each in connected}.values():
-            shown = _shown(case, case.config, client)
+        for client in connected.values():
+            shown = result_of(_shown(case, case.config, client))
             yield from _limits(client, shown, case.config)
-            yield from _defers(client, shown, case.environ)
+            if client.id == "claude-code" and shown.deferred_tokens:
+                yield _defers(client, shown, case.environ)
 
 
-def _twice(seen: Seen, there: There | None, case: Case) -> Finding | None:
+def _without_mcpx(seen: ClientFile, case: Case) -> Finding:
+    number = counted(len(seen.others), "server")
+    fix = _connect(seen, case)
+    if not all(_is_known(name, entry, case) for name, entry in seen.others):
+        fix = f"{case.command('import', seen.client.id)}, then {fix}"
+    what = f"{seen.client.name} has {number} of its own, and mcpx is not among them"
+    return ok(what, str(seen.file), fix=fix)
+
+
+def _names_twice(seen: ClientFile, there: There, case: Case) -> list[str]:
     """The servers that a connected client has by itself and through mcpx."""
-    if there is None:
-        return None
-    project = _project()
-    names: list[str] = []
+    project, names = _project(), list[str]()
     for place in places_in(seen.client, seen.file, project):
-        with contextlib.suppress(ConfigError):  # A file that cannot be read is another finding.
+        with contextlib.suppress(ConfigError):  # Another finding reports an unreadable file.
             reading = look_into(place, seen.file)
-            names += [] if reading is None else duplicates(reading, there, case.environ, project)
-    if not names:
-        return None
-    told = ", ".join(dict.fromkeys(names))
-    what = (
-        f"{seen.client.name} has {counted(len(names), 'server')} twice, by itself and through "
-        f"mcpx: {told}"
-    )
-    words = ["connect", seen.client.id, *(["--project"] if seen.in_project else []), "--replace"]
-    return warning("client", what, str(seen.file), fix=case.command(*words))
+            if reading is not None:
+                names += duplicates(reading, there, case.environ, project)
+    return names
 
 
 def _there(case: Case) -> There | None:
@@ -135,114 +126,101 @@ def _project() -> Path:
         return Path("/")
 
 
-def _seen(case: Case) -> Iterator[Seen]:
-    project = _project()
+def _files(case: Case) -> Iterator[ClientFile]:
+    """The files of clients that have servers, each once."""
     known: set[str] = set()
-    for client in clients():
+    for client in all_clients():
         files: dict[Path, list[Place]] = {}
-        for place in places_here(client, project, case.environ):
+        for place in places_here(client, _project(), case.environ):
             for file in place.there():
                 if os.path.realpath(file) not in known:
                     files.setdefault(file, []).append(place)
+        known |= {os.path.realpath(file) for file in files}
         for file, places in files.items():
-            known.add(os.path.realpath(file))
-            tree = (
-                glance.read_tree(file, places[0].format)
-                if places[0].format != "yaml"
-                else _yaml(file)
-            )
-            # In the home folder, the file of the user and that of the project may be one file, read
-            # by the same keys.
-            by_root = {place.roots: glance.entries_in(tree, place) for place in places}
-            entries = [pair for found in by_root.values() for pair in found]
+            entries = _entries(file, places)
             if entries:
                 ours = [pair for pair in entries if glance.is_mcpx(*pair)]
                 others = [pair for pair in entries if not glance.is_mcpx(*pair)]
                 in_project = all(place.scope == "project" for place in places)
-                yield Seen(client, file, in_project, ours, others)
+                yield ClientFile(client, file, in_project, ours, others)
 
 
-def _yaml(file: Path) -> Any:
-    from mcpx.config.source import UnreadableError, read_text, tree_of
+def _entries(file: Path, places: Sequence[Place]) -> list[Entry]:
+    form = places[0].format
+    if form == "yaml":
+        try:
+            tree: Any = tree_of(read_text(file), "yaml")
+        except UnreadableError:
+            tree = None
+    else:
+        tree = glance.read_tree(file, form)
+    # In the home folder, the files of the user and of the project may be one file with the same
+    # keys.
+    by_root = {place.roots: glance.entries_in(tree, place) for place in places}
+    return [pair for found in by_root.values() for pair in found]
 
-    try:
-        return tree_of(read_text(file), "yaml")
-    except UnreadableError:
-        return None
 
-
-def _is_here(name: str, entry: Mapping[str, Any], config: Config | None) -> bool:
-    """Whether the config has this server already, by its name or as what it is."""
+def _is_known(name: str, entry: Mapping[str, Any], case: Case) -> bool:
+    """Whether the config has this server, by its name or by its address or command."""
     url = _url(entry)
-    for server in () if config is None else config.mcp_servers:
-        there = server.connection
-        words = [getattr(there, "command", None), *getattr(there, "args", ())]
-        if server.name == name or (
-            url == getattr(there, "url", None) if url is not None else _words(entry) == words
-        ):
+    for server in case.servers:
+        spec = server.connection
+        command = [getattr(spec, "command", None), *getattr(spec, "args", ())]
+        is_same = url == getattr(spec, "url", None) if url else _words(entry) == command
+        if is_same or server.name == name:
             return True
     return False
 
 
 def _url(entry: Mapping[str, Any]) -> str | None:
-    return next(
-        (
-            entry[key]
-            for key in ("url", "httpUrl", "serverUrl", "uri")
-            if isinstance(entry.get(key), str)
-        ),
-        None,
-    )
+    texts = (entry.get(key) for key in URL_KEYS)
+    return next((text for text in texts if isinstance(text, str)), None)
 
 
-def _connect(seen: Seen, case: Case, entry: str = NAME) -> str:
+def _words(entry: Mapping[str, Any]) -> list[str]:
+    words: list[Any] = []
+    for key in ("command", "cmd", "args"):
+        value = entry.get(key)
+        words += cast("list[Any]", value) if isinstance(value, list) else [value]
+    return [word for word in words if isinstance(word, str)]
+
+
+def _connect(seen: ClientFile, case: Case, entry: str = NAME) -> str:
     """The command that writes a working entry into this file. `entry`: the name of the present
     one."""
     if seen.client.imports_only:
         return f"edit {seen.file}"
-    words = ["connect", seen.client.id, *(["--project"] if seen.in_project else [])]
-    connect = case.command(*words)
+    connect = case.command("connect", *seen.words())
+    if entry == NAME:
+        return connect
     # `connect` writes the entry under its usual name, and would leave the other one.
-    return (
-        connect if entry == NAME else f"remove the entry {entry!r} from {seen.file}, then {connect}"
-    )
+    return f"remove the entry {entry!r} from {seen.file}, then {connect}"
 
 
-def _works(seen: Seen, entry_name: str, entry: Mapping[str, Any], case: Case) -> Iterator[Finding]:
-    name, file = seen.client.name, str(seen.file)
-    again = _connect(seen, case, entry_name)
+def _works(seen: ClientFile, name: str, entry: Mapping[str, Any], case: Case) -> Finding:
+    client, file, fix = seen.client.name, str(seen.file), _connect(seen, case, name)
     url = _url(entry)
     if url is not None:
-        answers, url = is_mcpx(url), _bare(url)
+        answers, bare = is_mcpx(url), _without_secrets(url)
         if answers:
-            yield ok("client", f"{name} has mcpx, and it answers at {url}", file)
-        elif answers is None:
-            fix = f"{start}, or {again}" if (start := _start_at(url, case)) else again
-            yield error(
-                "client", f"{name} looks for mcpx at {url}, and nobody answers there", file, fix=fix
-            )
-        else:
-            yield error(
-                "client",
-                f"{name} looks for mcpx at {url}, and something else answers there",
-                file,
-                fix=again,
-            )
-        return
+            return ok(f"{client} has mcpx, and it answers at {bare}", file)
+        who = "something else" if answers is False else "nobody"
+        start = _start_at(bare, case)
+        if answers is None and start is not None:
+            fix = f"{start}, or {fix}"
+        return error(f"{client} looks for mcpx at {bare}, and {who} answers there", file, fix=fix)
     words = _words(entry)
-    command = words[0] if words else ""
+    command = next(iter(words), "")
     try:
-        found = find_program(command, case.environ, None)
+        program = find_program(command, case.environ, None)
     except OSError:
         where = "is not there any more" if os.path.dirname(command) else "is not found"
-        yield error("client", f"{name} starts mcpx by {command!r}, which {where}", file, fix=again)
-        return
+        return error(f"{client} starts mcpx by {command!r}, which {where}", file, fix=fix)
     config = config_named(words)
     if config is not None and not os.path.exists(os.path.expanduser(config)):
-        what = f"{name} starts mcpx on {config}, which does not exist"
-        yield error("client", what, file, fix=again)
-        return
-    yield ok("client", f"{name} has mcpx, by {found}", file)
+        what = f"{client} starts mcpx on {config}, which does not exist"
+        return error(what, file, fix=fix)
+    return ok(f"{client} has mcpx, by {program}", file)
 
 
 def _start_at(url: str, case: Case) -> str | None:
@@ -253,13 +231,14 @@ def _start_at(url: str, case: Case) -> str | None:
         port = parts.port
     except ValueError:
         return None
-    if parts.scheme != "http" or not is_loopback(parts.hostname or "") or port is None:
+    if parts.scheme != "http" or port is None or not is_loopback(parts.hostname or ""):
         return None
-    return case.serve_command(*([] if port == case.port else ["--port", str(port)]))
+    if port == case.port:
+        return case.serve_command()
+    return case.serve_command("--port", str(port))
 
 
-def _bare(url: str) -> str:
-    """Without what may be a secret in it."""
+def _without_secrets(url: str) -> str:
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -267,125 +246,71 @@ def _bare(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
-def _words(entry: Mapping[str, Any]) -> list[str]:
-    words: list[str] = []
-    for key in ("command", "cmd", "args"):
-        value = entry.get(key)
-        listed = cast("list[Any]", value if isinstance(value, list) else [value])
-        words += [each for each in listed if isinstance(each, str)]
-    return words
-
-
-def _shown(case: Case, config: Config, client: Client) -> Shown:
-    """As the gateway would, by what it knew of its servers last time."""
+async def _shown(case: Case, config: Config, client: Client) -> Shown:
+    """What the gateway would show, by what it knew of its servers last time."""
     from mcpx.core.gateway import Gateway
-
-    async def shown() -> Shown:
-        gateway = Gateway(config, case.environ, case.state)
-        try:
-            called = client.called[0].rstrip("*") if client.called else client.id
-            caller = Caller(client={"name": called})
-            catalog = gateway.catalog
-            surface = gateway.generation.surfaces.of(config.mode)
-            names = [offer.public for offer in catalog.offers["tools"]]
-            return Shown(
-                names,
-                surface.shows_all(caller, catalog),
-                _deferred_tokens(surface, called, catalog),
-            )
-        finally:
-            await gateway.close()
-
-    return result_of(shown())
-
-
-def _deferred_tokens(surface: "Surface", called: str, catalog: "Catalog") -> int:
     from mcpx.surfaces.modes.auto import Auto
     from mcpx.surfaces.settings import DEFERS
 
-    if not isinstance(surface, Auto) or surface.choose(called, catalog).reason != DEFERS:
-        return 0
-    size = surface.size_of(catalog)
-    return size if size > surface.settings.auto_budget else 0
-
-
-def _defers(client: Client, shown: Shown, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Claude Code defers tools only with Anthropic's API."""
-    if client.id != "claude-code" or not shown.deferred_tokens:
-        return
-    listed = f"{counted(len(shown.names), 'tool')} (about {shown.deferred_tokens:,} tokens)"
-    provider = _host(environ.get("ANTHROPIC_BASE_URL", ""))
-    if f".{provider}".endswith((".", ".anthropic.com")):
-        what = (
-            f"{client.name} is shown all {listed}, because it defers tools. With an "
-            "ANTHROPIC_BASE_URL of another"
-        )
-        yield ok("client", f"{what} provider, it does not defer them")
-        return
-    what = (
-        f"{client.name} is shown all {listed} and does not defer them, because "
-        f"ANTHROPIC_BASE_URL names {provider}"
-    )
-    rule = "auto_rules: [{client: claude-code, mode: search}]"
-    fix = f"{rule} in the config's global section, or a lower auto_direct_limit"
-    yield warning("client", what, fix=fix)
-
-
-def _host(url: str) -> str:
-    """The host of a URL. Empty if the URL has none."""
+    gateway = Gateway(config, case.environ, case.state)
     try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
+        name = next(iter(client.called), client.id).rstrip("*")
+        catalog = gateway.catalog
+        surface = gateway.generation.surfaces.of(config.mode)
+        names = [offer.public for offer in catalog.offers["tools"]]
+        tokens = 0
+        if isinstance(surface, Auto) and surface.choose(name, catalog).reason == DEFERS:
+            tokens = surface.size_of(catalog)
+            if tokens <= surface.settings.auto_budget:
+                tokens = 0
+        is_direct = surface.shows_all(Caller(client={"name": name}), catalog)
+        return Shown(names, is_direct, tokens)
+    finally:
+        await gateway.close()
+
+
+def _defers(client: Client, shown: Shown, environ: Mapping[str, str]) -> Finding:
+    """Claude Code defers tools only with Anthropic's API."""
+    tools = f"{counted(len(shown.names), 'tool')} (about {shown.deferred_tokens:,} tokens)"
+    provider = ""
+    with contextlib.suppress(ValueError):
+        provider = urlsplit(environ.get("ANTHROPIC_BASE_URL", "")).hostname or ""
+    if f".{provider}".endswith((".", ".anthropic.com")):
+        what = f"{client.name} is shown all {tools}, because it defers tools. With an "
+        return ok(f"{what}ANTHROPIC_BASE_URL of another provider, it does not defer them")
+    what = f"{client.name} is shown all {tools} and does not defer them, because "
+    fix = "auto_rules: [{client: claude-code, mode: search}] in the config's global section, or a "
+    fix += "lower auto_direct_limit"
+    return warning(f"{what}ANTHROPIC_BASE_URL names {provider}", fix=fix)
 
 
 def _limits(client: Client, shown: Shown, config: Config) -> Iterator[Finding]:
-    limits = client.limits
-    if shown.direct and limits.tools is not None and len(shown.names) > limits.tools:
-        what = (
-            f"{client.name} takes about {limits.tools} tools, and is shown {len(shown.names)} "
-            f"in mode {config.mode}"
-        )
+    limits, name, number = client.limits, client.name, len(shown.names)
+    if shown.is_direct and limits.tools is not None and number > limits.tools:
+        what = f"{name} takes about {limits.tools} tools, and is shown {number} in mode "
         fix = "show it fewer: mode: search in the config, its URL with /mcp/search, or a profile"
-        yield warning("client", what, fix=fix)
-    if shown.direct and limits.name is not None:
-        long = [name for name in shown.names if len(limits.prefix) + len(name) > limits.name]
+        yield warning(what + config.mode, fix=fix)
+    if shown.is_direct and limits.name is not None:
+        most = limits.name - len(limits.prefix)
+        long = [each for each in shown.names if len(each) > most]
         if long:
-            first = ", ".join(long[:MOST_NAMES]) + (
-                f" and {len(long) - MOST_NAMES} more" if len(long) > MOST_NAMES else ""
-            )
-            room = limits.name - len(limits.prefix)
-            what = f"{client.name} takes names of at most {room} characters; longer are: {first}"
-            yield warning(
-                "client",
-                what,
-                fix=f"naming: {{max_length: {room}}} in the config, or a shorter prefix",
-            )
+            what = f"{name} takes names of at most {most} characters; longer are: "
+            fix = f"naming: {{max_length: {most}}} in the config, or a shorter prefix"
+            yield warning(what + limited(long, 3), fix=fix)
     wait = config.global_.first_start_wait
     if limits.start_seconds is not None and wait >= limits.start_seconds:
-        what = (
-            f"{client.name} gives up after {limits.start_seconds} s, and the first list may "
-            f"wait {wait:g} s for servers"
-        )
-        yield warning(
-            "client",
-            what,
-            fix=f"first_start_wait below {limits.start_seconds} in the config's global section",
-        )
+        what = f"{name} gives up after {limits.start_seconds} s, and the first list may wait "
+        fix = f"first_start_wait below {limits.start_seconds} in the config's global section"
+        yield warning(f"{what}{wait:g} s for servers", fix=fix)
     if limits.call_seconds is not None:
         usual = config.global_.call_timeout
+        timeouts = {server.name: server.call_timeout for server in config.mcp_servers}
         slow = [
-            s.name
-            for s in config.mcp_servers
-            if s.call_timeout != usual and s.call_timeout > limits.call_seconds
+            server
+            for server, timeout in timeouts.items()
+            if timeout != usual and timeout > limits.call_seconds
         ]
         if slow:
-            what = (
-                f"{client.name} gives up a call after {limits.call_seconds} s; longer may "
-                f"take: {', '.join(slow[:5])}"
-            )
-            yield warning(
-                "client",
-                what,
-                fix="raise the timeout of the client program, where it has a setting",
-            )
+            what = f"{name} gives up a call after {limits.call_seconds} s; longer may take: "
+            fix = "raise the timeout of the client program, where it has a setting"
+            yield warning(what + ", ".join(slow[:5]), fix=fix)

@@ -1,72 +1,131 @@
-"""One thing that was looked at: how it is, where, and what to do about it."""
+"""What doctor knows before it examines anything, and what it finds."""
 
 import shlex
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from mcpx.config import Config
-    from mcpx.model.call import Json
+from mcpx.cli.output import Style, counted, plain, styled
+from mcpx.config import Config, Server
+from mcpx.model.call import Json
 
 Level = Literal["ok", "warning", "error"]
+_MARKS: dict[Level, tuple[str, str, Style]] = {
+    "ok": ("✓", "ok", "green"),
+    "warning": ("!", "!", "yellow"),
+    "error": ("✗", "x", "red"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     level: Level
-    check: str
-    """Which kind of look: config, program, node, state, port, gateway, client, server."""
     what: str
     where: str = ""
     fix: str = ""
-    """A command where there is one."""
-    lines: tuple[str, ...] = ()
-    """What was printed, as it came."""
-
-    def at(self, where: str) -> "Finding":
-        return replace(self, where=where)
+    """A command, if possible."""
+    lines: Sequence[str] = ()
+    """Output of a program."""
+    check: str = ""
+    """config, program, node, state, port, gateway, client, or server; set by the examination."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is known before anything is looked at."""
-
     path: Path | None
-    """The config; None: there is none, and the demo would run."""
-    config: "Config | None"
-    """None: there is none, or it cannot be used."""
+    """The config. None: the demo would run."""
+    config: Config | None
+    """None if there is no config, or if it cannot be used."""
     environ: dict[str, str]
     state: Path
     env: str | None
-    status: "Json | None"
-    """What the gateway that runs on this config says of itself; None: none does."""
+    status: Json | None
+    """Of the gateway that runs on this config. None if none runs."""
     host: str = "127.0.0.1"
     port: int = 8000
-    target: tuple[str, ...] = ()
-    """Options that name this configuration in another command: `--config` and `--env`, as the user
-    wrote them."""
+    words: Sequence[str] = ()
+    """Options that name this configuration in another command, as the user wrote them."""
+
+    @property
+    def servers(self) -> Sequence[Server]:
+        if self.config is None:
+            return ()
+        return self.config.mcp_servers
+
+    @property
+    def folder(self) -> Path:
+        if self.path is None:
+            return Path()
+        return self.path if self.path.is_dir() else self.path.parent
 
     def command(self, *words: str) -> str:
         """A command line about the same configuration, for a shell."""
-        return shlex.join(["mcpx", *words, *self.target])
+        return shlex.join(["mcpx", *words, *self.words])
 
     def serve_command(self, *words: str) -> str:
         """A command line that starts a gateway on the same configuration."""
-        config = [] if self.path is None else [str(self.path)]
-        env = [] if self.env is None else ["--env", self.env]
-        return shlex.join(["mcpx", *config, *env, *words])
+        options: list[str] = []
+        if self.path is not None:
+            options.append(str(self.path))
+        if self.env is not None:
+            options += ["--env", self.env]
+        return shlex.join(["mcpx", *options, *words])
 
 
-def ok(check: str, what: str, where: str = "", *, fix: str = "") -> Finding:
-    return Finding("ok", check, what, where, fix)
+def ok(what: str, where: str = "", *, fix: str = "", check: str = "") -> Finding:
+    return Finding("ok", what, where, fix, check=check)
 
 
-def warning(check: str, what: str, where: str = "", *, fix: str = "") -> Finding:
-    return Finding("warning", check, what, where, fix)
+def warning(what: str, where: str = "", *, fix: str = "", check: str = "") -> Finding:
+    return Finding("warning", what, where, fix, check=check)
 
 
-def error(
-    check: str, what: str, where: str = "", *, fix: str = "", lines: tuple[str, ...] = ()
-) -> Finding:
-    return Finding("error", check, what, where, fix, lines)
+def error(what: str, where: str = "", *, fix: str = "", check: str = "") -> Finding:
+    return Finding("error", what, where, fix, check=check)
+
+
+def count(found: Sequence[Finding], level: Level) -> int:
+    return sum(each.level == level for each in found)
+
+
+def print_findings(found: Sequence[Finding]) -> None:
+    is_ascii = "utf" not in (sys.stdout.encoding or "utf-8").lower()
+    for each in found:
+        *marks, style = _MARKS[each.level]
+        line = f"{styled(marks[is_ascii], style)} {each.check}: {plain(each.what, 1000)}"
+        if each.where:
+            line += " " + styled(f"({plain(each.where, 300)})", "dim")
+        sys.stdout.write(f"{line}\n")
+        for text in each.lines:
+            sys.stdout.write(f"    {styled('|', 'dim')} {plain(text)}\n")
+        if each.fix:
+            title = "next" if each.level == "ok" else "fix"
+            sys.stdout.write(f"    {title}: {plain(each.fix, 1000)}\n")
+    totals: list[str] = []
+    if errors := count(found, "error"):
+        totals.append(f"{errors} broken")
+    if warnings := count(found, "warning"):
+        totals.append(counted(warnings, "warning"))
+    sys.stdout.write(f"{', '.join(totals) or 'nothing is wrong'}\n")
+
+
+def facts(case: Case, found: Sequence[Finding]) -> Json:
+    return {
+        "config": case.path and str(case.path),
+        "running": case.status is not None,
+        "broken": count(found, "error"),
+        "warnings": count(found, "warning"),
+        "findings": [
+            {
+                "level": each.level,
+                "check": each.check,
+                "what": each.what,
+                "where": each.where or None,
+                "fix": each.fix or None,
+                "lines": list(each.lines),
+            }
+            for each in found
+        ],
+    }
