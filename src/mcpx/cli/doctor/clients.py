@@ -29,13 +29,13 @@ from mcpx.config.edits import Where
 from mcpx.config.itself import config_named
 from mcpx.config.source import UnreadableError, read_text, tree_of
 from mcpx.config.written import read_written
-from mcpx.model.call import Caller
+from mcpx.model.call import Caller, Json
 from mcpx.model.errors import ConfigError
 from mcpx.processes.environment import find_program
 
 URL_KEYS = ("url", "httpUrl", "serverUrl", "uri")
 
-Entry = tuple[str, Mapping[str, Any]]
+Entry = tuple[str, Json]
 """Name and content of a server in a client's file."""
 
 
@@ -160,7 +160,7 @@ def _entries(file: Path, places: Sequence[Place]) -> list[Entry]:
     return [pair for found in by_root.values() for pair in found]
 
 
-def _is_known(name: str, entry: Mapping[str, Any], case: Case) -> bool:
+def _is_known(name: str, entry: Json, case: Case) -> bool:
     """Whether the config has this server, by its name or by its address or command."""
     url = _url(entry)
     for server in case.servers:
@@ -172,12 +172,12 @@ def _is_known(name: str, entry: Mapping[str, Any], case: Case) -> bool:
     return False
 
 
-def _url(entry: Mapping[str, Any]) -> str | None:
+def _url(entry: Json) -> str | None:
     texts = (entry.get(key) for key in URL_KEYS)
     return next((text for text in texts if isinstance(text, str)), None)
 
 
-def _words(entry: Mapping[str, Any]) -> list[str]:
+def _words(entry: Json) -> list[str]:
     words: list[Any] = []
     for key in ("command", "cmd", "args"):
         value = entry.get(key)
@@ -197,7 +197,7 @@ def _connect(seen: ClientFile, case: Case, entry: str = NAME) -> str:
     return f"remove the entry {entry!r} from {seen.file}, then {connect}"
 
 
-def _works(seen: ClientFile, name: str, entry: Mapping[str, Any], case: Case) -> Finding:
+def _works(seen: ClientFile, name: str, entry: Json, case: Case) -> Finding:
     client, file, fix = seen.client.name, str(seen.file), _connect(seen, case, name)
     url = _url(entry)
     if url is not None:
