@@ -292,7 +292,7 @@ async def _share_files(replicas: "Replicas", state: Path | None) -> None:
         return
     from mcpx.auth.shared import SIGN_INS
     from mcpx.front.identity.shared import SharedTokens
-    from mcpx.policy.pins.shared import SharedPins
+    from mcpx.policy.pins.pin_file import SharedPins
     from mcpx.replicas.mirror import Mirror
     from mcpx.replicas.rules import Whole
     from mcpx.upstreams.snapshot import LARGEST, NAMES

@@ -18,7 +18,7 @@ import pytest
 from kit.command import run_command
 from mcpx.cli.approve import call_lines
 from mcpx.front.control import Control, socket_path
-from mcpx.policy.pins.store import Pins
+from mcpx.policy.pins.pinned import Pins
 
 Json = dict[str, Any]
 ALL = ("tools", "prompts", "resources", "templates")

@@ -9,8 +9,8 @@ from kit.until import until
 from mcpx.base.aio import Tasks
 from mcpx.core.pinning import Pinning
 from mcpx.policy.pins.fingerprint import Item, fingerprint
-from mcpx.policy.pins.kept import Kept
-from mcpx.policy.pins.store import Pins
+from mcpx.policy.pins.pin_file import Kept
+from mcpx.policy.pins.pinned import Pins, is_waiting
 
 
 def item(name: str) -> Item:
@@ -72,7 +72,7 @@ def test_what_another_gateway_has_approved_before_the_first_look_counts_where_so
         pins = Pins(tmp_path)
         at_work = pinning(pins, tasks)
         pinned = pins.of("box", "quarantine")
-        assert pinned.waits
+        assert is_waiting(pinned)
         others = Kept(since=1.0, released=2.0)
         others.approve(item("theirs"), 2.0, "somebody else")
         Pins(tmp_path).write("box", others, mend=True)

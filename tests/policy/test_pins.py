@@ -19,10 +19,9 @@ from mcpx.policy.pins import diff as diffs
 from mcpx.policy.pins.desk import Desk
 from mcpx.policy.pins.diff import diff
 from mcpx.policy.pins.fingerprint import Item, fingerprint
-from mcpx.policy.pins.grown import grown
-from mcpx.policy.pins.kept import HELD_BYTES, Kept, PinFile
-from mcpx.policy.pins.marks import suspicious, visible
-from mcpx.policy.pins.store import Pins
+from mcpx.policy.pins.pin_file import HELD_BYTES, Kept, PinFile
+from mcpx.policy.pins.pinned import Pins
+from mcpx.policy.pins.review import grown, suspicious, visible
 
 Json = dict[str, Any]
 ALL = ("tools", "prompts", "resources", "templates")

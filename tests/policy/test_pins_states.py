@@ -11,8 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from mcpx.model.offer import Offers
 from mcpx.policy.pins.fingerprint import fingerprint
-from mcpx.policy.pins.pinned import Pinned, Trust
-from mcpx.policy.pins.store import Pins
+from mcpx.policy.pins.pinned import Pinned, Pins, Trust
 
 NAMES = ("read", "write", "send")
 VERSIONS = st.integers(0, 3)

@@ -20,8 +20,7 @@ from mcpx.auth.vault import Vault, name_of
 from mcpx.front.identity.shared import SharedTokens
 from mcpx.front.identity.store import TokenStore
 from mcpx.policy.pins.fingerprint import Item, fingerprint
-from mcpx.policy.pins.kept import Held, Kept, PinFile
-from mcpx.policy.pins.shared import SharedPins
+from mcpx.policy.pins.pin_file import Held, Kept, PinFile, SharedPins
 from mcpx.replicas.address import parse
 from mcpx.replicas.mirror import Mirror
 from mcpx.replicas.replicas import Replicas

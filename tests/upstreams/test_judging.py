@@ -16,7 +16,7 @@ from kit.until import until
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import NotFound, RpcError, Unavailable
 from mcpx.model.offer import Kind
-from mcpx.policy.pins.store import Pins
+from mcpx.policy.pins.pinned import Pins
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
 from mcpx.upstreams.surroundings import Surroundings

@@ -14,8 +14,7 @@ from typing import Any, Literal, cast
 from mcpx.admin.shapes.guarding import HeldDefinition, Mark
 from mcpx.base.text_diff import unified_diff
 from mcpx.model.call import Json, as_list, as_object
-from mcpx.policy.pins.grown import HINTS, grown
-from mcpx.policy.pins.marks import PHRASES, UNSEEN, place_of, visible
+from mcpx.policy.pins.review import HINTS, PHRASES, UNSEEN, grown, place_of, visible
 
 MOST_LETTERS = 2_000_000
 """Characters of definitions in one answer; of the rest it is told that they are there."""

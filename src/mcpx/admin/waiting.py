@@ -14,7 +14,7 @@ from mcpx.core.missing import pinned_servers
 
 if TYPE_CHECKING:
     from mcpx.policy.approvals import Approval
-    from mcpx.policy.pins.kept import Held
+    from mcpx.policy.pins.pin_file import Held
 
 MOST = 50
 """Things that are told of."""

@@ -21,7 +21,7 @@ from mcpx.cli.running import result_of
 from mcpx.cli.target import Target, subject_of
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import ConfigError
-from mcpx.policy.pins.marks import one_line, visible
+from mcpx.policy.pins.review import one_line, visible
 
 MAX_FINGERPRINTS = 400
 """In one request to a running gateway."""
@@ -41,9 +41,9 @@ async def _verbs(target: Target) -> Verbs:
     running = await running_verbs(target, "pins.waiting")
     if running is not None:
         return running
+    from mcpx.base.state_file import UnreadableState
     from mcpx.policy.pins.desk import Desk, Trusts
-    from mcpx.policy.pins.kept import Unreadable
-    from mcpx.policy.pins.store import Pins
+    from mcpx.policy.pins.pinned import Pins
 
     config, pins = target.load(), Pins(target.state)
 
@@ -53,7 +53,7 @@ async def _verbs(target: Target) -> Verbs:
     async def save(server: str) -> str | None:
         try:
             pins.write(server, pins.of(server).kept, mend=True)
-        except (OSError, Unreadable) as error:
+        except (OSError, UnreadableState) as error:
             return str(error)
         return None
 

@@ -9,7 +9,7 @@ from mcpx.catalog.naming import public_name
 from mcpx.config import Config
 from mcpx.model.call import ANONYMOUS
 from mcpx.model.offer import Offer
-from mcpx.policy.pins.marks import one_line
+from mcpx.policy.pins.review import one_line
 
 """Who calls where nobody has to say who they are."""
 NAMED = 5

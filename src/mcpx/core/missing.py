@@ -12,11 +12,11 @@ from mcpx.catalog.naming import public_name
 from mcpx.core.explaining import assumed
 from mcpx.model.call import Json
 from mcpx.model.offer import Offer
-from mcpx.policy.pins.marks import one_line
+from mcpx.policy.pins.review import one_line
 
 if TYPE_CHECKING:
     from mcpx.core.gateway import Gateway
-    from mcpx.policy.pins.kept import Held
+    from mcpx.policy.pins.pin_file import Held
     from mcpx.policy.pins.pinned import Pinned
     from mcpx.upstreams.upstream import Upstream
 

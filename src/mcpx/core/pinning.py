@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from mcpx.base.aio import Tasks
+from mcpx.base.state_file import UnreadableState
 from mcpx.config import Server
 from mcpx.model.call import Json, as_object
 from mcpx.model.events import Noted
 from mcpx.policy.pins.desk import Desk, Trusts
-from mcpx.policy.pins.kept import Kept, Unreadable
-from mcpx.policy.pins.pinned import Pinned
-from mcpx.policy.pins.store import Pins
-from mcpx.policy.pins.takeovers import Elsewhere, as_read
+from mcpx.policy.pins.pin_file import Kept
+from mcpx.policy.pins.pinned import Pinned, Pins, is_waiting
+from mcpx.policy.pins.review import Elsewhere, as_read
 
 if TYPE_CHECKING:
     from mcpx.core.gateway import Gateway
@@ -123,7 +123,7 @@ class Pinning:
             written = await asyncio.to_thread(
                 self._pins.write, server, pinned.kept.copy(), mend=True
             )
-        except (OSError, Unreadable) as error:
+        except (OSError, UnreadableState) as error:
             log.warning("[%s] what is pinned could not be written: %s", server, error)
             return str(error)
         if written is not None:
@@ -154,7 +154,7 @@ class Pinning:
             self._told.clear()
             for server, pinned in list(self._pins.servers.items()):
                 mark = self._pins.mark(server)
-                if mark != self._files.get(server) and (told or pinned.waits):
+                if mark != self._files.get(server) and (told or is_waiting(pinned)):
                     self._files[server] = mark
                     kept = await asyncio.to_thread(self._pins.read, server)
                     if kept is not None and pinned.broken is None:

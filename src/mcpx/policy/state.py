@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mcpx.policy.asking import Asking
     from mcpx.policy.counters import Counters
     from mcpx.policy.limits import Limiter
-    from mcpx.policy.pins.store import Pins
+    from mcpx.policy.pins.pinned import Pins
     from mcpx.policy.shared_limits import SharedLimits
     from mcpx.replicas.replicas import Replicas
 
@@ -84,7 +84,7 @@ class PolicyState:
     @cached_property
     def pins(self) -> "Pins":
         """What was approved of servers that are not trusted as they come."""
-        from mcpx.policy.pins.store import Pins
+        from mcpx.policy.pins.pinned import Pins
 
         return Pins(self.folder)
 

@@ -1,7 +1,7 @@
-"""Where somebody looks at pins and approves: the same for a running gateway and for files alone.
+"""Requests about pins, for a running gateway and for files alone.
 
-Each answer is an object for a command line or an API, with `ok`. Words of servers in it are made
-visible (`marks`); the names by which things are asked for are as they are.
+Each answer is an object with `ok`, for the command line and the API. Texts of servers are made
+visible (`review`), except names, which identify things.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,12 +10,10 @@ from typing import Literal
 from mcpx.model.call import Json, as_list
 from mcpx.model.slices import Work, in_slices
 from mcpx.policy.pins.diff import diff
-from mcpx.policy.pins.fingerprint import Item
-from mcpx.policy.pins.grown import grown
-from mcpx.policy.pins.kept import Held
-from mcpx.policy.pins.marks import one_line
-from mcpx.policy.pins.pinned import Pinned
-from mcpx.policy.pins.store import Pins
+from mcpx.policy.pins.fingerprint import Item, Key
+from mcpx.policy.pins.pin_file import Approved, Held
+from mcpx.policy.pins.pinned import Pinned, Pins, is_waiting
+from mcpx.policy.pins.review import grown, one_line
 
 Trusts = Mapping[str, Literal["open", "pin", "quarantine"]]
 BY = "command line"
@@ -23,12 +21,16 @@ VERBS = ("pins", "pins.waiting", "pins.approve")
 """For the control socket."""
 
 
+class UnknownServer(Exception):
+    pass
+
+
 class Desk:
     def __init__(
         self, pins: Pins, trusts: Callable[[], Trusts], save: Callable[[str], Awaitable[str | None]]
     ) -> None:
-        """`trusts`: all servers; `save`: keep what was decided about one, and let it count; what
-        went wrong."""
+        """`trusts` returns all servers. `save` applies and saves a decision, and returns what
+        failed."""
         self._pins = pins
         self._trusts = trusts
         self._save = save
@@ -38,108 +40,118 @@ class Desk:
             "pins.approve": self.approve,
         }
 
-    def _pinned(self, wanted: object) -> dict[str, Pinned] | Json:
-        """The pinned servers, or that one; else what to answer."""
-        trusts = self._trusts()
-        if wanted is not None and wanted not in trusts:
-            error = f"no server is called {one_line(str(wanted))!r}"
-            return {"ok": False, "unknown": True, "error": error, "names": list(trusts)}
-        found: dict[str, Pinned] = {}
-        for name, trust in trusts.items():
-            if trust != "open" and wanted in (None, name):
-                found[name] = self._pins.of(name, trust)
-        return found
-
     async def pins(self, request: Json) -> Json:
-        """What is approved and what is held, of every pinned server or of one."""
-        servers = self._pinned(wanted := request.get("server"))
-        if "ok" in servers:
-            return servers
-        told = [
-            await in_slices(self._told(pinned, wanted is not None)) for pinned in servers.values()
-        ]
+        """Approved and withheld definitions, of all pinned servers or of one."""
+        wanted = request.get("server")
+        try:
+            servers = self._pinned(wanted)
+        except UnknownServer:
+            return self._unknown(wanted)
+        told = [await in_slices(_told(pinned, wanted is not None)) for pinned in servers.values()]
         return {"ok": True, "servers": told, "kept": self._pins.folder is not None}
 
-    def _told(self, pinned: Pinned, fully: bool) -> Work[Json]:
-        approved: list[Json] = []
-        for (kind, name), one in pinned.kept.approved.items():
-            entry: Json = {
-                "kind": kind,
-                "name": name,
-                "fingerprint": one.fingerprints[0],
-                "at": one.at,
-                "by": one.by,
-            }
-            if fully and one.definition is not None:
-                entry["hints"] = list(
-                    pinned.hints(Item(kind, name, one.fingerprints[0], one.definition))
-                )
-            approved.append(entry)
-            yield
-        held = [_about(pinned, held) for held in pinned.kept.held.values()]
-        return {**_state(pinned), "approved": approved, "held": held}
-
     async def waiting(self, request: Json) -> Json:
-        """What waits for somebody's word, of everything or of one server or one name; of a server
-        with the diff. `definitions`: with what was approved and what is offered, as they are,
-        instead."""
-        wanted, name, whole = (
-            request.get("server"),
-            request.get("name"),
-            request.get("definitions") is True,
-        )
-        servers = self._pinned(wanted)
-        if "ok" in servers:
-            return servers
-        fully = wanted is not None and not whole
-        waiting = [pinned for pinned in servers.values() if pinned.waits or wanted is not None]
-        told = [await in_slices(self._waiting(pinned, name, fully, whole)) for pinned in waiting]
+        """Definitions that wait, of all servers, one server, or one name.
+
+        Of one server with the differences, or with `definitions` before and after the change.
+        """
+        wanted, name = request.get("server"), request.get("name")
+        with_definitions = request.get("definitions") is True
+        with_diff = wanted is not None and not with_definitions
+        try:
+            servers = self._pinned(wanted)
+        except UnknownServer:
+            return self._unknown(wanted)
+        waiting = [
+            _waiting(pinned, name, with_diff, with_definitions)
+            for pinned in servers.values()
+            if wanted is not None or is_waiting(pinned)
+        ]
+        told = [await in_slices(work) for work in waiting]
         return {"ok": True, "servers": told}
 
-    def _waiting(self, pinned: Pinned, name: object, fully: bool, whole: bool) -> Work[Json]:
-        found: list[Json] = []
-        for held in list(pinned.kept.held.values()):
-            if name is None or held.item.name == name:
-                about = _about(pinned, held)
-                before = pinned.kept.approved.get(held.item.key)
-                old = None if before is None else before.definition
-                if fully:
-                    about["grown"] = [] if old is None else list(grown(old, held.item.definition))
-                    about["diff"] = diff(old, held.item.definition)
-                if whole:
-                    about["before"], about["after"] = old, held.item.definition
-                found.append(about)
-                yield
-        return {**_state(pinned), "also": list(pinned.also), "waiting": found}
-
     async def approve(self, request: Json) -> Json:
-        """Exactly what was shown, by its fingerprints; `release`: with it the server as a whole."""
+        """Approve definitions by their fingerprints. `release` releases the whole server."""
         wanted = str(request.get("server"))
-        servers = self._pinned(wanted)
-        if "ok" in servers:
-            return servers
-        if (pinned := servers.get(wanted)) is None:
-            return {
-                "ok": False,
-                "error": f"{wanted} is trusted as it comes: nothing of it is held back",
-            }
-        shown = [one for one in as_list(request.get("fingerprints")) if isinstance(one, str)]
-        release, by = request.get("release") is True, request.get("by")
-        approved = pinned.approve(shown, by if isinstance(by, str) else BY, release=release)
+        try:
+            pinned = self._pinned(wanted).get(wanted)
+        except UnknownServer:
+            return self._unknown(wanted)
+        if pinned is None:
+            error = f"{wanted} has trust: open, so nothing of it is withheld"
+            return {"ok": False, "error": error}
+        prints = [one for one in as_list(request.get("fingerprints")) if isinstance(one, str)]
+        by = request.get("by")
+        if not isinstance(by, str):
+            by = BY
+        approved = pinned.approve(prints, by, release=request.get("release") is True)
         problem = await self._save(wanted)
         got = {held.item.fingerprint for held in approved}
         answer: Json = {
             **_state(pinned),
             "ok": problem is None,
             "approved": [held.item.called for held in approved],
-            "missing": sum(one not in got for one in shown),
+            "missing": sum(one not in got for one in prints),
             "held": pinned.held,
         }
-        return (
-            answer
-            if problem is None
-            else {**answer, "error": f"it counts now, but could not be kept: {problem}"}
-        )
+        if problem is not None:
+            answer["error"] = f"it counts now, but could not be saved: {problem}"
+        return answer
+
+    def _pinned(self, wanted: object) -> dict[str, Pinned]:
+        """All pinned servers, or the wanted one. Raises `UnknownServer`."""
+        trusts = self._trusts()
+        if wanted is not None and wanted not in trusts:
+            raise UnknownServer
+        found: dict[str, Pinned] = {}
+        for name, trust in trusts.items():
+            if trust != "open" and wanted in (None, name):
+                found[name] = self._pins.of(name, trust)
+        return found
+
+    def _unknown(self, wanted: object) -> Json:
+        error = f"no server is called {one_line(str(wanted))!r}"
+        return {"ok": False, "unknown": True, "error": error, "names": list(self._trusts())}
+
+
+def _told(pinned: Pinned, with_hints: bool) -> Work[Json]:
+    approved: list[Json] = []
+    for key, one in pinned.kept.approved.items():
+        approved.append(_approved(pinned, key, one, with_hints))
+        yield
+    held = [_held(pinned, held) for held in pinned.kept.held.values()]
+    return {**_state(pinned), "approved": approved, "held": held}
+
+
+def _approved(pinned: Pinned, key: Key, one: Approved, with_hints: bool) -> Json:
+    kind, name = key
+    latest = one.fingerprints[0]
+    entry: Json = {"kind": kind, "name": name, "fingerprint": latest, "at": one.at, "by": one.by}
+    if with_hints and one.definition is not None:
+        entry["hints"] = list(pinned.hints(Item(kind, name, latest, one.definition)))
+    return entry
+
+
+def _waiting(pinned: Pinned, name: object, with_diff: bool, with_definitions: bool) -> Work[Json]:
+    waiting: list[Json] = []
+    for held in list(pinned.kept.held.values()):
+        if name is not None and held.item.name != name:
+            continue
+        entry, after = _held(pinned, held), held.item.definition
+        approved = pinned.kept.approved.get(held.item.key)
+        before = None
+        if approved is not None:
+            before = approved.definition
+        if with_diff:
+            entry["grown"] = []
+            if before is not None:
+                entry["grown"] = list(grown(before, after))
+            entry["diff"] = diff(before, after)
+        if with_definitions:
+            entry["before"], entry["after"] = before, after
+        waiting.append(entry)
+        yield
+    return {**_state(pinned), "also": list(pinned.also), "waiting": waiting}
 
 
 def _state(pinned: Pinned) -> Json:
@@ -147,8 +159,10 @@ def _state(pinned: Pinned) -> Json:
         state = "damaged"
     elif not pinned.shown:
         state = "quarantine"
+    elif pinned.seen:
+        state = "pinned"
     else:
-        state = "pinned" if pinned.seen else "not seen yet"
+        state = "not seen yet"
     return {
         "name": pinned.server,
         "trust": pinned.trust,
@@ -159,13 +173,16 @@ def _state(pinned: Pinned) -> Json:
     }
 
 
-def _about(pinned: Pinned, held: Held) -> Json:
+def _held(pinned: Pinned, held: Held) -> Json:
     item = held.item
+    how = "new"
+    if item.key in pinned.kept.approved:
+        how = "changed"
     return {
         "kind": item.kind,
         "name": item.name,
         "fingerprint": item.fingerprint,
-        "how": "changed" if item.key in pinned.kept.approved else "new",
+        "how": how,
         "since": held.since,
         "for_some": held.for_some,
         "hints": list(pinned.hints(item)),

@@ -1,18 +1,19 @@
-"""One server whose definitions are pinned: what of it clients may find, and what waits for
-somebody's word.
+"""Pinned servers: which of their definitions clients may see, and which wait for approval (SEC-5).
 
-`look` is told what the server itself lists now; only there is anything approved at first sight.
-`admitted` is asked of any list of it, an older run's and one of a single session too, and lets
-through what is approved, whatever the list. In quarantine, and while it cannot be known what was
-approved, nothing of the server is shown at all.
+Only the list that a server itself sends now is approved at first sight. Other lists (of an earlier
+run, or of one session) show approved definitions only. In quarantine, and if it is not known what
+was approved, the server shows nothing.
 """
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Literal
 
+from mcpx.base.caching import Lru
+from mcpx.base.state_file import UnreadableState
 from mcpx.model.call import Json, as_object
 from mcpx.model.offer import KINDS, Kind, Offers
 from mcpx.model.slices import Work
@@ -20,34 +21,61 @@ from mcpx.policy.pins.fingerprint import (
     INSTRUCTIONS,
     LISTED,
     Item,
-    Key,
     PinnedKind,
     called,
     fingerprint,
     instructions_item,
     named,
 )
-from mcpx.policy.pins.kept import Held, Kept
-from mcpx.policy.pins.marks import suspicious
-from mcpx.policy.pins.takeovers import Elsewhere, as_read, same_name, takeovers
+from mcpx.policy.pins.pin_file import Held, Kept, PinFile
+from mcpx.policy.pins.review import Elsewhere, as_read, same_name, suspicious, takeovers
 
 log = logging.getLogger(__name__)
 
 Trust = Literal["pin", "quarantine"]
 FIRST_SIGHT = "first sight"
-LISTS = 80
-"""Lists of which is remembered what was let through: everybody's, and as many of some clients as
-catalogs are kept."""
-FINGERPRINTS = 20_000
-"""Definitions whose fingerprints, and hints, are remembered."""
-FOR_SOME = 256
-"""Held definitions of some clients only that are remembered."""
-TOLD = 5
-"""Definitions that are named in the log at a time."""
+FOLDER = "pins"
+MAX_LISTS = 80
+"""Filtered lists that are cached: the common list, and as many of some clients as catalogs."""
+MAX_FINGERPRINTS = 20_000
+MAX_FOR_SOME = 256
+"""Withheld definitions that only some clients are offered."""
+MAX_LOGGED = 5
+"""Definitions that one change logs by name."""
+
+
+class _Inspector:
+    """Fingerprints and hints of definitions. A definition that did not change is the same object."""
+
+    def __init__(self) -> None:
+        self._fingerprints: Lru[int, tuple[Json, str]] = Lru(MAX_FINGERPRINTS)
+        self._hints: Lru[str, tuple[str, ...]] = Lru(MAX_FINGERPRINTS)
+
+    def item(self, kind: PinnedKind, name: str, definition: Json) -> Item:
+        known = self._fingerprints.get(id(definition))
+        if known is None:
+            known = (definition, fingerprint(definition))
+            self._fingerprints[id(definition)] = known
+        return Item(kind, name, known[1], definition)
+
+    def items(self, offers: Offers) -> list[Item]:
+        return [self.item(kind, name, definition) for kind, name, definition in named(offers)]
+
+    def hints(self, item: Item) -> tuple[str, ...]:
+        hints = self._hints.get(item.fingerprint)
+        if hints is None:
+            hints = self._hints[item.fingerprint] = suspicious(item.definition)
+        return hints
+
+    def keep_only(self, lists: Iterable[Offers]) -> None:
+        """Forget other definitions: they may be large, and new ones may come each second."""
+        offered = {id(definition) for offers in lists for _, _, definition in named(offers)}
+        for key in self._fingerprints.keys() - offered:
+            del self._fingerprints[key]
 
 
 class Pinned:
-    """Implements `upstreams.admission.Admission`."""
+    """One server. Implements `upstreams.admission.Admission`."""
 
     def __init__(
         self,
@@ -58,8 +86,9 @@ class Pinned:
         broken: str | None = None,
         again: Callable[[], Kept | None] = lambda: None,
     ) -> None:
-        """`changed`: it is to be kept; `elsewhere`: what other servers have; `broken`: why it is
-        not known what was approved; `again`: what others who share the folder have kept by now."""
+        """`changed` is called when `kept` has to be saved. `elsewhere` returns the tools of other
+        servers. `broken`: why it is not known what was approved. `again` reads what other gateways
+        have saved."""
         self.server = server
         self.kept = kept
         self.trust: Trust = "pin"
@@ -67,18 +96,13 @@ class Pinned:
         self._changed = changed
         self._again = again
         self._elsewhere = elsewhere
-        self._prints: dict[int, tuple[Json, str]] = {}
-        """By identity: a definition that did not change is the same object."""
-        self._marks: dict[str, tuple[str, ...]] = {}
-        self._let: dict[int, tuple[Offers, Offers]] = {}
-        """Lists and what was let through of them; the one longest unused first."""
-        self._said: tuple[str, str] | None = None
-        """Instructions and what was let through of them."""
+        self._inspector = _Inspector()
+        self._shown_of: Lru[int, tuple[Offers, Offers]] = Lru(MAX_LISTS)
+        """By identity of a list, with the list, so that its identity is not used again."""
         self.also: Sequence[str] = ()
-        """What else there is while nothing is shown, in words."""
+        """Resources and templates that a server in quarantine offers."""
 
-    # What clients find
-    # -------------------------------------------------------------------------------------------
+    # What clients see
 
     @property
     def shown(self) -> bool:
@@ -86,8 +110,7 @@ class Pinned:
 
     @property
     def seen(self) -> bool:
-        """Whether anything was ever approved: until then nothing counts but what the server says
-        itself."""
+        """Whether anything was approved. Before, only lists from the server itself count."""
         return self.kept.since is not None
 
     @property
@@ -95,139 +118,91 @@ class Pinned:
         return len(self.kept.held)
 
     @property
-    def waits(self) -> bool:
-        """Whether somebody has to decide something."""
-        return bool(self.kept.held) or not self.shown
-
-    @property
     def notes(self) -> list[str]:
-        """What there is to tell to whoever looks after the gateway."""
+        """For the administrator."""
+        command = f"`mcpx approve {self.server}`"
         if self.broken is not None:
-            return [
-                f"held back: {self.broken}; `mcpx approve {self.server}` shows what is there and "
-                "makes it anew"
-            ]
+            return [f"held back: {self.broken}; {command} shows what it offers and starts anew"]
         if not self.shown:
-            return [f"in quarantine: `mcpx approve {self.server}` shows what it offers"]
-        number = self.held
-        told = (
-            f"{number} new or changed definition{'s' * (number != 1)} held back: `mcpx approve "
-            f"{self.server}`"
-        )
-        return [told] if number else []
+            return [f"in quarantine: {command} shows what it offers"]
+        if not self.held:
+            return []
+        plural = "s" * (self.held != 1)
+        return [f"{self.held} new or changed definition{plural} held back: {command}"]
 
     def admitted(self, offers: Offers) -> Offers:
-        """What of a list clients may find: the same object where that is all of it."""
-        if (known := self._let.pop(id(offers), None)) is not None:
-            self._let[id(offers)] = known  # the one used last is the last
+        """Return what clients may see, as the same object if that is all."""
+        known = self._shown_of.use(id(offers))
+        if known is not None:
             return known[1]
-        if not self.shown:
-            let: Offers = {kind: [] for kind in KINDS}
-        else:
-            let = {
-                **offers,
-                **{kind: self._approved(kind, offers[kind]) for kind in LISTED if kind in offers},
-            }
-            if all(len(let[kind]) == len(offers[kind]) for kind in LISTED if kind in offers):
-                let = offers
-        self._let[id(offers)] = (offers, let)
-        if len(self._let) > LISTS:
-            del self._let[next(iter(self._let))]
-        return let
+        shown: Offers = {kind: [] for kind in KINDS}
+        if self.shown:
+            shown = self._approved(offers)
+        self._shown_of[id(offers)] = (offers, shown)
+        return shown
 
-    def _approved(
-        self, kind: Literal["tools", "prompts"], definitions: Iterable[Json]
-    ) -> list[Json]:
-        let: list[Json] = []
-        for definition in definitions:
-            name = as_object(definition).get("name")
-            if isinstance(name, str) and self.kept.approves(self._item(kind, name, definition)):
-                let.append(definition)
-        return let
+    def _approved(self, offers: Offers) -> Offers:
+        approved: Offers = dict(offers)
+        for kind in LISTED:
+            if kind in offers:
+                approved[kind] = [each for each in offers[kind] if self._is_approved(kind, each)]
+        if all(len(approved[kind]) == len(offers[kind]) for kind in offers):
+            return offers
+        return approved
+
+    def _is_approved(self, kind: Literal["tools", "prompts"], definition: Json) -> bool:
+        name = as_object(definition).get("name")
+        if not isinstance(name, str):
+            return False
+        return self.kept.approves(self._inspector.item(kind, name, definition))
 
     def instructions(self, text: str) -> str:
-        """What it says about itself, or said when that was approved."""
+        """Return the instructions, or those that were approved last."""
         if not text or not self.shown:
             return ""
-        if self._said is None or self._said[0] != text:
-            self._said = (text, self._approved_instructions(text))
-        return self._said[1]
-
-    def _approved_instructions(self, text: str) -> str:
         if self.kept.approves(instructions_item(text)):
             return text
         before = self.kept.approved.get(("instructions", INSTRUCTIONS))
-        return (
-            ""
-            if before is None or before.definition is None
-            else str(before.definition.get(INSTRUCTIONS, ""))
-        )
+        if before is None or before.definition is None:
+            return ""
+        return str(before.definition.get(INSTRUCTIONS, ""))
 
-    # What the server says
-    # ------------------------------------------------------------------------------------------
-
-    def _item(self, kind: PinnedKind, name: str, definition: Json) -> Item:
-        known = self._prints.get(id(definition))
-        if known is None:
-            if len(self._prints) >= FINGERPRINTS:
-                self._prints.clear()
-            known = self._prints[id(definition)] = (definition, fingerprint(definition))
-        return Item(kind, name, known[1], definition)
+    # What the server lists
 
     def studying(self, offers: Offers) -> Work[None]:
-        """Before a list is judged: what takes long, in slices."""
+        """Compute fingerprints and hints of a new list, in slices."""
         for kind, name, definition in named(offers):
-            item = self._item(kind, name, definition)
+            item = self._inspector.item(kind, name, definition)
             if not self.kept.approves(item):
-                self._hints(item)
+                self._inspector.hints(item)
             yield
-
-    def _forget_prints(self, lists: Iterable[Offers]) -> None:
-        """Of definitions that are not offered any more: they may be large, and others every
-        second."""
-        before, self._prints = self._prints, {}
-        for offers in lists:
-            for _, _, definition in named(offers):
-                if (known := before.get(id(definition))) is not None:
-                    self._prints[id(definition)] = known
-
-    def _hints(self, item: Item) -> tuple[str, ...]:
-        hints = self._marks.get(item.fingerprint)
-        if hints is None:
-            if len(self._marks) >= FINGERPRINTS:
-                self._marks.clear()
-            hints = self._marks[item.fingerprint] = suspicious(item.definition)
-        return hints
 
     def look(
         self, offers: Offers, instructions: str, told: Collection[Kind], some: Iterable[Offers] = ()
     ) -> None:
-        """What the server lists to everybody, and what to some. `told`: the lists it has told
-        itself by now; others are not known yet."""
+        """Judge the lists of the server. `told`: kinds that it has listed itself. `some`: lists
+        that only some clients are offered."""
         some = tuple(some)
-        items = [self._item(kind, name, definition) for kind, name, definition in named(offers)]
-        self._forget_prints((offers, *some))
+        items = self._inspector.items(offers)
+        self._inspector.keep_only((offers, *some))
         if instructions:
             items.append(instructions_item(instructions))
         self.also = [
             f"{len(offers[kind])} {kind}" for kind in ("resources", "templates") if offers.get(kind)
         ]
         if self.trust == "pin" and self.broken is None:
-            self._first_sight(items, told)
-        special = (self._item(*one) for offered in some for one in named(offered))
-        self._hold(
-            items, islice((item for item in special if not self.kept.approves(item)), FOR_SOME)
-        )
-        self._forget()
+            self._approve_at_first_sight(items, told)
+        for_some = (item for offered in some for item in self._inspector.items(offered))
+        self._hold(items, for_some)
+        self._shown_of.clear()
 
-    def _first_sight(self, items: Sequence[Item], told: Collection[Kind]) -> None:
-        """What is there is approved; of a list that could not be read then, when it is."""
+    def _approve_at_first_sight(self, items: Sequence[Item], told: Collection[Kind]) -> None:
+        """A list that could not be read at first is approved when it is read."""
         kept = self.kept
-        if all(kind in kept.kinds for kind in LISTED if kind in told) and kept.since is not None:
+        if kept.since is not None and all(kind in kept.kinds for kind in LISTED if kind in told):
             return
-        # Another gateway may have seen it long ago: what is new to us only is not approved for
-        # that.
-        if (others := self._again()) is not None:
+        others = self._again()  # For them, the definitions may be new.
+        if others is not None:
             kept.take_up(others)
         if self.broken is not None:
             return
@@ -236,104 +211,74 @@ class Pinned:
         }
         if kept.since is None:
             if all(item.kind == "instructions" for item in items):
-                return  # it may tell more once somebody has signed in
+                return  # The server may list more after a sign-in.
             kept.since = time.time()
             first.add("instructions")
-        elif not first:
+        if not first:
             return
         approved = [item for item in items if item.kind in first]
         for item in approved:
             kept.approve(item, time.time(), FIRST_SIGHT)
         kept.kinds |= frozenset(first)
-        counts = [
-            f"{n} {kind[: None if n > 1 else -1]}"
-            for kind in LISTED
-            if (n := sum(item.kind == kind for item in approved))
-        ]
-        if approved:
-            log.info(
-                "[%s] pinned at first sight: %s",
-                self.server,
-                ", ".join(counts) or "its instructions",
-            )
-        elsewhere = (
-            self._elsewhere()
-        )  # of thousands only what is quickly seen; `mcpx pins` has all of it
-        doubtful = [
-            (item, hints)
-            for item in approved
-            if (hints := (*self._hints(item), *same_name(item, elsewhere)))
-        ]
-        for item, hints in doubtful[:TOLD]:
-            log.warning(
-                "[%s] pinned, but look at it: %s %s", self.server, item.called, "; ".join(hints)
-            )
-        if len(doubtful) > TOLD:
-            log.warning(
-                "[%s] and %d more like that: `mcpx pins %s`",
-                self.server,
-                len(doubtful) - TOLD,
-                self.server,
-            )
+        self._log_first_sight(approved)
         self._changed()
 
-    def _hold(self, items: Iterable[Item], special: Iterable[Item]) -> None:
+    def _hold(self, items: Iterable[Item], for_some: Iterable[Item]) -> None:
         kept, before = self.kept, self.kept.held
         known = {key for key, _ in before}
-        now = time.time()
+        unapproved = [(item, False) for item in items if not kept.approves(item)]
+        special = ((item, True) for item in for_some if not kept.approves(item))
         kept.held = {}
-        for for_some, found in ((False, items), (True, special)):
-            for item in found:
-                place = (item.key, item.fingerprint)
-                if place not in kept.held and not kept.approves(item):
-                    kept.held[place] = Held(
-                        item, before[place].since if place in before else now, for_some
-                    )
+        for item, is_special in (*unapproved, *islice(special, MAX_FOR_SOME)):
+            place = (item.key, item.fingerprint)
+            if place not in kept.held:
+                since = before[place].since if place in before else time.time()
+                kept.held[place] = Held(item, since, is_special)
         if self.shown:
-            self._tell([held.item for (key, _), held in kept.held.items() if key not in known])
+            self._log_held([held.item for (key, _), held in kept.held.items() if key not in known])
         if kept.held.keys() != before.keys():
             self._changed()
 
-    def _tell(self, fresh: Sequence[Item]) -> None:
-        for item in fresh[:TOLD]:
+    def _log_first_sight(self, approved: Sequence[Item]) -> None:
+        if not approved:
+            return
+        kinds = [item.kind for item in approved]
+        counts = [f"{kinds.count(kind)} {kind}" for kind in LISTED if kind in kinds]
+        log.info(
+            "[%s] pinned at first sight: %s", self.server, ", ".join(counts) or "its instructions"
+        )
+        # Of many definitions, only quick checks. `mcpx pins` shows all hints.
+        elsewhere = self._elsewhere()
+        hints = [(*self._inspector.hints(item), *same_name(item, elsewhere)) for item in approved]
+        doubtful = [pair for pair in zip(approved, hints, strict=True) if pair[1]]
+        for item, found in doubtful[:MAX_LOGGED]:
+            text = "; ".join(found)
+            log.warning("[%s] pinned, but look at it: %s %s", self.server, item.called, text)
+        left = len(doubtful) - MAX_LOGGED
+        if left > 0:
+            text = "[%s] pinned, but look at them: %d more, see `mcpx pins %s`"
+            log.warning(text, self.server, left, self.server)
+
+    def _log_held(self, new: Sequence[Item]) -> None:
+        command = f"`mcpx approve {self.server}`"
+        for item in new[:MAX_LOGGED]:
             how = "has changed" if item.key in self.kept.approved else "is new"
-            hints = "".join(f"; {hint}" for hint in self.hints(item))
-            log.warning(
-                "[%s] held back: %s %s%s; see `mcpx approve %s`",
-                self.server,
-                item.called,
-                how,
-                hints,
-                self.server,
-            )
-        if len(fresh) > TOLD:
-            log.warning(
-                "[%s] held back: %d more; see `mcpx approve %s`",
-                self.server,
-                len(fresh) - TOLD,
-                self.server,
-            )
-
-    def _forget(self) -> None:
-        """What was let through is to be judged again."""
-        self._let.clear()
-        self._said = None
-
-    def hints(self, item: Item) -> tuple[str, ...]:
-        """What to look at twice in it."""
-        return (*self._hints(item), *takeovers(item, self._own, self._elsewhere()))
-
-    def _own(self) -> set[str]:
-        """The names of its own tools, as they read."""
-        keys: list[Key] = [*self.kept.approved, *(key for key, _ in self.kept.held)]
-        return {as_read(name) for kind, name in keys if kind == "tools"}
+            text = "; ".join([f"{item.called} {how}", *self.hints(item)])
+            log.warning("[%s] held back: %s; see %s", self.server, text, command)
+        left = len(new) - MAX_LOGGED
+        if left > 0:
+            log.warning("[%s] held back: %d more; see %s", self.server, left, command)
 
     # Decisions
-    # ----------------------------------------------------------------------------------------------
+
+    def hints(self, item: Item) -> tuple[str, ...]:
+        return (
+            *self._inspector.hints(item),
+            *takeovers(item, lambda: own_names(self.kept), self._elsewhere()),
+        )
 
     def approve(self, fingerprints: Collection[str], by: str, *, release: bool) -> list[Held]:
-        """Approve exactly these, of what waits. `release`: the server as a whole, out of
-        quarantine."""
+        """Approve withheld definitions. If `release`, release the server from quarantine."""
         wanted = set(fingerprints)
         chosen = [held for held in self.kept.held.values() if held.item.fingerprint in wanted]
         now = time.time()
@@ -344,20 +289,119 @@ class Pinned:
         for held in chosen:
             self.kept.approve(held.item, now, by)
             log.info("[%s] approved: %s", self.server, called(held.item.key))
-        self._forget()
+        self._shown_of.clear()
         self._changed()
         return chosen
 
     def taken_up(self, other: Kept) -> bool:
-        """Others have approved something; whether that is anything new here."""
+        """Add what others approved. Return whether anything is new."""
         news = self.kept.take_up(other)
         if news:
-            self._forget()
+            self._shown_of.clear()
         return news
 
-    def mode(self, trust: Trust) -> None:
-        if trust != self.trust:
-            self.trust = trust
-            self._forget()
-            if trust == "quarantine" and not self.shown:
-                log.warning("[%s] in quarantine until `mcpx approve %s`", self.server, self.server)
+    def set_trust(self, trust: Trust) -> None:
+        if trust == self.trust:
+            return
+        self.trust = trust
+        self._shown_of.clear()
+        if not self.shown:
+            log.warning("[%s] in quarantine until `mcpx approve %s`", self.server, self.server)
+
+
+def is_waiting(pinned: Pinned) -> bool:
+    """Return whether an administrator has to decide something."""
+    return bool(pinned.kept.held) or not pinned.shown
+
+
+def own_names(kept: Kept) -> set[str]:
+    """Names of the server's tools, as they read."""
+    keys = [*kept.approved, *(key for key, _ in kept.held)]
+    return {as_read(name) for kind, name in keys if kind == "tools"}
+
+
+class Pins:
+    """All pinned servers of a gateway, and their files."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """`folder`: the state folder. None saves nothing."""
+        self.folder = None
+        if folder is not None:
+            self.folder = folder / FOLDER
+        self.changed: Callable[[str], None] = lambda _: None
+        """Called with a server whose state has to be saved."""
+        self.elsewhere: Callable[[str], Elsewhere] = lambda _: {}
+        """Returns the tools of all servers but this one."""
+        self._servers: dict[str, Pinned] = {}
+        self._has_warned = False
+
+    @property
+    def servers(self) -> Mapping[str, Pinned]:
+        """Servers that were used so far."""
+        return self._servers
+
+    def of(self, server: str, trust: Trust | None = None) -> Pinned:
+        """Return the same object for the life of the process, whatever the configuration says."""
+        pinned = self._servers.get(server)
+        if pinned is None:
+            kept, broken = self._read(server)
+            pinned = self._servers[server] = Pinned(
+                server,
+                kept or Kept(),
+                lambda: self.changed(server),
+                lambda: self.elsewhere(server),
+                broken,
+                lambda: self._read_again(server),
+            )
+        if trust is not None:
+            pinned.set_trust(trust)
+        return pinned
+
+    def _read(self, server: str) -> tuple[Kept | None, str | None]:
+        """Return what is kept, and why it cannot be read."""
+        if self.folder is None:
+            if not self._has_warned:
+                text = (
+                    "there is no state folder: what is pinned is forgotten when this process ends"
+                )
+                log.warning(text)
+            self._has_warned = True
+            return None, None
+        try:
+            return PinFile(self.folder, server).load(), None
+        except UnreadableState as problem:
+            log.error("[%s] all definitions are withheld: %s", server, problem)
+            return None, str(problem)
+
+    def _read_again(self, server: str) -> Kept | None:
+        kept, self._servers[server].broken = self._read(server)
+        return kept
+
+    def mark(self, server: str) -> tuple[int, int] | None:
+        """Changes with each writing of the file."""
+        if self.folder is None:
+            return None
+        try:
+            found = PinFile(self.folder, server).path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_ino
+
+    def read(self, server: str) -> Kept | None:
+        """Return the content of the file, or None if it does not exist or cannot be read."""
+        try:
+            return None if self.folder is None else PinFile(self.folder, server).load()
+        except UnreadableState as problem:
+            log.warning("[%s] %s", server, problem)
+            return None
+
+    def believes(self, server: str) -> bool:
+        """Return whether annotations of a server count. Those of approved definitions do."""
+        pinned = self._servers.get(server)
+        return pinned is None or pinned.broken is None
+
+    def write(self, server: str, kept: Kept, *, mend: bool) -> Kept | None:
+        """Save in a thread, with what others approved. Return what was written, if anything."""
+        if self.folder is None:
+            return None
+        return PinFile(self.folder, server).save(kept, mend=mend)
