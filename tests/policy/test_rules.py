@@ -1,6 +1,7 @@
 """SEC-7: the first rule that matches counts; what a rule concerns; what it hides."""
 
 from fnmatch import fnmatchcase
+from types import SimpleNamespace
 from typing import Any, Literal
 
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from mcpx.model.call import Call, Caller, Json
 from mcpx.model.events import Passage
 from mcpx.model.offer import Kind, Offer
 from mcpx.policy import rules as module
+from mcpx.policy.explain import explain
 from mcpx.policy.rules import Rules
 
 
@@ -186,24 +188,30 @@ def test_every_rule_is_explained_up_to_the_one_that_counts() -> None:
         PolicyRule(effect="deny"),
     )
     told = [
-        (f.label, f.effect, f.matches, f.depends)
+        (f.rule.label, f.rule.effect, f.matches)
         for f in of.findings(None, "ada", offer(readOnlyHint=True))
     ]
     assert told == [
-        ("rule 1", "deny", False, False),
-        ("rule 2", "ask", True, True),
-        ("rule 3", "allow", True, False),
+        ("rule 1", "deny", False),
+        ("rule 2", "ask", True),
+        ("rule 3", "allow", True),
     ]
     assert of.findings(None, "ada", offer())[2].why == "the tool is not known to be read-only"
-    assert of.explain(None, "ada", offer(readOnlyHint=True)) == (
+    assert explained(of, readOnlyHint=True) == (
         "allow",
         ["rule 2: ask, if the arguments match: path", "rule 3: allow"],
     )
-    assert rules().explain(None, "ada", offer()) == ("allow", ["default: allow, no rule matches"])
+    assert explained(rules()) == ("allow", ["default: allow, no rule matches"])
     refused = rules(PolicyRule(effect="deny", tools=("read",), reason="why"))
-    assert refused.explain(None, "ada", offer()) == ("deny", ["rule 1: deny (why)"])
+    assert explained(refused) == ("deny", ["rule 1: deny (why)"])
     some = rules(PolicyRule(effect="allow", arguments={"path": "/tmp/*"}), default="deny")
-    assert some.explain(None, "ada", offer())[0] == "allow"
+    assert explained(some)[0] == "allow"
+
+
+def explained(of: Rules, **hints: Any) -> tuple[str, list[str]]:
+    warden: Any = SimpleNamespace(rules=of)
+    verdict = explain(warden, None, "ada", offer(**hints))
+    return verdict.effect, verdict.because
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: Any) -> None:
@@ -329,4 +337,4 @@ def test_rules_decide_as_the_plainest_reading_of_them_does(
         assert not hidden or rule.effect == "deny"
         assert not of.hidden_server(profile, principal, server) or hidden
         counting = [f for f in of.findings(profile, principal, target) if f.matches]
-        assert rule.label in [finding.label for finding in counting]
+        assert rule.label in [finding.rule.label for finding in counting]

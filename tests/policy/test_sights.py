@@ -16,7 +16,7 @@ from kit.until import until
 from mcpx.catalog.catalog import Catalog, Source
 from mcpx.catalog.naming import Naming, wrap_uri
 from mcpx.catalog.narrowed import Blank, Narrowed
-from mcpx.config import Config, Global, Profile
+from mcpx.config import Config, Global, Policy, Profile
 from mcpx.core import announcements
 from mcpx.front.audience import Session
 from mcpx.front.dispatch import Dispatcher
@@ -25,13 +25,16 @@ from mcpx.model.call import Call, Caller
 from mcpx.model.errors import NotFound, RpcError
 from mcpx.model.offer import KINDS, Offer
 from mcpx.model.slices import at_once
-from mcpx.policy.profiles import SeenThrough
+from mcpx.policy.rules import Rules
 from mcpx.policy.sight import NOTHING
-from mcpx.policy.sights import Effect, Sights
+from mcpx.policy.sights import SeenThrough, Sights
 
 
-class Rules:
+class HidingRules(Rules):
     """Hide a server from guests, and one tool from everybody."""
+
+    def __init__(self) -> None:
+        super().__init__(Policy(), lambda server: True)
 
     def principal_class(self, principal: str) -> Hashable:
         return principal.startswith("guest")
@@ -44,11 +47,6 @@ class Rules:
 
     def hidden_resource(self, profile: str | None, principal: str, server: str, uri: str) -> bool:
         return self.hidden_server(profile, principal, server)
-
-    def explain(
-        self, profile: str | None, principal: str, offer: Offer
-    ) -> tuple[Effect, list[str]]:
-        return "allow", []
 
 
 def catalog(**servers: Any) -> Catalog:
@@ -72,14 +70,14 @@ def test_callers_who_see_the_same_share_one_sight() -> None:
     assert alone.of("p", "ada") is alone.of("p", "bob") is not None
     assert alone.of("all", "ada") is alone.of(None, "ada") is None
     assert alone.of("gone", "ada") is NOTHING
-    ruled = Sights(profiles, Rules())
+    ruled = Sights(profiles, HidingRules())
     assert ruled.of("p", "guest-1") is ruled.of("p", "guest-2")
     assert ruled.of("p", "guest-1") is not ruled.of("p", "ada")
     assert ruled.of(None, "guest-1") is not ruled.of("p", "guest-1")
 
 
 def test_what_a_rule_hides_is_not_seen_through_any_profile() -> None:
-    sights = Sights((Profile(name="p", tools=("*",)),), Rules())
+    sights = Sights((Profile(name="p", tools=("*",)),), HidingRules())
     secret, plain = (Offer("tools", "vault", name, name, {}) for name in ("secret", "plain"))
     guest, ada = sights.of("p", "guest"), sights.of("p", "ada")
     assert guest is not None

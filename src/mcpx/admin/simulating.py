@@ -19,7 +19,7 @@ from mcpx.config.edits import SetSection
 from mcpx.core.explaining import Several, assumed, found, near, outside
 from mcpx.model.errors import ConfigError, McpxError
 from mcpx.model.offer import Offer
-from mcpx.policy.judging import judge
+from mcpx.policy.explain import explain_call
 from mcpx.policy.state import PolicyState
 from mcpx.policy.warden import Warden
 
@@ -36,7 +36,9 @@ async def simulate(desk: Desk, question: Question) -> Verdict:
         config = replace(config, policy=policy)
         warden = Warden(config, PolicyState(None)) if config.guarded else None
     offer, note = await _meant(desk, config, question.tool)
-    verdict = await judge(warden, question.profile, question.principal, offer, question.arguments)
+    verdict = await explain_call(
+        warden, question.profile, question.principal, offer, question.arguments
+    )
     barred = outside(config, await _tokens(desk), question.profile, question.principal)
     place = None
     if question.policy is None and verdict.rule is not None:

@@ -20,6 +20,7 @@ from mcpx.core.explaining import Several, assumed, found, near, outside
 from mcpx.core.missing import Missing, why_missing
 from mcpx.model.errors import ConfigError
 from mcpx.model.offer import Offer
+from mcpx.policy.explain import explain as explain_tool
 from mcpx.policy.state import PolicyState
 from mcpx.policy.warden import Warden
 
@@ -42,7 +43,7 @@ def explain(options: argparse.Namespace) -> int:
     offer, note = _offer_of_hidden_server(config, warden, profile, tool), ""
     if offer is None:
         offer, note = result_of(_look(config, target, tool))
-    verdict = warden.explain(profile, principal, offer)
+    verdict = explain_tool(warden, profile, principal, offer)
     barred = _barred(config, target, profile, principal)
     if options.json:
         facts: dict[str, object] = {

@@ -131,8 +131,10 @@ def _hidden(gateway: "Gateway", name: str, profile: str | None, principal: str) 
     warden = gateway.generation.warden
     if warden is None:
         return None
+    from mcpx.policy.explain import explain
+
     for offer in _offers_named(gateway, name):
-        verdict = warden.explain(profile, principal, offer)
+        verdict = explain(warden, profile, principal, offer)
         if verdict.seen:
             return None
         path = f"{offer.server}.{one_line(offer.name)}"

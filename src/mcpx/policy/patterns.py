@@ -9,8 +9,10 @@ import re
 from collections.abc import Callable, Iterable
 from fnmatch import translate
 
+from mcpx.base.caching import Lru
+
 REMEMBERED = 4_096
-"""Answers that are kept of one list; then it starts anew."""
+"""Cached answers of one list."""
 LONGEST = 1_024
 """Characters of names of which an answer is kept: strangers choose them."""
 
@@ -31,11 +33,12 @@ class Patterns:
             if _SPECIAL.search(text)
         ]
         single = len(self.texts) == len(self._globs) == 1 and not self.texts[0].startswith("!")
-        self.only = self._globs[0][1] if single else None
-        """Says all by itself whether a text is meant, where there is but one pattern that says what
-        is."""
+        self.only: Callable[[str], object] | None = None
+        """Matches a text, if there is only one pattern."""
+        if single:
+            self.only = self._globs[0][1]
         self._last_resort = bool(self.texts) and all(text.startswith("!") for text in self.texts)
-        self._answers: dict[tuple[str, ...], bool] = {}
+        self._answers: Lru[tuple[str, ...], bool] = Lru(REMEMBERED)
 
     @property
     def weight(self) -> int:
@@ -48,24 +51,24 @@ class Patterns:
         if answer is None:
             answer = self.decides(*names)[0]
             if sum(map(len, names)) <= LONGEST:
-                if len(self._answers) >= REMEMBERED:
-                    self._answers.clear()
                 self._answers[names] = answer
         return answer
 
     def decides(self, *names: str) -> tuple[bool, int | None]:
         """Whether they are meant, and by which pattern; None: by none of them. Nothing is
         remembered."""
-        last = max([self._plain.get(name, -1) for name in names], default=-1) if self._plain else -1
+        last = -1
+        if self._plain:
+            last = max([self._plain.get(name, -1) for name in names], default=-1)
         for index, match in self._globs:
             if index < last:
                 break
             if any(map(match, names)):
                 last = index
                 break
-        return (
-            (self._last_resort, None) if last < 0 else (not self.texts[last].startswith("!"), last)
-        )
+        if last < 0:
+            return self._last_resort, None
+        return not self.texts[last].startswith("!"), last
 
 
 def _matcher(glob: str) -> Callable[[str], object]:
@@ -75,7 +78,7 @@ def _matcher(glob: str) -> Callable[[str], object]:
     if part and not _SPECIAL.search(part):
         if glob[0] != "*":
             return lambda text: text.startswith(part)
-        return (
-            (lambda text: part in text) if glob[-1] == "*" else (lambda text: text.endswith(part))
-        )
+        if glob[-1] == "*":
+            return lambda text: part in text
+        return lambda text: text.endswith(part)
     return re.compile(translate(glob)).match

@@ -15,9 +15,10 @@ That is a pure function of what it is remembered by, so it is never wrong, only 
 once, when there are too many, or with the configuration.
 """
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Final, Literal, NamedTuple
 
+from mcpx.base.caching import Lru
 from mcpx.config import Policy, PolicyRule
 from mcpx.model.call import Json, Value, as_object
 from mcpx.model.events import Passage
@@ -91,24 +92,23 @@ class Left(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What one rule makes of a tool, for `mcpx explain`."""
+    """What one rule does with a tool."""
 
-    label: str
-    effect: Effect
+    rule: "Rule"
     matches: bool
     why: str
-    """Where it does not match: what is in the way. Where it does: what it says of arguments, if
-    anything."""
-    depends: bool
-    """Whether it matches depends on the arguments of the call."""
-    reason: str = ""
-    number: int = 0
+    """Why it does not match, or on which arguments it depends."""
 
-    @property
-    def line(self) -> str:
-        """As people read it."""
-        told = ", ".join(filter(None, (self.effect, self.why)))
-        return f"{self.label}: {told} ({self.reason})" if self.reason else f"{self.label}: {told}"
+
+_READ_ONLY: Final = {
+    True: "the tool is not known to be read-only",
+    False: "the tool is read-only",
+}
+_DESTRUCTIVE: Final = {
+    True: "the tool does not destroy anything",
+    False: "the tool may destroy something",
+}
+"""Why a rule does not match, by its value."""
 
 
 class Rule:
@@ -121,14 +121,15 @@ class Rule:
         self.effect: Effect = rule.effect
         self._allows = rule.effect == "allow"
         self.reason = rule.reason
-        self.conditions = () if rule.arguments is None else conditions_of(rule.arguments)
-        self.argument_names = () if rule.arguments is None else tuple(rule.arguments)
+        arguments = rule.arguments or {}
+        self.conditions = conditions_of(arguments)
+        self.argument_names = tuple(arguments)
         self._spelled = SpelledNames(self.argument_names)
-        self._profiles = None if rule.profiles is None else frozenset(rule.profiles)
-        self.principals = None if rule.principals is None else Patterns(rule.principals)
-        self._servers = None if rule.servers is None else Patterns(rule.servers)
-        self._names_us = rule.servers is not None and OURS in rule.servers
-        self._tools = None if rule.tools is None else Patterns(rule.tools)
+        self._profiles = rule.profiles
+        self.principals = _patterns(rule.principals)
+        self._servers = _patterns(rule.servers)
+        self._names_us = OURS in (rule.servers or ())
+        self._tools = _patterns(rule.tools)
         self._read_only = rule.read_only
         self._destructive = rule.destructive
         self.looks_at_hints = rule.read_only is not None or rule.destructive is not None
@@ -153,17 +154,9 @@ class Rule:
         if self._tools is not None and not self._tools.matches(*names_of(thing)):
             return "tools does not match"
         if self._read_only is not None and self._read_only != thing.read_only:
-            return (
-                "the tool is not known to be read-only"
-                if self._read_only
-                else "the tool is read-only"
-            )
+            return _READ_ONLY[self._read_only]
         if self._destructive is not None and self._destructive != thing.destructive:
-            return (
-                "the tool does not destroy anything"
-                if self._destructive
-                else "the tool may destroy something"
-            )
+            return _DESTRUCTIVE[self._destructive]
         return None
 
     def holds(self, readings: tuple[Value, ...], declared: Collection[str] = ()) -> bool:
@@ -211,7 +204,15 @@ class Rule:
             return "servers does not match"
         if self.tools_only and not thing.is_tool:
             return "it concerns tools only"
-        return self._what_not(thing) if self.tools_only else None
+        if not self.tools_only:
+            return None
+        return self._what_not(thing)
+
+
+def _patterns(texts: Iterable[str] | None) -> Patterns | None:
+    if texts is None:
+        return None
+    return Patterns(texts)
 
 
 class Rules:
@@ -225,9 +226,9 @@ class Rules:
         self._about_principals = [
             (1 << at, r.principals) for at, r in enumerate(self._rules) if r.principals
         ]
-        self._classes: dict[str, int] = {}
-        self._left: dict[tuple[str | None, int, Thing], Left] = {}
-        self._met: dict[tuple[str | None, str, str, str, str, str], Left] = {}
+        self._classes: Lru[str, int] = Lru(PRINCIPALS)
+        self._left: Lru[tuple[str | None, int, Thing], Left] = Lru(REMEMBERED)
+        self._met: Lru[tuple[str | None, str, str, str, str, str], Left] = Lru(REMEMBERED)
         """The same by all that a caller and an offer bring with them, where hints are not looked
         at."""
 
@@ -244,8 +245,6 @@ class Rules:
         if left is None:
             left = self._for(passage)
             if len(caller.principal) <= LONGEST and len(offer.name) + len(offer.public) <= LONGEST:
-                if len(self._met) >= REMEMBERED:
-                    self._met.clear()
                 self._met[key] = left
         return left
 
@@ -277,59 +276,39 @@ class Rules:
         """Callers of the same class are the same to all rules."""
         return self._class(principal)
 
-    # Explaining
-    # ----------------------------------------------------------------------------------------------
-
-    def explain(
-        self, profile: str | None, principal: str, offer: Offer
-    ) -> tuple[Effect, list[str]]:
-        """What is done with a call of it, and a line for each rule that has a say. What some
-        arguments may let through is not said to be denied."""
-        counting = [
-            finding for finding in self.findings(profile, principal, offer) if finding.matches
-        ]
-        may_pass: list[Effect] = [
-            finding.effect for finding in reversed(counting) if finding.effect != "deny"
-        ]
-        last = counting[-1].effect
-        effect: Effect = may_pass[0] if last == "deny" and may_pass else last
-        return effect, [finding.line for finding in counting]
-
     def findings(self, profile: str | None, principal: str, offer: Offer) -> list[Finding]:
-        """Every rule up to the one that counts whatever the arguments are, which may be the
-        default."""
+        """All rules up to the first that matches whatever the arguments are."""
         thing = self._thing(offer.server, offer.name, offer)
         findings: list[Finding] = []
         for rule in self._rules:
             why = rule.why_not(profile, principal, thing)
-            depends = why is None and bool(rule.conditions)
-            if depends:
-                why = f"if the arguments match: {', '.join(rule.argument_names)}"
-            matches = why is None or depends
-            findings.append(
-                Finding(
-                    rule.label, rule.effect, matches, why or "", depends, rule.reason, rule.number
-                )
-            )
+            if why is None and not rule.conditions:
+                return [*findings, Finding(rule, True, "")]
             if why is None:
-                return findings
-        last = self._ours if thing.server == OURS else self._default
-        return [*findings, Finding(last.label, last.effect, True, "no rule matches", False)]
+                names = ", ".join(rule.argument_names)
+                findings.append(Finding(rule, True, f"if the arguments match: {names}"))
+            else:
+                findings.append(Finding(rule, False, why))
+        return [*findings, Finding(self._otherwise(thing), True, "no rule matches")]
 
     # Inside
     # ----------------------------------------------------------------------------------------------
 
     def _thing(self, server: str, name: str, offer: Offer | None) -> Thing:
-        if offer is None:
-            return Thing(server, name, "", True, False) if server == OURS else Thing(server)
-        if offer.kind != "tools":
+        if offer is None and server == OURS:
+            return Thing(server, name, "", True, False)
+        if offer is None or offer.kind != "tools":
             return Thing(server)
-        if not self._looks_at_hints:
+        if not self._looks_at_hints or not self._believes(server):
             return Thing(server, offer.name, offer.public)
-        read_only, destructive = (
-            hints_of(offer.definition) if self._believes(server) else (False, True)
-        )
+        read_only, destructive = hints_of(offer.definition)
         return Thing(server, offer.name, offer.public, read_only, destructive)
+
+    def _otherwise(self, thing: Thing) -> Rule:
+        """What counts if no rule matches."""
+        if thing.server == OURS:
+            return self._ours
+        return self._default
 
     def _for(self, passage: Passage) -> Left:
         caller = passage.caller
@@ -346,14 +325,12 @@ class Rules:
         if left is None:
             left = self._worked_out(profile, mask, thing)
             if len(thing.name or "") + len(thing.public) <= LONGEST:
-                if len(self._left) >= REMEMBERED:
-                    self._left.clear()
                 self._left[key] = left
         return left
 
     def _worked_out(self, profile: str | None, mask: int, thing: Thing) -> Left:
         depending: list[Rule] = []
-        last = self._ours if thing.server == OURS else self._default
+        last = self._otherwise(thing)
         for at, rule in enumerate(self._rules):
             if self._may_concern(at, rule, profile, mask, thing.server) and rule.means(thing):
                 if not rule.conditions:
@@ -378,8 +355,6 @@ class Rules:
                 bit for bit, patterns in self._about_principals if patterns.matches(principal)
             )
             if len(principal) <= LONGEST:
-                if len(self._classes) >= PRINCIPALS:
-                    self._classes.clear()
                 self._classes[principal] = mask
         return mask
 
@@ -401,13 +376,17 @@ def readings_of(passage: Passage) -> tuple[Value, ...]:
     """The arguments as whoever is called may read them; a local command takes them as they are."""
     if passage.server == COMMANDS or passage.offer is None:
         given = arguments_of(passage)
-        return ({} if given is None else given,)
+        if given is None:
+            given = {}
+        return (given,)
     return readings(passage.params.get("arguments"), passage.offer.definition)
 
 
 def declared_names(passage: Passage) -> Collection[str]:
     """The names of arguments in the schema of the tool."""
-    schema = {} if passage.offer is None else as_object(passage.offer.definition.get("inputSchema"))
+    if passage.offer is None:
+        return ()
+    schema = as_object(passage.offer.definition.get("inputSchema"))
     return as_object(schema.get("properties")).keys()
 
 

@@ -4,35 +4,23 @@ A configuration that guards nothing has none, and its calls pay nothing.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 
 from mcpx.config import Config, Policy
 from mcpx.model.call import Caller, Json
 from mcpx.model.errors import DENIED, INVALID_PARAMS, RESOURCE_NOT_FOUND, Denied, NotFound
 from mcpx.model.events import Passage
-from mcpx.model.offer import Offer
 from mcpx.policy.asking import strip
 from mcpx.policy.limits import limiter
 from mcpx.policy.rules import COMMANDS, OURS, Left, Rule, Rules
 from mcpx.policy.showing import line
 from mcpx.policy.sight import Sight
-from mcpx.policy.sights import Effect, Sights
+from mcpx.policy.sights import Sights
 from mcpx.policy.state import PolicyState
 
 Forward = Callable[[], Awaitable[Json]]
 Again = Callable[[Passage], None]
 """Looks at a call that has waited with the rules of now, and raises if it must not be made."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What is decided about a tool, whatever its arguments are."""
-
-    seen: bool
-    effect: Effect
-    because: list[str]
-    """What decided, a line each: of the profile, then of the rules."""
 
 
 class Warden:
@@ -57,20 +45,6 @@ class Warden:
     def mode(self, profile: str) -> str | None:
         """How a profile is shown; None: as everywhere."""
         return self._modes.get(profile)
-
-    def explain(self, profile: str | None, principal: str, offer: Offer) -> Verdict:
-        because: list[str] = []
-        through = None if profile is None else self.sights.through(profile)
-        if through is not None:
-            seen, why = through.explain(offer)
-            because.append(f"profile {profile}: {why}")
-            if not seen:
-                return Verdict(False, "deny", because)
-        if self.rules is None:
-            return Verdict(True, "allow", because)
-        effect, lines = self.rules.explain(profile, principal, offer)
-        hidden = self.rules.hidden(profile, principal, offer)
-        return Verdict(not hidden, effect, [*because, *lines])
 
     def believes(self, server: str) -> bool:
         """Whether what tools of a server say of themselves is taken at its word; local commands are

@@ -9,7 +9,7 @@ from mcpx.admin.shapes.common import Place
 from mcpx.admin.shapes.guarding import PolicyTold, ProfileRow, Profiles, RuleTold
 from mcpx.config.written import Written
 from mcpx.model.call import Caller, Json, as_list, as_object
-from mcpx.policy.sights import Effect
+from mcpx.policy.rules import Effect
 
 
 async def profiles(desk: Desk, written: Written) -> Profiles:
