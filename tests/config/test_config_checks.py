@@ -81,7 +81,7 @@ def odd(config: Config) -> list[str]:
         ("policy: {rules: [{effect: deny, servers: [nope]}]}", "no server named 'nope'"),
         ("policy: {rules: [{effect: deny, servers: ['!nope']}]}", "no server named 'nope'"),
         ("policy: {rules: [{effect: deny, tools: []}]}", "must not be empty"),
-        ("policy: {rules: [{effect: deny, tools: ['!']}]}", "an empty pattern matches nothing"),
+        ("policy: {rules: [{effect: deny, tools: ['!']}]}", "not a pattern: it matches nothing"),
         ("policy: {rules: [{effect: deny, arguments: {}}]}", "must not be empty"),
         ("policy: {rules: [{effect: deny, arguments: {a: []}}]}", "must not be empty"),
         ("policy: {rules: [{effect: deny, arguments: {a: null}}]}", "not a pattern"),

@@ -2,8 +2,8 @@
 alike by this."""
 
 from collections.abc import Callable
-from ipaddress import ip_address
 
+from mcpx.config.fields import is_loopback
 from mcpx.config.schema import Config
 from mcpx.model.errors import ConfigError
 
@@ -68,10 +68,3 @@ def _require_audience(host: str, config: Config) -> None:
             "  Set server.auth.audience, or name the hosts it is called by in server.allowed_hosts."
         ]
     )
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

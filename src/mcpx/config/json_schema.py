@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, g
 
 from mcpx.config.field_docs import docs_of
 from mcpx.config.schema import Config, PerServer, Server
+from mcpx.config.validate import is_text
 from mcpx.model.call import Json
 from mcpx.model.family import Family, Part
 from mcpx.model.kinds import Inside, OfType, Rule, Tagged
@@ -147,7 +148,9 @@ class _Schemas:
 
     def _item(self, kind: Any) -> Json:
         """A list or map of texts takes a number as it is spelled."""
-        return {"type": ["string", "number", "boolean"]} if kind is str else self.of(kind)
+        if not is_text(kind):
+            return self.of(kind)
+        return {**self.of(kind), "type": ["string", "number", "boolean"]}
 
     def _annotated(self, kind: Any, marks: tuple[Any, ...]) -> Json:
         schema: Json | None = None

@@ -141,7 +141,7 @@ def _load(
     whole.tree, off = expand(whole.tree, environment, told, strict=strict)
     tree = fill_in(whole, layers.folder, layers.workspace)
     warnings += check(tree, told, environ)
-    config = build(Config, tree, told, whole.origins.literal)
+    config = build(Config, tree, told, whole.origins.literal, environ)
     if config is None:
         return None
     servers = [

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from mcpx.catalog.naming import Naming
+from mcpx.config.fields import Pattern, ServerPattern
 from mcpx.config.sections import Audit, AuthConfig, Command, FrontServer, Limits, Policy, Traces
 from mcpx.formats import SchemaFormatName, ValueFormatName
 from mcpx.model.kinds import NOT_IN_FILE, AuthRef, Count, Pause, Seconds, Size, Tagged
@@ -142,15 +143,15 @@ class Profile:
 
     name: str
     """Its name and path; unique."""
-    servers: tuple[str, ...] | None = None
+    servers: tuple[ServerPattern, ...] | None = None
     """Patterns of servers that are seen, `!` before one leaves out; absent: all."""
-    tools: tuple[str, ...] | None = None
+    tools: tuple[Pattern, ...] | None = None
     """Patterns of tools that are seen, `!` before one leaves out; absent: all."""
     read_only: bool = False
     """Only tools are seen that say of themselves that they change nothing."""
-    prompts: tuple[str, ...] | None = None
+    prompts: tuple[Pattern, ...] | None = None
     """Patterns of prompts that are seen, `!` before one leaves out; absent: all."""
-    resources: tuple[str, ...] | None = None
+    resources: tuple[Pattern, ...] | None = None
     """Patterns of resource URIs that are seen, `!` before one leaves out; absent: all."""
     mode: Mode | None = None
     """How it is shown; absent: as everywhere."""

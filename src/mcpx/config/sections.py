@@ -11,6 +11,22 @@ from typing import Annotated, Any, Literal
 from mcpx.auth import AUTHS, Auth
 from mcpx.commands import COMMANDS, Action
 from mcpx.commands.parameters import Parameter, schema_of
+from mcpx.config.fields import (
+    Headers,
+    HostPattern,
+    HttpUrl,
+    KeySourceUrl,
+    Network,
+    OriginText,
+    ProfileName,
+    RuleArguments,
+    RulePatterns,
+    RuleProfiles,
+    RuleServers,
+    Scopes,
+    SinkUrl,
+    TokenText,
+)
 from mcpx.model.call import Json, as_object
 from mcpx.model.family import Part
 from mcpx.model.kinds import (
@@ -79,9 +95,9 @@ class Token:
 
     name: str
     """Who it stands for in logs and policy."""
-    token: NonEmpty = field(repr=False)
+    token: TokenText = field(repr=False)
     """The token itself."""
-    profile: str | None = None
+    profile: ProfileName | None = None
     """The profile its bearer gets; beside it only those whose `tokens` name it. Absent: the one of
     the path."""
     expires: Moment | None = None
@@ -96,14 +112,14 @@ class FrontAuth:
     """Tokens that stand here, or those an authorization server signs."""
     tokens: tuple[Token, ...] = ()
     """With `type: bearer`: tokens that are let in."""
-    issuer: str | None = None
+    issuer: KeySourceUrl | None = None
     """With `type: jwt`: whose tokens are let in; an https address, or http for loopback."""
     audience: str | None = None
     """With `type: jwt`: whom they must be meant for; absent: this gateway's own address."""
-    jwks_url: str | None = None
+    jwks_url: KeySourceUrl | None = None
     """With `type: jwt`: where the issuer's keys are; https, or http for loopback; absent: where its
     metadata says."""
-    scopes: Mapping[str, str] | None = None
+    scopes: Scopes | None = None
     """With `type: jwt`: the profile that a scope of the token gives; absent: `profile:NAME` gives
     that of the name."""
 
@@ -127,11 +143,11 @@ class Admin:
     `127.0.0.1`."""
     tls: Tls | None = None
     """Absent: plain HTTP."""
-    allowed_hosts: tuple[str, ...] = ()
+    allowed_hosts: tuple[HostPattern, ...] = ()
     """Names it may be called by, beside the address it is bound to and those of this machine."""
-    allowed_ips: tuple[str, ...] = ()
+    allowed_ips: tuple[Network, ...] = ()
     """Addresses or networks that may come in; absent: all that reach it."""
-    cors_origins: tuple[str, ...] = ()
+    cors_origins: tuple[OriginText, ...] = ()
     """Origins of other web pages that may use the API, with the token:
     `https://app.example:8443`."""
 
@@ -166,11 +182,11 @@ class FrontServer:
     """What clients must show; absent: nothing, and only loopback may be bound."""
     tls: Tls | None = None
     """Absent: plain HTTP."""
-    allowed_hosts: tuple[str, ...] = ()
+    allowed_hosts: tuple[HostPattern, ...] = ()
     """Names clients may call it by, beside the address it is bound to."""
-    allowed_origins: tuple[str, ...] = ()
+    allowed_origins: tuple[OriginText, ...] = ()
     """Origins of web pages that may use it beside its own: `https://app.example:8443`."""
-    trusted_proxies: tuple[str, ...] = ()
+    trusted_proxies: tuple[Network, ...] = ()
     """Addresses or networks whose word on a client's address is taken."""
     limits: FrontLimits | None = None
     """How much one client may use at a time; absent: the built-in limits."""
@@ -210,10 +226,10 @@ class Audit:
     days: Size | None = None
     """Begin a new file each day (UTC), and delete files after this number of days. By default, only
     the size counts."""
-    sink: str | None = None
+    sink: SinkUrl | None = None
     """Where rows are sent, too: `http://collector:4318` (OTLP logs), `syslog://host:514` (UDP),
     `syslog+tcp://host:601`, or `syslog+unix:///dev/log`."""
-    sink_headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    sink_headers: Headers = field(default_factory=dict[str, str], repr=False)
     """Sent with OTLP logs, for collectors that require a key."""
 
     @property
@@ -227,10 +243,10 @@ class Audit:
 class Traces:
     """Where traces of calls go, in the form of OpenTelemetry."""
 
-    endpoint: str
+    endpoint: HttpUrl
     """Of the collector, OTLP over HTTP: `http://localhost:4318`; `/v1/traces` is added where it is
     missing."""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    headers: Headers = field(default_factory=dict[str, str], repr=False)
     """Sent along, for collectors that want a key."""
     sample: Annotated[
         float,
@@ -247,19 +263,19 @@ class PolicyRule:
 
     effect: Literal["allow", "deny", "ask"]
     """Let it through, refuse it, or have a person decide."""
-    profiles: tuple[str, ...] | None = None
+    profiles: RuleProfiles | None = None
     """Profiles it comes through."""
-    principals: tuple[str, ...] | None = None
+    principals: RulePatterns | None = None
     """Patterns of who calls."""
-    servers: tuple[str, ...] | None = None
+    servers: RuleServers | None = None
     """Patterns of servers."""
-    tools: tuple[str, ...] | None = None
+    tools: RulePatterns | None = None
     """Patterns of tools: their public name, their own, or `server.name`."""
     read_only: bool | None = None
     """Whether the tool says that it changes nothing."""
     destructive: bool | None = None
     """Whether the tool may destroy something; one that does not say may."""
-    arguments: Mapping[str, Any] | None = None
+    arguments: RuleArguments | None = None
     """By argument (`repo.owner` is inside another, `*` is any): patterns of its value, or
     `{jmespath: …}`, which is to be true of it. What is absent does not match; what cannot be judged
     matches unless the effect is `allow`."""

@@ -225,6 +225,8 @@ class _Rewriter:
         new = item_of(wanted, indent, self._manner)[1:]
         if child.key is not None:
             new = after_key(wanted, indent, self._manner)
+        if isinstance(wanted, str) and text[next_line(text, node.end) :].lstrip().startswith("#"):
+            new = f" {scalar(wanted, 'yaml')}"  # The comment would become part of a block.
         head, line_break, rest = new.partition("\n")
         rest = f"{line_break}{rest}"
         if anchor := _anchor_of(node).strip():

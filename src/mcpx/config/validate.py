@@ -1,30 +1,18 @@
-"""From a plain tree to frozen dataclasses, driven by their type hints.
+"""Builds the configuration from a tree, and reports all mistakes with the paths of their fields.
 
-Promised: every mistake in one pass, each with the path of its field; a mistake that explains
-another hides it; text is never taken for a number or a number for text, except where a user would
-be surprised: the items of lists and maps of text (`env`, `args`, `headers`) take a number as it is
-spelled, and a value that came from a variable may be a number. Not done here: what holds between
-fields (`checks`).
+A mistake that explains another one hides it. Text does not become a number, and a number does not
+become text, with two exceptions: items of lists and maps of text (`env`, `args`, `headers`) take a
+number as it is written, and a value from a variable may be a number. Rules between fields are in
+`checks`.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import cache
-from types import NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from dataclasses import is_dataclass
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
 
+from mcpx.base.build import INVALID, Builder, Shape, is_required, is_table, is_union, shape_of
 from mcpx.config.problems import Findings, may_be_secret, nearest
 from mcpx.config.tree import (
     Expanded,
@@ -35,419 +23,418 @@ from mcpx.config.tree import (
     as_list,
     as_map,
     is_extra,
+    is_map,
+    maps_in,
     plain,
     shorten,
 )
 from mcpx.model.family import Family, Part
-from mcpx.model.kinds import Inside, Mistake, OfType, Rule, Tagged
+from mcpx.model.kinds import Check, Inside, Mistake, OfType, RefTo, Rule, Tagged
 
 T = TypeVar("T")
-_INVALID: Any = object()
 _UNQUOTE = "take off the quotes"
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
-_LARGEST = 1e15
-"""Beyond it a float no longer counts in ones; nothing we measure comes near."""
+_MAX_NUMBER = 1e15  # A float beyond it is not exact to 1.
+_MAX_NUMBER_LENGTH = 40
 
 
 def build(
-    cls: type[T], tree: Tree, findings: Findings, spelling: Callable[[KeyPath], str | None]
+    cls: type[T],
+    tree: Tree,
+    findings: Findings,
+    spelling: Callable[[KeyPath], str | None],
+    environ: Mapping[str, str] | None = None,
 ) -> T | None:
-    """The tree as `cls`, or None when anything was found. `spelling` tells how a scalar was
-    written."""
-    value = _Builder(findings, spelling).value(cls, tree, ())
-    return None if findings else value
+    """Return None if a mistake was found. `spelling` returns a scalar as written."""
+    value = _ConfigBuilder(tree, findings, spelling, environ or {}).value(cls, tree, ())
+    if findings:
+        return None
+    return value
 
 
 def keys_of(cls: type) -> list[str]:
-    return list(_shape(cls))
+    return list(shape_of(cls))
 
 
-@cache
-def _shape(cls: type) -> dict[str, tuple[Field[Any], Any]]:
-    """The keys a mapping of this class may hold, each with its field and type; `global_` reads
-    `global`."""
-    hints = get_type_hints(cls, include_extras=True)
-    told = [field for field in fields(cls) if field.init and field.metadata.get("in_file", True)]
-    return {field.name.rstrip("_"): (field, hints[field.name]) for field in told}
-
-
-def _of_type(kind: Any) -> OfType | None:
-    marks = get_args(kind)[1:] if get_origin(kind) is Annotated else ()
-    return next((mark for mark in marks if isinstance(mark, OfType)), None)
-
-
-def _is_required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
-
-
-class _Builder:
-    def __init__(self, findings: Findings, spelling: Callable[[KeyPath], str | None]) -> None:
+class _ConfigBuilder(Builder):
+    def __init__(
+        self,
+        root: Tree,
+        findings: Findings,
+        spelling: Callable[[KeyPath], str | None],
+        environ: Mapping[str, str],
+    ) -> None:
+        self._root = root
         self._findings = findings
         self._spelling = spelling
+        self._environ = environ
+        self._is_off = False
+        """True inside of a disabled entry."""
 
-    def value(self, kind: Any, value: object, path: KeyPath) -> Any:
-        """The value as `kind`, or `_INVALID` when that was reported."""
-        origin, options = get_origin(kind), get_args(kind)
-        if kind is Any:
-            return plain(value)
-        if origin is Annotated:
-            return self._annotated(options[0], options[1:], value, path)
-        if origin is Literal:
-            return self._choice(options, value, path)
-        if origin in (Union, UnionType):
-            return self.value(_branch(options, value), value, path)
-        if origin is tuple:
-            return self._list(options[0], value, path)
-        if origin is Mapping:
-            return self._map(options[1], value, path)
-        if _is_table(kind):
-            return self._object(kind, value, path)
-        if kind is str:
-            return self._text(value, path)
-        if kind is bool:
-            found = as_bool(value)
-            hint = _UNQUOTE if str(value).lower() in ("true", "false") else ""
-            return self._wrong("true or false", value, path, hint) if found is None else found
-        return self._number(kind, value, path)
+    def wrong(self, message: str, path: KeyPath, hint: str = "") -> Any:
+        self._findings.add(message, path, hint=hint)
+        return INVALID
 
-    def _annotated(self, kind: Any, marks: tuple[Any, ...], value: object, path: KeyPath) -> Any:
+    def any_value(self, value: object) -> Any:
+        return plain(value)
+
+    def _report(self, mistakes: Iterable[Mistake], path: KeyPath) -> None:
+        for wrong in mistakes:
+            self._findings.add(wrong.what, (*path, *wrong.path), hint=wrong.hint, at=wrong.at)
+
+    # Annotated types
+
+    def annotated(self, kind: Any, marks: tuple[Any, ...], value: object, path: KeyPath) -> Any:
         for mark in marks:
             if isinstance(mark, Tagged):
                 return self._tagged(mark.classes, value, path)
             if isinstance(mark, Family):
-                return self._choice(_names(cast("Family[Part]", mark), value), value, path)
-            if isinstance(mark, Inside) and (table := as_map(value)) is not None:
-                value = self._inside(mark.key, table, path)
+                return self.choice(_names(cast("Family[Part]", mark), value), value, path)
+            if isinstance(mark, Inside) and is_map(value):
+                value = self._inside(mark.key, value, path)
                 path = (*path, mark.key)
-        result = _INVALID if value is _INVALID else self.value(kind, value, path)
+        if value is INVALID:
+            return INVALID
+        result = self.value(kind, value, path)
+        is_open = isinstance(value, Unresolved)
         for mark in marks:
-            told = (
-                isinstance(value, Unresolved) and not value
-            )  # what it would have been cannot be had
-            if (
-                isinstance(mark, Rule)
-                and result is not _INVALID
-                and not told
-                and not mark.holds(result)
-            ):
-                self._findings.add(mark.says, path)
-                return _INVALID
+            if isinstance(mark, Rule) and result is not INVALID:
+                is_lost = is_open and not value  # The value of the reference is not known.
+                if not is_lost and not mark.holds(result):
+                    return self.wrong(mark.says, path)
+            elif isinstance(mark, Check) and not is_open and not self._is_off:
+                self._check(mark, kind, value, result, path)
+            elif isinstance(mark, RefTo) and isinstance(result, str) and not is_open:
+                self._refer(mark, result, path)
         return result
+
+    def _check(self, mark: Check, kind: Any, value: object, result: Any, path: KeyPath) -> None:
+        if is_map(value) and get_origin(kind) is Mapping:
+            self._report(mark.mistakes(value, self._environ), path)
+        elif isinstance(result, str):
+            self._report(mark.mistakes(result, self._environ), path)
+
+    def _refer(self, mark: RefTo, name: str, path: KeyPath) -> None:
+        entries = (entry for _, entry in maps_in(self._root.get(mark.section)))
+        names = [entry.get("name") for entry in entries]
+        known = [each for each in names if isinstance(each, str)] + list(mark.also)
+        if mark.is_pattern:
+            name = name.removeprefix("!")
+        if name in known or (mark.is_pattern and (not name or re.search(r"[*?\[]", name))):
+            return
+        hint = f"known: {shorten(', '.join(known) or 'none')}"
+        if meant := nearest(name, known):
+            hint = f"did you mean '{meant}'?"
+        self.wrong(f"no {mark.noun} named {shorten(name)!r}", path, hint)
 
     def _inside(self, key: str, table: Tree, path: KeyPath) -> Any:
         others = [other for other in table if other != key and not is_extra(other)]
         meant = [self._findings.unknown_key(other, path, [key]) for other in others]
         if key not in table and not any(meant):
-            self._findings.add(f"missing key '{key}'", path)
-        return table.get(key, _INVALID)
+            self.wrong(f"missing key '{key}'", path)
+        return table.get(key, INVALID)
 
-    def _object(
-        self, cls: type, value: object, path: KeyPath, foreign: Mapping[str, str] | None = None
-    ) -> Any:
-        """`foreign`: hints for keys this class does not know but its siblings do."""
+    # Maps with known keys
+
+    def table(self, cls: type, value: object, path: KeyPath) -> Any:
+        return self._table(cls, value, path, {})
+
+    def _table(self, cls: type, value: object, path: KeyPath, foreign: Mapping[str, str]) -> Any:
+        """`foreign`: hints for keys that other classes have."""
         table = as_map(value)
         if table is None:
-            return self._wrong("a mapping", value, path, _instead_of(cls, value))
-        shape = _shape(cls)
-        parts = {key: mark for key, (_, kind) in shape.items() if (mark := _of_type(kind))}
-        spelled, explained = self._match_keys(shape, table, path, foreign or {})
+            return self.unfit("a mapping", value, path, _hint_for_table(cls, value))
+        was_off = self._is_off
+        is_off = as_bool(table.get("enabled")) is False
+        self._is_off |= is_off
+        built = self._fields(cls, table, path, foreign)
+        self._is_off = was_off
+        if _has_invalid(built.values()):
+            return INVALID
+        try:
+            entry = cls(**built)
+        except ValueError as error:  # A class may check its fields.
+            return self.wrong(str(error), path)
+        except Exception as error:  # noqa: BLE001 - A plug-in. Its message may contain a secret.
+            what = f"{type(error).__name__} in {cls.__module__}, which cannot be made of this"
+            return self.wrong(what, path, "whoever made that part should know")
+        if not is_off and any(_classes(kind) for _, kind in shape_of(cls).values()):
+            mistakes: Callable[[], Iterable[Mistake]] = getattr(entry, "mistakes", tuple)
+            self._report(mistakes(), path)
+        return entry
+
+    def _fields(
+        self, cls: type, table: Tree, path: KeyPath, foreign: Mapping[str, str]
+    ) -> dict[str, Any]:
+        shape = shape_of(cls)
+        spelled, explained = self._match_keys(shape, table, path, foreign)
         built: dict[str, Any] = {}
         for key, (field, kind) in shape.items():
-            if key in parts:
-                built[field.name] = self._of_its_type(parts[key].classes, table, path, spelled)
+            if classes := _classes(kind):
+                built[field.name] = self._of_its_type(classes, table, path, spelled)
                 continue
             written = spelled.get(key, key)
             given = table.get(written)
-            if given is not None and not (isinstance(given, Unresolved) and not _takes_text(kind)):
+            is_lost = isinstance(given, Unresolved) and not _takes_text(kind)
+            if given is not None and not is_lost:
                 built[field.name] = self.value(kind, given, (*path, written))
-            elif _is_required(field):
-                built[field.name] = _INVALID
+            elif is_required(field):
+                built[field.name] = INVALID
                 if written in table:
                     self._findings.add(f"'{written}' has no value", (*path, written), at="key")
                 elif key not in explained:
-                    self._findings.add(f"missing key '{key}'", path)
-        if any(item is _INVALID for item in built.values()):
-            return _INVALID
-        try:
-            entry = cls(**built)
-        except ValueError as error:  # a class may have the last word on its own fields
-            self._findings.add(str(error), path)
-            return _INVALID
-        except Exception as error:  # noqa: BLE001 - a part of another package; its words may hold a secret of the file
-            what = f"{type(error).__name__} in {cls.__module__}, which cannot be made of this"
-            self._findings.add(what, path, hint="whoever made that part should know")
-            return _INVALID
-        if parts and as_bool(table.get("enabled")) is not False:
-            mistakes: Callable[[], Iterable[Mistake]] = getattr(entry, "mistakes", tuple)
-            for wrong in mistakes():
-                self._findings.add(wrong.what, (*path, *wrong.path), hint=wrong.hint, at=wrong.at)
-        return entry
+                    self.wrong(f"missing key '{key}'", path)
+        return built
+
+    def _match_keys(
+        self, shape: Shape, table: Tree, path: KeyPath, foreign: Mapping[str, str]
+    ) -> tuple[dict[str, str], set[str]]:
+        """Report unknown keys. Return misspelled keys by the meant key, and the keys whose absence
+        a misplaced key explains."""
+        spelled: dict[str, str] = {}
+        explained = set[str]()
+        sections = [classes for _, kind in shape.values() if (classes := _classes(kind))]
+        names = {name for classes in sections for name in ("type", *classes)}
+        plain_keys = [key for key, (_, kind) in shape.items() if not _classes(kind)]
+        known = [*plain_keys, *sorted(names)]
+        for key in table:
+            is_plugin = key == table.get("type") and any(key in each for each in sections)
+            if key in known or is_extra(key) or is_plugin:
+                continue
+            below = _parent_of(key, table, shape)
+            hint = foreign.get(key, "")
+            if below:
+                hint = f"it belongs under '{below}'"
+                explained.add(below)
+            meant = self._findings.unknown_key(key, path, known, hint)
+            if meant and not below and meant not in table:
+                spelled.setdefault(meant, key)
+        return spelled, explained
+
+    # Classes by the key `type`
 
     def _of_its_type(
         self, classes: Mapping[str, type], table: Tree, path: KeyPath, spelled: Mapping[str, str]
     ) -> Any:
-        """The section that `type` names: `type: http` comes with `http` and no other; `spelled` has
-        misspelt keys."""
-        given = table.get("type")
-        if given is None or isinstance(given, Unresolved):
-            name = next((name for name in classes if name in table), None)
-            if given is None:
-                hint = f"did you mean 'type: {name}'?" if name else f"one of {', '.join(classes)}"
-                self._findings.add("missing key 'type'", path, hint=hint)
-            name = name or (_INVALID if given is None else next(iter(classes)))
-        else:
-            name = self._choice(_names(classes, given), given, (*path, "type"))
-        if name is _INVALID:
-            return _INVALID
-        for other in table.keys() & (set(classes) - {name}):
-            if table[other] is not None:
-                hint = f"this one is 'type: {name}'"
-                self._findings.add(
-                    f"'{other}' goes with 'type: {other}'", (*path, other), hint=hint, at="key"
-                )
-        cls = classes[name]
+        """The section that `type` names: `type: http` belongs to `http` and no other section."""
+        named = next((name for name in classes if name in table), None)
+        name = self._type(classes, table, path, named)
+        if name is None:
+            return INVALID
+        others = table.keys() & (set(classes) - {name})
+        for other in (other for other in others if table[other] is not None):
+            what, hint = f"'{other}' goes with 'type: {other}'", f"this one is 'type: {name}'"
+            self._findings.add(what, (*path, other), hint=hint, at="key")
         written = spelled.get(name, name)
-        if table.get(written) is None and _required_keys(cls):
-            self._findings.add(f"missing key '{name}'", path, hint=f"it goes with 'type: {name}'")
-            return _INVALID
-        return self._object(cls, table.get(written) or {}, (*path, written))
-
-    def _match_keys(
-        self,
-        shape: Mapping[str, tuple[Field[Any], Any]],
-        table: Tree,
-        path: KeyPath,
-        foreign: Mapping[str, str],
-    ) -> tuple[dict[str, str], set[str]]:
-        """Reports unknown keys; gives misspelt ones by what was meant, and keys whose absence that
-        explains."""
-        spelled: dict[str, str] = {}
-        explained = set[str]()
-        named = {key for key, (_, kind) in shape.items() if _of_type(kind)}
-        sections = {name for key in named for name in ("type", *_classes(shape[key][1]))}
-        known = [*(key for key in shape if key not in named), *sorted(sections)]
-        for key in table:
-            if key in known or is_extra(key) or self._is_part(key, table, shape, named):
-                continue
-            below = next(
-                (name for name, (_, kind) in shape.items() if key in _keys_below(kind)), None
-            )
-            below = below or next(
-                (name for part in named if (name := _section_of(key, table, shape[part][1]))), None
-            )
-            hint = f"it belongs under '{below}'" if below else foreign.get(key, "")
-            meant = self._findings.unknown_key(key, path, known, hint)
-            if below:
-                explained.add(below)
-            elif meant and meant not in table:
-                spelled.setdefault(meant, key)
-        return spelled, explained
-
-    @staticmethod
-    def _is_part(
-        key: str, table: Tree, shape: Mapping[str, tuple[Field[Any], Any]], named: set[str]
-    ) -> bool:
-        """Whether a key is the section of a part that another package brings."""
-        return key == table.get("type") and any(key in _classes(shape[name][1]) for name in named)
+        if table.get(written) is None and _required_keys(classes[name]):
+            return self.wrong(f"missing key '{name}'", path, f"it goes with 'type: {name}'")
+        return self.table(classes[name], table.get(written) or {}, (*path, written))
 
     def _tagged(self, classes: Mapping[str, type], value: object, path: KeyPath) -> Any:
         table = as_map(value)
         if table is None:
-            return self._wrong("a mapping", value, path)
-        given = table.get("type")
-        if given is None or isinstance(given, Unresolved):
-            name = next(
-                (name for name, cls in classes.items() if _required_keys(cls) & table.keys()), None
-            )
-            hint = f"did you mean 'type: {name}'?" if name else f"one of {', '.join(classes)}"
-            if given is None:
-                self._findings.add("missing key 'type'", path, hint=hint)
-            elif name is None:
-                name = next(iter(classes))
-        else:
-            name = self._choice(_names(classes, given), given, (*path, "type"))
-        if name is None or name is _INVALID:
-            return _INVALID
+            return self.unfit("a mapping", value, path)
+        fitting = (name for name, cls in classes.items() if _required_keys(cls) & table.keys())
+        name = self._type(classes, table, path, next(fitting, None))
+        if name is None:
+            return INVALID
         elsewhere = {
             key: f"it goes with 'type: {other}'"
             for other, cls in reversed(list(classes.items()))
-            for key in _shape(cls)
+            for key in shape_of(cls)
         }
         rest = {key: item for key, item in table.items() if key != "type"}
-        return self._object(classes[name], rest, path, elsewhere)
+        return self._table(classes[name], rest, path, elsewhere)
 
-    def _list(self, kind: Any, value: object, path: KeyPath) -> Any:
+    def _type(
+        self, classes: Mapping[str, type], table: Tree, path: KeyPath, guess: str | None
+    ) -> str | None:
+        given = table.get("type")
+        if isinstance(given, Unresolved):
+            return guess or next(iter(classes))
+        if given is not None:
+            name = self.choice(_names(classes, given), given, (*path, "type"))
+            if name is INVALID:
+                return None
+            return name
+        hint = f"one of {', '.join(classes)}"
+        if guess:
+            hint = f"did you mean 'type: {guess}'?"
+        self.wrong("missing key 'type'", path, hint)
+        return guess
+
+    # Lists, maps, and scalars
+
+    def items(self, kind: Any, value: object, path: KeyPath) -> Any:
         items = as_list(value)
         if items is None:
-            table = as_map(value)
-            hint = "write it in brackets: [ … ]"
-            if table is not None and kind is str:
-                hint = _list_of(table)
-            elif table is not None:
-                has_name = is_dataclass(kind) and "name" in _shape(cast(type, kind))
-                items = "write each as an item of a list: - …"
-                hint = "write each as an item of a list: - name: …" if has_name else items
-            return self._wrong("a list", value, path, hint)
-        built = [self._item(kind, item, (*path, index)) for index, item in enumerate(items)]
-        return _INVALID if any(item is _INVALID for item in built) else tuple(built)
+            return self.unfit("a list", value, path, _hint_for_list(kind, value))
+        built = (self._item(kind, item, (*path, index)) for index, item in enumerate(items))
+        return self.all_of(tuple(built))
 
-    def _map(self, kind: Any, value: object, path: KeyPath) -> Any:
+    def mapping(self, kind: Any, value: object, path: KeyPath) -> Any:
         table = as_map(value)
         if table is None:
-            return self._wrong("a mapping", value, path)
+            return self.unfit("a mapping", value, path)
         built = {key: self._item(kind, item, (*path, key)) for key, item in table.items()}
-        return _INVALID if any(item is _INVALID for item in built.values()) else built
+        if _has_invalid(built.values()):
+            return INVALID
+        return built
 
     def _item(self, kind: Any, value: object, path: KeyPath) -> Any:
-        if kind is str and isinstance(value, bool | int | float):
-            return self._spelling(path) or json.dumps(value)
+        if is_text(kind) and isinstance(value, bool | int | float):
+            value = self._spelling(path) or json.dumps(value)
         return self.value(kind, value, path)
 
-    def _text(self, value: object, path: KeyPath) -> Any:
+    def text(self, value: object, path: KeyPath) -> Any:
         if isinstance(value, str):
             return str(value)
-        hint = (
-            "put it in quotes"
-            if isinstance(value, bool | int | float) or _is_placeholder(value)
-            else ""
-        )
-        return self._wrong("text", value, path, hint)
+        hint = ""
+        if isinstance(value, bool | int | float) or _is_placeholder(value):
+            hint = "put it in quotes"
+        return self.unfit("text", value, path, hint)
 
-    def _number(self, kind: type[int] | type[float], value: object, path: KeyPath) -> Any:
-        if isinstance(value, Expanded) and len(value) < 40 and _NUMBER.fullmatch(value):
-            value = int(value) if value.lstrip("+-").isdigit() else float(value)
+    def boolean(self, value: object, path: KeyPath) -> Any:
+        found = as_bool(value)
+        if found is not None:
+            return found
+        hint = ""
+        if str(value).lower() in ("true", "false"):
+            hint = _UNQUOTE
+        return self.unfit("true or false", value, path, hint)
+
+    def number(self, kind: type[int] | type[float], value: object, path: KeyPath) -> Any:
+        is_numeric = (
+            isinstance(value, str)
+            and len(value) < _MAX_NUMBER_LENGTH
+            and _NUMBER.fullmatch(value) is not None
+        )
+        if isinstance(value, Expanded) and is_numeric:
+            number = float(value)
+            if value.lstrip("+-").isdigit():
+                number = int(value)
+            value = number
         if isinstance(value, bool) or not isinstance(value, int | float):
-            quoted = isinstance(value, str) and len(value) < 40 and _NUMBER.fullmatch(value)
-            return self._wrong("a number", value, path, _UNQUOTE if quoted else "")
-        if not abs(value) <= _LARGEST:  # so written it also holds for what is not a number
-            self._findings.add("too large a number", path)
-            return _INVALID
+            return self.unfit("a number", value, path, _UNQUOTE * is_numeric)
+        if not abs(value) <= _MAX_NUMBER:  # Also for NaN.
+            return self.wrong("too large a number", path)
         if kind is int and not isinstance(value, int):
-            return self._wrong("a whole number", value, path)
+            return self.unfit("a whole number", value, path)
         return kind(value)
 
-    def _choice(self, options: tuple[Any, ...], value: object, path: KeyPath) -> Any:
-        match = (
-            value
-            if value in options
-            else next((o for o in options if str(o).lower() == str(value).lower()), None)
-        )
-        if match is not None and isinstance(value, str):
-            return str(match)
+    def choice(self, options: tuple[Any, ...], value: object, path: KeyPath) -> Any:
         listed = ", ".join(map(str, options))
         if not isinstance(value, str):
-            return self._wrong(f"one of {listed}", value, path)
-        # What a variable held may be a secret in the wrong place.
-        hidden = isinstance(value, Expanded) or may_be_secret(path)
-        meant = None if hidden else nearest(value, options)
-        name = f"unknown {path[-1]}" + ("" if hidden else f" {shorten(value)!r}")
-        self._findings.add(
-            name, path, hint=f"did you mean '{meant}'?" if meant else f"one of {listed}"
-        )
-        return _INVALID
+            return self.unfit(f"one of {listed}", value, path)
+        if value in options:
+            return str(value)
+        for option in options:
+            if str(option).lower() == value.lower():
+                return str(option)
+        name, hint = f"unknown {path[-1]}", f"one of {listed}"
+        # The value of a variable may be a secret in the wrong place.
+        if not isinstance(value, Expanded) and not may_be_secret(path):
+            name = f"{name} {shorten(value)!r}"
+            if meant := nearest(value, options):
+                hint = f"did you mean '{meant}'?"
+        return self.wrong(name, path, hint)
 
-    def _wrong(self, wanted: str, value: object, path: KeyPath, hint: str = "") -> Any:
-        self._findings.add(f"expected {wanted}, not {_kind_of(value)}", path, hint=hint)
-        return _INVALID
+
+def _has_invalid(values: Iterable[Any]) -> bool:
+    return any(value is INVALID for value in values)
+
+
+def is_text(kind: Any) -> bool:
+    return kind is str or (get_origin(kind) is Annotated and is_text(get_args(kind)[0]))
 
 
 def _names(classes: Mapping[str, type], asked: object) -> tuple[str, ...]:
-    """What there is to choose from; a family looks further when it is asked for something it does
-    not know."""
-    return (asked,) if isinstance(asked, str) and asked in classes else tuple(classes)
+    """The names to choose from. A family looks for plug-ins if it does not know a name."""
+    if isinstance(asked, str) and asked in classes:
+        return (asked,)
+    return tuple(classes)
 
 
-def _instead_of(cls: type, value: object) -> str:
-    """What to write in the place of a plain value where a section is wanted; the value may be a
-    secret."""
+def _hint_for_table(cls: type, value: object) -> str:
+    """What to write instead of a scalar. The value may be a secret."""
     if value is True and not _required_keys(cls):
         return "write {} to have it as it comes"
-    return "write {type: …}" if isinstance(value, str) and "type" in _shape(cls) else ""
-
-
-def _branch(options: tuple[Any, ...], value: object) -> Any:
-    """The member of a union whose shape the value has; the first one when none fits."""
-
-    def fits(kind: Any) -> bool:
-        is_list = get_origin(kind) is tuple
-        is_map = get_origin(kind) is Mapping or _is_table(kind)
-        return is_list == isinstance(value, list) and is_map == isinstance(value, dict)
-
-    left = [option for option in options if option is not NoneType]
-    return next(filter(fits, left), left[0])
-
-
-def _keys_below(kind: Any) -> set[str]:
-    """Keys of the mappings that may stand right below a field of this type."""
-    if _is_table(kind):
-        return set(_shape(kind))
-    if isinstance(kind, Tagged):
-        return set[str]().union(*map(_shape, kind.classes.values()))
-    if isinstance(kind, OfType):
-        return set()  # the section has the name of a type, and is no key of its own
-    if get_origin(kind) in (Union, UnionType, Annotated):
-        return set[str]().union(*(_keys_below(option) for option in get_args(kind)))
-    return set()
-
-
-def _section_of(key: str, table: Tree, kind: Any) -> str | None:
-    """The section of the entry's type, if that is where this key belongs."""
-    name, classes = table.get("type"), _classes(kind)
-    return (
-        name if isinstance(name, str) and name in classes and key in _shape(classes[name]) else None
-    )
+    if isinstance(value, str) and "type" in shape_of(cls):
+        return "write {type: …}"
+    return ""
 
 
 _ALLOWED = ("allow", "allowed", "include", "only")
 _DENIED = ("deny", "denied", "exclude", "except", "skip")
 """Keys of other programs for tool filters. In mcpx, a filter is one list of patterns."""
+_IN_BRACKETS = "write it in brackets: [ … ]"
 
 
-def _list_of(table: Tree) -> str:
-    """The hint for a mapping in the place of a list of texts."""
+def _hint_for_list(kind: Any, value: object) -> str:
+    """What to write instead of a value that is not a list."""
+    table = as_map(value)
+    if table is None:
+        return _IN_BRACKETS
+    if is_dataclass(kind) and "name" in shape_of(cast(type, kind)):
+        return "write each as an item of a list: - name: …"
+    if kind is not str and get_origin(kind) is not Annotated:
+        return "write each as an item of a list: - …"
     patterns: list[str] = []
-    for key, value in table.items():
-        texts = [item for item in as_list(value) or () if isinstance(item, str)]
+    for key, items in table.items():
+        texts = [item for item in as_list(items) or () if isinstance(item, str)]
         if key.lower() not in (*_ALLOWED, *_DENIED) or not texts:
-            return "write it in brackets: [ … ]"
-        patterns += texts if key.lower() in _ALLOWED else [f"!{text}" for text in texts]
+            return _IN_BRACKETS
+        sign = "!" * (key.lower() in _DENIED)
+        patterns += [f"{sign}{text}" for text in texts]
     shown = shorten(json.dumps(patterns, ensure_ascii=False), 100)
     return f"write one list: {shown}; '!' before a pattern leaves out"
 
 
 def _is_placeholder(value: object) -> bool:
-    """`{name}` without its quotes, which YAML reads as a mapping."""
-    table = as_map(value)
-    return table is not None and len(table) == 1 and all(item is None for item in table.values())
+    """`{name}` without quotes, which YAML reads as a mapping."""
+    return is_map(value) and len(value) == 1 and all(item is None for item in value.values())
+
+
+def _parent_of(key: str, table: Tree, shape: Shape) -> str | None:
+    """The key below which another key belongs."""
+    for name, (_, kind) in shape.items():
+        if key in _keys_below(kind):
+            return name
+    chosen = table.get("type")
+    for _, kind in shape.values():
+        classes = _classes(kind)
+        if isinstance(chosen, str) and chosen in classes and key in shape_of(classes[chosen]):
+            return chosen
+    return None
+
+
+def _keys_below(kind: Any) -> set[str]:
+    """Keys of the maps that a field of this type may hold."""
+    if is_table(kind):
+        return set(shape_of(kind))
+    if isinstance(kind, Tagged):
+        return set[str]().union(*map(shape_of, kind.classes.values()))
+    if is_union(kind) or (get_origin(kind) is Annotated and not _classes(kind)):
+        return set[str]().union(*map(_keys_below, get_args(kind)))
+    return set()
 
 
 def _classes(kind: Any) -> Mapping[str, type]:
-    mark = _of_type(kind)
-    return {} if mark is None else mark.classes
-
-
-def _is_table(kind: Any) -> bool:
-    return isinstance(kind, type) and is_dataclass(kind)
+    """The classes of a field whose section has the name of a type."""
+    if get_origin(kind) is Annotated:
+        for mark in get_args(kind)[1:]:
+            if isinstance(mark, OfType):
+                return mark.classes
+    return {}
 
 
 def _required_keys(cls: type) -> set[str]:
-    return {key for key, (field, _) in _shape(cls).items() if _is_required(field)}
+    return {key for key, (field, _) in shape_of(cls).items() if is_required(field)}
 
 
 def _takes_text(kind: Any) -> bool:
-    if get_origin(kind) in (Union, UnionType, Annotated):
-        options = get_args(kind)
-        return any(map(_takes_text, options)) and not any(
-            isinstance(option, Family) for option in options
-        )
-    return kind is str
-
-
-def _kind_of(value: object) -> str:
-    if isinstance(value, bool):
-        return "true or false"
-    if isinstance(value, int | float):
-        return "a number"
-    if isinstance(value, list | dict):
-        return "a list" if isinstance(value, list) else "a mapping"
-    return "text" if isinstance(value, str) else "nothing"
+    if not is_union(kind) and get_origin(kind) is not Annotated:
+        return kind is str
+    options = get_args(kind)
+    has_family = any(isinstance(option, Family) for option in options)
+    return any(map(_takes_text, options)) and not has_family

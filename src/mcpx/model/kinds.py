@@ -4,7 +4,7 @@ wrong with it.
 Promised: declarations only; `config.validate` obeys them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -51,6 +51,29 @@ class Mistake:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """In `Annotated`: reports what is wrong with a text or a map beyond its type.
+
+    Not applied in disabled entries and to texts with references that are not replaced.
+    """
+
+    mistakes: Callable[[Any, Mapping[str, str]], Iterable[Mistake]]
+    """Gets the text, or the map as the file has it, and the environment variables."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefTo:
+    """In `Annotated`: the text is the name of an entry of this section."""
+
+    section: str
+    noun: str
+    also: tuple[str, ...] = ()
+    """Names that exist without an entry."""
+    is_pattern: bool = False
+    """The text may have wildcards and a leading `!`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Inside:
     """In `Annotated`: the value may also stand alone in a mapping, under this key."""
 
@@ -86,7 +109,7 @@ Moment = Annotated[
     str, Rule(_is_moment, "must be a date, or a date and time: 2027-01-31, 2027-01-31T12:00:00Z")
 ]
 NonEmpty = Annotated[str, Rule(bool, "must not be empty", {"minLength": 1})]
-AuthRef = Annotated[str, Inside("ref")]
+AuthRef = Annotated[str, Inside("ref"), RefTo("auth_configs", "auth config")]
 
 NOT_IN_FILE = {"in_file": False}
 """Metadata of a field that is ours to fill; in a file its key is unknown."""
