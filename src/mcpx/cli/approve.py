@@ -16,11 +16,10 @@ from typing import Any
 
 from mcpx.cli.codes import DONE, FAILED, WAITS
 from mcpx.cli.gateway_client import Verbs, known_server, local_verbs, running_verbs
-from mcpx.cli.output import agreed, can_ask, counted, print_json
-from mcpx.cli.running import result_of
+from mcpx.cli.output import agreed, can_ask, counted, print_json, say, warn
+from mcpx.cli.running import mistake, result_of
 from mcpx.cli.target import Target, subject_of
 from mcpx.model.call import Json, as_list, as_object
-from mcpx.model.errors import ConfigError
 from mcpx.policy.pins.review import one_line, visible
 
 MAX_FINGERPRINTS = 400
@@ -64,7 +63,7 @@ async def _ask(ask: Verbs, verb: str, server: str | None, **more: object) -> Jso
     """Raises ConfigError if the request fails."""
     answer = known_server(await ask(verb, server=server, **more), server or "")
     if not answer.get("ok"):
-        raise ConfigError([f"error: {_line(answer.get('error'))}"])
+        raise mistake(f"{_line(answer.get('error'))}")
     return answer
 
 
@@ -83,12 +82,12 @@ async def _pins(target: Target, server: str | None, as_json: bool) -> int:
     ask = await _verbs(target)
     answer = known_server(await ask("pins", server=server), server or "")
     if not answer["ok"]:
-        sys.stderr.write(f"error: {_line(answer.get('error'))}\n")
+        warn(f"error: {_line(answer.get('error'))}")
         return FAILED
     if as_json:
         print_json(answer)
     else:
-        sys.stdout.write("".join(f"{line}\n" for line in _pin_lines(answer, server)))
+        say(*_pin_lines(answer, server))
     return WAITS if any(map(_waits, answer["servers"])) else DONE
 
 
@@ -157,16 +156,14 @@ async def _approve(target: Target, what: str | None, options: argparse.Namespace
     calls = _objects((await ask("approvals")).get("calls"))
     if what is None:
         if options.deny:
-            raise ConfigError(["error: --deny needs the id of a call: mcpx approve CALL-ID --deny"])
+            raise mistake("--deny needs the id of a call: mcpx approve CALL-ID --deny")
         servers = _objects((await _ask(ask, "pins.waiting", None)).get("servers"))
         return _list_all(servers, calls, options.json)
     for call in calls:
         if call.get("id") == what:
             return await _decide(ask, call, options)
     if options.deny:
-        raise ConfigError(
-            [f"error: no call waits that is called {_line(what)!r}; --deny is for calls"]
-        )
+        raise mistake(f"no call waits that is called {_line(what)!r}; --deny is for calls")
     return await _definitions(ask, what, options)
 
 
@@ -174,7 +171,7 @@ def _list_all(servers: list[Json], calls: list[Json], as_json: bool) -> int:
     if as_json:
         print_json({"ok": True, "servers": servers, "calls": calls})
     else:
-        sys.stdout.write("".join(f"{line}\n" for line in _waiting_lines(servers, calls)))
+        say(*_waiting_lines(servers, calls))
     return WAITS if servers or calls else DONE
 
 
@@ -210,7 +207,7 @@ async def _definitions(ask: Verbs, what: str, options: argparse.Namespace) -> in
     answer = await _ask(ask, "pins.waiting", server, **wanted)
     found = next(iter(_objects(answer.get("servers"))), None)
     if found is None:
-        sys.stdout.write(f"{_line(server)} is trusted as it comes: nothing of it is held back\n")
+        say(f"{_line(server)} is trusted as it comes: nothing of it is held back")
         return DONE
     waiting = _objects(found["waiting"])
     is_whole = found["state"] in ("quarantine", "damaged")
@@ -219,14 +216,12 @@ async def _definitions(ask: Verbs, what: str, options: argparse.Namespace) -> in
         return WAITS if waiting or is_whole else DONE
     if is_whole and name is not None:
         state = "in quarantine" if found["state"] == "quarantine" else "held back"
-        raise ConfigError(
-            [f"error: {_line(server)} is {state} as a whole: mcpx approve {_line(server)}"]
-        )
+        raise mistake(f"{_line(server)} is {state} as a whole: mcpx approve {_line(server)}")
     if not waiting and not is_whole:
-        sys.stdout.write(f"{_line(what)}: nothing waits\n")
+        say(f"{_line(what)}: nothing waits")
         return DONE
     if not options.json:
-        sys.stdout.write("".join(f"{line}\n" for line in _difference_lines(found, waiting)))
+        say(*_difference_lines(found, waiting))
     question = f"Approve {counted(len(waiting), 'definition')} of {_line(what)} as shown?"
     if not options.yes and not _agreed(question, "approved", f"mcpx approve {_line(what)} --yes"):
         return WAITS
@@ -242,11 +237,9 @@ async def _server_and_name(ask: Verbs, what: str) -> tuple[str, str | None]:
         if what.startswith(f"{name}."):
             return name, what[len(name) + 1 :]
     if re.fullmatch(r"[0-9a-f]{8}", what):
-        raise ConfigError(
-            [
-                f"error: no call {what} waits, and no server is called so: it was decided, has "
-                "expired (they wait for 15 minutes), or the gateway was started anew"
-            ]
+        raise mistake(
+            f"no call {what} waits, and no server is called so: it was decided, has "
+            "expired (they wait for 15 minutes), or the gateway was started anew"
         )
     known_server(answer, what)
     raise AssertionError  # `known_server` has raised.
@@ -267,11 +260,11 @@ def _difference_lines(server: Json, waiting: Iterable[Json]) -> Iterator[str]:
 def _agreed(question: str, done: str, command: str) -> bool:
     sys.stdout.flush()
     if not can_ask():
-        sys.stdout.write(f"nothing was {done}; to do it: {command}\n")
+        say(f"nothing was {done}; to do it: {command}")
         return False
     if agreed(question):
         return True
-    sys.stdout.write(f"nothing was {done}\n")
+    say(f"nothing was {done}")
     return False
 
 
@@ -290,17 +283,15 @@ async def _let_pass(
         approved += as_list(answer.get("approved"))
         missing += int(answer.get("missing") or 0)
         if not answer.get("ok"):
-            sys.stderr.write(f"error: {_line(server)}: {_line(answer.get('error'))}\n")
+            warn(f"error: {_line(server)}: {_line(answer.get('error'))}")
             return FAILED
     if as_json:
         print_json({**answer, "approved": approved, "missing": missing})
         return WAITS if missing else DONE
     out = ", out of quarantine" if is_whole else ""
-    sys.stdout.write(f"{_line(server)}: {counted(len(approved), 'definition')} approved{out}\n")
+    say(f"{_line(server)}: {counted(len(approved), 'definition')} approved{out}")
     if missing:
-        sys.stdout.write(
-            f"{missing} not approved: changed again since it was shown, or gone; look again\n"
-        )
+        say(f"{missing} not approved: changed again since it was shown, or gone; look again")
     return WAITS if missing else DONE
 
 
@@ -310,7 +301,7 @@ async def _let_pass(
 async def _decide(ask: Verbs, call: Json, options: argparse.Namespace) -> int:
     what = _line(call["id"])
     if not options.json:
-        sys.stdout.write("".join(f"{line}\n" for line in call_lines(call)))
+        say(*call_lines(call))
     is_decided = options.yes or options.deny
     command = f"mcpx approve {what} --yes, or --deny"
     if not is_decided and not _agreed("Allow it, once?", "decided", command):
@@ -321,10 +312,10 @@ async def _decide(ask: Verbs, call: Json, options: argparse.Namespace) -> int:
         print_json(answer)
     elif is_done:
         outcome = "denied" if options.deny else "may be made once"
-        sys.stdout.write(f"{what}: {outcome}\n")
+        say(f"{what}: {outcome}")
     else:
         error = answer.get("error") or "it does not wait any more"
-        sys.stderr.write(f"error: {_line(error)}\n")
+        warn(f"error: {_line(error)}")
     return DONE if is_done else FAILED
 
 

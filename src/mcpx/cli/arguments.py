@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mcpx.cli.running import mistake
 from mcpx.model.call import Json, as_object
-from mcpx.model.errors import ConfigError
 
 MAX_BYTES = 4 << 20
 """Of a file or of standard input: the size limit of a request (SEC-6)."""
@@ -41,9 +41,7 @@ def given(words: Sequence[str], schema: Mapping[str, Any]) -> Json:
             continue
         pair = _PAIR.fullmatch(word)
         if pair is None:
-            raise ConfigError(
-                [f"error: {word!r} is no argument; say key=value, key:=JSON, or one JSON object"]
-            )
+            raise mistake(f"{word!r} is no argument; say key=value, key:=JSON, or one JSON object")
         key, text = pair["key"], _text(pair["key"], pair["value"])
         value = _json(text, key) if pair["how"] == ":=" else text
         single.setdefault(key, []).append(value)
@@ -80,9 +78,7 @@ def _text(key: str, value: str) -> str:
         with Path(name).expanduser().open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigError(
-            [f"error: {key}: {name} cannot be read: {error.strerror or error}"]
-        ) from None
+        raise mistake(f"{key}: {name} cannot be read: {error.strerror or error}") from None
     return _decoded(content, f"{key}: {name}")
 
 
@@ -92,19 +88,17 @@ def _standard_input() -> str:
 
 def _decoded(content: bytes, what: str) -> str:
     if len(content) > MAX_BYTES:
-        raise ConfigError([f"error: {what} has more than {MAX_BYTES:,} bytes"])
+        raise mistake(f"{what} has more than {MAX_BYTES:,} bytes")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
-        raise ConfigError(
-            [f"error: {what} is no text: arguments are JSON, bytes have no place in it"]
-        ) from None
+        raise mistake(f"{what} is no text: arguments are JSON, bytes have no place in it") from None
 
 
 def _object(text: str, what: str) -> Json:
     value = _json(text, what)
     if not isinstance(value, dict):
-        raise ConfigError(['error: the arguments are one JSON object: {"key": value}'])
+        raise mistake('the arguments are one JSON object: {"key": value}')
     return as_object(value)
 
 
@@ -112,7 +106,7 @@ def _json(text: str, what: str) -> Any:
     try:
         return json.loads(text)
     except RecursionError as error:
-        raise ConfigError([f"error: {what}: not JSON: {error}"]) from None
+        raise mistake(f"{what}: not JSON: {error}") from None
     except ValueError as error:
         hint = "in a shell JSON stands in single quotes"
-        raise ConfigError([f"error: {what}: not JSON: {error}; {hint}"]) from None
+        raise mistake(f"{what}: not JSON: {error}; {hint}") from None

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 
 from mcpx.cli.output import can_ask, plain
+from mcpx.cli.running import mistake
 from mcpx.imports.launch import Answers, Input, answers, unanswered
-from mcpx.model.errors import ConfigError
 
 
 def settings(inputs: Sequence[Input], options: argparse.Namespace, owner: str) -> Answers:
@@ -25,7 +25,7 @@ def pairs(given: Sequence[str], option: str) -> dict[str, list[str]]:
     for text in given:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise ConfigError([f"error: {option} {plain(key, 40)!r}: say KEY=VALUE"])
+            raise mistake(f"{option} {plain(key, 40)!r}: say KEY=VALUE")
         found.setdefault(key, []).append(value)
     return found
 

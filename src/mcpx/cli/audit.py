@@ -20,12 +20,12 @@ from mcpx.base.jsonl_file import backup_numbers, backup_path
 from mcpx.base.text import UNSAFE_CLASS
 from mcpx.cli.codes import DONE, FAILED
 from mcpx.cli.logs import appended_lines, complete_lines
-from mcpx.cli.output import Output, counted, plain
+from mcpx.cli.output import Output, counted, plain, say, warn
+from mcpx.cli.running import mistake
 from mcpx.cli.target import Target
 from mcpx.cli.token import UNITS
 from mcpx.config import Config
 from mcpx.model.call import Json, as_object
-from mcpx.model.errors import ConfigError
 from mcpx.telemetry.audit import trail_file
 from mcpx.telemetry.audit_rows import BEGINS
 from mcpx.telemetry.chain import OPENED, Line, Report, check, key_from, numbered
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         work = verify
         del words[0]
     if len(words) > 1:
-        raise ConfigError([f"error: mcpx audit takes one config file, not {len(words)}"])
+        raise mistake(f"mcpx audit takes one config file, not {len(words)}")
     options.config_file = next(iter(words), None)
     target = Target.required(options, "audit")
     return work(target.load(), target.state, target.env, options)
@@ -83,7 +83,7 @@ def _show(file: Path, wanted: Wanted, limit: int, options: argparse.Namespace) -
 
     if not found and not options.follow:
         what = "nothing to show in" if file.exists() else "nothing was written yet to"
-        sys.stderr.write(f"{what} {file}\n")
+        warn(f"{what} {file}")
     elif not options.json:
         _write_line(_HEADS, "WHY", widths)
     for row in found:
@@ -200,9 +200,7 @@ def moment(text: str, now: float) -> str:
             at = at.astimezone(UTC)
     except (ValueError, OverflowError, OSError):
         hint = "say 1h, 30m, 2d, 2026-01-31 or 2026-01-31T12:00"
-        raise ConfigError(
-            [f"error: --since {text!r} is neither a span nor a time; {hint}"]
-        ) from None
+        raise mistake(f"--since {text!r} is neither a span nor a time; {hint}") from None
     return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
 
 
@@ -212,7 +210,7 @@ def _limit(text: str | int) -> int:
     except ValueError:
         limit = 0
     if limit < 1:
-        raise ConfigError([f"error: --limit {text!r} is not a number above 0"])
+        raise mistake(f"--limit {text!r} is not a number above 0")
     return limit
 
 
@@ -291,7 +289,7 @@ def _rows(lines: Iterable[bytes]) -> Iterator[Json]:
 
 def _write_json(row: Json) -> None:
     text = codec.dump(row).decode(errors="replace")
-    sys.stdout.write(_STEERING.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n")
+    say(_STEERING.sub(lambda found: json.dumps(found[0])[1:-1], text))
 
 
 def _widths(rows: Sequence[Sequence[str]], follow: bool) -> list[int]:
@@ -305,7 +303,7 @@ def _widths(rows: Sequence[Sequence[str]], follow: bool) -> list[int]:
 
 def _write_line(cells: Sequence[str], last: str, widths: Sequence[int]) -> None:
     padded = map(str.ljust, cells, widths)
-    sys.stdout.write("  ".join([*padded, last]).rstrip() + "\n")
+    say("  ".join([*padded, last]).rstrip())
 
 
 def _cells(row: Json) -> tuple[list[str], str]:

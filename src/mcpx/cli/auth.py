@@ -23,11 +23,10 @@ from mcpx.cli.gateway_client import (
     running_verbs,
     temporary_gateway,
 )
-from mcpx.cli.output import Table, counted, plain, print_json, printable
-from mcpx.cli.running import result_of
+from mcpx.cli.output import Table, counted, plain, print_json, printable, say, warn
+from mcpx.cli.running import mistake, result_of
 from mcpx.cli.target import Target
 from mcpx.model.call import Json, as_object
-from mcpx.model.errors import ConfigError
 
 PATIENCE_SECONDS = 600.0
 STATES = {
@@ -44,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     name = words.pop(0) if action != "status" and words else ""
     if (action != "status" and not name) or len(words) > 1:
         syntax = "[CONFIG]" if action == "status" else "NAME [CONFIG]"
-        raise ConfigError([f"error: say: mcpx auth {action} {syntax}"])
+        raise mistake(f"say: mcpx auth {action} {syntax}")
     options.config_file = next(iter(words), None)
     target = Target.required(options, f"auth {action} {name}".rstrip())
     if action == "status":
@@ -103,7 +102,7 @@ def _print_status(servers: list[Json], store: Json) -> None:
     for server in servers:
         if server["auth_url"]:
             url = printable(server["auth_url"])
-            sys.stdout.write(f"sign in to {plain(server['name'])}: {url}\n")
+            say(f"sign in to {plain(server['name'])}: {url}")
     if store.get("kept") is None:
         return
     line = "nothing is kept"
@@ -111,7 +110,7 @@ def _print_status(servers: list[Json], store: Json) -> None:
         by = store["encrypted_by"]
         how = f"encrypted by {by}" if by else "not encrypted: set MCPX_KEY"
         line = f"sign-ins are kept in the state folder, {how}"
-    sys.stdout.write(f"{line}\n")
+    say(f"{line}")
 
 
 def _detail(server: Json, about: Json) -> str:
@@ -140,16 +139,14 @@ async def _login(target: Target, name: str, browser: bool) -> int:
         if answer["state"] != "sign_in_needed":
             return _report(name, answer)
         url = printable(answer["auth_url"])
-        sys.stdout.write(f"Sign in to {plain(name)} in a browser:\n\n  {url}\n\n")
+        say(f"Sign in to {plain(name)} in a browser:\n\n  {url}\n")
         pasting: asyncio.Future[None] | None = None
         if browser:
             # In a thread, because some browser programs run until their window is closed.
             threading.Thread(target=_open, args=(url,), daemon=True).start()
         elif sys.stdin.isatty():
             pasting = asyncio.ensure_future(_paste(ask, name))
-            sys.stdout.write(
-                "If the browser is on another machine, paste the address it ends at here.\n"
-            )
+            say("If the browser is on another machine, paste the address it ends at here.")
         sys.stdout.flush()
         try:
             answer = await _wait(ask, name, answer)
@@ -183,7 +180,7 @@ def _report(name: str, answer: Json) -> int:
             line = f"nothing to do: the config says how ({answer['auth'] or 'its headers'})"
         case _:
             line = f"nothing to do: it wants no sign-in ({status}, {tools})"
-    sys.stdout.write(f"{plain(name)}: {line}\n")
+    say(f"{plain(name)}: {line}")
     return DONE
 
 
@@ -191,7 +188,7 @@ def _failed(name: str, answer: Json) -> int:
     reasons = [answer.get(key) for key in ("error", "problem", "last_error")]
     reason = str(next(filter(None, reasons), "the sign-in did not come about"))
     reason = plain(reason.removeprefix(f"{name}: "))
-    sys.stderr.write(f"error: {plain(name)}: not signed in: {reason}\n")
+    warn(f"error: {plain(name)}: not signed in: {reason}")
     return SIGN_IN
 
 
@@ -217,7 +214,7 @@ async def _paste(ask: Verbs, name: str) -> None:
             answer = await ask("auth.finish", name=name, url=line)
             if answer["ok"]:
                 return
-            sys.stderr.write(f"{plain(str(answer['error']))}\n")
+            warn(f"{plain(str(answer['error']))}")
     finally:
         if not PORTABLE:
             loop.remove_reader(sys.stdin.fileno())
@@ -236,9 +233,9 @@ async def _logout(target: Target, name: str) -> int:
     async with _verbs(target, name, probe_only=True) as ask:
         answer = known_server(await ask("auth.logout", name=name), name)
     if not answer["ok"]:
-        sys.stderr.write(f"error: {plain(name)}: {plain(str(answer['error']))}\n")
+        warn(f"error: {plain(name)}: {plain(str(answer['error']))}")
         return FAILED
     was_signed_in = answer.get("was") == "signed_in"
     outcome = "signed out" if was_signed_in else "nobody was signed in"
-    sys.stdout.write(f"{plain(name)}: {outcome}\n")
+    say(f"{plain(name)}: {outcome}")
     return DONE

@@ -14,11 +14,11 @@ from mcpx.cli.codes import DONE, FAILED, MISTAKE, TIMED_OUT
 from mcpx.cli.gateway_client import Client, Needs, connected, is_down, tools_when_started
 from mcpx.cli.output import Output, Waiting, plain, print_json
 from mcpx.cli.parsing import near, suggestion
-from mcpx.cli.running import result_of
+from mcpx.cli.running import mistake, result_of
 from mcpx.cli.target import Target
 from mcpx.library.values import COMMANDS, Progress, Result, Tool
 from mcpx.model.call import Json
-from mcpx.model.errors import ConfigError, RpcError
+from mcpx.model.errors import RpcError
 
 if TYPE_CHECKING:
     from mcpx.config import Config
@@ -143,7 +143,7 @@ def needs_server_of(name: str) -> Needs:
             return [server]
         message = _unknown_server(name, names)
         if message:
-            raise ConfigError([f"error: {message}"])
+            raise mistake(f"{message}")
         return None
 
     return needs

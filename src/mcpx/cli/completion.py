@@ -23,7 +23,7 @@ from typing import Any
 
 from mcpx.base.files import private_folder, replace_private, require_private
 from mcpx.cli.options import COMMANDS
-from mcpx.cli.output import plain
+from mcpx.cli.output import plain, say, warn
 from mcpx.cli.parsing import Parser, command_first, parser_of
 from mcpx.cli.target import CONFIG_SUFFIXES, Target, glance
 from mcpx.model.call import Json
@@ -139,7 +139,7 @@ def completion(options: argparse.Namespace) -> int:
     sys.stdout.write(SCRIPTS[options.shell])
     sys.stdout.flush()
     if sys.stdout.isatty():
-        sys.stderr.write(f"\n# {HINTS[options.shell]}\n")
+        warn(f"\n# {HINTS[options.shell]}")
     return 0
 
 
@@ -175,8 +175,8 @@ def _print(found: Sequence[Candidate], directive: str, word: str, quote: str, sh
             continue
         if shell == "bash":
             spelled = _quoted(spelled, quote)
-        sys.stdout.write(f"{spelled}\t{' '.join(plain(about).split())}\n")
-    sys.stdout.write(f"\t:{directive}\n")
+        say(f"{spelled}\t{' '.join(plain(about).split())}")
+    say(f"\t:{directive}")
 
 
 def _quoted(value: str, quote: str) -> str:

@@ -5,7 +5,6 @@ They start no server.
 
 import argparse
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +19,8 @@ from mcpx.cli.changing import (
     subject,
     write,
 )
-from mcpx.cli.output import Output, Table, counted, plain, print_json
+from mcpx.cli.output import Output, Table, counted, plain, print_json, say, warn
+from mcpx.cli.running import mistake
 from mcpx.cli.serve import address, store_address
 from mcpx.cli.serve_flags import is_strict
 from mcpx.cli.target import overlay, required
@@ -34,7 +34,6 @@ from mcpx.config import (
     without_itself,
 )
 from mcpx.model.call import Json
-from mcpx.model.errors import ConfigError
 from mcpx.model.redaction import Redactor
 from mcpx.model.state import state_folder
 from mcpx.wire.exchange import whole_number
@@ -51,7 +50,7 @@ def check(options: argparse.Namespace) -> int:
     warnings = list(map(redactor.redact, found))
     if not options.json:
         for warning in warnings:
-            sys.stderr.write(f"warning: {warning}\n")
+            warn(f"warning: {warning}")
     if _binds(os.environ):
         _refuse_exposure(options, config)
     servers, commands = config.mcp_servers, config.commands
@@ -138,10 +137,10 @@ def export(options: argparse.Namespace) -> int:
     if out.json:
         return codes.DONE
     if options.output:
-        sys.stderr.write(f"written to {plain(options.output, 4096)}\n")
+        warn(f"written to {plain(options.output, 4096)}")
     print_warnings(made.warnings)
     for name, place in made.variables.items():
-        sys.stderr.write(f"to be set: {plain(name, 100)}, for {plain(place, 200)}\n")
+        warn(f"to be set: {plain(name, 100)}, for {plain(place, 200)}")
     return codes.DONE
 
 
@@ -164,7 +163,7 @@ def _history(on: Subject, options: argparse.Namespace) -> int:
         print_json({"config": str(on.path), "revisions": rows})
         return codes.DONE
     if not found:
-        sys.stdout.write(f"nothing is kept of {on.told}\n")
+        say(f"nothing is kept of {on.told}")
         return codes.DONE
     table = Table("NUMBER", "WHEN", "BY", "WHAT")
     for revision, kept in found:
@@ -178,9 +177,7 @@ def _history(on: Subject, options: argparse.Namespace) -> int:
 def _rollback(on: Subject, options: argparse.Namespace) -> int:
     out, number = Output(options.json), whole_number(options.what or "")
     if number is None:
-        raise ConfigError(
-            ["error: say which: mcpx config rollback NUMBER; 'mcpx config history' lists them"]
-        )
+        raise mistake("say which: mcpx config rollback NUMBER; 'mcpx config history' lists them")
     proposal = on.alone.propose(on.alone.texts(number))
     if not proposal.texts:
         out.result({"config": str(on.path), "changed": False}, f"{on.told} says that already")

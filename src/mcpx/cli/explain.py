@@ -6,13 +6,12 @@ may be called; 6: it is hidden or refused; 2: the profile or the tool does not e
 """
 
 import argparse
-import sys
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.cli.codes import DONE, WAITS
 from mcpx.cli.gateway_client import settled, temporary_gateway
-from mcpx.cli.output import plain, print_json
-from mcpx.cli.running import result_of
+from mcpx.cli.output import plain, print_json, say
+from mcpx.cli.running import mistake, result_of
 from mcpx.cli.serve import check_profile
 from mcpx.cli.target import Target
 from mcpx.config import Config
@@ -62,9 +61,9 @@ def explain(options: argparse.Namespace) -> int:
         what = f"{plain(offer.name)} of server {plain(offer.server)}, listed as {offer.public}"
         where = f"through profile {plain(profile)}" if profile else "without a profile"
         effect = EFFECTS[verdict.effect] if verdict.seen else "hidden"
-        sys.stdout.write(f"{plain(what)}\n{where}, for {plain(principal)}: {effect}\n")
+        say(f"{plain(what)}\n{where}, for {plain(principal)}: {effect}")
         for line in filter(None, [*verdict.because, note, barred]):
-            sys.stdout.write(f"  {plain(line)}\n")
+            say(f"  {plain(line)}")
     may_call = verdict.seen and verdict.effect != "deny" and not barred
     return DONE if may_call else WAITS
 
@@ -116,7 +115,7 @@ def _found(catalog: Catalog, tool: str) -> Offer | None:
     try:
         return found(catalog, tool)
     except Several as problem:
-        raise ConfigError([f"error: {problem}"]) from None
+        raise mistake(f"{problem}") from None
 
 
 def _unknown(
@@ -130,4 +129,4 @@ def _unknown(
         message = f"server {offer.server!r} offers no tool {plain(offer.name)!r}"
     elif meant is not None:
         message += f"; did you mean {meant!r}?"
-    return ConfigError([f"error: {message}"])
+    return mistake(f"{message}")

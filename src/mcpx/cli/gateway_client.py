@@ -11,7 +11,6 @@ import json
 import logging
 import math
 import os
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,14 +25,16 @@ from mcpx.cli.output import (
     is_starting,
     limited,
     plain,
+    warn,
     why_down,
 )
 from mcpx.cli.parsing import suggestion
 from mcpx.cli.questions import Questions
+from mcpx.cli.running import mistake
 from mcpx.cli.target import Target
 from mcpx.library.values import Progress, Tool
 from mcpx.model.call import Json, as_list, as_object
-from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_DOWN, ConfigError, RpcError
+from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_DOWN, RpcError
 from mcpx.wire import channels, codec, jsonrpc
 from mcpx.wire.peer import Peer
 
@@ -129,9 +130,7 @@ class RunningGateway:
     async def search(self, query: str, limit: int) -> Json:
         answer = await self._ask("search", query=query, limit=limit, profile=self._target.profile)
         if not answer.get("ok"):
-            raise ConfigError(
-                [f"error: the gateway that runs cannot search: {answer.get('error')}"]
-            )
+            raise mistake(f"the gateway that runs cannot search: {answer.get('error')}")
         return answer
 
     async def missing(self, name: str) -> Json | None:
@@ -255,7 +254,7 @@ async def _attach(target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamW
         return stream
     writer.close()
     if answer.get("reason") == "profile":
-        raise ConfigError([f"error: {answer.get('error')}"])
+        raise mistake(f"{answer.get('error')}")
     return None
 
 
@@ -330,9 +329,9 @@ async def _offer_of_earlier_run(
         await core.close()
     enabled = sum(server.enabled for server in config.mcp_servers)
     if enabled > 1:
-        sys.stderr.write(
+        warn(
             f"{plain(tool)!r} names no server and is not known from an earlier run; starting "
-            f"{enabled} servers to find it. 'mcpx call SERVER.TOOL' starts one.\n"
+            f"{enabled} servers to find it. 'mcpx call SERVER.TOOL' starts one."
         )
     return None
 
@@ -452,7 +451,7 @@ def report_down(servers: Sequence[Json], only: str | None = None, suffix: str = 
         message = f"{name} is down: {why_down(server)}"
         if server.get("status") == "needs_auth":
             message = f"{name} wants somebody to sign in: mcpx auth login {name}{suffix}"
-        sys.stderr.write(f"{message}\n")
+        warn(f"{message}")
     for server in found:
         _report_withheld(server, suffix)
     _report_late("listed as last time", [server for server in late if server.get("tools")])
@@ -470,7 +469,7 @@ def report_down(servers: Sequence[Json], only: str | None = None, suffix: str = 
 def _report_late(what: str, servers: Sequence[Json]) -> None:
     if servers:
         names = ", ".join(plain(str(server.get("name"))) for server in servers)
-        sys.stderr.write(f"still starting, and {what}: {names}\n")
+        warn(f"still starting, and {what}: {names}")
 
 
 def _report_withheld(server: Json, suffix: str) -> None:
@@ -479,15 +478,15 @@ def _report_withheld(server: Json, suffix: str) -> None:
     name, held = plain(str(server.get("name"))), int(server.get("held") or 0)
     approve = f"mcpx approve {name}{suffix}"
     if server.get("quarantined"):
-        sys.stderr.write(f"{name} is in quarantine: approve its tools with: {approve}\n")
+        warn(f"{name} is in quarantine: approve its tools with: {approve}")
     elif held:
         verb = "is" if held == 1 else "are"
-        sys.stderr.write(
+        warn(
             f"{counted(held, 'definition')} of {name} {verb} withheld: new or changed; look and "
-            f"approve: {approve}\n"
+            f"approve: {approve}"
         )
     elif server.get("status") == "disabled" and server.get("last_error"):
-        sys.stderr.write(f"{name} is disabled: {plain(str(server['last_error']))}\n")
+        warn(f"{name} is disabled: {plain(str(server['last_error']))}")
 
 
 # A gateway for one look, and requests to the control channel
@@ -557,4 +556,4 @@ def known_server(answer: Json, name: str) -> Json:
         return answer
     names = [str(each) for each in as_list(answer.get("names"))]
     there = f"there is: {', '.join(names)}" if names else "the config has no servers"
-    raise ConfigError([f"error: {answer['error']}; {suggestion(name, names, there)}"])
+    raise mistake(f"{answer['error']}; {suggestion(name, names, there)}")

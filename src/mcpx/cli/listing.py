@@ -24,15 +24,17 @@ from mcpx.cli.output import (
     hint_of,
     plain,
     print_json,
+    say,
     shown,
     styled,
+    warn,
 )
 from mcpx.cli.parsing import suggestion
-from mcpx.cli.running import result_of
+from mcpx.cli.running import mistake, result_of
 from mcpx.cli.target import Target, subject_of
 from mcpx.library.values import COMMANDS, Tool
 from mcpx.model.call import Json, as_list, as_object
-from mcpx.model.errors import ConfigError, RpcError
+from mcpx.model.errors import RpcError
 
 if TYPE_CHECKING:
     from mcpx.config import Config
@@ -79,7 +81,7 @@ async def _report_hidden(client: Client, server: str, target: Target) -> None:
     missing = await client.missing(server)
     if missing is not None and missing["reason"] in ("hidden", "disabled"):
         hint = hint_of(missing, target.suffix)
-        sys.stderr.write(f"{plain(str(missing['message']))}; {plain(hint)}\n")
+        warn(f"{plain(str(missing['message']))}; {plain(hint)}")
 
 
 def _write_tools(
@@ -112,7 +114,7 @@ def _write_tools(
         for tool in listed:
             _add_row(table, tool, "cyan")
         table.print()
-        sys.stdout.write(f"{_total(listed)}\n")
+        say(f"{_total(listed)}")
     sys.stdout.flush()
     if any(server["status"] != "needs_auth" for server in down):
         return PARTIAL
@@ -127,7 +129,7 @@ def _needs(server: str | None) -> Needs:
         if config.commands:
             names.append(COMMANDS)
         if server not in names:
-            raise ConfigError([f"error: {_no_server(server, names)}"])
+            raise mistake(f"{_no_server(server, names)}")
         return [server]
 
     return needs
@@ -188,14 +190,14 @@ def _print_signatures(found: Sequence[Tool]) -> None:
     for tool in found:
         if tool.server != server:
             if server is not None:
-                sys.stdout.write("\n")
+                say("")
             server = tool.server
-            sys.stdout.write(styled(f"// {plain(server)}", "bold") + "\n")
+            say(styled(f"// {plain(server)}", "bold"))
         about = shown(tool.description or tool.title).strip().replace("*/", "* /")
         if about:
             comment = "\n *  ".join(about.splitlines())
-            sys.stdout.write(styled(f"/** {comment} */", "dim") + "\n")
-        sys.stdout.write(f"{_signature(tool)}\n")
+            say(styled(f"/** {comment} */", "dim"))
+        say(f"{_signature(tool)}")
 
 
 def _signature(tool: Tool) -> str:
@@ -219,9 +221,9 @@ def _signature(tool: Tool) -> str:
 def search(options: argparse.Namespace) -> int:
     query = " ".join(options.words).strip()
     if not query:
-        raise ConfigError(["error: say what to look for: mcpx search WORDS"])
+        raise mistake("say what to look for: mcpx search WORDS")
     if options.limit < 1:
-        raise ConfigError(["error: --limit is a number from 1 on"])
+        raise mistake("--limit is a number from 1 on")
     return result_of(_search(options, query))
 
 
@@ -245,15 +247,13 @@ def _write_hits(as_json: bool, query: str, found: Json, down: Sequence[Json]) ->
         ]
         print_json({"query": query, "tools": rows, "total": total, "down": down})
     elif not hits:
-        sys.stderr.write(
-            f"no tool matches {plain(query)!r}; other words may, and mcpx tools lists all\n"
-        )
+        warn(f"no tool matches {plain(query)!r}; other words may, and mcpx tools lists all")
     else:
         table = Table("TOOL", "ARGUMENTS", "DESCRIPTION")
         for tool, hit in zip(tools, hits, strict=True):
             _add_row(table, tool, "cyan" if hit.get("strong") else "dim")
         table.print()
         if isinstance(total, int) and total > len(hits):
-            sys.stdout.write(f"{len(hits)} of {total:,} matches; --limit shows more\n")
+            say(f"{len(hits)} of {total:,} matches; --limit shows more")
     sys.stdout.flush()
     return DONE if hits else FAILED

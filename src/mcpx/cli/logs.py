@@ -18,12 +18,11 @@ from typing import BinaryIO
 
 from mcpx.base.files import is_at
 from mcpx.cli.codes import DONE, FAILED, MISTAKE, NOT_RUNNING
-from mcpx.cli.output import Output, plain, styled
+from mcpx.cli.output import Output, plain, say, styled, warn
 from mcpx.cli.parsing import suggestion
-from mcpx.cli.running import result_of
+from mcpx.cli.running import mistake, result_of
 from mcpx.cli.target import Target, subject_of
 from mcpx.model.call import Json, as_list, as_object
-from mcpx.model.errors import ConfigError
 
 POLL_SECONDS = 0.4
 OWN = "mcpx"
@@ -35,7 +34,7 @@ MAX_OWN_LINE = 20_000
 def logs(options: argparse.Namespace) -> int:
     server = subject_of(options)
     if options.lines < 1:
-        raise ConfigError(["error: -n is a number of lines, from 1 on"])
+        raise mistake("-n is a number of lines, from 1 on")
     target = Target.of(options)
     if server == OWN:
         return _own(target, options)
@@ -56,13 +55,13 @@ async def _logs(target: Target, options: argparse.Namespace, server: str | None)
         return out.not_found(f"no server is named {plain(server)!r}; {hint}")
     rows = _rows(answer, seen)[-options.lines :]
     if not rows and not options.follow:
-        sys.stderr.write(f"{plain(server or 'no server')} has printed nothing\n")
+        warn(f"{plain(server or 'no server')} has printed nothing")
     _write(rows, out.json, server is None)
     while options.follow:
         await asyncio.sleep(POLL_SECONDS)
         answer = await _ask(target, server, seen, 0)
         if answer is None or not answer.get("ok"):
-            sys.stderr.write("the gateway is gone\n")
+            warn("the gateway is gone")
             return NOT_RUNNING
         _write(_rows(answer, seen), out.json, server is None)
     return DONE
@@ -91,7 +90,7 @@ def _write(rows: Sequence[Json], as_json: bool, with_server: bool) -> None:
         if as_json:
             stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
             facts = {"server": server, "at": stamp, "stream": row.get("stream"), "text": text}
-            sys.stdout.write(json.dumps(facts) + "\n")
+            say(json.dumps(facts))
             continue
         line = plain(text, MAX_LINE)
         if row.get("stream") == OWN:
@@ -99,7 +98,7 @@ def _write(rows: Sequence[Json], as_json: bool, with_server: bool) -> None:
         if with_server:
             line = styled(f"[{plain(server)}] ", "cyan") + line
         clock = styled(time.strftime("%H:%M:%S", time.localtime(at)), "dim")
-        sys.stdout.write(f"{clock} {line}\n")
+        say(f"{clock} {line}")
     sys.stdout.flush()
 
 
@@ -163,9 +162,9 @@ def complete_lines(lines: BinaryIO) -> Iterator[bytes]:
 def _write_own(raw: bytes, as_json: bool) -> None:
     text = raw.decode("utf-8", "replace").rstrip("\n")
     if as_json:
-        sys.stdout.write(json.dumps({"server": OWN, "text": text}) + "\n")
+        say(json.dumps({"server": OWN, "text": text}))
     else:
-        sys.stdout.write(plain(text, MAX_OWN_LINE) + "\n")
+        say(plain(text, MAX_OWN_LINE))
 
 
 def _file(target: Target) -> Path | None:

@@ -8,7 +8,7 @@ from importlib import import_module
 from mcpx.cli import codes
 from mcpx.cli.options import COMMANDS
 from mcpx.cli.parsing import command_first, near, parser_of
-from mcpx.cli.running import leave, print_mistakes, wants_json
+from mcpx.cli.running import leave, mistake, print_mistakes, wants_json
 from mcpx.cli.target import looks_like_file
 from mcpx.model.errors import ConfigError
 
@@ -68,7 +68,7 @@ def _command_of_help(arguments: list[str]) -> str:
 def _unknown(word: str) -> ConfigError:
     meant = ELSEWHERE.get(word) or near(word, [*COMMANDS, "help"])
     hint = f"did you mean 'mcpx {meant}'?" if meant else "'mcpx help' lists the commands"
-    return ConfigError([f"error: {word!r} is neither a command nor a file; {hint}"])
+    return mistake(f"{word!r} is neither a command nor a file; {hint}")
 
 
 def _open_standard_streams() -> None:

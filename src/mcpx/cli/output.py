@@ -64,7 +64,7 @@ class Output:
         if self.json:
             print_json(facts)
         else:
-            sys.stdout.write("".join(f"{line}\n" for line in lines))
+            say(*lines)
 
     def fail(self, word: str, message: str, code: int, **more: object) -> int:
         """Report an error on stderr. Returns the exit code."""
@@ -111,6 +111,14 @@ def hint_of(missing: Json, suffix: str) -> str:
     if missing["reason"] == "starting":  # The hint of all other reasons ends with a command.
         return str(missing["hint"])
     return f"{missing['hint']}{suffix}"
+
+
+def say(*lines: str) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def warn(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 # Words

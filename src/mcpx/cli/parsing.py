@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast
 from mcpx import __version__
 from mcpx.cli import codes
 from mcpx.cli.options import COMMANDS, GROUPS, SERVE_RULES, Command, Option
-from mcpx.model.errors import ConfigError
+from mcpx.cli.running import mistake
 
 _WORD = "\0"
 """Marks a word after `--` that begins like an option. No program argument can contain it."""
@@ -61,7 +61,7 @@ class Parser(argparse.ArgumentParser):
             text = f"too many words: {message.removeprefix('unrecognized arguments: ')}"
         # argparse quotes some values and not others.
         text = text.replace(_WORD, "").replace(repr(_WORD)[1:-1], "")
-        raise ConfigError([f"error: {text}\n  {self.prog} --help says what there is"])
+        raise mistake(f"{text}\n  {self.prog} --help says what there is")
 
     def _meant(self, option: str) -> str:
         known = [name for action in self._actions for name in action.option_strings]

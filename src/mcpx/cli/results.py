@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from mcpx.cli.output import plain, print_json, shown
+from mcpx.cli.output import plain, print_json, shown, warn
+from mcpx.cli.running import mistake
 from mcpx.library.values import Content, Result
-from mcpx.model.errors import ConfigError
 
 
 def print_result(result: Result, output: str | None) -> None:
@@ -67,18 +67,16 @@ def save(blocks: Sequence[Content], output: str) -> list[Content]:
             texts = [block for block in blocks if block.text]
             text = "\n".join(block.text for block in texts)
             path.write_text(text, encoding="utf-8", errors="backslashreplace")
-            sys.stderr.write(f"wrote {path}\n")
+            warn(f"wrote {path}")
             return texts
         file = path
         for number, block in enumerate(binary, 2):
             file.write_bytes(block.data)
             kind = plain(block.mime_type or block.type)
-            sys.stderr.write(f"wrote {file} ({kind}, {len(block.data):,} bytes)\n")
+            warn(f"wrote {file} ({kind}, {len(block.data):,} bytes)")
             file = path.with_name(f"{path.stem}-{number}{path.suffix}")
     except OSError as error:
-        raise ConfigError(
-            [f"error: {output} cannot be written: {error.strerror or error}"]
-        ) from None
+        raise mistake(f"{output} cannot be written: {error.strerror or error}") from None
     return binary
 
 
@@ -111,4 +109,4 @@ def _query_errors() -> Generator[None]:
     try:
         yield
     except JMESPathError as error:
-        raise ConfigError([f"error: --jmespath: {' '.join(str(error).split())}"]) from None
+        raise mistake(f"--jmespath: {' '.join(str(error).split())}") from None

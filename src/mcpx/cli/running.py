@@ -20,6 +20,11 @@ PROBLEM_KEYS = ("message", "hint", "path", "file", "line", "column")
 """Of a mistake in a config (`config.problems.Told`)."""
 
 
+def mistake(message: str) -> ConfigError:
+    """The exception for a mistake in the config or on the command line. Its exit code is 2."""
+    return ConfigError([f"error: {message}"])
+
+
 def result_of(coroutine: Coroutine[Any, Any, T]) -> T:
     """As `asyncio.run`."""
     import asyncio  # Commands that need no event loop start faster without it.

@@ -11,12 +11,12 @@ from urllib.parse import quote
 from mcpx import __version__, app
 from mcpx.cli.options import LEVELS
 from mcpx.cli.parsing import suggestion
+from mcpx.cli.running import mistake
 from mcpx.cli.serve_flags import FALSE, TRUE, by_stdio, choice, is_strict
 from mcpx.config import Config, is_loopback, load, without_itself
 from mcpx.config.load import Texts
 from mcpx.config.locate import config_home, own_file
 from mcpx.core.config_files import Read
-from mcpx.model.errors import ConfigError
 from mcpx.model.state import state_folder
 from mcpx.office import AdminPlace
 from mcpx.processes.environment import mark_of, running_inside
@@ -84,9 +84,7 @@ def run_options(
     itself = mark_of(path, env)
     if itself in running_inside(environ):
         # The gateway starts itself through a wrapper that the file does not show.
-        raise ConfigError(
-            [f"error: this mcpx was started by an mcpx that runs on {path} already; it ends here"]
-        )
+        raise mistake(f"this mcpx was started by an mcpx that runs on {path} already; it ends here")
     run = app.Run(
         config=config,
         transport="stdio" if stdio else "http",
@@ -120,7 +118,7 @@ def _log_level(options: argparse.Namespace, environ: Mapping[str, str], config: 
     given = options.log_level or environ.get("MCPX_LOG_LEVEL")
     level = (given or config.global_.log_level).upper()
     if level not in LEVELS:
-        raise ConfigError([f"error: log level {level!r} is not one of {', '.join(LEVELS)}"])
+        raise mistake(f"log level {level!r} is not one of {', '.join(LEVELS)}")
     return level
 
 
@@ -128,11 +126,9 @@ def _check_ports(run: app.Run) -> None:
     admin = run.admin
     if admin is None or not run.port or (admin.host, admin.port) != (run.host, run.port):
         return
-    raise ConfigError(
-        [
-            f"error: clients and the admin UI would both listen on {run.host}:{run.port}\n  Give "
-            "one of them another port: --port or --admin-port, 0 takes any free one."
-        ]
+    raise mistake(
+        f"clients and the admin UI would both listen on {run.host}:{run.port}\n  Give "
+        "one of them another port: --port or --admin-port, 0 takes any free one."
     )
 
 
@@ -140,9 +136,7 @@ def _check_profile(name: str, by_stdio: bool, config: Config, source: str) -> No
     check_profile(name, [profile.name for profile in config.profiles], f"{source}: ")
     if not by_stdio:
         path = f"/p/{quote(name, safe='')}/mcp"
-        raise ConfigError(
-            [f"error: {source} is for a client over stdio; over HTTP the profile is at {path}"]
-        )
+        raise mistake(f"{source} is for a client over stdio; over HTTP the profile is at {path}")
 
 
 def check_profile(name: str, known: Collection[str], source: str = "") -> None:
@@ -150,7 +144,7 @@ def check_profile(name: str, known: Collection[str], source: str = "") -> None:
         return
     there = ", ".join(map(repr, known)) or "none"
     hint = suggestion(name, known, f"there is {there}")
-    raise ConfigError([f"error: {source}no profile is named {name!r}; {hint}"])
+    raise mistake(f"{source}no profile is named {name!r}; {hint}")
 
 
 def address(
@@ -201,7 +195,7 @@ def store_address(environ: Mapping[str, str], config: Config) -> str | None:
     try:
         parse(given)
     except BadAddress as problem:
-        raise ConfigError([f"error: MCPX_STORE: {problem}"]) from None
+        raise mistake(f"MCPX_STORE: {problem}") from None
     return given
 
 
@@ -223,7 +217,5 @@ def port_number(text: str, name: str) -> int:
     """Accepts ASCII digits only: int() accepts ٣ and 1_000, too."""
     number = whole_number(text)
     if number is None or number > 65535:
-        raise ConfigError(
-            [f"error: {name} is {text[:40]!r}; a port is a number from 0 (any free one) to 65535"]
-        )
+        raise mistake(f"{name} is {text[:40]!r}; a port is a number from 0 (any free one) to 65535")
     return number

@@ -9,7 +9,7 @@ import re
 import stat
 from collections.abc import Collection, Mapping
 
-from mcpx.model.errors import ConfigError
+from mcpx.cli.running import mistake
 
 LINGER_SECONDS = 60.0
 """How long a gateway in the background stays after its last client."""
@@ -36,7 +36,7 @@ def _started_by_a_client() -> bool:
 def choice(environ: Mapping[str, str], name: str, allowed: Collection[str]) -> str | None:
     value = environ.get(name)
     if value and value not in allowed:
-        raise ConfigError([f"error: {name} is {value!r}; it must be one of {', '.join(allowed)}"])
+        raise mistake(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
     return value or None
 
 
@@ -60,9 +60,7 @@ def linger(options: argparse.Namespace, environ: Mapping[str, str]) -> float:
     is_number = re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", given) is not None
     if is_number and float(given) <= MAX_LINGER_SECONDS:
         return float(given)
-    raise ConfigError(
-        [
-            f"error: {name} is {given[:40]!r}; it is a number of seconds, a week "
-            f"({MAX_LINGER_SECONDS:.0f}) at most"
-        ]
+    raise mistake(
+        f"{name} is {given[:40]!r}; it is a number of seconds, a week "
+        f"({MAX_LINGER_SECONDS:.0f}) at most"
     )

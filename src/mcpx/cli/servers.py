@@ -20,6 +20,7 @@ from mcpx.cli.output import (
     plain,
     print_json,
     printable,
+    say,
     state_of,
     styled,
 )
@@ -100,14 +101,14 @@ def print_table(answer: Json, with_links: bool) -> None:
         answer.get("url"),
         where,
     )
-    sys.stdout.write(" · ".join(filter(None, facts)) + "\n")
+    say(" · ".join(filter(None, facts)))
     for command in commands:
         why = command.get("last_error")
         if why:
-            sys.stdout.write(f"command {plain(command['name'])} is switched off: {plain(why)}\n")
+            say(f"command {plain(command['name'])} is switched off: {plain(why)}")
     for choice in answer.get("auto", ()):
         client = plain(choice["client"]) or "a client"
-        sys.stdout.write(f"auto shows {client} {choice['mode']!r}: {plain(choice['reason'])}\n")
+        say(f"auto shows {client} {choice['mode']!r}: {plain(choice['reason'])}")
     _print_refusal(as_object(answer.get("last_reload")))
 
 
@@ -152,9 +153,9 @@ def _print_refusal(reload: Json) -> None:
     """Why the running gateway did not take the file on disk."""
     if not reload or reload.get("ok"):
         return
-    sys.stdout.write(
+    say(
         f"\nThe config on disk was refused at {local_time(reload.get('at'))}; the last good one "
-        "runs on:\n"
+        "runs on:"
     )
     for line in "\n".join(problems_of(reload)).splitlines():
-        sys.stdout.write(f"  {plain(line)}\n")
+        say(f"  {plain(line)}")

@@ -25,8 +25,10 @@ from mcpx.cli.output import (
     plain,
     print_json,
     printable,
+    say,
     state_of,
     styled,
+    warn,
     why_down,
 )
 from mcpx.cli.target import Target
@@ -73,10 +75,8 @@ def reload(options: argparse.Namespace) -> int:
     if out.json or answer.get("ok"):
         out.result(answer, str(answer.get("plan")))
         return DONE if answer.get("ok") else MISTAKE
-    sys.stderr.write("\n\n".join(problems_of(answer)) + "\n")
-    sys.stderr.write(
-        "Nothing was changed; the running gateway keeps its last good configuration.\n"
-    )
+    warn("\n\n".join(problems_of(answer)))
+    warn("Nothing was changed; the running gateway keeps its last good configuration.")
     return MISTAKE
 
 
@@ -146,9 +146,9 @@ def _print(answer: Json, servers: Sequence[Json]) -> None:
         f"since {local_time(answer.get('started_at'))}",
         f"process {answer.get('pid')}",
     )
-    sys.stdout.write(f"{styled('✓', 'green')} {' · '.join(filter(None, head))}\n")
+    say(f"{styled('✓', 'green')} {' · '.join(filter(None, head))}")
     for title, line in _facts(answer, servers):
-        sys.stdout.write(f"  {title:10}{line}\n")
+        say(f"  {title:10}{line}")
 
 
 def _facts(answer: Json, servers: Sequence[Json]) -> Iterator[tuple[str, str]]:

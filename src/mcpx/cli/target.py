@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcpx.model.errors import ConfigError
+from mcpx.cli.output import warn
+from mcpx.cli.running import mistake
 from mcpx.model.state import STORE, laid_down, state_folder
 from mcpx.wire.channels import socket_path
 
@@ -67,7 +68,7 @@ class Target:
         from mcpx import demo
 
         if sys.stderr.isatty():
-            sys.stderr.write("no config found; this is the built-in demo\n")
+            warn("no config found; this is the built-in demo")
         return demo.config()
 
     async def ask(self, verb: str, patience: float = 40.0, **more: object) -> "Json | None":
@@ -88,9 +89,9 @@ def named(options: argparse.Namespace) -> str | None:
     """The config file that the command line names. It may be named only once."""
     by_word: str | None = getattr(options, "config_file", None)
     if "" in (options.config, by_word):  # `mcpx "$CONFIG"` without a value of CONFIG.
-        raise ConfigError(["error: the name of the config file is empty"])
+        raise mistake("the name of the config file is empty")
     if options.config and by_word:
-        raise ConfigError(["error: the config file is named twice, as an argument and by --config"])
+        raise mistake("the config file is named twice, as an argument and by --config")
     return options.config or by_word
 
 
@@ -114,9 +115,7 @@ def required(options: argparse.Namespace, command: str, hint: str = "") -> Path:
     """The absolute path. A running gateway is found by it."""
     path = found(options)
     if path is None:
-        raise ConfigError(
-            [f"error: no config file found here; name one: mcpx {command} FILE{hint}"]
-        )
+        raise mistake(f"no config file found here; name one: mcpx {command} FILE{hint}")
     return Path(os.path.abspath(path))
 
 
@@ -144,7 +143,7 @@ def subject_of(options: argparse.Namespace) -> str | None:
     if is_config or len(words) > 1:
         options.config_file = words.pop()
     if len(words) > 1 or "" in words:
-        raise ConfigError(["error: say one thing at a time, then the config file"])
+        raise mistake("say one thing at a time, then the config file")
     return next(iter(words), None)
 
 

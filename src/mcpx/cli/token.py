@@ -12,14 +12,14 @@ import time
 from datetime import UTC, datetime
 
 from mcpx.cli.codes import DONE
-from mcpx.cli.output import Output, Table, plain, print_json
+from mcpx.cli.output import Output, Table, plain, print_json, say, warn
 from mcpx.cli.parsing import suggestion
+from mcpx.cli.running import mistake
 from mcpx.cli.target import found, load
 from mcpx.config import Config
 from mcpx.config.checks import MAX_NAME
 from mcpx.front.identity.bearer import moment
 from mcpx.front.identity.store import Stored, TokenStore, Unreadable
-from mcpx.model.errors import ConfigError
 from mcpx.model.state import state_folder
 
 SYNTAX = {"new": "NAME [CONFIG]", "list": "", "revoke": "NAME"}
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     name = words.pop(0) if action != "list" and words else ""
     most = 1 if action == "new" else 0
     if len(words) > most or (action != "list" and not name):
-        raise ConfigError([f"error: say: mcpx token {action} {SYNTAX[action]}".rstrip()])
+        raise mistake(f"say: mcpx token {action} {SYNTAX[action]}".rstrip())
     options.config_file = next(iter(words), None)
     store = TokenStore(state_folder(os.environ))
     try:
@@ -42,9 +42,9 @@ def run(options: argparse.Namespace) -> int:
         path = found(options)
         return _new(store, name, options, path and load(path, options))
     except Unreadable as problem:
-        raise ConfigError([f"error: {problem}"]) from None
+        raise mistake(f"{problem}") from None
     except OSError as error:
-        raise ConfigError([f"error: the tokens cannot be kept: {error}"]) from None
+        raise mistake(f"the tokens cannot be kept: {error}") from None
 
 
 def _new(store: TokenStore, name: str, options: argparse.Namespace, config: Config | None) -> int:
@@ -54,7 +54,7 @@ def _new(store: TokenStore, name: str, options: argparse.Namespace, config: Conf
         token = store.add(name, options.profile, expires)
     except KeyError:
         hint = f"revoke it first (mcpx token revoke {name}), or choose another name"
-        raise ConfigError([f"error: there is a token {name!r} already; {hint}"]) from None
+        raise mistake(f"there is a token {name!r} already; {hint}") from None
     facts = {"name": name, "token": token, "profile": options.profile, "expires": _stamp(expires)}
     try:
         Output(options.json).result(facts, token)
@@ -63,34 +63,28 @@ def _new(store: TokenStore, name: str, options: argparse.Namespace, config: Conf
         store.revoke(name)
         raise
     ends = f", good until {_stamp(expires)}" if expires is not None else ""
-    sys.stderr.write(
-        f"{plain(name)}: made{ends}. It is shown this once; clients send 'Authorization: Bearer "
-        "…'\n"
+    warn(
+        f"{plain(name)}: made{ends}. It is shown this once; clients send 'Authorization: Bearer …'"
     )
     if config is not None and (config.server.auth is None or config.server.auth.type != "bearer"):
-        sys.stderr.write(f"It counts once {config.path} says server.auth: {{type: bearer}}\n")
+        warn(f"It counts once {config.path} says server.auth: {{type: bearer}}")
     return DONE
 
 
 def _check_new(name: str, profile: str | None, config: Config | None) -> None:
     if not 1 <= len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
-        raise ConfigError(
-            [
-                f"error: not a possible name: 1 to {MAX_NAME} characters, no line breaks, no "
-                "spaces around"
-            ]
+        raise mistake(
+            f"not a possible name: 1 to {MAX_NAME} characters, no line breaks, no spaces around"
         )
     if config is None:
         return
     auth = config.server.auth
     if auth is not None and any(token.name == name for token in auth.tokens):
-        raise ConfigError(
-            [f"error: {config.path} names a token {name!r} already; choose another name"]
-        )
+        raise mistake(f"{config.path} names a token {name!r} already; choose another name")
     profiles = [known.name for known in config.profiles]
     if profile is not None and profile not in profiles:
         hint = suggestion(profile, profiles, f"known: {', '.join(profiles) or 'none'}")
-        raise ConfigError([f"error: no profile named {profile!r}; {hint}"])
+        raise mistake(f"no profile named {profile!r}; {hint}")
 
 
 def _end_of(text: str) -> float:
@@ -104,9 +98,9 @@ def _end_of(text: str) -> float:
         stamp = _stamp(end)
     except (ValueError, OverflowError, OSError):
         hint = "say how long (30d, 12h, 45m) or until when (2027-01-31, 2027-01-31T12:00Z)"
-        raise ConfigError([f"error: --expires {text[:40]!r} is not understood; {hint}"]) from None
+        raise mistake(f"--expires {text[:40]!r} is not understood; {hint}") from None
     if end <= time.time():
-        raise ConfigError([f"error: --expires {text[:40]!r} is over already ({stamp})"])
+        raise mistake(f"--expires {text[:40]!r} is over already ({stamp})")
     return float(int(end))
 
 
@@ -130,7 +124,7 @@ def _list(tokens: list[Stored], as_json: bool) -> int:
     if as_json:
         print_json({"tokens": rows})
     elif not tokens:
-        sys.stdout.write("no tokens; make one: mcpx token new NAME\n")
+        say("no tokens; make one: mcpx token new NAME")
     else:
         table = Table("NAME", "PROFILE", "CREATED", "EXPIRES")
         for row in rows:
@@ -148,6 +142,6 @@ def _revoke(store: TokenStore, name: str, out: Output) -> int:
         return DONE
     names = [token.name for token in store.read()]
     hint = suggestion(name, names, "mcpx token list shows those there are")
-    raise ConfigError(
-        [f"error: no kept token named {name!r}; {hint} (one in a config is revoked by removing it)"]
+    raise mistake(
+        f"no kept token named {name!r}; {hint} (one in a config is revoked by removing it)"
     )

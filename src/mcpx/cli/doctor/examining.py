@@ -17,6 +17,7 @@ from mcpx.cli.config_files import load_as_served
 from mcpx.cli.doctor import clients, config, gateway, servers
 from mcpx.cli.doctor.finding import Case, Finding, count, facts, print_findings, warning
 from mcpx.cli.output import Waiting, print_json
+from mcpx.cli.running import mistake
 from mcpx.cli.serve import address
 from mcpx.cli.target import Target, found, subject_of
 from mcpx.config import Config
@@ -60,9 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _no_config(case: Case, mistakes: Sequence[Finding]) -> ConfigError:
     if case.path is None:
-        return ConfigError(
-            ["error: no config file found here; name one: mcpx doctor SERVER --config FILE"]
-        )
+        return mistake("no config file found here; name one: mcpx doctor SERVER --config FILE")
     where = [f"\n  --> {each.where}" if each.where else "" for each in mistakes]
     return ConfigError(
         [f"error: {each.what}{at}" for each, at in zip(mistakes, where, strict=True)]

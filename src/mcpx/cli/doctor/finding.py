@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from mcpx.cli.output import Style, counted, plain, styled
+from mcpx.cli.output import Style, counted, plain, say, styled
 from mcpx.config import Config, Server
 from mcpx.model.call import Json
 
@@ -97,18 +97,18 @@ def print_findings(found: Sequence[Finding]) -> None:
         line = f"{styled(marks[is_ascii], style)} {each.check}: {plain(each.what, 1000)}"
         if each.where:
             line += " " + styled(f"({plain(each.where, 300)})", "dim")
-        sys.stdout.write(f"{line}\n")
+        say(f"{line}")
         for text in each.lines:
-            sys.stdout.write(f"    {styled('|', 'dim')} {plain(text)}\n")
+            say(f"    {styled('|', 'dim')} {plain(text)}")
         if each.fix:
             title = "next" if each.level == "ok" else "fix"
-            sys.stdout.write(f"    {title}: {plain(each.fix, 1000)}\n")
+            say(f"    {title}: {plain(each.fix, 1000)}")
     totals: list[str] = []
     if errors := count(found, "error"):
         totals.append(f"{errors} broken")
     if warnings := count(found, "warning"):
         totals.append(counted(warnings, "warning"))
-    sys.stdout.write(f"{', '.join(totals) or 'nothing is wrong'}\n")
+    say(f"{', '.join(totals) or 'nothing is wrong'}")
 
 
 def facts(case: Case, found: Sequence[Finding]) -> Json:

@@ -19,11 +19,10 @@ from mcpx.cli.doctor.finding import Case, Finding, error, ok, warning
 from mcpx.cli.gateway_client import temporary_gateway
 from mcpx.cli.output import Waiting, counted, limited
 from mcpx.cli.parsing import suggestion
-from mcpx.cli.running import result_of
+from mcpx.cli.running import mistake, result_of
 from mcpx.config import Config, Server
 from mcpx.core.causes import cause_of
 from mcpx.core.trying import Tried, only, try_server
-from mcpx.model.errors import ConfigError
 from mcpx.processes.environment import child_environment, find_program
 from mcpx.transports import Stdio, downloads_itself
 
@@ -184,7 +183,7 @@ def named(servers: Sequence[Server], name: str) -> Server:
             return server
     names = [each.name for each in servers]
     hint = suggestion(name, names, f"there is {', '.join(map(repr, names)) or 'none'}")
-    raise ConfigError([f"error: no server is named {name!r}; {hint}"])
+    raise mistake(f"no server is named {name!r}; {hint}")
 
 
 def examined(case: Case, config: Config, server: Server) -> Iterator[Finding]:
