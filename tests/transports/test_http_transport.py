@@ -28,7 +28,7 @@ from mcpx.model.errors import (
     RpcError,
     Unavailable,
 )
-from mcpx.transports import Http, replies, standing
+from mcpx.transports import Http, replies
 from mcpx.transports import http as module
 from mcpx.transports.dial import Dial
 from mcpx.transports.http import HttpConversation
@@ -743,7 +743,7 @@ def test_a_server_that_stopped_is_lost_as_soon_as_it_cannot_be_reached(
     monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """LIF-3: told once, whatever was to be sent."""
-    monkeypatch.setattr(standing, "RETRY_MS", 5)
+    monkeypatch.setattr(replies, "RETRY_MS", 5)
 
     async def main() -> None:
         site = Site()
@@ -1206,7 +1206,7 @@ def test_a_server_cannot_make_us_poll_without_a_pause_nor_wait_longer_than_half_
 def test_an_older_server_is_listened_to_and_again_from_where_it_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(standing, "RETRY_MS", 5)
+    monkeypatch.setattr(replies, "RETRY_MS", 5)
 
     async def main() -> None:
         def speaks(exchange: Exchange) -> None:
@@ -1405,7 +1405,7 @@ def test_a_standing_stream_of_nothing_but_noise_is_said_once_and_opened_with_gro
     noise: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """SRC-8: neither ids nor `retry` among the noise make the pauses short again."""
-    monkeypatch.setattr(standing, "RETRY_MS", 20)
+    monkeypatch.setattr(replies, "RETRY_MS", 20)
     pauses: list[float] = []
     sleep = asyncio.sleep
 
@@ -1440,7 +1440,7 @@ def test_signs_of_life_for_days_are_no_noise() -> None:
 
 def test_a_standing_stream_carries_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever id they bear: they end it, and it is opened again behind them."""
-    monkeypatch.setattr(standing, "RETRY_MS", 5)
+    monkeypatch.setattr(replies, "RETRY_MS", 5)
 
     async def main() -> None:
         streams: list[Exchange] = []
@@ -1562,7 +1562,7 @@ def test_an_error_of_the_servers_own_may_be_long() -> None:
 
 def test_a_long_event_id_is_dropped_and_a_short_one_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory by headers: an id is kept, and sent back."""
-    monkeypatch.setattr(standing, "RETRY_MS", 5)
+    monkeypatch.setattr(replies, "RETRY_MS", 5)
 
     async def main() -> None:
         def pauses(exchange: Exchange, message: Json) -> None:

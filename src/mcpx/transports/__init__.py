@@ -47,7 +47,7 @@ TRANSPORTS: Family[Transport] = Family(
         "proving",
         "refusals",
         "replies",
-        "standing",
+        "sinks",
     ),
     needs=("open",),
     keys=True,

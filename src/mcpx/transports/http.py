@@ -34,8 +34,9 @@ from mcpx.model.errors import (
 )
 from mcpx.model.requests import SPAN
 from mcpx.transports.dial import Dial
-from mcpx.transports.replies import Delivery, Reply, loaded, unsent
-from mcpx.transports.standing import StandingStream, listen
+from mcpx.transports.refusals import refusal
+from mcpx.transports.replies import GetStream, Reply, listen, loaded, unsent
+from mcpx.transports.sinks import ErrorBody, Upload
 from mcpx.wire import codec, era, jsonrpc
 from mcpx.wire.http_client import Abortable, ConnectionLost, header_lines
 from mcpx.wire.peer import Conversation, Meanwhile, Waiting
@@ -242,44 +243,52 @@ class HttpConversation:
     def notify(self, method: str, params: Json | None) -> None:
         if self._lost is not None or self.modern:
             return  # the modern era has no notifications from client to server over HTTP
-        done = Delivery(self)
-        if method == "notifications/initialized":
-            self._ready = done.future  # nothing may overtake it on another connection
-        self._post(jsonrpc.notification(method, params), done)
+        upload = self._upload(jsonrpc.notification(method, params))
+        if upload is not None and method == "notifications/initialized":
+            self._ready = upload.done  # No message may overtake it on another connection.
 
     def answer(self, message: Json) -> None:
-        self._post(message, Delivery(self))
+        self._upload(message)
 
-    def _post(self, message: Json, sink: "Delivery") -> None:
+    def _upload(self, message: Json) -> Upload | None:
         try:
             body = codec.dump(message)
         except codec.Unencodable as error:
             if "id" not in message:
-                return
+                return None
             problem = RpcError(INTERNAL_ERROR, f"Unencodable reply: {error}")
             body = codec.dump(jsonrpc.failure(message["id"], problem))
         if self._untaken > MOST_UNTAKEN:
             self._lose("does not take what it is sent")
-        elif self._lost is None:
-            self._untaken += len(body)
-            sink.start("POST", body)
+        if self._lost is not None:
+            return None
+        self._untaken += len(body)
+        upload = Upload(self, self.proving, body)
+        upload.start()
+        return upload
 
-    def repeat(self, reply: "Reply") -> Abortable:
+    def repeat(self, reply: Reply) -> Abortable:
         """Send a request with the proof there is by now."""
         method, params, message, trace = reply.asked
         lines = self._headers_for(method, params) + trace
         return self._pool.start("POST", self._target, lines, codec.dump(message), reply)
 
-    def deliver(self, method: str, body: bytes, sink: "Delivery") -> Abortable:
-        return self._pool.start(method, self._target, self._lines, body, sink, brief=True)
+    def post(self, upload: Upload) -> Abortable:
+        body, method = upload.body_sent, upload.method
+        return self._pool.start(method, self._target, self._lines, body, upload, brief=True)
 
-    def taken(self, size: int) -> None:
-        self._untaken -= size
+    def refused(self, response: ErrorBody) -> RpcError:
+        return refusal(self.name, response.status, response.headers, response.content, self.secrets)
+
+    def uploaded(self, upload: Upload, problem: RpcError | None) -> None:
+        self._untaken -= len(upload.body_sent)
+        if problem is not None:
+            log.debug("[%s] a message was not taken: %s", self.name, problem.message)
 
     # What the server says
     # ------------------------------------------------------------------------------------
 
-    def hear(self, raw: bytes, stream: "Reply | StandingStream") -> bool:
+    def hear(self, raw: bytes, stream: Reply | GetStream) -> bool:
         """One message from any stream of the server. False: it was none."""
         message = loaded(raw)
         match jsonrpc.classify(message):
@@ -333,7 +342,7 @@ class HttpConversation:
             reply = jsonrpc.failure(rid, RpcError(INTERNAL_ERROR, "Internal error"))
         self.answer(reply)
 
-    def get(self, last_id: str | None, sink: "Reply | StandingStream") -> Abortable:
+    def get(self, last_id: str | None, sink: Reply | GetStream) -> Abortable:
         """Ask for a stream, or for the rest of one that an older server closed."""
         lines = self._stream_lines
         if last_id is not None:
@@ -392,9 +401,9 @@ class HttpConversation:
             await self._end_tasks()
             return
         if self._session is not None:
-            goodbye = Delivery(self)
-            goodbye.start("DELETE", b"")
-            await asyncio.wait([goodbye.future], timeout=1.0)
+            goodbye = Upload(self, self.proving, b"", "DELETE")
+            goodbye.start()
+            await asyncio.wait([goodbye.done], timeout=1.0)
         self._lose("closed by the gateway")
         await self._end_tasks()
         await self._pool.close()

@@ -9,7 +9,7 @@ repeated.
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus, urlencode
 
 from mcpx.base.aio import Tasks
@@ -18,24 +18,7 @@ from mcpx.transports.refusals import about_us
 
 if TYPE_CHECKING:
     from mcpx.auth.credentials import Credentials, Pairs, Proof
-
-
-class Message(Protocol):
-    """Something that is sent with a proof."""
-
-    proof: "Proof | None"
-    """It was last sent with."""
-    repeated: bool
-    pending: asyncio.Task[Any] | None
-    """What it waits for before it is sent; to be cancelled by whoever gives it up."""
-
-    def send(self) -> None:
-        """With the headers that the conversation has by now."""
-        ...
-
-    def unproved(self, error: RpcError) -> None:
-        """It will not be sent, or not again."""
-        ...
+    from mcpx.transports.sinks import SentRequest
 
 
 class Proving:
@@ -116,17 +99,17 @@ class Proving:
     # For messages that nobody waits for in a task
     # ----------------------------------------------------------
 
-    def start(self, message: Message) -> None:
+    def start(self, message: "SentRequest") -> None:
         if self.ready():
             self._send(message)
         else:
             self.wait_for(message)
 
-    def wait_for(self, message: Message) -> None:
+    def wait_for(self, message: "SentRequest") -> None:
         """Send it as soon as there is a proof."""
         self._pursue(message, self._first(message))
 
-    def refused(self, message: Message, error: RpcError) -> bool:
+    def refused(self, message: "SentRequest", error: RpcError) -> bool:
         """Whether a refusal is seen to here: the message is sent once more, or told why not."""
         proof = message.proof
         if message.repeated or proof is None or not about_us(error):
@@ -135,11 +118,11 @@ class Proving:
         self._pursue(message, self._again(message, proof, error))
         return True
 
-    def _pursue(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
+    def _pursue(self, message: "SentRequest", work: Coroutine[Any, Any, None]) -> None:
         message.pending = task = self._tasks.start(work)
         task.add_done_callback(lambda _: self._ended(message, task))
 
-    def _ended(self, message: Message, task: asyncio.Task[None]) -> None:
+    def _ended(self, message: "SentRequest", task: asyncio.Task[None]) -> None:
         if task.cancelled():
             reason = "closed by the gateway"
         elif task.exception() is not None:  # logged by its owner
@@ -150,7 +133,7 @@ class Proving:
         error.unsent = True
         message.unproved(error)
 
-    async def _first(self, message: Message) -> None:
+    async def _first(self, message: "SentRequest") -> None:
         try:
             await self.get()
         except Unavailable as problem:
@@ -158,7 +141,7 @@ class Proving:
         else:
             self._send(message)
 
-    async def _again(self, message: Message, proof: "Proof", error: RpcError) -> None:
+    async def _again(self, message: "SentRequest", proof: "Proof", error: RpcError) -> None:
         try:
             renewed = await self.renewed(proof, error)
         except Unavailable as problem:
@@ -169,7 +152,7 @@ class Proving:
         else:
             message.unproved(error)
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: "SentRequest") -> None:
         message.pending = None
         message.proof = self.proof
         message.send()

@@ -1,13 +1,12 @@
-"""What becomes of the replies of a streamable HTTP server: one sink for each kind of request, for
-`transports.http`.
+"""Responses of a streamable HTTP server: to requests, and on the GET stream of an older server.
 
-Promise: a reply counts only under the id that was asked on its very request; anything else fails
-that request and ends the connection, which may be out of step. Whatever comes that is no message is
-bounded in bytes, and what wants no reply in time too.
+A response counts only under the id that was sent in its request. Any other response fails the
+request and ends the connection, whose order can no longer be trusted. The GET stream carries
+messages that belong to no request. It is opened again however it ended, as often as the server
+allows within limits. A server that does not offer it is asked once.
 """
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any
 
 from mcpx.model.call import Json
@@ -20,30 +19,23 @@ from mcpx.model.errors import (
     RpcError,
     Unavailable,
 )
-from mcpx.transports.refusals import BODY, refusal, unexpected
+from mcpx.transports.refusals import BODY, about_us, refusal, unexpected
+from mcpx.transports.sinks import MAX_NOISE_BYTES, EventFeed, SentRequest
 from mcpx.wire import codec, jsonrpc
 from mcpx.wire.exchange import Headers
 from mcpx.wire.framing import Patience
-from mcpx.wire.http_client import Abortable, ConnectionLost, Crowded
+from mcpx.wire.http_client import ConnectionLost, Crowded
 from mcpx.wire.peer import Wait
-from mcpx.wire.sse import SseEvent, SseReader
+from mcpx.wire.sse import SseEvent
 from mcpx.wire.words import MAX_REDACTED_BYTES
 
 if TYPE_CHECKING:
-    from mcpx.auth.credentials import Proof
     from mcpx.transports.http import HttpConversation
 
-log = logging.getLogger(__name__)
-
 RETRY_MS = 1000
-"""How long to wait before a stream is resumed when the server named no `retry`."""
+"""Time after which a stream is resumed if the server sent no `retry`."""
 SHORTEST_RETRY_MS = 500
 LONGEST_RETRY_MS = 30_000
-"""Between these a server may choose: it cannot make us poll it without a pause, nor wait for
-ever."""
-NOISE = 2**20
-"""Bytes of comments, ids, blank lines and nonsense that a stream may carry from one message to the
-next."""
 
 
 def unsent(name: str, reason: str, code: int = SERVER_DOWN) -> Unavailable:
@@ -57,7 +49,7 @@ def bounded_retry(retry: int) -> int:
 
 
 def loaded(raw: bytes | bytearray) -> Any:
-    """What it says, if that is JSON."""
+    """Return the JSON value, or None."""
     try:
         return codec.load(raw)
     except codec.BadJson:
@@ -71,54 +63,34 @@ def is_stream(status: int, headers: Headers) -> bool:
 _NO_HEADERS = Headers({})
 
 
-class Reply:
-    """The stream of one request: a JSON body, or events up to the response, resumed where the
-    server allows it."""
+class Reply(SentRequest):
+    """Sink of one request: a JSON body, or events up to the response, resumed if possible."""
 
     __slots__ = (
-        *(
-            "_body",
-            "_events",
-            "_finished",
-            "_headers",
-            "_in_step",
-            "_last_id",
-            "_left",
-            "_message",
-            "_noise",
-        ),
-        *("_patience",),
-        *(
-            "_polling",
-            "_retry_ms",
-            "_rid",
-            "_status",
-            "_talk",
-            "_wait",
-            "asked",
-            "carrier",
-            "meanwhile",
-        ),
-        *("pending", "proof", "repeated", "session"),
+        *("_body", "_events", "_finished", "_headers", "_in_step", "_last_id", "_left"),
+        *("_message", "_noise", "_patience", "_polling", "_retry_ms", "_rid", "_status"),
+        *("_talk", "_wait", "asked", "meanwhile", "session"),
     )
 
     def __init__(self, talk: "HttpConversation", rid: str | int, wait: Wait) -> None:
+        # In place of super().__init__: this is the hot path.
+        self.proving = talk.proving
+        self.carrier = None
+        self.proof = None
+        self.repeated = False
+        self.pending = None
         self._talk = talk
         self._rid = rid
         self._wait = wait
         self.meanwhile = wait.meanwhile
-        self.carrier: Abortable | None = None
         self.session: str | None = None
-        self.proof: Proof | None = None
-        self.repeated = False
-        self.pending: asyncio.Task[Any] | None = None
         self.asked: tuple[str, Json, Json, bytes] = ("", {}, {}, b"")
-        """Method, params and message, where it may have to be sent again with another proof."""
+        """Method, params, message, and trace headers of a request that may have to be repeated."""
         self._left = False
         self._polling: asyncio.TimerHandle | None = None
         self._status = 0
         self._headers = _NO_HEADERS
-        self._events: SseReader | None = None
+        self._events: EventFeed | None = None
         self._patience: Patience | None = None
         self._body: bytes | bytearray = b""
         self._message: Any = None
@@ -126,7 +98,7 @@ class Reply:
         """The first event on the stream that is not a message."""
         self._finished = False
         self._in_step = True
-        """Nothing came but what belongs to this request."""
+        """False after a message that belongs to another request."""
         self._last_id: str | None = None
         self._retry_ms = RETRY_MS
 
@@ -140,25 +112,21 @@ class Reply:
         self.session = headers.get("mcp-session-id") or self.session
         self._events = None
         if is_stream(status, headers):
-            self._events = SseReader(self._event, limit=self._talk.limit, on_skipped=self._skipped)
-            self._patience = self._patience or Patience(NOISE)
-            self.repeated = False  # this proof was taken; the stream may outlive it
+            self._patience = self._patience or Patience(MAX_NOISE_BYTES)
+            self._events = EventFeed(
+                self._event,
+                self._too_large,
+                self._nothing_but_noise,
+                self._talk.limit,
+                patience=self._patience,
+            )
+            self.repeated = False  # The server has accepted these credentials.
 
     def body(self, data: bytes) -> None:
-        events, patience = self._events, self._patience
-        if events is not None and patience is not None:
-            events.feed(data)
-            pending = events.unfinished
-            if pending > self._talk.limit:
-                self._skipped(pending, "", b"")
-                self.leave()
-            elif patience.lost(len(data), pending):
-                what = f"the answer carries nothing but noise, {NOISE:,} bytes of it"
-                self._talk.warn(what)
-                self._fail(SERVER_GARBAGE, what)
-                self.leave()
+        if self._events is not None:
+            self._events.feed(data)
             return
-        # Joined at once: many small pieces must not become many objects.
+        # Join the parts at once: many small parts must not become many objects.
         if not self._body:
             self._body = data
         elif isinstance(self._body, bytearray):
@@ -166,13 +134,10 @@ class Reply:
         else:
             self._body = bytearray(self._body) + data
         if len(self._body) > self._talk.limit:
-            self._skipped(len(self._body), "", b"")
+            self._too_large(0, b"")
             self._body = b""
-            self.leave()
-        elif (
-            self._status >= 300 and len(self._body) > BODY and not self._is_json()
-        ):  # a page, and a long one
-            carrier = self.carrier
+        elif self._status >= 300 and len(self._body) > BODY and not self._is_json():
+            carrier = self.carrier  # A long error page: its beginning is enough.
             self.end()
             if carrier is not None:
                 carrier.abort()
@@ -180,19 +145,19 @@ class Reply:
     def _is_json(self) -> bool:
         return "json" in (self._headers.get("content-type") or "").lower()
 
-    def _event(self, event: SseEvent) -> None:
+    def _event(self, event: SseEvent) -> bool:
         if self._left:
-            return
+            return False
         if event.id:
             self._last_id = event.id
         if event.retry is not None:
             self._retry_ms = bounded_retry(event.retry)
         if not event.data or event.event != "message":
-            return
-        if not self._talk.hear(event.data, self):
-            self._noise = self._noise or bytes(event.data[:MAX_REDACTED_BYTES])
-        elif self._patience:
-            self._patience.message()
+            return False
+        if self._talk.hear(event.data, self):
+            return True
+        self._noise = self._noise or bytes(event.data[:MAX_REDACTED_BYTES])
+        return False
 
     def answered(self, message: Json) -> None:
         """A response came on the stream."""
@@ -205,51 +170,44 @@ class Reply:
             self._fail(SERVER_GARBAGE, "answered another request than the one it was asked")
             self.leave()
 
-    def _skipped(self, size: int, reason: str, head: bytes) -> None:
+    def _too_large(self, size: int, head: bytes) -> None:
         self._fail(SERVER_TOO_LARGE, f"the answer is larger than {self._talk.limit:,} bytes")
+        if not size:  # The stream cannot be used any longer.
+            self.leave()
+
+    def _nothing_but_noise(self) -> None:
+        what = f"the answer carries nothing but noise, {MAX_NOISE_BYTES:,} bytes of it"
+        self._talk.warn(what)
+        self._fail(SERVER_GARBAGE, what)
+        self.leave()
 
     def trusted(self) -> bool:
         if self._events is None:
             self._message = loaded(self._body)
             if self._status < 300:
-                self._in_step = jsonrpc.classify(self._message) == "response" and _is_answer(
-                    self._message, self._rid
-                )
+                is_response = jsonrpc.classify(self._message) == "response"
+                self._in_step = is_response and _is_answer(self._message, self._rid)
             else:
-                self._in_step = not _is_anothers(self._message, self._rid)
+                self._in_step = not _is_of_another_request(self._message, self._rid)
         return self._in_step
 
     def end(self) -> None:
         self._finished = True
         if self._events is not None:
             reason = "the answer ended before the result"
-            self._broken(
-                f"{reason}; it {self._unexpected(self._noise)}" if self._noise else reason,
-                deliberate=True,
-            )
+            if self._noise:
+                reason += f"; it {self._unexpected(self._noise)}"
+            self._broken(reason, deliberate=True)
             return
         raw, self._body = self._body, b""
         if self._status == 404 and self._talk.in_session:
             error = Unavailable(self._talk.name, SERVER_DIED, "the server ended the session")
-            error.unsent = (
-                self._last_id is None
-            )  # a 404 to a resumed stream says nothing of the request itself
+            # A 404 for a resumed stream says nothing about the request itself.
+            error.unsent = self._last_id is None
             self._talk.waiting.fail(self._rid, error)
             self._talk.end_session()
         elif self._in_step and self._status >= 300:
-            error = refusal(
-                self._talk.name,
-                self._status,
-                self._headers,
-                bytes(raw),
-                self._talk.secrets,
-                other_type="sse",
-            )
-            proving = self._talk.proving
-            if proving is None or self._left or not proving.refused(self, error):
-                self._talk.waiting.fail(self._rid, error)
-            else:
-                self.carrier = None  # nothing was done about it
+            self._refused(bytes(raw))
         elif self._in_step:
             self._message["id"] = self._rid
             self._talk.waiting.resolve(self._message)
@@ -257,6 +215,16 @@ class Reply:
             self._fail(SERVER_GARBAGE, "answered another request than the one it was asked")
         else:
             self._fail(SERVER_GARBAGE, self._unexpected(raw))
+
+    def _refused(self, body: bytes) -> None:
+        talk = self._talk
+        error = refusal(
+            talk.name, self._status, self._headers, body, talk.secrets, other_type="sse"
+        )
+        if self._left or not self.is_repeated_after(error):
+            talk.waiting.fail(self._rid, error)
+        else:
+            self.carrier = None  # The server did not act on the request.
 
     def _unexpected(self, raw: bytes | bytearray) -> str:
         return unexpected(
@@ -269,38 +237,32 @@ class Reply:
             self._talk.waiting.fail(self._rid, unsent(self._talk.name, str(error), OVERLOADED))
         elif isinstance(error, ConnectionLost) and not error.sent:
             problem = self._talk.unreachable(error)
-            problem.unsent = self._last_id is None  # else it was polled for, and sent long ago
+            problem.unsent = self._last_id is None  # Otherwise it was sent before.
             self._talk.waiting.fail(self._rid, problem)
         else:
             self._broken(str(error) or "the connection broke", deliberate=False)
 
     def _broken(self, reason: str, *, deliberate: bool) -> None:
-        """The stream is over without a response: poll it if the server gave event ids, else the
-        request failed."""
+        """The stream has ended without a response.
+
+        Resume it if the server gave event ids. Otherwise the request has failed.
+        """
         if self._wait.future.done() or self._left:
             return
         if self._last_id is not None and not self._talk.modern and self._status == 200:
             if deliberate and self._wait.meanwhile is not None:
                 self._wait.meanwhile.paused(self._retry_ms)
-            self._polling = asyncio.get_running_loop().call_later(self._retry_ms / 1000, self._poll)
+            self._polling = asyncio.get_running_loop().call_later(self._retry_ms / 1000, self.start)
         else:
             self._fail(SERVER_DIED, reason)
 
-    def _poll(self) -> None:
-        if self._talk.proving is None:
-            self.send()
-        else:
-            self._talk.proving.start(self)
-
     def send(self) -> None:
-        """Once more: the request, or what is left of its answer."""
+        """Send the request again, or ask for the rest of its response."""
         self._finished = False
-        again = (
-            self._talk.repeat(self)
-            if self._last_id is None
-            else self._talk.get(self._last_id, self)
-        )
-        self.carrier = again
+        if self._last_id is None:
+            self.carrier = self._talk.repeat(self)
+        else:
+            self.carrier = self._talk.get(self._last_id, self)
 
     def unproved(self, error: RpcError) -> None:
         self._talk.waiting.fail(self._rid, error)
@@ -309,7 +271,7 @@ class Reply:
         self._talk.waiting.fail(self._rid, Unavailable(self._talk.name, code, reason))
 
     def leave(self) -> None:
-        """The request is over for its caller; whatever the stream still carries is not wanted."""
+        """The request has ended for its caller. The rest of the stream is not needed."""
         self._left = True
         if self._polling is not None:
             self._polling.cancel()
@@ -320,87 +282,167 @@ class Reply:
 
 
 def _is_answer(message: Json, rid: str | int) -> bool:
-    """Whether a response is the one to this request: by its id, which only an error may leave
-    open."""
+    """Return whether a response has this id. Only an error may have none."""
     id = message["id"]
-    return (type(id) is type(rid) and id == rid) or (
-        id is None and message.get("error") is not None
-    )
+    if id is None:
+        return message.get("error") is not None
+    return type(id) is type(rid) and id == rid
 
 
-def _is_anothers(message: Any, rid: str | int) -> bool:
-    """Whether what came with an HTTP error bears the id of another request. Servers that never
-    looked at the message put words there (`server-error`): ours are all numbers."""
+def _is_of_another_request(message: Any, rid: str | int) -> bool:
+    """Return whether an HTTP error has the id of another request.
+
+    Ids of mcpx are numbers. Servers that did not read the message send words, such as
+    `server-error`.
+    """
     if jsonrpc.classify(message) != "response":
         return False
     id = message["id"]
     return isinstance(id, int | float) and not (type(id) is type(rid) and id == rid)
 
 
-class Delivery:
-    """A message that wants no reply, on its way: for so long, and to so many words in return."""
+class GetStream(SentRequest):
+    """Sink of one GET stream. `ended` is True if the server offers the stream."""
 
-    def __init__(self, talk: "HttpConversation") -> None:
+    meanwhile = None
+
+    def __init__(self, talk: "HttpConversation", patience: Patience) -> None:
+        super().__init__(talk.proving)
         self._talk = talk
-        self._carrier: Abortable | None = None
+        self._events: EventFeed | None = None
+        self._patience = patience
         self._timer: asyncio.TimerHandle | None = None
-        self._method, self._body = "POST", b""
-        self._answer = 0
-        self._refused: RpcError | None = None
-        self.proof: Proof | None = None
-        self.repeated = False
-        self.pending: asyncio.Task[Any] | None = None
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def start(self, method: str, body: bytes) -> None:
-        self._method, self._body = method, body
-        self._timer = asyncio.get_running_loop().call_later(self._talk.timeout, self._give_up)
-        if self._talk.proving is None:
-            self.send()
-        else:
-            self._talk.proving.start(self)
-
-    def send(self) -> None:
-        self._refused = None
-        self._carrier = self._talk.deliver(self._method, self._body, self)
-
-    def unproved(self, error: RpcError) -> None:
-        log.debug("[%s] a notification was not sent: %s", self._talk.name, error.message)
-        self._over()
-
-    def _give_up(self) -> None:
-        if self._carrier is not None:
-            self._carrier.abort()
-        if self.pending is not None:
-            self.pending.cancel()
-        self._over()
+        self._answer_bytes = 0
+        self.ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.last_id: str | None = None
+        self.retry_ms: int | None = None
+        self.has_event = False
+        self.has_message = False
+        self.fault = ""
+        """Why it was ended by the gateway."""
+        self.refused: RpcError | None = None
+        """The error if the server refused the credentials."""
+        self._has_temporary_error = False
 
     def head(self, status: int, headers: Headers) -> None:
-        if status >= 400:
-            log.debug("[%s] answered a notification with HTTP %d", self._talk.name, status)
-            self._refused = refusal(self._talk.name, status, headers, b"")
+        if is_stream(status, headers):
+            self._events = EventFeed(
+                self._event,
+                self._too_large,
+                lambda: self._end_for("carries nothing but noise"),
+                self._talk.limit,
+                patience=self._patience,
+            )
+            return
+        self._timer = asyncio.get_running_loop().call_later(self._talk.timeout, self.end)
+        if status == 404 and self._talk.in_session:
+            self._talk.end_session()
+        self._has_temporary_error = status >= 500 or status in (408, 429)
+        error = refusal(self._talk.name, status, headers, b"")
+        if about_us(error):
+            self.refused = error
 
     def body(self, data: bytes) -> None:
-        self._answer += len(data)
-        if self._answer > BODY:
-            self._give_up()
+        if self._events is None:
+            self._answer_bytes += len(data)
+            if self._answer_bytes > BODY:
+                self.end()
+        elif not self.fault:
+            self._events.feed(data)
 
-    def trusted(self) -> bool:
+    def _event(self, event: SseEvent) -> bool:
+        if self.fault:
+            return False
+        self.has_event = True
+        self.last_id = event.id or self.last_id
+        if event.retry is not None:
+            self.retry_ms = bounded_retry(event.retry)
+        if not event.data or event.event != "message" or not self._talk.hear(event.data, self):
+            return False
+        self.has_message = True
         return True
 
-    def end(self) -> None:
-        proving = self._talk.proving
-        if self._refused is None or proving is None or not proving.refused(self, self._refused):
-            self._over()
+    def _too_large(self, size: int, head: bytes) -> None:
+        self._end_for(f"carries an event of more than {self._talk.limit:,} bytes")
 
-    def _over(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if not self.future.done():
-            self.future.set_result(None)
-            self._talk.taken(len(self._body))
+    def answered(self, message: Json) -> None:
+        """A response came, but the stream belongs to no request."""
+        self._talk.waiting.strays += 1
+        self._end_for("carries answers, which belong on the streams of their requests")
+
+    def _end_for(self, fault: str) -> None:
+        self.fault = self.fault or fault
+        self.end()
+
+    def end(self) -> None:
+        self._end(self._events is not None or self._has_temporary_error)
 
     def failed(self, error: Exception) -> None:
         if isinstance(error, ConnectionLost) and not error.sent:
             self._talk.unreachable(error)
-        self._over()
+        self._end(True)
+
+    def _end(self, is_offered: bool) -> None:
+        if not self.ended.done():
+            self.ended.set_result(is_offered)
+        self.abort()
+
+    def abort(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        super().abort()
+
+
+async def listen(talk: "HttpConversation", ready: asyncio.Future[None] | None) -> None:
+    """Keep the GET stream of an older server open."""
+    last_id: str | None = None
+    delay = RETRY_MS / 1000
+    patience = Patience(MAX_NOISE_BYTES)
+    is_noisy = is_renewed = False
+    if ready is not None:
+        await asyncio.shield(ready)
+    while not talk.lost:
+        stream = GetStream(talk, patience)
+        try:
+            is_offered = await _open_stream(talk, stream, last_id)
+            if not is_renewed and await _is_renewed(stream):
+                is_renewed = True
+                continue
+        except Unavailable:  # There are no credentials at present.
+            delay = min(delay * 2, LONGEST_RETRY_MS / 1000)
+            await asyncio.sleep(delay)
+            continue
+        if not is_offered:
+            return
+        is_renewed = False
+        last_id = stream.last_id or last_id
+        if stream.fault:
+            talk.warn(
+                f"its stream of notifications {stream.fault}; it is opened again, now and then"
+            )
+        is_noisy = bool(stream.fault) or (is_noisy and not stream.has_message)
+        if not stream.has_event or is_noisy:
+            delay = min(delay * 2, LONGEST_RETRY_MS / 1000)
+            await asyncio.sleep(delay)
+            continue
+        delay = RETRY_MS / 1000
+        await asyncio.sleep((stream.retry_ms or RETRY_MS) / 1000)
+
+
+async def _open_stream(talk: "HttpConversation", stream: GetStream, last_id: str | None) -> bool:
+    if stream.proving is not None:
+        if not stream.proving.ready():
+            await stream.proving.get()
+        stream.proof = stream.proving.proof
+    stream.carrier = talk.get(last_id, stream)
+    try:
+        return await stream.ended
+    finally:
+        stream.abort()
+
+
+async def _is_renewed(stream: GetStream) -> bool:
+    """Return whether there are other credentials after a refusal."""
+    if stream.refused is None or stream.proving is None or stream.proof is None:
+        return False
+    return await stream.proving.renewed(stream.proof, stream.refused)

@@ -9,28 +9,26 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urljoin, urlsplit
 
-from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, RpcError, Unavailable
+from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
 from mcpx.transports.carried import Carried
 from mcpx.transports.dial import Dial
 from mcpx.transports.refusals import BODY, refusal, unexpected
+from mcpx.transports.replies import is_stream
+from mcpx.transports.sinks import MAX_NOISE_BYTES, ErrorBody, EventFeed, SentRequest, Upload
 from mcpx.wire import codec
 from mcpx.wire.address import target_of
 from mcpx.wire.exchange import Headers
-from mcpx.wire.framing import Patience
 from mcpx.wire.http_client import Abortable, ConnectionLost, header_lines
 from mcpx.wire.peer import Conversation
-from mcpx.wire.sse import SseEvent, SseReader
+from mcpx.wire.sse import SseEvent
 from mcpx.wire.words import MAX_REDACTED_BYTES, without
 
 if TYPE_CHECKING:
     from mcpx.auth.credentials import Proof
 
-NOISE = 2**20
-"""Bytes of comments, blank lines and nonsense that the stream may carry from one message to the
-next."""
 ENDLESS = 16 * 2**20
 """Bytes over the limit after which the end of an event is not waited for."""
 HIGH_WATER = 256 * 1024
@@ -69,13 +67,13 @@ class SseConversation(Carried):
         """None: the server wants no proof."""
         self._pool = dial.pool(spec.url)
         self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._stream: Abortable | None = None
+        self._stream: _Down | None = None
         self._outbox: deque[bytes] = deque()
         self._waiting = 0
         """Bytes in it."""
         self._room = asyncio.Event()
         self._room.set()
-        self._posting: _Post | None = None
+        self._posting: Upload | None = None
 
     def _set_headers(self, proof: "Proof | None") -> None:
         own = self._dial.headers(self._spec.headers, proof)
@@ -100,21 +98,16 @@ class SseConversation(Carried):
 
         return with_query(target, self.proving.proof.query)
 
-    def open_stream(self, sink: "_Down") -> None:
+    def open_stream(self, sink: "_Down") -> Abortable:
         target = self._proved(self._pool.target)
-        self._stream = self._pool.start("GET", target, self._stream_lines, b"", sink)
+        return self._pool.start("GET", target, self._stream_lines, b"", sink)
 
-    def leave_stream(self) -> None:
-        if self._stream is not None:
-            self._stream.abort()
-
-    def post(self, raw: bytes, sink: "_Post") -> Abortable:
-        return self._pool.start(
-            "POST", self._proved(self._endpoint.result()), self._lines, raw, sink
-        )
+    def post(self, upload: Upload) -> Abortable:
+        target = self._proved(self._endpoint.result())
+        return self._pool.start(upload.method, target, self._lines, upload.body_sent, upload)
 
     async def start(self) -> None:
-        stream = _Down(self, self._dial.limit)
+        self._stream = stream = _Down(self, self._dial.limit)
         stream.start()
         try:
             async with asyncio.timeout(self._dial.timeout):
@@ -127,6 +120,10 @@ class SseConversation(Carried):
         except BaseException:
             await self.close()
             raise
+
+    @property
+    def name(self) -> str:
+        return self._dial.name
 
     @property
     def timeout(self) -> float:
@@ -173,13 +170,19 @@ class SseConversation(Carried):
             self._endpoint.set_exception(problem)
         self._peer.lose(reason, SERVER_DIED)
         self._room.set()
-        self.leave_stream()
+        self._leave_stream()
 
-    def refused(self, status: int, headers: Headers, body: bytes) -> RpcError:
+    def _leave_stream(self) -> None:
+        if self._stream is not None:
+            self._stream.abort()
+
+    def refused(self, response: ErrorBody) -> RpcError:
+        status, headers, body = response.status, response.headers, response.content
         other = "" if self._endpoint.done() else "http"
         return refusal(self._dial.name, status, headers, body, self._secrets, other_type=other)
 
-    def describe_unexpected(self, status: int, headers: Headers, body: bytes) -> str:
+    def describe_unexpected(self, response: ErrorBody) -> str:
+        status, headers, body = response.status, response.headers, response.content
         return unexpected("an event stream", status, headers, body, self._secrets)
 
     def _transmit(self, raw: bytes) -> None:
@@ -208,224 +211,91 @@ class SseConversation(Carried):
         self._waiting -= len(raw)
         if self._waiting <= HIGH_WATER:
             self._room.set()
-        self._posting = _Post(self, raw)
+        self._posting = Upload(self, self.proving, raw)
         self._posting.start()
 
-    def posted(self, raw: bytes, problem: RpcError | None) -> None:
+    def uploaded(self, upload: Upload, problem: RpcError | None) -> None:
         if problem is not None:
-            message = codec.load(raw)
-            if (
-                "method" in message and "id" in message
-            ):  # else it is an answer, under an id of the server's
+            message = codec.load(upload.body_sent)
+            if "method" in message and "id" in message:
                 self._peer.waiting.fail(message["id"], problem)
         self._post_next()
 
-    def post_late(self, raw: bytes) -> None:
-        what = f"did not take the message within {self._dial.timeout:g} s"
-        self.posted(raw, Unavailable(self._dial.name, SERVER_TIMEOUT, what))
-
-    def post_failed(self, raw: bytes, error: Exception) -> None:
-        problem = Unavailable(self._dial.name, SERVER_DOWN, str(error) or "the connection broke")
-        problem.unsent = isinstance(error, ConnectionLost) and not error.sent
-        self.posted(raw, problem)
-        if problem.unsent:
-            self.down(
-                f"cannot connect: {error}"
-            )  # the stream may stand, but nothing can be said any more
+    def unreachable(self, error: ConnectionLost) -> Unavailable:
+        """The stream may still exist, but no message can be sent."""
+        reason = f"cannot connect: {error}"
+        self.down(reason)
+        return Unavailable(self._dial.name, SERVER_DOWN, reason)
 
     async def close(self) -> None:
         await super().close()
         if self.proving is not None:
             await self.proving.close()
-        self.leave_stream()
+        self._leave_stream()
         await self._pool.close()
 
 
-class _Down:
-    """The GET stream."""
+class _Down(SentRequest):
+    """Sink of the GET stream."""
 
     def __init__(self, talk: SseConversation, limit: int) -> None:
+        super().__init__(talk.proving)
         self._talk = talk
-        self._limit = limit
-        self._patience = Patience(NOISE)
-        self._reader = SseReader(self._event, limit=limit, on_skipped=self._skipped)
-        self._refused: _Refused | None = None
-        self._other: _Refused | None = None
+        self._events = EventFeed(
+            talk.event, self._too_large, self._nothing_but_noise, limit, endless=ENDLESS
+        )
+        self._refusal: ErrorBody | None = None
+        self._other: ErrorBody | None = None
         """A success that is not an event stream."""
-        self.proof: Proof | None = None
-        self.repeated = False
-        self.pending: asyncio.Task[Any] | None = None
 
     @property
     def unexpected(self) -> str:
-        """Describes the response that came instead of an event stream. Empty for an event
-        stream."""
-        return "" if self._other is None else self._other.unexpected(self._talk)
-
-    def start(self) -> None:
-        if self._talk.proving is None:
-            self.send()
-        else:
-            self._talk.proving.start(self)
+        """Describes the response that came instead of an event stream, if any."""
+        return self._talk.describe_unexpected(self._other) if self._other else ""
 
     def send(self) -> None:
-        self._refused = None
-        self._talk.open_stream(self)
+        self._refusal = None
+        self.carrier = self._talk.open_stream(self)
 
     def unproved(self, error: RpcError) -> None:
         self._talk.down("the event stream was refused", error)
 
     def head(self, status: int, headers: Headers) -> None:
         if status >= 300:
-            self._refused = _Refused(status, headers)
-        elif status != 200 or not (headers.get("content-type") or "").startswith(
-            "text/event-stream"
-        ):
-            self._other = _Refused(status, headers)
+            self._refusal = ErrorBody(status, headers)
+        elif not is_stream(status, headers):
+            self._other = ErrorBody(status, headers)
 
     def body(self, data: bytes) -> None:
         if self._other is not None:
-            self._other.take(data)
-            if self._other.size >= MAX_REDACTED_BYTES:
+            self._other.add(data)
+            if len(self._other.content) >= MAX_REDACTED_BYTES:
                 self._talk.down(self.unexpected)
-            return
-        if self._refused is not None:
-            if self._refused.take(data):
-                self._talk.leave_stream()
+        elif self._refusal is not None:
+            self._refusal.add(data)
+            if len(self._refusal.content) >= BODY:
+                self.abort()
                 self.end()
-            return
-        self._reader.feed(data)
-        pending = self._reader.unfinished
-        if pending > self._limit + ENDLESS:
+        else:
+            self._events.feed(data)
+
+    def _too_large(self, size: int, head: bytes) -> bool:
+        if not size:
             self._talk.down("the event stream carries an event without end")
-        elif self._patience.lost(len(data), pending):
-            self._talk.down(f"the event stream carries nothing but noise, {NOISE:,} bytes of it")
+        return self._talk.skipped(head)
 
-    def _event(self, event: SseEvent) -> None:
-        if self._talk.event(event):
-            self._patience.message()
-
-    def _skipped(self, size: int, reason: str, head: bytes) -> None:
-        if self._talk.skipped(head):
-            self._patience.message()
-
-    def trusted(self) -> bool:
-        return True
+    def _nothing_but_noise(self) -> None:
+        self._talk.down(
+            f"the event stream carries nothing but noise, {MAX_NOISE_BYTES:,} bytes of it"
+        )
 
     def end(self) -> None:
-        if self._refused is None:
+        if self._refusal is None:
             self._talk.down(self.unexpected or "the event stream ended")
             return
-        problem = self._refused.problem(self._talk)
-        if self._talk.proving is None or not self._talk.proving.refused(self, problem):
+        problem = self._talk.refused(self._refusal)
+        if not self.is_repeated_after(problem):
             self._talk.down("the event stream was refused", problem)
 
     def failed(self, error: Exception) -> None:
         self._talk.down(str(error) or "the event stream broke")
-
-
-class _Post:
-    """One message up, for so long, and to so many words in return."""
-
-    def __init__(self, talk: SseConversation, raw: bytes) -> None:
-        self._talk = talk
-        self._raw = raw
-        self._refused: _Refused | None = None
-        self._taken = self._over = False
-        self._answer = 0
-        self._carrier: Abortable | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self.proof: Proof | None = None
-        self.repeated = False
-        self.pending: asyncio.Task[Any] | None = None
-
-    def start(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._talk.timeout, self._late)
-        if self._talk.proving is None:
-            self.send()
-        else:
-            self._talk.proving.start(self)
-
-    def send(self) -> None:
-        self._refused, self._taken, self._answer = None, False, 0
-        self._carrier = self._talk.post(self._raw, self)
-
-    def unproved(self, error: RpcError) -> None:
-        if not self._over:
-            self._stop()
-            self._talk.posted(self._raw, error)
-
-    def _late(self) -> None:
-        self._abort()
-        if self._taken:
-            self._finish(None if self._refused is None else self._refused.problem(self._talk))
-        else:
-            self._stop()
-            self._talk.post_late(self._raw)
-
-    def _abort(self) -> None:
-        if self._carrier is not None:
-            self._carrier.abort()
-
-    def head(self, status: int, headers: Headers) -> None:
-        if status >= 300:
-            self._refused = _Refused(status, headers)
-        self._taken = True
-
-    def body(self, data: bytes) -> None:
-        self._answer += len(data)
-        if self._refused is not None:
-            self._refused.take(data)
-        if self._answer > BODY:
-            self._abort()
-            self.end()
-
-    def trusted(self) -> bool:
-        return True
-
-    def end(self) -> None:
-        problem = None if self._refused is None else self._refused.problem(self._talk)
-        proving = self._talk.proving
-        if problem is not None and proving is not None and proving.refused(self, problem):
-            self._taken = False  # the server did nothing about it
-        else:
-            self._finish(problem)
-
-    def _finish(self, problem: RpcError | None) -> None:
-        self._stop()
-        self._talk.posted(self._raw, problem)
-
-    def failed(self, error: Exception) -> None:
-        self._stop()
-        self._talk.post_failed(self._raw, error)
-
-    def _stop(self) -> None:
-        self._over = True
-        if self._timer is not None:
-            self._timer.cancel()
-        if self.pending is not None:
-            self.pending.cancel()
-
-
-class _Refused:
-    """An answer that is no success, as far as it is worth reading."""
-
-    def __init__(self, status: int, headers: Headers) -> None:
-        self._status = status
-        self._headers = headers
-        self._body = bytearray()
-
-    def take(self, data: bytes) -> bool:
-        """Whether that was more than is worth reading."""
-        self._body += data[: BODY - len(self._body)]
-        return len(self._body) >= BODY
-
-    @property
-    def size(self) -> int:
-        return len(self._body)
-
-    def unexpected(self, talk: SseConversation) -> str:
-        return talk.describe_unexpected(self._status, self._headers, bytes(self._body))
-
-    def problem(self, talk: SseConversation) -> RpcError:
-        return talk.refused(self._status, self._headers, bytes(self._body))

@@ -196,7 +196,7 @@ class ChildConversation(Carried):
         return self._peer.lost is not None
 
     def _skipped(self, size: int, reason: str, head: bytes) -> None:
-        if self._skips.take(1):
+        if self._skips.take_lines(1):
             log.warning("[%s] skipped %d bytes of its output: %s", self._dial.name, size, reason)
         if self._peer.waiting.too_large(head, self._dial.limit):
             self._patience.message()
