@@ -18,7 +18,7 @@ from mcpx.core.gateway import Gateway
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import RpcError
 from mcpx.model.events import CallFinished
-from mcpx.surfaces.several import AT_ONCE, MOST
+from mcpx.surfaces.batch import AT_ONCE, MOST
 
 MODES = ("inspect", "describe", "search")
 READS = ("look", "grow", "steps", "boom", "ask")
@@ -505,7 +505,7 @@ def test_after_too_much_that_cannot_be_cut_no_other_call_begins(
     """SUR-12: what came is told, and which calls were not made."""
 
     async def main() -> None:
-        monkeypatch.setattr("mcpx.surfaces.several.WHOLE", 200_000)
+        monkeypatch.setattr("mcpx.surfaces.batch.MAX_BYTES", 200_000)
         plant = Plant()
 
         async def image(line: ScriptedConnection, params: Json) -> Json:

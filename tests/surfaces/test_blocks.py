@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcpx.surfaces.blocks import joined
+from mcpx.surfaces.batch import joined
 from mcpx.surfaces.results import said
 
 PNG = {"type": "image", "data": "A" * 1_000, "mimeType": "image/png"}

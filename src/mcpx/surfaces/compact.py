@@ -18,6 +18,7 @@ from mcpx.model.call import Call, Caller, Json, is_object
 from mcpx.model.errors import INVALID_PARAMS, Denied, RpcError, Unavailable
 from mcpx.model.offer import Offer
 from mcpx.model.slices import in_slices
+from mcpx.surfaces.batch import Batch, Made, asked_for
 from mcpx.surfaces.descriptions import describe_server
 from mcpx.surfaces.editions import Editions
 from mcpx.surfaces.files import reads_files
@@ -32,7 +33,6 @@ from mcpx.surfaces.model_view import ModelView
 from mcpx.surfaces.own import BUILT_IN, READER
 from mcpx.surfaces.results import Shaper, has_lines, is_plain, owner_of, said
 from mcpx.surfaces.settings import Rendering
-from mcpx.surfaces.several import Made, Several, asked_for
 from mcpx.surfaces.surface import Surface, Surfaces
 from mcpx.surfaces.text import cut, notes_of, one_line, quoted, starting
 from mcpx.surfaces.view import Service, View
@@ -211,7 +211,7 @@ class Compact(Surface):
         """The call tool: one call, or several."""
         if arguments.get("calls") is not None:
             self.only(arguments, "calls", "continue", *self.naming, "arguments")
-            return await Several(self, view, call, asked_for(arguments)).run()
+            return await Batch(self, view, call, asked_for(arguments)).run()
         self.only(arguments, *self.naming, "arguments", "calls", "continue")
         offer = await self.target(view, arguments)
         return await self.run(view, call, offer, arguments.get("arguments"))

@@ -8,6 +8,7 @@ from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import RpcError, Unavailable
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
+from mcpx.surfaces.batch import call_schema
 from mcpx.surfaces.compact import BUILT_IN, LONGEST_NAME, READER, Compact, Mistake, Unknown
 from mcpx.surfaces.descriptions import describe_tool, raw
 from mcpx.surfaces.finding.telling import Manner
@@ -15,7 +16,6 @@ from mcpx.surfaces.finding.wanted import NAMES, tell_each, wanted
 from mcpx.surfaces.large.reading import PARAMETERS
 from mcpx.surfaces.menu import Menu, definitions_within
 from mcpx.surfaces.results import said
-from mcpx.surfaces.several import call_schema
 from mcpx.surfaces.text import exact, one_line, quoted, starting
 from mcpx.surfaces.view import View
 

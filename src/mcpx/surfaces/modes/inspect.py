@@ -4,13 +4,13 @@ from typing import ClassVar
 
 from mcpx.model.call import Call, Json
 from mcpx.model.offer import Offer
+from mcpx.surfaces.batch import call_schema
 from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake, Unknown
 from mcpx.surfaces.descriptions import describe_tool
 from mcpx.surfaces.finding.telling import Manner
 from mcpx.surfaces.finding.wanted import NAMES, tell_each, wanted
 from mcpx.surfaces.large.reading import PARAMETERS
 from mcpx.surfaces.menu import Menu, definitions_within
-from mcpx.surfaces.several import call_schema
 from mcpx.surfaces.text import exact
 from mcpx.surfaces.view import View
 
