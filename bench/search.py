@@ -24,7 +24,7 @@ from typing import Any
 from bench import search_own
 from bench.search_systems import Search, fastmcp_bm25, mcpx, plain_bm25f
 from mcpx.catalog.search import Document, Index
-from mcpx.catalog.search.glossary import chinese
+from mcpx.catalog.search.query import chinese
 from mcpx.catalog.search.words import words
 
 CUTS = (1, 5, 10)

@@ -24,7 +24,7 @@ from typing import Any
 from bench.search import Query as Asked
 from bench.search import found, read
 from bench.search_own import own_queries
-from mcpx.catalog.search import Document, Index, glossary, postings, query, ranking
+from mcpx.catalog.search import Document, Index, postings, query, ranking
 
 FOLDS = 5
 Values = tuple[float, ...]
@@ -157,16 +157,15 @@ def cross_validated(documents: Sequence[Document], queries: Sequence[Asked]) -> 
 @contextmanager
 def fewer_synonyms(share: float, seed: int) -> Iterator[None]:
     """With a random share of the thesaurus's words taken away."""
-    whole = glossary.synonyms().entries
+    usual = query.synonyms
+    whole = usual()
     chance = random.Random(seed)
-    fewer = glossary.Synonyms(
-        {said: names for said, names in whole.items() if chance.random() >= share}
-    )
+    fewer = {said: names for said, names in whole.items() if chance.random() >= share}
     query.synonyms = lambda: fewer  # type: ignore[assignment]
     try:
         yield
     finally:
-        query.synonyms = glossary.synonyms
+        query.synonyms = usual
 
 
 def without_words(

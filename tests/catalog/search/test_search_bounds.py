@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mcpx.catalog.search import Document, Index
 from mcpx.catalog.search.postings import DESCRIPTION, Postings
-from mcpx.catalog.search.query import LONGEST_QUERY, concepts
+from mcpx.catalog.search.query import LONGEST_QUERY, Asking
 
 calmly = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
 
@@ -68,12 +68,16 @@ def test_the_concepts_of_a_query_are_bounded() -> None:
     """FMT-3"""
     vocabulary = [f"word{number}x" for number in range(1_000)]
     postings = Postings([("t", "s", "", " ".join(vocabulary[:600]), "", "")])
-    assert len(concepts(" ".join(vocabulary), postings)) <= 128
+    assert len(Asking(postings).concepts([" ".join(vocabulary)])[0]) <= 128
     chinese = Postings(
         [("t", "s", "", "".join(chr(0x4E00 + number) for number in range(400)), "", "")]
     )
     assert (
-        0 < len(concepts("".join(chr(0x4E00 + number) for number in range(2_000)), chinese)) <= 128
+        0
+        < len(
+            Asking(chinese).concepts(["".join(chr(0x4E00 + number) for number in range(2_000))])[0]
+        )
+        <= 128
     )
 
 

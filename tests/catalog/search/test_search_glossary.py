@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.catalog.search.glossary import Glossary, Synonyms, chinese, in_chinese, synonyms
+from mcpx.catalog.search.query import Glossary, chinese, in_chinese, parse_synonyms, synonyms
 from mcpx.catalog.search.words import STOP_WORDS, is_cjk, stems, words
 
 SAMPLE = Path(__file__).with_name("sample")
@@ -75,10 +75,10 @@ def test_no_entry_is_a_phrase_of_stop_words_and_words() -> None:
 def test_synonyms_look_for_each_other_or_one_way() -> None:
     """FMT-3: words are kept as terms, so that endings do not matter; two words can have names too,
     if neither is a stop word."""
-    parsed = Synonyms.parse(
+    parsed = parse_synonyms(
         "# why\nerase, deleting, get rid\nlook_up sign_in logins: authentication\n"
     )
-    assert parsed.entries == {
+    assert parsed == {
         ("eras",): (("delet",), ("get", "rid")),
         ("delet",): (("eras",), ("get", "rid")),
         ("get", "rid"): (("eras",), ("delet",)),
@@ -89,7 +89,7 @@ def test_synonyms_look_for_each_other_or_one_way() -> None:
 
 def test_the_synonyms_are_many_words_and_few_at_once() -> None:
     """FMT-3: one or two words left, up to three right; nothing is another name of itself."""
-    entries = synonyms().entries
+    entries = synonyms()
     assert len(entries) > 1_000
     for said, names in entries.items():
         assert 1 <= len(said) <= 3, said
@@ -106,7 +106,7 @@ def test_the_synonyms_hold_no_whole_query() -> None:
     queries = {
         stems(tuple(word.lower() for word in words(json.loads(row)["query"]))) for row in rows
     }
-    assert not {query for query in queries if len(query) > 2} & set(synonyms().entries)
+    assert not {query for query in queries if len(query) > 2} & set(synonyms())
 
 
 def test_english_finds_tools_that_are_described_in_chinese() -> None:
@@ -128,7 +128,7 @@ def test_the_chinese_glossary_is_read_for_chinese_only(
     """FMT-3: nothing is loaded before it is needed, by a query or by a tool."""
     program = (
         "from mcpx.catalog.search import Document, Index\n"
-        "from mcpx.catalog.search.glossary import chinese\n"
+        "from mcpx.catalog.search.query import chinese\n"
         f"index = Index([Document('weather', 'weather', 'sky', '', {described!r}, ())])\n"
         f"assert index.search({query!r}).total == 1\n"
         "print(chinese.cache_info().currsize)\n"

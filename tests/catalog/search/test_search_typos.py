@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpx.catalog.search.typos import Spellings, slips
+from mcpx.catalog.search.query import Spellings, slips
 
 WORDS = [
     "search",

@@ -6,7 +6,7 @@ import pytest
 
 from mcpx.catalog.entries import document_of
 from mcpx.catalog.search import Document, Index
-from mcpx.catalog.search.wishes import MOST_WISHES, is_question, wishes
+from mcpx.catalog.search.query import MOST_WISHES, is_question, wishes
 from mcpx.model.offer import Offer
 
 

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from mcpx.catalog.search.postings import NAME, Postings, Reading, Texts
-from mcpx.catalog.search.query import LONGEST_QUERY, Asking
+from mcpx.catalog.search.query import LONGEST_QUERY, Asking, wishes
 from mcpx.catalog.search.ranking import Dampings, Ranking
-from mcpx.catalog.search.wishes import wishes
 from mcpx.catalog.search.words import is_cjk, plain
 from mcpx.model.slices import Work, at_once
 

@@ -13,8 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from mcpx.catalog.search.typos import Spellings
-from mcpx.catalog.search.words import STOP_WORDS, is_cjk, pieces, stem, terms, words
+from mcpx.catalog.search.words import STOP_WORDS, is_cjk, pieces, terms, words
 from mcpx.model.slices import Work, at_once
 
 
@@ -58,7 +57,7 @@ Texts = tuple[str, str, str, str, str, str]
 class Postings:
     """Built from the texts of all documents, then only read."""
 
-    __slots__ = ("_count", "_found", "_spellings", "_written", "chinese")
+    __slots__ = ("_count", "_found", "chinese", "written")
 
     def __init__(self, documents: Iterable[Texts]) -> None:
         reading = Reading()
@@ -75,9 +74,8 @@ class Postings:
 
     def _weigh(self, reading: "Reading") -> Work[None]:
         self._count = len(reading.rows)
-        self._written = reading.written
+        self.written = reading.written
         self.chinese = reading.chinese
-        self._spellings: Spellings | None = None
         self._found = yield from _weighed(reading.rows, list(reading.numbers))
 
     def __contains__(self, term: str) -> bool:
@@ -93,6 +91,10 @@ class Postings:
         at = bisect_left(positions, position)
         return scores[at] if at < len(positions) and positions[at] == position else 0.0
 
+    def count(self, term: str) -> int:
+        """How many documents hold this term."""
+        return len(self._found[term][0])
+
     def rarity(self, term: str) -> float:
         """BM25's idf."""
         return _rarity(len(self._found[term][0]), self._count)
@@ -105,12 +107,6 @@ class Postings:
     def unheard(self) -> float:
         """The rarity of a word that occurs nowhere."""
         return _rarity(0, self._count)
-
-    def spellings(self) -> Spellings:
-        """All words as they were written. Made when the first word comes that is not known."""
-        if self._spellings is None:
-            self._spellings = Spellings(self._written, lambda word: len(self._found[stem(word)][0]))
-        return self._spellings
 
 
 class Reading:

@@ -1,15 +1,23 @@
-"""A query as concepts: what each of its words can be called by the tools.
+"""Reads a query: its parts, its words, and what tools may call each word (FMT-3).
 
-Promised: one word of the query is one concept however many names it has, so a word with five
-translations does not count five times; the number of concepts is bounded whatever the query holds.
-Not promised: grammar. Word order and negation are not read.
+One word of the query is one concept however many names it has, so a word with five translations does
+not count five times. A run of Chinese is cut into the fewest glossary words that cover the most of
+it. English words have synonyms. A word that no tool says is compared with known words: one wrong,
+missing, extra or swapped letter is found wherever it stands, a second one in words of eight letters
+or more. Work and the number of concepts are bounded. Word order and negation are not read.
+
+`glossary.txt` has the Chinese words and `synonyms.txt` the English ones. They are read when they are
+first needed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
-from mcpx.catalog.search.glossary import Names, chinese, in_chinese, synonyms
 from mcpx.catalog.search.postings import Postings
 from mcpx.catalog.search.words import (
     LONGEST_WORD,
@@ -21,6 +29,9 @@ from mcpx.catalog.search.words import (
     stems,
     words,
 )
+
+Names = tuple[tuple[str, ...], ...]
+"""The names of one word; each is one or more words that belong together."""
 
 LONGEST_QUERY = 2_000
 """Characters that are read."""
@@ -76,18 +87,15 @@ class _Known(NamedTuple):
     rarity: float | None
 
 
-def concepts(query: str, postings: Postings) -> list[Concept]:
-    """What to look for."""
-    return Asking(postings).concepts([query])[0]
-
-
 class Asking:
     """Reads queries to one index. Remembers the words it looked up."""
 
-    __slots__ = ("_known", "_postings")
+    __slots__ = ("_known", "_postings", "_spellings")
 
     def __init__(self, postings: Postings) -> None:
         self._postings = postings
+        self._spellings: Spellings | None = None
+        """Made for the first word that is not known."""
         self._known: dict[tuple[str, ...], _Known] = {}
 
     def concepts(self, parts: Sequence[str]) -> list[list[Concept]]:
@@ -147,7 +155,7 @@ class Asking:
             joined = stem("".join(pair))
             if joined in postings:
                 names.append(Name((joined,), min(1.0, worth / postings.rarity(joined))))
-            if first == at and (called := synonyms().entries.get(stems(pair))):
+            if first == at and (called := synonyms().get(stems(pair))):
                 others = (*self._others(dict.fromkeys(called, SYNONYM), known.rarity), *others)
         # What the query says itself counts as its own word, not as another name of this one.
         names.extend(name for name in others if written.isdisjoint(name.terms))
@@ -169,7 +177,7 @@ class Asking:
             if some := tuple(term for term in terms if term in self._postings):
                 own[some] = None
         rarity = self._rarity(next(iter(own))) if own else None
-        called = dict.fromkeys(synonyms().entries.get(stems((whole,)), ()), SYNONYM)
+        called = dict.fromkeys(synonyms().get(stems((whole,)), ()), SYNONYM)
         if self._postings.chinese:
             called.update(dict.fromkeys(in_chinese().get(stems((whole,)), ()), TRANSLATED))
         return _Known(tuple(map(Name, own)), self._others(called, rarity), rarity)
@@ -195,7 +203,11 @@ class Asking:
 
     def _guessed(self, word: str, unfinished: bool) -> Iterator[Name]:
         """What a word can mean that occurs nowhere."""
-        spellings = self._postings.spellings()
+        spellings = self._spellings
+        if spellings is None:
+            count = self._postings.count
+            spellings = Spellings(self._postings.written, lambda word: count(stem(word)))
+            self._spellings = spellings
         near = spellings.starting(word, 8) if unfinished and len(word) > 1 else []
         if near:
             yield from (
@@ -267,3 +279,216 @@ def _detail(raw: Sequence[str], at: int) -> bool:
         or (at > 0 and first.isupper() and not raw[at].isupper())
         or "that" in raw[:at]
     )
+
+
+# Parts of a query
+
+
+MOST_WISHES = 8
+"""A text of more parts is a story, not a list of wishes."""
+
+_BETWEEN = re.compile(
+    r"[,;\n!?、，；。！？]|[.](?=\s|\Z)"
+    r"|\b(?:and|then|also|plus|finally|next|afterwards|after that)\b"
+    r"|然后|接着|并且|以及|同时|最后|和",
+    re.IGNORECASE,
+)
+
+
+def wishes(query: str) -> list[str]:
+    """The parts of a query in order; the whole of it when it has one or too many."""
+    parts = [
+        part for part in map(str.strip, _BETWEEN.split(query, maxsplit=4 * MOST_WISHES)) if part
+    ]
+    return parts if 1 < len(parts) <= MOST_WISHES else [query]
+
+
+_ASKS = re.compile(
+    r"\s*(?:what|which|who|whose|where|when|how|is|are|does|did|has|have|show|list|tell|see|view)\b"
+    r"|.{0,40}(?:什么|哪|多少|几个|吗|查看|看看|怎么样)",
+    re.IGNORECASE,
+)
+
+
+def is_question(query: str) -> bool:
+    """Whether it asks to be told something rather than to have something done."""
+    return _ASKS.match(query) is not None
+
+
+# Glossary and synonyms
+
+
+class Glossary:
+    """What each word is called. A word without names says nothing about a tool."""
+
+    __slots__ = ("_longest", "entries")
+
+    def __init__(self, entries: Mapping[str, Names]) -> None:
+        self.entries = entries
+        self._longest = max(map(len, entries), default=0)
+
+    @classmethod
+    def parse(cls, text: str) -> "Glossary":
+        """Lines of `word word: name, other name`; `#` begins a comment. A word on two lines has the
+        names of both."""
+        entries: dict[str, Names] = {}
+        for line in text.splitlines():
+            left, colon, right = line.partition("#")[0].partition(":")
+            if colon:
+                names = tuple(tuple(name.split()) for name in right.split(",") if name.strip())
+                for word in left.split():
+                    entries[word] = tuple(dict.fromkeys((*entries.get(word, ()), *names)))
+        return cls(entries)
+
+    def cut(self, run: str) -> list[str]:
+        """The run in pieces: the glossary's words, and single characters where it has none."""
+        # For the best way to cut the first characters: how many are in no word, and how many pieces
+        # there are.
+        cost = [(0, 0)]
+        came = [0]
+        for end in range(1, len(run) + 1):
+            best, start = (cost[-1][0] + 1, cost[-1][1] + 1), end - 1
+            for earlier in range(max(0, end - self._longest), end):
+                if run[earlier:end] in self.entries:
+                    other = (cost[earlier][0], cost[earlier][1] + 1)
+                    if other < best:
+                        best, start = other, earlier
+            cost.append(best)
+            came.append(start)
+        found: list[str] = []
+        end = len(run)
+        while end:
+            found.append(run[came[end] : end])
+            end = came[end]
+        return found[::-1]
+
+
+@cache
+def chinese() -> Glossary:
+    """The Chinese glossary that is shipped."""
+    return Glossary.parse(_text("glossary.txt"))
+
+
+def parse_synonyms(text: str) -> Mapping[tuple[str, ...], Names]:
+    """Lines of `word other_word: name, other name`, or of `word, other word` that all stand for
+    each other. Words and names are terms."""
+    entries: dict[tuple[str, ...], dict[tuple[str, ...], None]] = {}
+    for line in text.splitlines():
+        left, colon, right = line.partition("#")[0].partition(":")
+        phrases = [tuple(name.split()) for name in (right if colon else left).split(",")]
+        names = [terms for phrase in phrases if (terms := stems(phrase))]
+        said = phrases
+        if colon:
+            said = [tuple(word.split("_")) for word in left.split()]
+        for phrase in said:
+            one = stems(phrase)
+            # Without its small words `go to` would be `go`, and mean too much.
+            if len(one) == len(phrase):
+                others = dict.fromkeys(name for name in names if name != one)
+                entries.setdefault(one, {}).update(others)
+    return {said: tuple(names) for said, names in entries.items() if said and names}
+
+
+@cache
+def in_chinese() -> Mapping[tuple[str, ...], Names]:
+    """The glossary the other way round: for English terms the Chinese words, each as its pairs of
+    characters."""
+    found: dict[tuple[str, ...], dict[tuple[str, ...], None]] = {}
+    for word, names in chinese().entries.items():
+        pairs = tuple(gram for gram in grams(word) if len(gram) > 1)
+        if pairs:
+            for name in names:
+                found.setdefault(stems(name), {})[pairs] = None
+    return {terms: tuple(words) for terms, words in found.items()}
+
+
+@cache
+def synonyms() -> Mapping[tuple[str, ...], Names]:
+    """What English words and pairs of words are called as well."""
+    return parse_synonyms(_text("synonyms.txt"))
+
+
+def _text(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+# Words that are nearly right
+
+
+_SHORTEST_GUESSED = 4
+"""Shorter words have too many neighbours to guess at."""
+_SHORTEST_FOR_TWO = 8
+_CANDIDATES = 2_000
+"""So many words with the same beginning (or end) are compared, no more."""
+
+
+class Spellings:
+    """Words in lower case, sorted forwards and backwards."""
+
+    __slots__ = ("_backward", "_forward", "_frequency")
+
+    def __init__(self, written: Iterable[str], frequency: Callable[[str], int]) -> None:
+        self._forward = sorted(word for word in written if word.isascii() and word.isalpha())
+        self._backward = sorted(word[::-1] for word in self._forward)
+        self._frequency = frequency
+
+    def starting(self, beginning: str, limit: int) -> list[str]:
+        """The words that go on from here, the frequent first."""
+        return sorted(_with_prefix(self._forward, beginning), key=self._rank)[:limit]
+
+    def near(self, word: str, limit: int) -> list[str]:
+        """The words that `word` can be a slip of: the nearest only, the frequent first."""
+        if len(word) < _SHORTEST_GUESSED or not word.isalpha():
+            return []
+        allowed = 2 if len(word) >= _SHORTEST_FOR_TWO else 1
+        # One slip leaves one end of the word whole. (Less than half of it: a swap touches two
+        # letters.)
+        kept = max(1, (len(word) - 1) // (1 + allowed))
+        candidates = set(_with_prefix(self._forward, word[:kept]))
+        candidates.update(found[::-1] for found in _with_prefix(self._backward, word[::-1][:kept]))
+        nearest = allowed
+        found: list[str] = []
+        letters = set(word)
+        for candidate in candidates:
+            # Cheap to ask, and says no to nearly all: a slip brings in one letter and takes one
+            # away.
+            if (
+                abs(len(candidate) - len(word)) <= nearest
+                and len(letters.difference(candidate)) <= nearest
+                and len(set(candidate) - letters) <= nearest
+            ):
+                distance = slips(word, candidate, nearest)
+                if distance < nearest:
+                    nearest, found = distance, []
+                if distance == nearest:
+                    found.append(candidate)
+        return sorted(found, key=self._rank)[:limit]
+
+    def _rank(self, word: str) -> tuple[int, str]:
+        return -self._frequency(word), word
+
+
+def _with_prefix(ordered: Sequence[str], prefix: str) -> list[str]:
+    start = end = bisect_left(ordered, prefix)
+    last = min(len(ordered), start + _CANDIDATES)
+    while end < last and ordered[end].startswith(prefix):
+        end += 1
+    return list(ordered[start:end])
+
+
+def slips(one: str, other: str, most: int) -> int:
+    """Wrong, missing, extra or swapped letters between two words; `most + 1` when there are more
+    than `most`."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for at, letter in enumerate(one, 1):
+        following = [at]
+        for there, another in enumerate(other, 1):
+            cost = min(row[there] + 1, following[-1] + 1, row[there - 1] + (letter != another))
+            if at > 1 and there > 1 and letter == other[there - 2] and one[at - 2] == another:
+                cost = min(cost, before[there - 2] + 1)
+            following.append(cost)
+        if min(following) > most:
+            return most + 1
+        before, row = row, following
+    return min(row[-1], most + 1)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 
 from mcpx.catalog.search.postings import Postings
-from mcpx.catalog.search.query import Asking, Concept, Name
-from mcpx.catalog.search.wishes import is_question
+from mcpx.catalog.search.query import Asking, Concept, Name, is_question
 from mcpx.catalog.search.words import plain, stems, terms, words
 
 _LOSING = (
