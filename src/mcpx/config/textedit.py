@@ -10,7 +10,7 @@ values differ from the wanted ones, the smallest enclosing part that helps is wr
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -137,13 +137,16 @@ class _New:
 
 @dataclass(slots=True)
 class _Part:
-    """An entry of a container: the text before it, the entry, and the text behind it."""
+    """An entry of a map or a list in the text."""
 
-    before: str
+    gap: str
+    """The text before it that is not part of it: empty lines, and comments above them."""
     start: int
     end: int
+    lead: str = ""
+    """In brackets: the comments and blanks directly before it."""
     behind: str = ""
-    before_comma: str = ""
+    """In brackets: the rest of its line behind the comma."""
 
 
 class _Rewriter:
@@ -201,7 +204,8 @@ class _Rewriter:
             indent = indent_of(self._text, node.start)
             new = in_json(wanted, indent, self._manner)
             comments = self._text[node.start + 1 : node.end - 1].rstrip()
-            if wanted and not node.children and new[0] == self._text[node.start] and comments:
+            is_empty = node.kind != "scalar" and not node.children
+            if wanted and is_empty and comments and isinstance(wanted, type(node.value)):
                 line_break = f"\n{indent}{self._manner.step}" * (new[1] != "\n")
                 new = new[0] + comments + line_break + new[1:]
             return [(node.start, node.end, new)]
@@ -247,11 +251,11 @@ class _Rewriter:
         anchor, until = _anchor_of(node), child.value_from
         if anchor:
             until = node.start + len(anchor.strip())
-        regions = self._regions(node)
-        gaps = (self._text[one.end : other.start] for one, other in pairwise(regions))
+        parts = self._lines_of(node)
+        _, comments = self._gaps(parts, set())
         return [
             (child.value_from, until, f" {anchor}{inline(wanted, 'yaml')}"),
-            (regions[0].start, regions[-1].end, "".join(gaps)),
+            (parts[0].start, parts[-1].end, comments),
         ]
 
     def _indent(self, child: Child) -> str:
@@ -331,32 +335,52 @@ class _Rewriter:
         *,
         is_root: bool = False,
     ) -> list[Splice]:
-        """Give a map or a list these entries. `splices`: changes inside of the entries that stay."""
+        """Give a map or a list these entries. `splices`: changes inside of the entries that stay.
+
+        Comments between entries stay where they are. Other comments move with their entries.
+        """
         if [id(entry) for entry in order] == [id(child) for child in node.children]:
             return [splice for changes in splices.values() for splice in changes]
         if node.is_flow:
-            return self._in_brackets(node, order, splices)
-        kept = [entry.start for entry in order if isinstance(entry, Child)]
-        if kept != sorted(kept):
-            return self._reordered(node, order, splices)
-        return self._in_block(node, order, splices, is_root=is_root)
+            return [self._brackets(node, order, splices)]
+        return [self._block(node, order, splices, is_root=is_root)]
+
+    def _gaps(self, parts: list[_Part], kept: set[int]) -> tuple[list[str], str]:
+        """The text between the entries that stay, and the text behind them."""
+        gaps: list[str] = []
+        before, gap = self._text[: parts[0].start][-2:], ""
+        for index, part in enumerate(parts):
+            addition = part.gap
+            is_after_blank = before + gap == "" or f"{before}{gap}".endswith("\n\n")
+            if index and index - 1 not in kept and is_after_blank:
+                addition = addition[past_blank_lines(addition, 0) :]
+            gap += addition
+            if index in kept:
+                gaps.append(gap)
+                before, gap = "\n", ""
+        if not gap.strip():
+            return gaps, ""
+        return gaps, gap.rstrip() + "\n"
 
     # Blocks
 
-    def _regions(self, node: Node) -> list[_Part]:
+    def _lines_of(self, node: Node) -> list[_Part]:
         """The lines of each entry of a block, with its comments."""
         text, children = self._text, node.children
-        regions: list[_Part] = []
+        parts: list[_Part] = []
         depth = column(text, children[0].start)
         floor = 0
         for child in children:
-            start = self._region_start(child, floor, is_first=not regions)
+            start = self._first_line(child, floor, is_first=not parts)
             end = next_line(text, max(child.value_from, child.node.end))
-            regions.append(_Part("", start, self._past_comments(end, depth + 1)))
+            gap = ""
+            if parts:
+                gap = text[parts[-1].end : start]
+            parts.append(_Part(gap, start, self._past_comments(end, depth + 1)))
             floor = child.node.end
-        return regions
+        return parts
 
-    def _region_start(self, child: Child, floor: int, *, is_first: bool) -> int:
+    def _first_line(self, child: Child, floor: int, *, is_first: bool) -> int:
         text = self._text
         if not begins_line(text, child.start):
             return child.start  # The first key of a map behind a dash.
@@ -383,46 +407,47 @@ class _Rewriter:
             at = next_line(text, at)
         return at
 
-    def _in_block(
+    def _block(
         self,
         node: Node,
         order: Sequence[Child | _New],
         splices: dict[int, list[Splice]],
         *,
         is_root: bool,
-    ) -> list[Splice]:
-        """Entries are removed and inserted. Those that stay keep their order."""
-        text, children, regions = self._text, node.children, self._regions(node)
-        changes = [splice for each in splices.values() for splice in each]
-        gone = [index for index, child in enumerate(children) if id(child) not in splices]
-        changes += self._removed(node, gone, regions)
+    ) -> Splice:
+        text, parts = self._text, self._lines_of(node)
+        indexes = {id(child): index for index, child in enumerate(node.children)}
+        gaps, rest = self._gaps(
+            parts, {indexes[id(entry)] for entry in order if id(entry) in indexes}
+        )
+        start, end, depth = parts[0].start, parts[-1].end, column(text, node.children[0].start)
         blank = ""
-        if (is_root or node.kind == "list") and _has_blank_lines(text, children):
+        if (is_root or node.kind == "list") and _has_blank_lines(text, node.children):
             blank = "\n"
-        ends = {id(child): region.end for child, region in zip(children, regions, strict=True)}
-        inserted: dict[int, str] = {}
-        at = regions[0].start
+        if node.kind == "map" and depth and isinstance(order[-1], _New):
+            # New keys go behind those that are commented out.
+            end = self._past_comments(end, depth)
+            rest += text[parts[-1].end : end]
+        lines: list[str] = []
+        gap = ""
         for entry in order:
-            if isinstance(entry, Child):
-                at = ends[id(entry)]
+            if isinstance(entry, _New):
+                if node.kind == "map":
+                    lines, rest = [*lines, rest], ""
+                lines += [gap or blank * bool(lines), self._line(entry, node)]
+                gap = blank
                 continue
-            if node.kind == "map":  # Behind all entries, also behind those that are commented out.
-                at = self._end_of_map(node, regions)
-            line = f"{blank}{self._line(entry, node)}"
-            if at == regions[0].start:
-                line = f"{self._line(entry, node)}{blank}"
-            inserted[at] = inserted.get(at, "") + line
-        for at, lines in inserted.items():
-            if at and text[at - 1] != "\n":  # The last line of the file has no end.
-                lines = "\n" + lines.removesuffix("\n")
-            changes.append((at, at, lines))
-        return changes
-
-    def _end_of_map(self, node: Node, regions: list[_Part]) -> int:
-        depth = column(self._text, node.children[0].start)
-        if depth == 0:
-            return regions[-1].end
-        return self._past_comments(regions[-1].end, depth)
+            part = parts[indexes[id(entry)]]
+            entry_text = self._spliced(part.start, part.end, splices[id(entry)])
+            gap = gaps.pop(0) or gap
+            if not lines and not begins_line(text, start):
+                gap, entry_text = "", entry_text.lstrip(" ")  # It moves behind the dash.
+            lines += [gap, entry_text.removesuffix("\n"), "\n"]
+            gap = ""
+        new = "".join([*lines, rest])
+        if not text.endswith("\n", 0, end):  # The last line of the file has no end.
+            new = new.removesuffix("\n")
+        return start, end, new
 
     def _line(self, entry: _New, node: Node) -> str:
         indent = self._indent(node.children[0])
@@ -430,82 +455,42 @@ class _Rewriter:
             return f"{indent}{item_of(entry.value, indent, self._manner)}\n"
         return f"{indent}{pair(entry.key, entry.value, indent, self._manner)}\n"
 
-    def _removed(self, node: Node, gone: list[int], regions: list[_Part]) -> Iterator[Splice]:
-        text, last = self._text, len(regions) - 1
-        begun = 0
-        for index in gone:
-            start, end = regions[index].start, regions[index].end
-            if start < begun:
-                continue
-            if not begins_line(text, node.children[index].start):
-                # The next key that stays moves behind the dash.
-                following = next(at for at in range(index + 1, last + 1) if at not in gone)
-                end = regions[following].start
-                begun = end
-                end += len(text[end:]) - len(text[end:].lstrip(" "))
-            elif index > 0 and all(at in gone for at in range(index, last + 1)):
-                # The empty lines before the last entries go. Those behind them separate what follows.
-                if index - 1 not in gone:
-                    start = len(text[:start].rstrip()) + 1
-                if index < last:
-                    end = past_blank_lines(text, end)
-            elif start == 0 or text.endswith("\n\n", 0, start):
-                end = past_blank_lines(text, end)
-            yield start, end, ""
-
-    def _reordered(
-        self, node: Node, order: Sequence[Child | _New], splices: dict[int, list[Splice]]
-    ) -> list[Splice]:
-        """Items move with their comments. What is between them stays between them."""
-        text, regions = self._text, self._regions(node)
-        by_child = {id(child): part for child, part in zip(node.children, regions, strict=True)}
-        gaps = [text[one.end : other.start] for one, other in pairwise(regions)]
-        separator = "\n" * _has_blank_lines(text, node.children)
-        between = [*gaps, *[separator] * len(order)][: len(order) - 1]
-        parts: list[str] = []
-        for entry, gap in zip(order, [*between, ""], strict=True):
-            if isinstance(entry, _New):
-                lines = self._line(entry, node)
-            else:
-                region = by_child[id(entry)]
-                lines = self._spliced(region.start, region.end, splices[id(entry)])
-            parts += [lines.removesuffix("\n"), "\n", gap]
-        comments = [gap for gap in gaps[len(between) :] if gap.strip()]
-        return [(regions[0].start, regions[-1].end, "".join([*parts, *comments]))]
-
     # Brackets
 
-    def _in_brackets(
+    def _brackets(
         self, node: Node, order: Sequence[Child | _New], splices: dict[int, list[Splice]]
-    ) -> list[Splice]:
+    ) -> Splice:
         text, children = self._text, node.children
-        brackets = _brackets(text, self._form, node)
-        by_child = dict(zip(map(id, children), brackets.parts, strict=True))
+        parts, has_trailing_comma, closing = _between_brackets(text, self._form, node)
+        indexes = {id(child): index for index, child in enumerate(children)}
+        gaps, rest = self._gaps(
+            parts, {indexes[id(entry)] for entry in order if id(entry) in indexes}
+        )
         indent = indent_of(text, children[0].start)
-        is_wide = all("\n" not in text[part.start : part.end] for part in brackets.parts)
+        start = parts[0].start - len(parts[0].lead) - len(parts[0].gap)
+        is_broken = text[:start].endswith("\n")
+        is_wide = all("\n" not in text[part.start : part.end] for part in parts)
+        new_part = _Part("", 0, 0, indent * is_broken, "\n" * is_broken)
         lines: list[str] = []
         for at, entry in enumerate(order):
-            part = by_child.get(id(entry), brackets.new_part(indent))
-            before = part.before
-            if not brackets.is_broken:
-                before = part.before or " "
-                if at == 0:
-                    before = brackets.parts[0].before
             if isinstance(entry, _New):
-                content = self._between_commas(entry, indent, is_wide or not brackets.is_broken)
+                part, gap = new_part, ""
+                content = self._between_commas(entry, indent, is_wide or not is_broken)
             else:
+                part = parts[indexes[id(entry)]]
                 content = self._spliced(part.start, part.end, splices[id(entry)])
-            behind = part.behind
-            if brackets.is_broken and not behind.endswith("\n"):
+                gap = gaps.pop(0)
+            lead, behind = part.lead, part.behind
+            if not is_broken and at == 0:
+                lead = parts[0].lead
+            elif not is_broken:
+                lead = lead or " "
+            elif not behind.endswith("\n"):
                 behind += "\n"
-            if at < len(order) - 1 or brackets.has_trailing_comma:
+            if at < len(order) - 1 or has_trailing_comma:
                 behind = f",{behind}"
-            behind = part.before_comma + behind
-            lines.append(f"{before}{content}{behind}")
-        kept = {id(entry) for entry in order}
-        comments = [_detached(part.before) for key, part in by_child.items() if key not in kept]
-        start = brackets.parts[0].start - len(brackets.parts[0].before)
-        return [(start, node.end, "".join([*lines, *comments, brackets.closing]))]
+            lines.append(f"{gap}{lead}{content}{behind}")
+        return start, node.end, "".join([*lines, rest, closing])
 
     def _between_commas(self, entry: _New, indent: str, is_wide: bool) -> str:
         if self._form == "json":
@@ -517,25 +502,15 @@ class _Rewriter:
         return f"{scalar(entry.key, self._form)}: {value}"
 
 
-@dataclass(slots=True)
-class _Brackets:
-    parts: list[_Part]
-    closing: str
-    has_trailing_comma: bool
-    is_broken: bool
-    """Over several lines, one entry on each."""
+def _between_brackets(text: str, form: Form, node: Node) -> tuple[list[_Part], bool, str]:
+    """The entries, whether a comma follows the last one, and the end with the closing bracket.
 
-    def new_part(self, indent: str) -> _Part:
-        if self.is_broken:
-            return _Part(indent, 0, 0, "\n")
-        return _Part(" ", 0, 0)
-
-
-def _brackets(text: str, form: Form, node: Node) -> _Brackets:
-    """Split a list or a map in brackets that has entries. An anchor may precede the bracket."""
+    An anchor may precede the opening bracket.
+    """
     opening = {"map": "{", "list": "["}[node.kind]
     opens = text.index(opening, node.start) + 1
-    head, before = _at_line_break(text[opens : node.children[0].start])
+    before = text[opens : node.children[0].start]
+    before = before[before.find("\n") + 1 :]
     parts: list[_Part] = []
     has_comma = False
     starts = [*(child.start for child in node.children[1:]), node.end - 1]
@@ -544,19 +519,15 @@ def _brackets(text: str, form: Form, node: Node) -> _Brackets:
         gap = text[end:until]
         comma = _without_comments(gap, form).find(",")
         has_comma = comma >= 0
-        before_comma = gap[: max(comma, 0)]
         if has_comma:
+            end += comma
             gap = gap[comma + 1 :]
-        behind, rest = _at_line_break(gap)
-        parts.append(_Part(before, child.start, end, behind, before_comma))
-        before = rest
-    return _Brackets(parts, before + text[node.end - 1], has_comma, "\n" in head)
-
-
-def _at_line_break(gap: str) -> tuple[str, str]:
-    """Split behind the first line break."""
-    at = gap.find("\n") + 1
-    return gap[:at], gap[at:]
+        line_break = gap.find("\n") + 1
+        detached = _detached(before)
+        lead = before[len(detached) :]
+        parts.append(_Part(detached, child.start, end, lead, gap[:line_break]))
+        before = gap[line_break:]
+    return parts, has_comma, before + text[node.end - 1]
 
 
 def _detached(before: str) -> str:
