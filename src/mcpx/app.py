@@ -242,9 +242,9 @@ async def run(
         return 1
     host.created(upkeep)
     note = _look_for_leftovers(options)
-    if replicas is not None and replicas.mirror is not None:
-        replicas.mirror.hear("auth", gateway.sign_ins_changed)
-        replicas.mirror.hear("pins", gateway.pins_changed)
+    if replicas is not None and replicas.files is not None:
+        replicas.files.hear("auth", gateway.sign_ins_changed)
+        replicas.files.hear("pins", gateway.pins_changed)
     try:
         await upkeep.start()
         if options.linger is not None:
@@ -282,8 +282,8 @@ def _replicas(store: str, environ: Mapping[str, str], redactor: Redactor) -> "Re
 
 async def _leave(replicas: "Replicas | None") -> None:
     if replicas is not None:
-        if replicas.mirror is not None:
-            await replicas.mirror.close()
+        if replicas.files is not None:
+            await replicas.files.close()
         await replicas.close()
 
 
@@ -293,17 +293,17 @@ async def _share_files(replicas: "Replicas", state: Path | None) -> None:
     from mcpx.auth.shared import SIGN_INS
     from mcpx.front.identity.shared import SharedTokens
     from mcpx.policy.pins.pin_file import SharedPins
-    from mcpx.replicas.mirror import Mirror
-    from mcpx.replicas.rules import Whole
+    from mcpx.replicas.file_sync import FileSync
+    from mcpx.replicas.merge_rules import Whole
     from mcpx.upstreams.snapshot import LARGEST, NAMES
 
     snapshots = Whole("snapshots", NAMES, SNAPSHOTS, LARGEST, lasting=False)
-    replicas.mirror = mirror = Mirror(
+    replicas.files = files = FileSync(
         replicas, state, (SharedTokens(), SIGN_INS, SharedPins(), snapshots)
     )
-    replicas.preparations.append(lambda: mirror.complete(SHARING))  # should the store come late
-    await mirror.start()
-    await mirror.complete(SHARING)
+    replicas.preparations.append(lambda: files.complete(SHARING))  # should the store come late
+    await files.start()
+    await files.complete(SHARING)
 
 
 def _log_call(call: CallFinished) -> None:

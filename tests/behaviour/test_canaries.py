@@ -452,7 +452,7 @@ def test_no_secret_comes_out_anywhere(log_format: str, tmp_path: Path) -> None:
         made.reload(good.replace("enc:v1:", "enc:v1:A").replace('"tokens"', '"tokenz"'))
         made.reload(good)
         made.stored = made.store.contents()
-        assert "{mcpx}:config" in made.stored and "{mcpx}:mirror:file:auth/" in made.stored
+        assert "{mcpx}:config" in made.stored and "{mcpx}:files:file:auth/" in made.stored
         made.store.kill()  # which is said, with its address
         wait_until(lambda: "went away" in log_file(made))
         found = {collect.__name__: hit for collect in COLLECTORS if (hit := clean(collect(made)))}

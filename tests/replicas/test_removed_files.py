@@ -3,7 +3,7 @@
 import re
 
 from mcpx.model.call import Json
-from mcpx.replicas.rules import Whole
+from mcpx.replicas.merge_rules import Whole
 
 RULE = Whole("auth", re.compile(".*"), 8, 1 << 10)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from mcpx.auth.callback import PORTS
 from mcpx.auth.vault import FOLDER, LARGEST, TURN, name_of
 from mcpx.model.call import as_object
-from mcpx.replicas.rules import Whole
+from mcpx.replicas.merge_rules import Whole
 from mcpx.replicas.seals import Seals
 from mcpx.replicas.store import Script, StoreDown
 from mcpx.wire import codec
@@ -77,8 +77,8 @@ class Shared:
     async def settle(self, key: str) -> None:
         """What is kept under a key of the vault is what the others have, and the other way
         round."""
-        if self._replicas.mirror is not None:
-            await self._replicas.mirror.settle(f"{FOLDER}/{name_of(key)}")
+        if self._replicas.files is not None:
+            await self._replicas.files.settle(f"{FOLDER}/{name_of(key)}")
 
     async def renewed_for(self, key: str, seconds: float | None = None) -> bool:
         """Whether one was renewed lately because it was refused; with `seconds`: it was just now,

@@ -24,7 +24,7 @@ from mcpx.replicas.seals import Seals, key_from
 from mcpx.replicas.store import Script, Store, StoreDown
 
 if TYPE_CHECKING:
-    from mcpx.replicas.mirror import Mirror
+    from mcpx.replicas.file_sync import FileSync
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Replicas:
         """Requests that were handed to other replicas, by how that ended."""
         self.adopted = 0
         """Sessions that were gone on with here."""
-        self.mirror: Mirror | None = None
+        self.files: FileSync | None = None
         """The files that all of them have; None: there is no folder for any."""
         self.joined = asyncio.Event()
         self.preparations: list[Callable[[], Awaitable[None]]] = []

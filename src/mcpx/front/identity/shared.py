@@ -1,5 +1,4 @@
-"""How replicas share kept tokens: each token by itself, and what was revoked stays so whoever still
-has it."""
+"""How replicas share tokens: each token on its own. A revoked token does not come back."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ _HALF: Final = 32
 
 @dataclass(frozen=True)
 class SharedTokens:
-    """Implements `replicas.rules.Rule`. A state has `live` (tokens by digest) and `gone` (when each
+    """Implements `replicas.merge_rules.Rule`. A state has `live` (tokens by digest) and `gone` (when each
     was revoked)."""
 
     folder: str = FOLDER

@@ -1,7 +1,7 @@
 """Approved and withheld definitions of one server, in memory and in a file.
 
-Several gateways may share a folder. Each writes under a lock and takes over approvals of the others.
-If a file cannot be read, the caller has to withhold everything.
+Several gateways may share a folder. Each writes under a lock and takes over approvals of others. If
+a file cannot be read, the caller has to withhold everything.
 """
 
 import hashlib
@@ -250,7 +250,7 @@ def _dump(value: Any) -> bytes:
 
 @dataclass(frozen=True)
 class SharedPins:
-    """Implements `replicas.rules.Rule`: all approvals count at each replica.
+    """Implements `replicas.merge_rules.Rule`: all approvals count at each replica.
 
     Withheld definitions stay in each replica, which may be offered different ones.
     """

@@ -22,11 +22,9 @@ from mcpx.front.identity.store import TokenStore
 from mcpx.policy.pins.fingerprint import Item, fingerprint
 from mcpx.policy.pins.pin_file import Held, Kept, PinFile, SharedPins
 from mcpx.replicas.address import parse
-from mcpx.replicas.mirror import Mirror
+from mcpx.replicas.file_sync import FileSync
+from mcpx.replicas.merge_rules import Whole
 from mcpx.replicas.replicas import Replicas
-from mcpx.replicas.rules import Whole
-from mcpx.replicas.seals import Seals
-from mcpx.replicas.shelf import Shelf
 
 KEY = {"MCPX_KEY": "the same on all"}
 SNAPSHOTS = Whole("snapshots", re.compile(r"[0-9a-f]{32}\.json"), 8, 1 << 20, lasting=False)
@@ -51,7 +49,7 @@ def store(server: RedisServer) -> RedisServer:
 class Replica:
     """The files of one, as its rooms and commands see them."""
 
-    def __init__(self, folder: Path, replicas: Replicas, mirror: Mirror) -> None:
+    def __init__(self, folder: Path, replicas: Replicas, mirror: FileSync) -> None:
         self.folder, self.replicas, self.mirror = folder, replicas, mirror
         self.tokens = TokenStore(folder)
         self.vault = Vault(folder, {})
@@ -66,15 +64,15 @@ async def replica(
 ) -> AsyncIterator[Replica]:
     replicas = Replicas(parse(store.url), KEY, "1")
     replicas.store._patience = BOUND  # a busy machine is not a store that is away
-    replicas.mirror = Mirror(replicas, folder, (SharedTokens(), SIGN_INS, SharedPins(), SNAPSHOTS))
+    replicas.files = FileSync(replicas, folder, (SharedTokens(), SIGN_INS, SharedPins(), SNAPSHOTS))
     replicas.start()
-    await replicas.mirror.start()
+    await replicas.files.start()
     try:
         if joins:
-            await asyncio.wait_for(replicas.mirror.ready.wait(), BOUND)
-        yield Replica(folder, replicas, replicas.mirror)
+            await asyncio.wait_for(replicas.files.ready.wait(), BOUND)
+        yield Replica(folder, replicas, replicas.files)
     finally:
-        await replicas.mirror.close()
+        await replicas.files.close()
         await replicas.close()
 
 
@@ -227,7 +225,7 @@ def test_an_emptied_store_is_filled_again_and_what_was_revoked_stays_so(
                 b.tokens.add("late")
                 await until(lambda: a.names() == b.names() == ["kept", "late"])
             store.cli("FLUSHALL")
-            await until(lambda: store.cli("EXISTS", "{mcpx}:mirror:file:tokens/tokens.json") == "1")
+            await until(lambda: store.cli("EXISTS", "{mcpx}:files:file:tokens/tokens.json") == "1")
             async with replica(store, tmp_path / "c") as c:
                 assert c.names() == ["kept", "late"]
 
@@ -284,7 +282,7 @@ def test_nothing_in_the_store_can_be_read_and_nothing_stays_for_ever(
             a.vault.write("grant x", {"secret": "canary-secret"})
             await a.mirror.settle("tokens/tokens.json")
             await a.mirror.settle(f"auth/{name_of('grant x')}")
-            keys = [key for key in store.cli("KEYS", "*mirror*").splitlines() if key]
+            keys = [key for key in store.cli("KEYS", "*:files:*").splitlines() if key]
             assert len(keys) == 5
             for key in keys:
                 assert 0 < int(store.cli("TTL", key)) <= 30 * 86_400
@@ -446,22 +444,3 @@ def test_what_is_too_large_is_said_once_and_not_tried_again_and_again(
             assert caplog.text.count("it is too large") == 1
 
     run(main())
-
-
-def test_a_look_at_all_files_is_not_disturbed_by_a_thread_that_settles_another(
-    tmp_path: Path,
-) -> None:
-    """No traceback: sign-ins are settled by whoever renews them, beside the looks at the
-    folders."""
-    shelves: list[Shelf] = []
-
-    class Disturbing(Whole):
-        def owns(self, name: str) -> bool:
-            if shelves:  # another thread has its turn just here
-                shelves[0]._marks[f"disturbing/{len(shelves[0]._marks)}"] = None
-            return super().owns(name)
-
-    shelf = Shelf(tmp_path, [Disturbing("disturbing", re.compile("[0-9]+"), 8, 8)], Seals())
-    shelf._marks["disturbing/0"] = shelf._marks["disturbing/1"] = None
-    shelves.append(shelf)
-    assert shelf.lasting == ["disturbing/0", "disturbing/1"]
