@@ -10,15 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mcpx.cli import codes
-from mcpx.cli.changing import (
-    Subject,
-    code_of,
-    print_change,
-    print_warnings,
-    print_written,
-    subject,
-    write,
-)
+from mcpx.cli.change import ConfigChange, print_warnings
 from mcpx.cli.output import Output, Table, counted, plain, print_json, say, warn
 from mcpx.cli.running import mistake
 from mcpx.cli.serve import address, store_address
@@ -121,11 +113,8 @@ def export(options: argparse.Namespace) -> int:
     from mcpx.config.exports import export as exported
     from mcpx.imports.imported import to_file
 
-    on = subject(required(options, "export"), overlay(options))
-    written = on.alone.look()
-    if written.told:
-        on.alone.propose([])  # Raises the errors of the file.
-    made = exported(written, options.format)
+    change = ConfigChange(required(options, "export"), overlay(options), options)
+    made = exported(change.require_readable(), options.format)
     facts = {"variables": made.variables, "warnings": list(made.warnings)}
     out = Output(options.json)
     if options.output:
@@ -150,20 +139,21 @@ def run(options: argparse.Namespace) -> int:
         from mcpx.cli.shared import push
 
         return push(options)
-    on = subject(required(options, "config history --config"), overlay(options))
+    path = required(options, "config history --config")
+    change = ConfigChange(path, overlay(options), options)
     if options.action == "history":
-        return _history(on, options)
-    return _rollback(on, options)
+        return _history(change)
+    return _rollback(change, options.what or "")
 
 
-def _history(on: Subject, options: argparse.Namespace) -> int:
-    found = on.alone.revisions()
-    if options.json:
+def _history(change: ConfigChange) -> int:
+    found = change.alone.revisions()
+    if change.json:
         rows = [{**asdict(revision), "kept": kept} for revision, kept in found]
-        print_json({"config": str(on.path), "revisions": rows})
+        print_json({"config": str(change.path), "revisions": rows})
         return codes.DONE
     if not found:
-        say(f"nothing is kept of {on.told}")
+        say(f"nothing is kept of {change.shown}")
         return codes.DONE
     table = Table("NUMBER", "WHEN", "BY", "WHAT")
     for revision, kept in found:
@@ -174,21 +164,17 @@ def _history(on: Subject, options: argparse.Namespace) -> int:
     return codes.DONE
 
 
-def _rollback(on: Subject, options: argparse.Namespace) -> int:
-    out, number = Output(options.json), whole_number(options.what or "")
+def _rollback(change: ConfigChange, word: str) -> int:
+    number = whole_number(word)
     if number is None:
         raise mistake("say which: mcpx config rollback NUMBER; 'mcpx config history' lists them")
-    proposal = on.alone.propose(on.alone.texts(number))
+    proposal = change.propose(change.alone.texts(number))
     if not proposal.texts:
-        out.result({"config": str(on.path), "changed": False}, f"{on.told} says that already")
+        facts: Json = {"config": str(change.path), "changed": False}
+        Output(change.json).result(facts, f"{change.shown} says that already")
         return codes.DONE
-    if not out.json:
-        print_change(proposal)
-    if options.dry_run:
-        files = [{"path": str(file.path), "diff": file.diff} for file in proposal.files]
-        out.result({"dry_run": True, "files": files})
-        return codes.DONE
-    result = write(on, proposal, f"back to revision {number}")
-    line = f"{on.told} says again what it said in revision {number}"
-    out.result({"changed": True, **result}, line)
-    return code_of(result) if out.json else print_written(result, on)
+    result = change.run(proposal, f"back to revision {number}")
+    if isinstance(result, int):
+        return result
+    line = f"{change.shown} says again what it said in revision {number}"
+    return change.report(result, {"changed": True}, line)

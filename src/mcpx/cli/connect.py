@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from mcpx.cli import codes
 from mcpx.cli import target as config_target
-from mcpx.cli.changing import subject
+from mcpx.cli.change import ConfigChange
 from mcpx.cli.client_files import Hand, named, short
 from mcpx.cli.output import Cell, Table, agreed, counted, print_json
 from mcpx.cli.running import result_of
@@ -24,9 +24,8 @@ from mcpx.clients.catalogue import Client, Place, Transport, clients, this_syste
 from mcpx.clients.changes import Change, Own, files_of, is_used_here, look, places_in, to_connect
 from mcpx.clients.entry import NAME, PLACEHOLDER, VARIABLE, Target, needs_hand
 from mcpx.clients.launcher import launcher
+from mcpx.clients.merging import PresentEntries, duplicates, present_entries
 from mcpx.clients.programs import program_of
-from mcpx.clients.taking.duplicates import duplicates, there_of
-from mcpx.clients.taking.merging import There
 from mcpx.model.errors import ConfigError
 from mcpx.model.state import state_folder
 from mcpx.policy.patterns import Patterns
@@ -82,7 +81,7 @@ class _Gateway:
     config: "Config | None"
     about: list[str]
     transport: Transport
-    there: There | None = None
+    there: PresentEntries | None = None
     """The servers of the config, to be compared with a client's own."""
     seen: Patterns | None = None
     """Patterns of the servers that the profile shows. None if it shows all servers."""
@@ -134,11 +133,12 @@ def _gateway(options: argparse.Namespace) -> _Gateway:
     )
 
 
-def _there(path: Path | None, options: argparse.Namespace) -> There | None:
+def _there(path: Path | None, options: argparse.Namespace) -> PresentEntries | None:
     if path is None:
         return None
-    written = subject(Path(os.path.abspath(path)), config_target.overlay(options)).alone.look()
-    return None if written.told else there_of(written)
+    env = config_target.overlay(options)
+    written = ConfigChange(Path(os.path.abspath(path)), env, options).written
+    return None if written.told else present_entries(written)
 
 
 def _url(

@@ -1,9 +1,7 @@
-"""`mcpx import [CLIENT | FILE]`: the servers of client programs, taken over into the configuration
-(RUN-5).
+"""`mcpx import [CLIENT | FILE]`: adds the servers of client programs to the configuration (RUN-5).
 
-Promised: what is found, what becomes of it and where it is written is shown before anything is;
-nothing is written without a yes, and nothing at all into a client's own file. A file that cannot be
-read is told with its place, and the others are taken all the same.
+The command shows what it found and what it would write, and asks before it writes. It never writes
+into a client's file. A file that cannot be read is reported, and the others are imported.
 """
 
 import argparse
@@ -16,413 +14,326 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
 
-from mcpx.cli import changing, codes, secrets_offer, target
+from mcpx.cli import codes
+from mcpx.cli.change import ConfigChange, path_to_write, print_change, print_warnings
 from mcpx.cli.output import Cell, Table, agreed, can_ask, counted, plain, print_json, shown
+from mcpx.cli.parsing import near
+from mcpx.cli.secret_references import SecretReferences, refer_to_secrets
+from mcpx.cli.target import looks_like_file, overlay
 from mcpx.clients.catalogue import client, clients
-from mcpx.clients.taking.duplicates import there_of
-from mcpx.clients.taking.merging import Item, There, Wishes, merged
-from mcpx.clients.taking.reading import WHY_OFF, Origin, Taken, of_clients, of_file, of_text
-from mcpx.config.edits import Edit, EntrySection, PutEntry, SetSection
+from mcpx.clients.merging import Item, Selection, merged, present_entries
+from mcpx.clients.reading import WHY_OFF, Origin, Taken, read_clients, read_file, read_text
+from mcpx.config.edits import Edit, PutEntry, SetSection
 from mcpx.config.recognising import Section
 from mcpx.config.source import MAX_BYTES
 from mcpx.config.tool_filters import describe, with_rules
-from mcpx.config.tree import Tree
-from mcpx.config.written import Written
 from mcpx.core.alone import Proposal
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
 
-MOST_LINES = 30
-"""Lines of a kind that are told."""
+MAX_LINES = 30
+"""Lines of one kind that are shown."""
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
+_STATES: Mapping[str, Cell] = {
+    "new": Cell("new", "green"),
+    "replaces": Cell("replaces", "yellow"),
+    "there": Cell("there already", "dim"),
+    "skipped": Cell("left out", "dim"),
+}
 
 
 @dataclass(slots=True)
-class Import:
-    """One import, from what was found to what is written."""
-
+class _Import:
+    change: ConfigChange
     taken: Sequence[Taken]
     items: Sequence[Item]
-    on: changing.Subject
-    native: bool = True
-    """Whether the config is written in the native shape."""
-    policy: Any = None
-    """The section `policy` of the config."""
-    secrets: secrets_offer.Offer | None = None
-
-    @property
-    def target(self) -> Path:
-        return self.on.path
-
-    @property
-    def is_new(self) -> bool:
-        return self.on.alone.is_new
-
-    @property
-    def chosen(self) -> list[Item]:
-        return [item for item in self.items if item.state in ("new", "replaces")]
+    chosen: Sequence[Item]
+    secrets: SecretReferences
 
     @property
     def problems(self) -> list[str]:
         return [problem for each in self.taken for problem in each.problems]
 
     @property
-    def wanted(self) -> dict[str, str]:
+    def variables(self) -> dict[str, str]:
+        """Variables that the user has to set, with a description."""
         return {name: what for each in self.taken for name, what in each.wanted.items()}
+
+    @property
+    def failure_code(self) -> int:
+        return codes.FAILED if self.problems else codes.DONE
 
 
 def run(options: argparse.Namespace) -> int:
-    on = changing.subject(changing.to_make(options), target.overlay(options))
-    taken = _found(options.what, os.environ)
-    written = on.alone.look()
-    _refuse_a_clients_own(on.path, taken, written)
-    given = [each for file in taken for each in file.entries]
-    wishes = Wishes(tuple(options.only), tuple(options.skip), options.replace)
-    native = all(sheet.dialect == "native" for sheet in written.sheets)
-    work = Import(
-        taken, merged(given, _there(written), wishes), on, native, written.section("policy")
-    )
-    _refuse_unknown(options.only, work)
-    if not options.json:
-        _tell_found(work)
-        _print_items(work)
-    if not work.chosen:
-        return _nothing(work, options)
-    entries: list[tuple[Section, Tree]] = [
-        (cast(Section, item.section), item.entry) for item in work.chosen
+    change = ConfigChange(path_to_write(options), overlay(options), options)
+    taken = _taken(options.what, os.environ)
+    written = change.written
+    _refuse_own_file(change, taken)
+    selection = Selection(tuple(options.only), tuple(options.skip), options.replace)
+    given = [entry for file in taken for entry in file.entries]
+    items = merged(given, present_entries(written), selection)
+    _refuse_unknown(options.only, items)
+    chosen = [item for item in items if item.state in ("new", "replaces")]
+    entries: list[tuple[Section, Json]] = [
+        (cast(Section, item.section), item.entry) for item in chosen
     ]
-    work.secrets = secrets_offer.offer(entries, on.path, _with_references(entries))
-    secrets_offer.choose(work.secrets, options.secrets)
-    proposal = on.alone.propose(
-        _edits(work, work.secrets.written), written, **work.secrets.variables
-    )
-    if options.dry_run:
-        return _show(work, proposal, options)
-    if not options.json:
-        _tell_plan(work)
-    if not _agreed(work, options):
+    # A variable that an entry refers to is no place for another secret.
+    named = {name: "" for _, entry in entries for name in _REFERENCE.findall(repr(entry))}
+    secrets = refer_to_secrets(entries, change.path, {**named, **os.environ})
+    work = _Import(change, taken, items, chosen, secrets)
+    if not change.json:
+        _print_found(work)
+        _print_items(items, chosen)
+    if not chosen:
+        return _report_nothing(work, options)
+    secrets.choose_place(options.secrets)
+    proposal = change.propose(_edits(work), **secrets.variables)
+    if change.dry_run:
+        return _report_dry_run(work, proposal)
+    if not change.json:
+        _print_plan(work)
+    if not _agreed(work):
         sys.stderr.write("nothing was written\n")
         return codes.FAILED
-    return _write(work, work.secrets, proposal, options)
+    names = ", ".join(dict.fromkeys(each.origin.name for each in taken if each.entries))
+    result = change.commit(proposal, f"imported from {names}", secrets)
+    warnings = _warnings(work, proposal)
+    if not change.json:
+        print_warnings(warnings[:MAX_LINES])
+    facts = {**_facts(work), "written": True, "warnings": warnings}
+    line = f"{counted(len(chosen), 'server')} written into {change.shown}"
+    code = change.report(result, facts, line)
+    if not change.json:
+        sys.stdout.write("look at them: mcpx servers; then use them everywhere: mcpx connect\n")
+    return max(code, work.failure_code)
 
 
-# What there is
-# --------------------------------------------------------------------------------------------------
+# Reading
 
 
-def _found(words: Sequence[str], environ: Mapping[str, str]) -> list[Taken]:
+def _taken(words: Sequence[str], environ: Mapping[str, str]) -> list[Taken]:
     project = Path.cwd()
     if not words:
-        return of_clients(clients(), environ, project)
+        return read_clients(clients(), environ, project)
     taken: list[Taken] = []
     for word in words:
+        known = client(word)
         if word == "-":
-            taken.append(_of_stdin(environ))
-        elif (known := client(word)) is not None and not os.path.isfile(word):
-            files = of_clients([known], environ, project)
-            taken += files or [
-                Taken(Origin(known.id, known.name, None), notes=("it has no file here",))
-            ]
-        elif os.path.isfile(word) or target.looks_like_file(word):
+            taken.append(read_text(_standard_input(), environ))
+        elif known is not None and not os.path.isfile(word):
+            origin = Origin(known.id, known.name, None)
+            files = read_clients([known], environ, project)
+            taken += files or [Taken(origin, notes=("it has no file here",))]
+        elif os.path.isfile(word) or looks_like_file(word):
             file = Path(os.path.abspath(os.path.expanduser(word)))
             if not file.exists():
                 raise ConfigError([f"error: {word} does not exist"])
-            taken.append(of_file(file, environ))
+            taken.append(read_file(file, environ))
         else:
             raise ConfigError([_unknown(word)])
     return taken
 
 
-def _of_stdin(environ: Mapping[str, str]) -> Taken:
-    data = (
-        sys.stdin.buffer.read(MAX_BYTES + 1)
-        if hasattr(sys.stdin, "buffer")
-        else sys.stdin.read().encode()
-    )
+def _standard_input() -> str:
+    data = sys.stdin.buffer.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise ConfigError([f"error: standard input has more than {MAX_BYTES:,} bytes"])
     try:
-        return of_text(data.decode("utf-8-sig"), environ)
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ConfigError(["error: standard input is not UTF-8 text"]) from None
 
 
 def _unknown(word: str) -> str:
-    from mcpx.cli.parsing import near
-
     ids = [each.id for each in clients()]
-    meant = near(word, [*ids, "openapi", "curl"])
-    hint = f"; did you mean {meant!r}?" if meant else f"\n  known client programs: {', '.join(ids)}"
+    similar = near(word, [*ids, "openapi", "curl"])
+    hint = f"\n  known client programs: {', '.join(ids)}"
+    if similar:
+        hint = f"; did you mean {similar!r}?"
     return f"error: {plain(word, 60)!r} is neither a client program nor a file{hint}"
 
 
-def _there(written: Written) -> There:
-    """What the configuration has; one that cannot be read is told before anything else is done."""
-    if written.told:
-        first = written.told[0]
-        place = f"{first.file}:{first.line}: " if first.line else ""
-        raise ConfigError(
-            [
-                f"error: the config cannot be read: {place}{first.message}; mend it first (mcpx "
-                "check)"
-            ]
-        )
-    return there_of(written)
+def _refuse_own_file(change: ConfigChange, taken: Sequence[Taken]) -> None:
+    paths = (change.path, *(sheet.path for sheet in change.written.sheets))
+    targets = {os.path.realpath(path) for path in paths}
+    if any(each.origin.path and os.path.realpath(each.origin.path) in targets for each in taken):
+        problem = "is what is imported, and a client's own file is not written here"
+        hint = "Name the config to write into: --into FILE"
+        raise ConfigError([f"error: {change.path} {problem}\n  {hint}"])
 
 
-def _refuse_a_clients_own(target: Path, taken: Sequence[Taken], written: Written) -> None:
-    own = {os.path.realpath(each.origin.path) for each in taken if each.origin.path is not None}
-    if own & {
-        os.path.realpath(path) for path in (target, *(sheet.path for sheet in written.sheets))
-    }:
-        told = f"error: {target} is what is imported, and a client's own file is not written here"
-        raise ConfigError([f"{told}\n  Name the config to write into: --into FILE"])
-
-
-def _refuse_unknown(only: Sequence[str], work: Import) -> None:
-    """A name of --only that is nowhere is a slip of the pen."""
-    names = [name for item in work.items for name in (item.name, *item.own_names)]
+def _refuse_unknown(only: Sequence[str], items: Sequence[Item]) -> None:
+    names = [name for item in items for name in (item.name, *item.own_names)]
     for pattern in only:
         if not any(fnmatchcase(name.lower(), pattern.lower()) for name in names):
-            told = ", ".join(sorted({plain(name, 40) for name in names})) or "none"
-            raise ConfigError(
-                [f"error: --only {plain(pattern, 60)!r}: no server is called so; there is: {told}"]
-            )
+            known = ", ".join(sorted({plain(name, 40) for name in names})) or "none"
+            problem = f"--only {plain(pattern, 60)!r}: no server is called so; there is: {known}"
+            raise ConfigError([f"error: {problem}"])
 
 
 # Writing
-# --------------------------------------------------------------------------------------------------
 
 
-def _with_references(entries: Sequence[tuple[Section, Tree]]) -> Mapping[str, str]:
-    """The environment, in which no variable is free that something refers to: it is no place for
-    another's secret."""
-    named = {name: "" for _, entry in entries for name in _REFERENCE.findall(repr(entry))}
-    return {**named, **os.environ}
-
-
-def _edits(work: Import, entries: Sequence[tuple[EntrySection, Json]]) -> list[Edit]:
+def _edits(work: _Import) -> list[Edit]:
     edits: list[Edit] = []
-    if work.is_new:
-        # As a client's own file is read (CFG-2): whose tool it is, is seen by its name.
+    written = work.change.written
+    if work.change.alone.is_new:
+        # As for a client's own file (CFG-2): the name of a tool shows its server.
         edits += [SetSection("mode", "auto"), SetSection("naming", {"prefix": "always"})]
-    for item, (section, entry) in zip(work.chosen, entries, strict=True):
-        if not work.native:
-            entry = {
-                key: value for key, value in entry.items() if key != WHY_OFF
-            }  # a shape without a word for it
-        edits.append(PutEntry(section, item.name, entry, True if item.state == "new" else None))
-    if hidden := {item.name: item.hidden_tools for item in work.chosen if item.hidden_tools}:
-        edits.append(SetSection("policy", with_rules(work.policy, hidden)))
+    is_native = all(sheet.dialect == "native" for sheet in written.sheets)
+    for item, (section, entry) in zip(work.chosen, work.secrets.written, strict=True):
+        kept = {key: value for key, value in entry.items() if is_native or key != WHY_OFF}
+        edits.append(PutEntry(section, item.name, kept, True if item.state == "new" else None))
+    hidden = {item.name: item.hidden_tools for item in work.chosen if item.hidden_tools}
+    if hidden:
+        edits.append(SetSection("policy", with_rules(written.section("policy"), hidden)))
     return edits
 
 
-def _agreed(work: Import, options: argparse.Namespace) -> bool:
-    if options.yes:
+def _agreed(work: _Import) -> bool:
+    change = work.change
+    if change.yes:
         return True
-    if options.json or not can_ask():
-        told = (
-            "error: nothing was written: nobody can be asked here\n  --yes writes it, "
-            "--dry-run shows what would change"
-        )
-        raise ConfigError([told])
-    return agreed(f"\nWrite this into {'the new file ' * work.is_new}{work.on.told}?", default=True)
+    if change.json or not can_ask():
+        problem = "error: nothing was written: nobody can be asked here"
+        hint = "--yes writes it, --dry-run shows what would change"
+        raise ConfigError([f"{problem}\n  {hint}"])
+    new = "the new file " * change.alone.is_new
+    return agreed(f"\nWrite this into {new}{change.shown}?", default=True)
 
 
-def _write(
-    work: Import, secrets: secrets_offer.Offer, proposal: Proposal, options: argparse.Namespace
-) -> int:
-    secrets.keep()
-    whose = ", ".join(dict.fromkeys(each.origin.name for each in work.taken if each.entries))
-    try:
-        result = changing.write(work.on, proposal, f"imported from {whose}")
-    except BaseException:
-        secrets.undo()
-        raise
-    warnings = _warnings(work, proposal)
-    if options.json:
-        print_json({**_facts(work), **result, "written": True, "warnings": warnings})
-        return codes.FAILED if work.problems else changing.code_of(result)
-    changing.print_warnings(warnings[:MOST_LINES])
-    sys.stdout.write(f"{counted(len(work.chosen), 'server')} written into {work.on.told}\n")
-    code = changing.print_written(result, work.on)
-    sys.stdout.write("look at them: mcpx servers; then use them everywhere: mcpx connect\n")
-    return codes.FAILED if work.problems else code
+# Showing
 
 
-# Telling
-# --------------------------------------------------------------------------------------------------
-
-
-def _tell_found(work: Import) -> None:
-    say = sys.stderr.write
+def _print_found(work: _Import) -> None:
     counts: dict[str, int] = {}
+    lines: list[str] = []
     for each in work.taken:
+        name = plain(each.origin.name, 80)
         if each.entries or each.itself:
-            counts[each.origin.name] = counts.get(each.origin.name, 0) + len(each.entries)
-    total, different = sum(counts.values()), len(work.items)
-    told = ", ".join(f"{plain(name, 80)} {number}" for name, number in counts.items())
-    if told:
-        some = "" if different == total else f", {different} different"
-        say(f"{told}: {counted(total, 'server')}{some}\n")
+            counts[name] = counts.get(name, 0) + len(each.entries)
+        lines += [f"  {name}: {plain(own)!r} is left out, it is mcpx itself" for own in each.itself]
     for each in work.taken:
-        for name in each.itself:
-            say(
-                f"  {plain(each.origin.name, 80)}: {plain(name)!r} is left out, it is mcpx itself\n"
-            )
-    notes = [(each.origin.name, note) for each in work.taken for note in each.notes]
-    for name, note in notes[:MOST_LINES]:
-        say(f"  {plain(name, 80)}: {plain(note)}\n")
-    for problem in work.problems:
-        say(f"\n{shown(problem)}\n")
+        name = plain(each.origin.name, 80)
+        lines += [f"  {name}: {plain(note)}" for note in each.notes[:MAX_LINES]]
+    lines += [f"\n{shown(problem)}" for problem in work.problems]
+    if counts:
+        total = sum(counts.values())
+        different = f", {len(work.items)} different" * (len(work.items) != total)
+        names = ", ".join(f"{name} {number}" for name, number in counts.items())
+        lines.insert(0, f"{names}: {counted(total, 'server')}{different}")
     if work.problems:
-        say("\n")
+        lines.append("")
+    sys.stderr.write("".join(f"{line}\n" for line in lines))
 
 
-def _nothing(work: Import, options: argparse.Namespace) -> int:
-    if options.json:
-        print_json({**_facts(work), "written": False})
-    elif not work.items:
-        what = (
-            "the client programs on this machine have no servers"
-            if not options.what
-            else "there are no servers in it"
-        )
-        sys.stderr.write(f"nothing to import: {what}\n")
-    else:
-        sys.stderr.write(f"nothing to import: {work.on.told} is as it was\n")
-    return codes.FAILED if work.problems else codes.DONE
-
-
-def _print_items(work: Import) -> None:
-    if not work.items:
+def _print_items(items: Sequence[Item], chosen: Sequence[Item]) -> None:
+    if not items:
         return
     table = Table("SERVER", "WHAT", "FROM", "NOTE")
-    styles: Mapping[str, Any] = {
-        "new": "green",
-        "replaces": "yellow",
-        "there": "dim",
-        "skipped": "dim",
-    }
-    words = {"new": "new", "replaces": "replaces", "there": "there already", "skipped": "left out"}
-    for item in work.items:
+    for item in items:
+        notes = [f"off: {item.off}" * bool(item.off), item.why]
+        if not item.off and not item.enabled:
+            notes.insert(0, "off there, and here")
+        if item.own_names:
+            notes.append(f"called {', '.join(map(repr, item.own_names))} there")
+        if item.hidden_tools and item in chosen:
+            notes.append(f"tools: {describe(item.hidden_tools)}")
+        name = plain(item.name, 64)
+        if item.section != "mcp_servers":
+            name += f" ({item.section.removesuffix('s').replace('_', ' ')})"
         origins = ", ".join(dict.fromkeys(plain(each.name, 60) for each in item.origins))
-        also = f"called {', '.join(map(repr, item.own_names))} there" if item.own_names else ""
-        off = f"off: {item.off}" if item.off else "" if item.enabled else "off there, and here"
-        tools = (
-            f"tools: {describe(item.hidden_tools)}"
-            if item.hidden_tools and item in work.chosen
-            else ""
-        )
-        note = "; ".join(filter(None, (off, item.why, also, tools)))
-        kind = (
-            ""
-            if item.section == "mcp_servers"
-            else f" ({item.section.removesuffix('s').replace('_', ' ')})"
-        )
-        table.add(
-            plain(item.name, 64) + kind,
-            Cell(words[item.state], styles[item.state]),
-            origins,
-            plain(note),
-        )
+        table.add(name, _STATES[item.state], origins, plain("; ".join(filter(None, notes))))
     table.print()
 
 
-def _tell_plan(work: Import) -> None:
-    say = sys.stderr.write
+def _print_plan(work: _Import) -> None:
+    lines: list[str] = []
     for each in work.taken:
-        for old, new in list(each.rewritten.items())[:MOST_LINES]:
-            say(
-                f"  {plain(each.origin.name, 80)}: {plain(old, 80)} is written {plain(new, 80)} "
-                "here\n"
-            )
-    for name, what in work.wanted.items():
-        say(
-            f"  to be set, where mcpx is started or in a .env file beside the config: {name} "
-            f"({plain(what, 120)})\n"
-        )
-    if work.secrets is not None and work.secrets.variables:
+        name = plain(each.origin.name, 80)
+        for old, new in list(each.rewritten.items())[:MAX_LINES]:
+            lines.append(f"{name}: {plain(old, 80)} is written {plain(new, 80)} here")
+    for name, what in work.variables.items():
+        place = "where mcpx is started or in a .env file beside the config"
+        lines.append(f"to be set, {place}: {name} ({plain(what, 120)})")
+    if work.secrets.variables:
         names = ", ".join(plain(name, 60) for name in work.secrets.variables)
-        say(f"  secrets, kept in {_place(work.secrets, work.target)}: {names}\n")
+        lines.append(f"secrets, kept in {work.secrets.shown_place}: {names}")
+    sys.stderr.write("".join(f"  {line}\n" for line in lines))
 
 
-def _place(secrets: secrets_offer.Offer, target: Path) -> str:
-    return {"env": plain(str(secrets.file), 4096), "keyring": "the keyring"}.get(
-        secrets.place, target.name
-    )
-
-
-def _show(work: Import, proposal: Proposal, options: argparse.Namespace) -> int:
-    if options.json:
-        diff = "".join(each.diff for each in proposal.files)
-        print_json(
-            {**_facts(work), "written": False, "diff": diff, "warnings": _warnings(work, proposal)}
-        )
+def _report_nothing(work: _Import, options: argparse.Namespace) -> int:
+    reason = f"{work.change.shown} is as it was"
+    if not work.items:
+        reason = "the client programs on this machine have no servers"
+        if options.what:
+            reason = "there are no servers in it"
+    if work.change.json:
+        print_json({**_facts(work), "written": False})
     else:
-        _tell_plan(work)
-        changing.print_change(proposal)
-        changing.print_warnings(_warnings(work, proposal))
+        sys.stderr.write(f"nothing to import: {reason}\n")
+    return work.failure_code
+
+
+def _report_dry_run(work: _Import, proposal: Proposal) -> int:
+    warnings = _warnings(work, proposal)
+    if work.change.json:
+        diff = "".join(file.diff for file in proposal.files)
+        print_json({**_facts(work), "written": False, "diff": diff, "warnings": warnings})
+    else:
+        _print_plan(work)
+        print_change(proposal)
+        print_warnings(warnings)
         sys.stderr.write("nothing was written (--dry-run)\n")
-    return codes.FAILED if work.problems else codes.DONE
+    return work.failure_code
 
 
-def _warnings(work: Import, proposal: Proposal) -> list[str]:
-    """What the new configuration is warned of, without what is only about to be kept in the
-    keyring."""
-    names = {item.name for item in work.chosen}
-    about = [line for line in proposal.config.warnings if any(repr(name) in line for name in names)]
-    kept = (
-        work.secrets.variables
-        if work.secrets is not None and work.secrets.place == "keyring"
-        else {}
-    )
-    told = [
-        line
-        for line in about
-        if not any(f"keyring has no secret {name!r}" in line for name in kept)
-    ]
-    return [*(work.secrets.warnings if work.secrets is not None else ()), *told]
+def _warnings(work: _Import, proposal: Proposal) -> list[str]:
+    """The warnings about the new entries."""
+    names = [repr(item.name) for item in work.chosen]
+    warnings = [line for line in proposal.config.warnings if any(name in line for name in names)]
+    if work.secrets.place == "keyring":  # The secrets are not in the keyring yet.
+        missing = [f"keyring has no secret {name!r}" for name in work.secrets.variables]
+        warnings = [line for line in warnings if not any(each in line for each in missing)]
+    return [*work.secrets.warnings, *warnings]
 
 
-def _facts(work: Import) -> dict[str, Any]:
-    files = [
-        {
-            "client": each.origin.id,
-            "name": each.origin.name,
-            "file": None if each.origin.path is None else str(each.origin.path),
-            "servers": len(each.entries),
-            "itself": list(each.itself),
-            "notes": list(each.notes),
-            "rewritten": [{"from": old, "to": new} for old, new in each.rewritten.items()],
-            "problems": [
-                {"message": t.message, "line": t.line, "column": t.column, "hint": t.hint}
-                for t in each.told
-            ],
-        }
-        for each in work.taken
-    ]
-    servers = [
-        {
-            "name": item.name,
-            "section": item.section,
-            "state": item.state,
-            "from": list(dict.fromkeys(each.id for each in item.origins)),
-            "own_names": list(item.own_names),
-            "enabled": item.enabled,
-            "why": item.off or item.why or None,
-            "hidden_tools": list(item.hidden_tools),
-        }
-        for item in work.items
-    ]
-    secrets = work.secrets
+def _facts(work: _Import) -> Json:
+    secrets: Any = None
+    if work.secrets.variables:
+        secrets = {"kept": work.secrets.place, "names": list(work.secrets.variables)}
     return {
-        "config": str(work.target),
-        "new_file": work.is_new,
-        "clients": files,
-        "servers": servers,
-        "secrets": None
-        if secrets is None or not secrets.variables
-        else {"kept": secrets.place, "names": list(secrets.variables)},
-        "variables": work.wanted,
+        "config": str(work.change.path),
+        "new_file": work.change.alone.is_new,
+        "clients": list(map(_client_facts, work.taken)),
+        "servers": list(map(_item_facts, work.items)),
+        "secrets": secrets,
+        "variables": work.variables,
+    }
+
+
+def _client_facts(taken: Taken) -> Json:
+    keys = ("message", "line", "column", "hint")
+    return {
+        "client": taken.origin.id,
+        "name": taken.origin.name,
+        "file": taken.origin.path and str(taken.origin.path),
+        "servers": len(taken.entries),
+        "itself": list(taken.itself),
+        "notes": list(taken.notes),
+        "rewritten": [{"from": old, "to": new} for old, new in taken.rewritten.items()],
+        "problems": [{key: getattr(each, key) for key in keys} for each in taken.told],
+    }
+
+
+def _item_facts(item: Item) -> Json:
+    return {
+        "name": item.name,
+        "section": item.section,
+        "state": item.state,
+        "from": list(dict.fromkeys(each.id for each in item.origins)),
+        "own_names": list(item.own_names),
+        "enabled": item.enabled,
+        "why": item.off or item.why or None,
+        "hidden_tools": list(item.hidden_tools),
     }

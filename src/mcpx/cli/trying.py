@@ -20,7 +20,7 @@ TAIL = 5
 """Lines of a server that does not work."""
 
 
-async def all_tried(config: Config, names: list[str]) -> dict[str, Tried]:
+async def try_all(config: Config, names: list[str]) -> dict[str, Tried]:
     from mcpx.core.gateway import Gateway
     from mcpx.core.trying import only, try_server
     from mcpx.model.state import state_folder
@@ -51,7 +51,7 @@ def _downloads(config: Config, name: str) -> bool:
     return downloads_itself(server.connection)
 
 
-def print_tried(name: str, tried: Tried) -> None:
+def print_trial(name: str, tried: Tried) -> None:
     named = plain(name, 100)
     if tried.ok:
         tools = [plain(tool, 60) for tool in tried.tools[:MOST_TOOLS]]
@@ -79,7 +79,7 @@ def print_tried(name: str, tried: Tried) -> None:
         sys.stderr.write(f"  | {plain(line, 200)}\n")
 
 
-def results(tried: Mapping[str, Tried]) -> list[Json]:
+def facts_of_trials(tried: Mapping[str, Tried]) -> list[Json]:
     return [
         {
             "name": name,

@@ -20,9 +20,10 @@ from mcpx.config.entries import RESERVED
 from mcpx.config.lines import EXPECTED, with_container_variables
 from mcpx.config.masking import replaced
 from mcpx.config.pasted import Pasted, import_text
-from mcpx.config.server_names import RUNNERS, name_of_connection
+from mcpx.config.server_names import name_of_connection
 from mcpx.config.tree import KeyPath, shorten, spell
 from mcpx.model.call import Json, as_object
+from mcpx.processes.downloaders import LAUNCHERS
 
 Section = Literal["mcp_servers", "commands", "auth_configs"]
 SECTIONS: tuple[Section, ...] = ("auth_configs", "mcp_servers", "commands")
@@ -113,7 +114,7 @@ def _is_prose(text: str) -> bool:
     if not first.isascii() and not re.search(r"[/\\.=]", first):
         return True
     return (
-        first not in RUNNERS
+        first not in LAUNCHERS
         and bool(rest)
         and all(word.strip(",.!?").isalpha() for word in (first, *rest))
     )

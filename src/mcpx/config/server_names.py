@@ -15,12 +15,10 @@ from urllib.parse import urlsplit
 from mcpx.config.entries import RESERVED
 from mcpx.config.tree import as_list
 from mcpx.model.redaction import words as _set
-from mcpx.processes.downloaders import program_name
+from mcpx.processes.downloaders import LAUNCHERS, program_name
 
 MAX_GENERATED_NAME = 40
 
-RUNNERS = _set("npx bunx uvx pnpx pipx bun pnpm yarn npm uv deno docker podman dnx")
-"""Programs that start other programs."""
 _INTERPRETERS = re.compile(r"(?:python|node|ruby|java|dotnet|go|tsx|ts-node|php|sh|bash|zsh)[\d.]*")
 CONTAINER_PROGRAMS = _set("docker podman")
 _CODE_OPTIONS = _set("-c -e --eval")
@@ -145,7 +143,7 @@ def _found_in_command(words: Sequence[str], depth: int) -> str:
     if program in CONTAINER_PROGRAMS and not {"run", "exec"} & set(words[1:3]):
         return program
     if (
-        program not in RUNNERS
+        program not in LAUNCHERS
         and not _INTERPRETERS.fullmatch(program)
         and program not in _PYTHON_SERVER_CLIS
     ):
@@ -167,7 +165,7 @@ def _inside_shell(words: Sequence[str]) -> list[str]:
 
 
 def _found_in_arguments(program: str, arguments: Sequence[str]) -> str | None:
-    if program not in RUNNERS and _CODE_OPTIONS.intersection(arguments[:1]):
+    if program not in LAUNCHERS and _CODE_OPTIONS.intersection(arguments[:1]):
         return None
     sources, positional = _parsed(program, arguments)
     while positional and (
@@ -203,7 +201,7 @@ def _parsed(program: str, arguments: Sequence[str]) -> tuple[list[str], list[str
         elif equals:
             if _is_source(program, option):
                 sources.append(value)
-        elif not positional or (program in RUNNERS and _SUBCOMMANDS.issuperset(positional)):
+        elif not positional or (program in LAUNCHERS and _SUBCOMMANDS.issuperset(positional)):
             takes_value = option in OPTIONS_WITH_VALUE and option not in without_value
             pending = option if takes_value else None
     return sources, positional

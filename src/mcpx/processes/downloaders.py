@@ -9,20 +9,19 @@ already cached is not known.
 import re
 from collections.abc import Mapping, Sequence
 
-_ALWAYS = frozenset({"npx", "pnpx", "bunx", "uvx", "dnx", "deno"})
-"""Launchers that download whatever their arguments are."""
-_WITH_SUBCOMMAND: Mapping[str, frozenset[str]] = {
-    "npm": frozenset({"exec", "x"}),
-    "pnpm": frozenset({"dlx"}),
-    "yarn": frozenset({"dlx"}),
-    "bun": frozenset({"x"}),
-    "uv": frozenset({"run", "tool run"}),
-    "pipx": frozenset({"run"}),
-    "docker": frozenset({"run", "container run"}),
-    "podman": frozenset({"run", "container run"}),
-    "go": frozenset({"run"}),
+LAUNCHERS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("npx", "pnpx", "bunx", "uvx", "dnx", "deno"), ("",)),
+    "npm": ("exec", "x"),
+    "pnpm": ("dlx",),
+    "yarn": ("dlx",),
+    "bun": ("x",),
+    "uv": ("run", "tool run"),
+    "pipx": ("run",),
+    "docker": ("run", "container run"),
+    "podman": ("run", "container run"),
 }
-"""Programs that download with some of their subcommands only."""
+"""Programs that start other programs, and the subcommands that download these. An empty subcommand
+stands for all arguments."""
 _WINDOWS_ENDING = re.compile(r"\.(?:exe|cmd|bat|ps1)$")
 
 
@@ -31,10 +30,10 @@ def downloads_itself(command: str, args: Sequence[str]) -> bool:
     program = program_name(command)
     if program == "cmd":
         return _of_cmd(args)
-    if program in _ALWAYS:
-        return True
-    subcommands = _WITH_SUBCOMMAND.get(program, frozenset())
-    return any(_has_subcommand(args, subcommand.split()) for subcommand in subcommands)
+    if program == "go":
+        return _has_subcommand(args, ["run"])
+    subcommands = LAUNCHERS.get(program, ())
+    return any(not each or _has_subcommand(args, each.split()) for each in subcommands)
 
 
 def program_name(command: str) -> str:

@@ -22,8 +22,7 @@ from mcpx.clients.catalogue import clients as all_clients
 from mcpx.clients.changes import look as look_into
 from mcpx.clients.changes import places_in
 from mcpx.clients.entry import NAME
-from mcpx.clients.taking.duplicates import duplicates, there_of
-from mcpx.clients.taking.merging import There
+from mcpx.clients.merging import PresentEntries, duplicates, present_entries
 from mcpx.config import Config, is_loopback
 from mcpx.config.edits import Where
 from mcpx.config.itself import config_named
@@ -101,7 +100,7 @@ def _without_mcpx(seen: ClientFile, case: Case) -> Finding:
     return ok(what, str(seen.file), fix=fix)
 
 
-def _names_twice(seen: ClientFile, there: There, case: Case) -> list[str]:
+def _names_twice(seen: ClientFile, there: PresentEntries, case: Case) -> list[str]:
     """The servers that a connected client has by itself and through mcpx."""
     project, names = _project(), list[str]()
     for place in places_in(seen.client, seen.file, project):
@@ -112,11 +111,11 @@ def _names_twice(seen: ClientFile, there: There, case: Case) -> list[str]:
     return names
 
 
-def _there(case: Case) -> There | None:
+def _there(case: Case) -> PresentEntries | None:
     if case.path is None or case.config is None:
         return None
     written = read_written(Where(case.path, case.environ, case.env))
-    return None if written.told else there_of(written)
+    return None if written.told else present_entries(written)
 
 
 def _project() -> Path:

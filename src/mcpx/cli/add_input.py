@@ -13,13 +13,12 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcpx.cli.asking import settings
-from mcpx.cli.output import Waiting, plain
+from mcpx.cli.output import Waiting, can_ask, plain
 from mcpx.cli.running import result_of
 from mcpx.config.lines import is_address
 from mcpx.config.recognising import (
@@ -33,6 +32,7 @@ from mcpx.config.recognising import (
 )
 from mcpx.config.source import MAX_BYTES, UnreadableError, read_text
 from mcpx.imports.bundle import is_bundle
+from mcpx.imports.launch import Answers, Input, Launch, answers, unanswered
 from mcpx.imports.registry import Listed, is_name
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import ConfigError
@@ -40,7 +40,6 @@ from mcpx.model.state import state_folder
 
 if TYPE_CHECKING:
     from mcpx.imports.imported import Imported
-    from mcpx.imports.launch import Launch
 
 _OPENAPI_HELP = "mcpx import openapi DOCUMENT --list shows all; --server URL says where the API is"
 UNDERSTOOD = (
@@ -48,7 +47,7 @@ UNDERSTOOD = (
     "an OpenAPI document, "
     "a curl line, a .mcpb file, or a name in a registry (io.github.owner/name)"
 )
-TEXTS = (".json", ".jsonc", ".json5", ".yaml", ".yml", ".toml", ".txt", ".md")
+TEXT_SUFFIXES = (".json", ".jsonc", ".json5", ".yaml", ".yml", ".toml", ".txt", ".md")
 _PACKAGE = re.compile(r"@[\w.-]+/[\w.-]+(?:@[\w.^~-]+)?")
 """An npm package with its scope, and a version."""
 _HOST = re.compile(
@@ -82,7 +81,7 @@ class Given:
     """Names of entries that cannot be added, with the reasons."""
 
 
-def recognise(words: Sequence[str], options: argparse.Namespace) -> Given:
+def recognize(words: Sequence[str], options: argparse.Namespace) -> Given:
     """Raises `ConfigError`."""
     if not words:
         raise ConfigError([f"error: say what to add: {UNDERSTOOD}"])
@@ -102,7 +101,7 @@ def recognise(words: Sequence[str], options: argparse.Namespace) -> Given:
         return _file(path, options)
     if is_name(word):
         return _registered(_look_up(word, options), options)
-    if " " not in word and word.lower().endswith((*TEXTS, ".mcpb", ".dxt")):
+    if " " not in word and word.lower().endswith((*TEXT_SUFFIXES, ".mcpb", ".dxt")):
         raise ConfigError([f"error: {plain(word)} does not exist"])
     return _text(word, options)
 
@@ -212,7 +211,7 @@ def _json(text: str) -> Any:
 def _file(path: Path, options: argparse.Namespace) -> Given:
     if is_bundle(path):
         return _bundle(path, options)
-    if os.access(path, os.X_OK) and path.suffix.lower() not in TEXTS:
+    if os.access(path, os.X_OK) and path.suffix.lower() not in TEXT_SUFFIXES:
         return _line([str(path) if "/" in str(path) else f"./{path}"])
     from mcpx.imports.openapi_document import MAX_BYTES as LARGEST
 
@@ -220,7 +219,7 @@ def _file(path: Path, options: argparse.Namespace) -> Given:
         text = read_text(path, LARGEST)
     except UnreadableError as error:
         raise ConfigError([f"error: {plain(str(path))} {error}"]) from None
-    if path.suffix.lower() not in TEXTS and not text.lstrip().startswith(
+    if path.suffix.lower() not in TEXT_SUFFIXES and not text.lstrip().startswith(
         ("{", "[", "openapi", "mcp")
     ):
         told = "name what starts it: mcpx add python3 FILE, or make it executable"
@@ -304,7 +303,7 @@ def _bundle(path: Path, options: argparse.Namespace, sha256: str = "") -> Given:
 
 
 def _launched(
-    title: str, launch: "Launch", facts: list[str], options: argparse.Namespace, kind: str = "mcpb"
+    title: str, launch: Launch, facts: list[str], options: argparse.Namespace, kind: str = "mcpb"
 ) -> Given:
     told = settings(launch.inputs, options, launch.name)
     return Given(
@@ -385,8 +384,47 @@ def _registered(listed: Listed, options: argparse.Namespace) -> Given:
     return given
 
 
-def told_names(entries: Sequence[tuple[Section, Json]]) -> str:
+def names_of(entries: Sequence[tuple[Section, Json]]) -> str:
     """`server 'a', command 'b'`."""
     return ", ".join(
         f"{NOUNS[section]} {plain(str(entry['name']), 100)!r}" for section, entry in entries
     )
+
+
+# Settings
+
+
+def settings(inputs: Sequence[Input], options: argparse.Namespace, owner: str) -> Answers:
+    """The values of `--set`, and answers of the user. Raises ConfigError."""
+    given = values_by_key(options.set, "--set")
+    if can_ask() and not options.yes:
+        for wanted in unanswered(inputs, given):
+            if (value := _asked(wanted)) != "":
+                given[wanted.key] = [value]
+    return answers(inputs, given, owner)
+
+
+def values_by_key(given: Iterable[str], option: str) -> dict[str, list[str]]:
+    """The values of `KEY=VALUE` options."""
+    found: dict[str, list[str]] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise ConfigError([f"error: {option} {plain(key, 40)!r}: say KEY=VALUE"])
+        found.setdefault(key, []).append(value)
+    return found
+
+
+def _asked(wanted: Input) -> str:
+    what = f" ({plain(wanted.title)})" if wanted.title else ""
+    choices = (
+        f" [{', '.join(plain(each, 30) for each in wanted.choices[:10])}]" if wanted.choices else ""
+    )
+    prompt = f"{plain(wanted.key, 60)}{what}{choices}: "
+    if wanted.secret:
+        from getpass import getpass
+
+        return getpass(prompt, sys.stderr)
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
+    return sys.stdin.readline().rstrip("\r\n")
