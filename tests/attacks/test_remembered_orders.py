@@ -16,6 +16,7 @@ from mcpx.core.gateway import Gateway
 from mcpx.core.view import CallersView
 from mcpx.model.call import Caller, Json
 from mcpx.model.offer import Offer
+from mcpx.upstreams.context import ListsRead, ListsVary
 from mcpx.upstreams.traits import kind_of
 
 NAMES = ("read", "write", "list", "drop")
@@ -87,16 +88,16 @@ class World:
 
     def change(self) -> None:
         name = self.chance.choice("ab")
-        book = self.gateway.generation.upstreams[name]._book
+        book = self.gateway.generation.upstreams[name].book
         what = self.chance.randrange(4)
         if what == 0:
             book.common = {**book.common, "tools": self.tools()}
-            self.gateway.reports.offers_changed(name, ("tools",), True)
+            self.gateway.reports.publish(ListsRead(name, ("tools",), True))
             return
         session = self.chance.choice([caller for caller in self.callers if caller.answers]).session
         assert session is not None
         if what == 1:
-            book._by_kind[kind_of(self.callers[1].capabilities)] = {
+            book.by_kind[kind_of(self.callers[1].capabilities)] = {
                 **book.common,
                 "tools": self.tools(),
             }
@@ -104,7 +105,7 @@ class World:
             book._by_session[session] = {**book.common, "tools": self.tools()}
         else:
             book._by_session.pop(session, None)
-        self.gateway.reports.offers_vary(name, ("tools",), session)
+        self.gateway.reports.publish(ListsVary(name, ("tools",), session))
 
     # What is found
     # ----------------------------------------------------------------------------------------------

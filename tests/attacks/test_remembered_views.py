@@ -18,6 +18,7 @@ from mcpx.front.audience import Session
 from mcpx.front.dispatch import Dispatcher
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import Denied, NotFound
+from mcpx.model.events import ResourceUpdated
 
 
 def choosy(common: list[str]) -> ScriptedServer:
@@ -75,9 +76,9 @@ def test_while_a_large_catalog_is_narrowed_nobody_finds_what_only_another_is_off
             assert await names(gateway, able) == ["plain", "whisper"]
             common.append("more")
             upstream = gateway.generation.upstreams["a"]
-            main_link = upstream._links.main
+            main_link = upstream.links.main
             assert main_link is not None
-            await upstream._book.read(main_link, ("tools",), said_so=True)
+            await upstream.book.read(main_link, ("tools",), announced=True)
             seen = [found(gateway, other)]
             while seen[-1] != ["plain", "more"]:
                 await asyncio.sleep(0)
@@ -107,7 +108,7 @@ def test_who_sees_some_finds_something_though_the_catalog_changes_faster_than_it
         try:
             caller = older_caller(profile="p")
             await until(lambda: gateway.generation.upstreams["a"].known)
-            book = gateway.generation.upstreams["a"]._book
+            book = gateway.generation.upstreams["a"].book
             call = asyncio.ensure_future(gateway.handle(Call("tools/call", {"name": "t1"}, caller)))
             for number in range(200):
                 if call.done():
@@ -275,8 +276,8 @@ def test_who_listens_to_a_resource_hears_of_a_change_just_after_a_reload() -> No
             )
             assert gateway.catalogs.of(session.caller).blank
             for number in (1, 2, 3):
-                gateway.reports.resource_updated(
-                    "a", {"uri": f"note:///{number}"}, frozenset({session.id})
+                gateway.reports.publish(
+                    ResourceUpdated("a", {"uri": f"note:///{number}"}, frozenset({session.id}))
                 )
             await yield_to_loop()
             assert heard == ["note:///1"]

@@ -17,7 +17,7 @@ from kit.messages import Json
 from kit.process import stdio_command
 from kit.servers import raw_server, stdio_server
 from kit.until import wait_until
-from mcpx.upstreams import upstream
+from mcpx.upstreams import connection
 
 FAKE_NPX = """#!{python}
 import os, sys, time
@@ -63,7 +63,7 @@ def test_a_download_may_take_longer_than_timeout_and_is_shown(
 ) -> None:
     """LIF-10, LIF-1: the state is `downloading (N s)` everywhere, other servers are not delayed, a
     call waits."""
-    monkeypatch.setattr(upstream, "DOWNLOAD_SHOWN_AFTER", 0.1)
+    monkeypatch.setattr(connection, "DOWNLOAD_SHOWN_AFTER", 0.1)
     gateway = served(
         {"mcp_servers": [slow_server(done, timeout=1), raw_server("quick")]}, admin=True
     )
@@ -94,7 +94,7 @@ def test_a_call_waits_for_the_download_of_its_server(
     served: Callable[..., Gateway], done: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LIF-10, LIF-1: longer than `timeout`."""
-    monkeypatch.setattr(upstream, "DOWNLOAD_SHOWN_AFTER", 0.1)
+    monkeypatch.setattr(connection, "DOWNLOAD_SHOWN_AFTER", 0.1)
     done.touch()
     gateway = served({"mcp_servers": [slow_server(done, timeout=1)]}, admin=True)
     wait_until(lambda: server_of(gateway, "slow")["status"] == "connected")

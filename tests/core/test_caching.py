@@ -73,7 +73,7 @@ class Desk:
 
     async def __aenter__(self) -> "Desk":
         self.gateway.start()
-        await self.gateway.generation.upstreams["desk"].came.wait()
+        await self.gateway.generation.upstreams["desk"].life.connected_once.wait()
         await yield_to_loop()
         return self
 
@@ -254,7 +254,7 @@ def test_who_can_be_asked_shares_with_nobody() -> None:
             "1",
             "2",
         ]
-        desk.gateway.generation.upstreams["desk"]._connections.traits._unasked = 50
+        desk.gateway.generation.upstreams["desk"].traits._unasked = 50
         assert [await desk.look(older_caller(name, askable=True)) for name in "cd"] == ["3", "3"]
 
     with_desk(test)

@@ -14,6 +14,7 @@ from mcpx.config import Config, Global, Naming, Server
 from mcpx.core import catalogs as module
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Call, Caller, Json
+from mcpx.upstreams.context import ListsRead, ListsVary
 
 
 def choosy(*eras: str, more: tuple[str, ...] = ("secret",)) -> ScriptedServer:
@@ -189,7 +190,7 @@ def test_a_large_catalog_is_built_in_slices_and_a_list_waits_for_it(
             gateway.catalogs.changed()
             assert gateway.catalog is before and not gateway.catalogs._stale  # nothing has changed
             upstream = gateway.generation.upstreams["large"]
-            upstream._book.common = {
+            upstream.book.common = {
                 **upstream.definitions,
                 "tools": [{"name": f"u{n}"} for n in range(2_000)],
             }
@@ -257,7 +258,7 @@ def test_names_that_were_given_are_bounded_in_number_and_length(
         gateway.start()
         try:
             await names(gateway, older_caller())
-            book = gateway.generation.upstreams["a"]._book
+            book = gateway.generation.upstreams["a"].book
             for number in range(100):
                 long = "x" * (3_000 if number > 50 else 1)
                 book.common = {
@@ -291,7 +292,7 @@ def test_catalogs_of_some_callers_are_shared_by_their_like_and_bounded(
                 assert await names(gateway, able) == ["plain", "secret"]
                 found.add(id(gateway.catalogs.of(able)))
             assert len(found) == 1 and len(gateway.catalogs._special) == 1
-            book = gateway.generation.upstreams["a"]._book
+            book = gateway.generation.upstreams["a"].book
             for number in range(10):
                 book._by_session[f"s{number}"] = {
                     **book.common,
@@ -330,12 +331,12 @@ class Slow:
 
     def offer(self, tools: str) -> None:
         """Each letter is a tool."""
-        book = self.gateway.generation.upstreams["a"]._book
+        book = self.gateway.generation.upstreams["a"].book
         book.common = {
             **book.common,
             "tools": [{"name": name, "inputSchema": {}} for name in tools],
         }
-        self.gateway.reports.offers_changed("a", ("tools",), True)
+        self.gateway.reports.publish(ListsRead("a", ("tools",), True))
 
     def look(self, caller: Caller) -> str:
         return "".join(offer.name for offer in self.gateway.catalogs.of(caller).offers["tools"])
@@ -390,10 +391,10 @@ def test_nor_does_it_stay_with_those_who_are_offered_more(monkeypatch: pytest.Mo
             other = ScriptedServer("older", tools=("x",)).server("b")
             before = on.gateway.generation.config
             await on.gateway.apply(replace(before, mcp_servers=(*before.mcp_servers, other)))
-            book = on.gateway.generation.upstreams["b"]._book
+            book = on.gateway.generation.upstreams["b"].book
             on.offer("abc")
             book._by_session["able"] = {**book.common, "tools": [{"name": "y", "inputSchema": {}}]}
-            on.gateway.reports.offers_vary("b", ("tools",), "able")
+            on.gateway.reports.publish(ListsVary("b", ("tools",), "able"))
             assert await on.listed(older_caller()) == "abcx"
             on.offer("abcdefgh")
             on.look(able)

@@ -53,7 +53,7 @@ def test_states_are_bounded_and_what_is_gone_is_forgotten() -> None:
     async def work(gateway: Gateway, chronicle: Chronicle) -> None:
         upstream = gateway.generation.upstreams["s"]
         for number in range(2 * MOST_SPANS):
-            upstream._life.set("disconnected", f"error {number}")  # pyright: ignore[reportPrivateUsage]
+            upstream.life.set_status("disconnected", f"error {number}")  # pyright: ignore[reportPrivateUsage]
         spans = chronicle.spans("s")
         assert (
             len(spans) == MOST_SPANS

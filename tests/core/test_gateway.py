@@ -26,7 +26,7 @@ from mcpx.model.events import (
     UpstreamChanged,
 )
 from mcpx.model.offer import Kind
-from mcpx.upstreams.recovery import BARREN_LIVES
+from mcpx.upstreams.life import BARREN_LIVES
 
 KINDS_OF_EVENTS = (OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged, CallFinished)
 

@@ -36,7 +36,7 @@ class Overtaken(Pins):
 
 
 def pinning(pins: Pins, tasks: Tasks) -> Pinning:
-    gateway: Any = SimpleNamespace(reports=SimpleNamespace(offers_changed=lambda *_: None))
+    gateway: Any = SimpleNamespace(reports=SimpleNamespace(lists_changed=lambda *_: None))
     return Pinning(gateway, pins, tasks, keeps=True)
 
 

@@ -40,7 +40,11 @@ class Held:
     def hold(self, lease: Lease) -> None:
         pass
 
-    def questioning(self, params: Json | None) -> nullcontext[None]:
+    @property
+    def questions(self) -> "Held":
+        return self
+
+    def counted(self, params: Json | None) -> nullcontext[None]:
         return nullcontext()
 
     def asked(self, method: str) -> None:

@@ -16,17 +16,19 @@ from kit.until import until
 from mcpx.config import Server
 from mcpx.model.call import Call, Json
 from mcpx.model.errors import METHOD_NOT_FOUND, RpcError, Unavailable
-from mcpx.upstreams.health import THRESHOLD, Verdict, look_after
+from mcpx.model.events import UpstreamChanged
+from mcpx.upstreams.context import UpstreamContext, UpstreamEvent
+from mcpx.upstreams.health import THRESHOLD, HealthMonitor, Verdict
 from mcpx.upstreams.life import Gate
+from mcpx.upstreams.link import Link
 from mcpx.upstreams.snapshot import Snapshots
-from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.upstream import Upstream
 
 TICK = 0.05
 """The shortest time between two looks."""
 
 
-class Connection:
+class Connection(Link):
     """A link as far as it is probed."""
 
     def __init__(self, *answers: Exception | None) -> None:
@@ -47,29 +49,30 @@ class Connection:
         return self.size
 
 
-class Patient:
+class Patient(HealthMonitor):
     def __init__(self, **fields: Any) -> None:
         fields.setdefault("health_check_interval", TICK)
-        self.server: Server = ScriptedServer().server(**fields)
+        self._server: Server = ScriptedServer().server(**fields)
         self.calls = 0
         self.running = False
         self.listeners = False
         self.findings: list[tuple[bool, str | None]] = []
 
+    @property
+    def server(self) -> Server:
+        return self._server
+
     def traffic(self) -> int:
         return self.calls
 
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         return self.running
 
-    def listened_to(self) -> bool:
+    def has_listeners(self) -> bool:
         return self.listeners
 
     def probed(self, latency: float | None, problem: str | None) -> None:
         self.findings.append((latency is not None, problem))
-
-    async def verdict(self, link: Any) -> Verdict:
-        return await look_after(self, link)
 
 
 @asynccontextmanager
@@ -215,21 +218,19 @@ class Hub:
         self.states: list[str] = []
         self.upstream: Upstream | None = None
 
-    def state_changed(self, server: str) -> None:
-        assert self.upstream is not None
-        self.states.append(self.upstream.status.state)
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *_: None
+    def publish(self, event: UpstreamEvent) -> None:
+        if isinstance(event, UpstreamChanged):
+            assert self.upstream is not None
+            self.states.append(self.upstream.status.state)
 
 
 @asynccontextmanager
 async def upstream_of(toy: ScriptedServer, **fields: Any) -> AsyncIterator[tuple[Upstream, Hub]]:
     hub = Hub()
     upstream = hub.upstream = Upstream(
-        toy.server(**fields), hub, Surroundings({}, Snapshots(None), Gate(8))
+        toy.server(**fields), UpstreamContext({}, Snapshots(None), Gate(8), hub.publish)
     )
-    upstream.start()
+    upstream.connection.start()
     try:
         await until(lambda: upstream.status.state in ("connected", "disconnected"))
         yield upstream, hub
@@ -260,9 +261,9 @@ def test_a_silent_server_is_degraded_then_replaced_and_a_good_word_makes_it_well
             await until(lambda: upstream.status.state == "degraded")
             silent = False
             await until(lambda: upstream.status.state == "connected")
-            assert upstream.restarts == 0 and upstream.latency is not None
+            assert upstream.life.recovery.restarts == 0 and upstream.health.latency is not None
             silent = True
-            await until(lambda: upstream.restarts == 1)
+            await until(lambda: upstream.life.recovery.restarts == 1)
             silent = False
             await until(lambda: upstream.status.state == "connected")
             assert await call(upstream)
@@ -304,7 +305,11 @@ def test_an_error_of_the_server_is_an_answered_call() -> None:
             with pytest.raises(RpcError, match="no"):
                 await call(upstream, "refuse")
             toy.lines[0].die()
-            await until(lambda: upstream.status.state == "connected" and upstream.restarts == 1)
+            await until(
+                lambda: (
+                    upstream.status.state == "connected" and upstream.life.recovery.restarts == 1
+                )
+            )
             assert len(toy.lines) == 2, "at once"
 
     run(main())

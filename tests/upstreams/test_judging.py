@@ -2,7 +2,6 @@
 whatever order."""
 
 import asyncio
-from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
@@ -15,35 +14,13 @@ from kit.server import ScriptedConnection, ScriptedServer
 from kit.until import until
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import NotFound, RpcError, Unavailable
-from mcpx.model.offer import Kind
 from mcpx.policy.pins.pinned import Pins
+from mcpx.upstreams.context import UpstreamContext
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
-from mcpx.upstreams.surroundings import Surroundings
-from mcpx.upstreams.traits import Kind as ClientKind
 from mcpx.upstreams.upstream import Upstream
 
 NAMES = ("read", "write")
-
-
-class Hub:
-    """The gateway, as far as an upstream sees it."""
-
-    def offers_changed(self, server: str, kinds: Iterable[Kind], said_so: bool) -> None: ...
-
-    def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None: ...
-
-    def listed_for(
-        self, server: str, client_kind: ClientKind, changed: Collection[Kind], *, announce: bool
-    ) -> None: ...
-
-    def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None: ...
-
-    def said(
-        self, server: str, method: str, params: Json, owner: object | None, callers: object = None
-    ) -> None: ...
-
-    def state_changed(self, server: str) -> None: ...
 
 
 def tool(name: str, version: int) -> Json:
@@ -114,19 +91,17 @@ class On:
 
     def __init__(self, program: Program, **fields: Any) -> None:
         self.program = program
-        around = Surroundings(
+        context = UpstreamContext(
             {},
             Snapshots(None),
             Gate(8),
             admission=lambda server: program.pins.of(server.name, "pin"),
         )
-        self.upstream = Upstream(
-            program.server(trust="pin", retry_delay=0.01, **fields), Hub(), around
-        )
+        self.upstream = Upstream(program.server(trust="pin", retry_delay=0.01, **fields), context)
 
     async def __aenter__(self) -> "On":
-        self.upstream.start()
-        await self.upstream.came.wait()
+        self.upstream.connection.start()
+        await self.upstream.life.connected_once.wait()
         return self
 
     async def __aexit__(self, *_: Any) -> None:

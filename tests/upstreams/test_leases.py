@@ -1,7 +1,7 @@
 """Who is lent which connection, and for how long: the rule of decision 0004, and what it costs."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,12 @@ from mcpx.model.errors import (
     RpcError,
     Unavailable,
 )
-from mcpx.model.offer import Kind
-from mcpx.upstreams import link, traits
+from mcpx.model.events import ServerSaid
+from mcpx.upstreams import link_questions, traits
 from mcpx.upstreams import links as module
+from mcpx.upstreams.context import KindListed, ListsVary, UpstreamContext, UpstreamEvent
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
-from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.traits import Kind as ClientKind
 from mcpx.upstreams.traits import kind_of
 from mcpx.upstreams.upstream import Upstream
@@ -42,28 +42,13 @@ class Hub:
         self.varied: list[str | None] = []
         self.announced: list[ClientKind] = []
 
-    def offers_changed(self, server: str, kinds: Iterable[Kind], said_so: bool) -> None:
-        pass
-
-    def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None:
-        self.varied.append(session)
-
-    def listed_for(
-        self, server: str, client_kind: ClientKind, changed: Collection[Kind], *, announce: bool
-    ) -> None:
-        if changed and announce:
-            self.announced.append(client_kind)
-
-    def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:
-        pass
-
-    def said(
-        self, server: str, method: str, params: Json, owner: object | None, callers: object = None
-    ) -> None:
-        self.words.append((params.get("data", ""), owner))
-
-    def state_changed(self, server: str) -> None:
-        pass
+    def publish(self, event: UpstreamEvent) -> None:
+        if isinstance(event, ListsVary):
+            self.varied.append(event.session)
+        elif isinstance(event, KindListed) and event.changed and event.announce:
+            self.announced.append(event.client_kind)
+        elif isinstance(event, ServerSaid):
+            self.words.append((event.params.get("data", ""), event.owner))
 
 
 class Process(ScriptedServer):
@@ -87,12 +72,13 @@ class On:
         self.hub = Hub()
         self.solo = solo
         self.upstream = Upstream(
-            toy.server(**fields), self.hub, Surroundings({}, Snapshots(state), Gate(8))
+            toy.server(**fields),
+            UpstreamContext({}, Snapshots(state), Gate(8), self.hub.publish),
         )
 
     async def __aenter__(self) -> "On":
-        self.upstream.start(self.solo)
-        await self.upstream.came.wait()
+        self.upstream.connection.start(self.solo)
+        await self.upstream.life.connected_once.wait()
         return self
 
     async def __aexit__(self, *_: Any) -> None:
@@ -107,7 +93,7 @@ class On:
         return asyncio.create_task(self.call(caller, name, **params))
 
     async def learn(self, caller: Caller) -> None:
-        learning = self.upstream.learning(caller)
+        learning = self.upstream.kinds.learning(caller)
         if learning is not None and learning.task is not None:
             await learning.task
 
@@ -717,7 +703,7 @@ def test_a_question_for_roots_that_was_given_up_with_its_call_is_put_to_the_next
             await until(line.calls)
             asked = asyncio.ensure_future(line.ask("roots/list"))
             assert (await waiting)["resultType"] == "input_required"
-            on.upstream.see_off(lambda principal: False)
+            on.upstream.calls.see_off(lambda principal: False)
             await yield_to_loop()
             assert not asked.done()
             result = await on.call(caller)
@@ -734,7 +720,7 @@ def test_a_server_that_asked_for_roots_long_before_the_first_call_is_told_with_i
 ) -> None:
     """PRO-5: nobody could be asked for so long, and of itself it asks once; told once, it needs no
     telling."""
-    monkeypatch.setattr(link, "GREETING", 0.02)
+    monkeypatch.setattr(link_questions, "GREETING", 0.02)
     changed = "notifications/roots/list_changed"
 
     async def main() -> None:

@@ -11,7 +11,7 @@ from kit.loop import run, yield_to_loop
 from kit.server import ScriptedServer
 from kit.until import until
 from mcpx.model.errors import Unavailable
-from mcpx.upstreams.life import Gate, Life
+from mcpx.upstreams.life import ConnectFailure, Gate, Life
 
 
 class Body:
@@ -22,13 +22,17 @@ class Body:
         self.attempts = 0
         self.open = asyncio.Event()
         self.open.set()
+        self.needs_auth = False
+        self.retry_after: float | None = None
         self.states: list[str] = []
         self.life: Life | None = None
 
-    async def connect(self) -> str | None:
+    async def connect(self) -> ConnectFailure | None:
         self.attempts += 1
         await self.open.wait()
-        return self.problem
+        if self.problem is None:
+            return None
+        return ConnectFailure(self.problem, self.needs_auth, self.retry_after)
 
     def changed(self) -> None:
         assert self.life is not None
@@ -59,9 +63,9 @@ def test_many_callers_of_a_server_that_is_down_share_one_attempt_which_does_not_
         body = Body()
         body.problem = "toy: broken"
         async with living(body, retry_delay=60) as life:
-            await until(lambda: life.next_try is not None)
+            await until(lambda: life.next_attempt_at is not None)
             body.problem = None
-            await asyncio.gather(*(life.ready() for _ in range(50)))
+            await asyncio.gather(*(life.wait_for_attempt() for _ in range(50)))
             assert body.attempts == 2
             assert life.status.state == "connected"
 
@@ -76,11 +80,11 @@ def test_an_open_circuit_refuses_at_once_with_the_reason_and_the_time() -> None:
         body.problem = "toy: broken"
         async with living(body, retry_delay=60) as life:
             for _ in range(3):
-                await until(lambda: life.next_try is not None)
-                await life.ready()
+                await until(lambda: life.next_attempt_at is not None)
+                await life.wait_for_attempt()
             for _ in range(3):  # the one whose attempt opens it, and those that come later
                 with pytest.raises(Unavailable, match=r"^toy: broken; next try in \d+ s$"):
-                    await life.ready()
+                    await life.wait_for_attempt()
             assert body.attempts == 5
 
     run(main())
@@ -94,9 +98,9 @@ def test_the_call_whose_attempt_opens_the_circuit_is_told_so_too() -> None:
         async with living(body, retry_delay=60) as life:
             await until(lambda: life.status.state == "connected")
             life.recovery.barren = 4
-            life.lost("toy: died")
+            life.connection_lost("toy: died")
             with pytest.raises(Unavailable, match="next try in"):
-                await life.ready()
+                await life.wait_for_attempt()
             assert body.attempts == 1
 
     run(main())
@@ -110,17 +114,12 @@ def test_a_server_that_wants_a_sign_in_is_left_alone_until_somebody_has_signed_i
         body = Body()
         body.problem = "toy: sign in"
 
-        async def refused() -> str | None:
-            body.attempts += 1
-            life.needs_auth = body.problem is not None
-            return body.problem
-
+        body.needs_auth = True
         async with living(body, retry_delay=0.001, max_retries=100) as life:
-            life._connect = refused
-            await until(lambda: life.next_try is not None)
+            await until(lambda: life.next_attempt_at is not None)
             for _ in range(20):
                 with pytest.raises(Unavailable, match=r"^toy: sign in$") as caught:
-                    await life.ready()
+                    await life.wait_for_attempt()
                 assert (caught.value.http_status, caught.value.retry_after) == (401, None)
             assert (body.attempts, life.status.state, life.recovery.restarts) == (
                 1,
@@ -128,7 +127,7 @@ def test_a_server_that_wants_a_sign_in_is_left_alone_until_somebody_has_signed_i
                 0,
             )
             body.problem = None
-            life.hurry()
+            life.skip_pause()
             await until(lambda: life.status.state == "connected")
             assert (body.attempts, life.recovery.circuit_open) == (2, False)
 
@@ -141,12 +140,12 @@ def test_a_server_that_asked_for_time_is_given_it() -> None:
     async def main() -> None:
         body = Body()
         body.problem = "toy: answered with HTTP 503"
+        body.retry_after = 0.3
         async with living(body, retry_delay=0.001, max_retries=100) as life:
-            await until(lambda: life.next_try is not None)
-            life.hold_off(0.3)
+            await until(lambda: life.next_attempt_at is not None)
             before = body.attempts
             with pytest.raises(Unavailable, match="503; next try in 1 s"):
-                await life.ready()
+                await life.wait_for_attempt()
             assert body.attempts <= before + 1  # one may have been on its way
             body.problem = None
             await until(lambda: life.status.state == "connected")
@@ -162,7 +161,7 @@ def test_a_caller_waits_no_longer_than_the_time_out_of_the_server() -> None:
         body.open.clear()
         async with living(body, timeout=0.05) as life:
             with pytest.raises(Unavailable, match=r"not connected after 0\.05 s"):
-                await life.ready()
+                await life.wait_for_attempt()
 
     run(main())
 
@@ -174,10 +173,14 @@ def test_without_auto_reconnect_only_a_call_brings_it_back() -> None:
         body = Body()
         async with living(body, auto_reconnect=False, retry_delay=0.0) as life:
             await until(lambda: life.status.state == "connected")
-            life.lost("toy: died")
+            life.connection_lost("toy: died")
             await yield_to_loop()
-            assert (body.attempts, life.status.state, life.next_try) == (1, "disconnected", None)
-            await life.ready()
+            assert (body.attempts, life.status.state, life.next_attempt_at) == (
+                1,
+                "disconnected",
+                None,
+            )
+            await life.wait_for_attempt()
             assert body.attempts == 2
 
     run(main())
@@ -192,9 +195,9 @@ def test_a_sleeping_server_is_not_tried_until_it_is_wanted_and_sleep_is_no_failu
             await yield_to_loop()
             assert (body.attempts, life.status.state) == (0, "sleeping")
             for lives in (1, 2):
-                await life.ready()
+                await life.wait_for_attempt()
                 assert (body.attempts, life.status.state) == (lives, "connected")
-                life.rest("sleep")
+                life.connection_closed("sleep")
                 await until(lambda: life.status.state == "sleeping")
             assert life.recovery.restarts == 0
 
@@ -208,7 +211,7 @@ def test_a_renewed_server_is_connected_again_at_once() -> None:
         body = Body()
         async with living(body) as life:
             await until(lambda: life.status.state == "connected")
-            life.rest("renew")
+            life.connection_closed("renew")
             await until(lambda: body.attempts == 2 and life.status.state == "connected")
             assert life.recovery.restarts == 0
 
@@ -222,7 +225,7 @@ def test_whoever_waits_when_the_life_ends_is_not_left_waiting() -> None:
         body = Body()
         body.open.clear()
         async with living(body, timeout=600) as life:
-            waiting = asyncio.ensure_future(life.ready())
+            waiting = asyncio.ensure_future(life.wait_for_attempt())
             await until(lambda: body.attempts == 1)
         await waiting
 
@@ -238,10 +241,10 @@ def test_a_status_is_told_once_and_keeps_its_error_while_it_connects() -> None:
         async with living(body, retry_delay=0.001, max_retries=100) as life:
             await until(lambda: body.attempts == 2)
             assert life.status.last_error == "toy: broken"
-            life.set("degraded", "x")
+            life.set_status("degraded", "x")
             told = len(body.states)
             since = life.status.since
-            life.set("degraded", "x")
+            life.set_status("degraded", "x")
             assert (len(body.states), life.status.since) == (told, since)
 
     run(main())
@@ -255,16 +258,16 @@ def test_so_many_start_at_a_time_and_one_that_is_wanted_does_not_stand_in_line()
 
     async def main() -> None:
         gate, urgent, never = Gate(2), asyncio.Event(), asyncio.Event()
-        assert await gate.enter(never) and await gate.enter(never)
-        rushed = asyncio.ensure_future(gate.enter(urgent))
-        patient = asyncio.ensure_future(gate.enter(never))
+        assert await gate.acquire(never) and await gate.acquire(never)
+        rushed = asyncio.ensure_future(gate.acquire(urgent))
+        patient = asyncio.ensure_future(gate.acquire(never))
         await yield_to_loop()
         assert not rushed.done() and not patient.done()
         urgent.set()
         assert await rushed is False
         await yield_to_loop()
         assert not patient.done()
-        gate.leave()
+        gate.release()
         assert await patient is True
 
     run(main())
@@ -276,15 +279,15 @@ def test_no_place_is_lost_when_the_turn_comes_with_the_end() -> None:
     async def main() -> None:
         gate, never = Gate(1), asyncio.Event()
         for steps in range(6):
-            assert await gate.enter(never)
-            waiting = asyncio.ensure_future(gate.enter(never))
+            assert await gate.acquire(never)
+            waiting = asyncio.ensure_future(gate.acquire(never))
             await yield_to_loop()
-            gate.leave()
+            gate.release()
             await yield_to_loop(steps)
             waiting.cancel()
             if (await asyncio.gather(waiting, return_exceptions=True))[0] is True:
-                gate.leave()
-            assert await gate.enter(never)
-            gate.leave()
+                gate.release()
+            assert await gate.acquire(never)
+            gate.release()
 
     run(main())

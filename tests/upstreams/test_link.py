@@ -14,18 +14,20 @@ from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json, Voice
 from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_TIMEOUT, RpcError, Unavailable
 from mcpx.transports import Http
-from mcpx.upstreams import link as module
+from mcpx.transports.dial import Dial
+from mcpx.upstreams import link_questions as module
 from mcpx.upstreams import listening
 from mcpx.upstreams.lease import Lease, client_of
 from mcpx.upstreams.link import PLAIN, Link, through
-from mcpx.upstreams.negotiate import Era, Identity
+from mcpx.upstreams.link_owner import LinkOwner
+from mcpx.upstreams.negotiate import Deadline, Era, Identity
 from mcpx.upstreams.traits import Traits
 from mcpx.wire import era
 from mcpx.wire.http_server import Exchange, HttpServer
 from mcpx.wire.sse import sse_frame
 
 
-class Ears:
+class Ears(LinkOwner):
     """The hearer of a link."""
 
     def __init__(self) -> None:
@@ -58,6 +60,12 @@ class Ears:
         pass
 
 
+async def open_link(link: Link, *openings: Era) -> None:
+    server = link.server
+    dial = Dial(server.name, link, server.timeout, server.max_message, {}, {})
+    await link.open(openings, dial, Deadline(server.start_limit, server.timeout))
+
+
 class Open:
     """An open link to a toy, as a context."""
 
@@ -85,7 +93,7 @@ class Open:
         )
 
     async def __aenter__(self) -> "Open":
-        await self.link.open(self.openings, {}, {})
+        await open_link(self.link, *self.openings)
         return self
 
     async def __aexit__(self, *_: Any) -> None:
@@ -123,7 +131,7 @@ def test_a_link_whose_negotiation_fails_leaves_no_connection_behind() -> None:
 def test_a_link_given_up_while_it_is_negotiated_leaves_no_connection_behind() -> None:
     async def main() -> None:
         opened = Open(ScriptedServer(answers={"server/discover": never_return}))
-        task = asyncio.create_task(opened.link.open(("modern",), {}, {}))
+        task = asyncio.create_task(open_link(opened.link, "modern"))
         await until(lambda: opened.toy.lines and opened.line.heard)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -376,19 +384,22 @@ def test_an_older_server_is_subscribed_once_for_all_and_unsubscribed_after_the_l
         async with Open(older_with_subscriptions()) as on:
             for who in ("a", "b"):
                 assert (
-                    await on.link.subscribe("x:1", who, {"uri": "public", "_meta": {"k": 1}}) == {}
+                    await on.link.listening.subscribe(
+                        "x:1", who, {"uri": "public", "_meta": {"k": 1}}
+                    )
+                    == {}
                 )
-            await on.link.unsubscribe("x:1", "a", {})
-            await on.link.unsubscribe("x:1", "nobody", {})
+            await on.link.listening.unsubscribe("x:1", "a", {})
+            await on.link.listening.unsubscribe("x:1", "nobody", {})
             assert on.line.methods()[-1] == "resources/subscribe"
-            await on.link.unsubscribe("x:1", "b", {})
-            await on.link.unsubscribe("x:1", "b", {})
+            await on.link.listening.unsubscribe("x:1", "b", {})
+            await on.link.listening.unsubscribe("x:1", "b", {})
             told = [(m, p) for m, p in on.line.heard if m.startswith("resources/")]
             assert told == [
                 ("resources/subscribe", {"uri": "x:1", "_meta": {"k": 1}}),
                 ("resources/unsubscribe", {"uri": "x:1"}),
             ]
-            assert on.link.subscribers == {}
+            assert on.link.listening.subscribers == {}
 
     run(main())
 
@@ -401,8 +412,8 @@ def test_a_refused_subscription_is_forgotten() -> None:
         async with Open(older_with_subscriptions(**{"resources/subscribe": refuse})) as on:
             for _ in range(2):
                 with pytest.raises(RpcError, match="no such"):
-                    await on.link.subscribe("x:1", "a", {})
-            assert on.link.subscribers == {}
+                    await on.link.listening.subscribe("x:1", "a", {})
+            assert on.link.listening.subscribers == {}
             assert on.line.methods().count("resources/subscribe") == 2
 
     run(main())
@@ -412,13 +423,13 @@ def test_a_subscription_given_up_half_way_does_not_stand_in_for_the_next() -> No
     async def main() -> None:
         toy = older_with_subscriptions(**{"resources/subscribe": never_return})
         async with Open(toy) as on:
-            task = asyncio.create_task(on.link.subscribe("x:1", "a", {}))
+            task = asyncio.create_task(on.link.listening.subscribe("x:1", "a", {}))
             await until(lambda: "resources/subscribe" in on.line.methods())
             task.cancel()
             await asyncio.wait([task])
-            assert on.link.subscribers == {}
+            assert on.link.listening.subscribers == {}
             toy.answers["resources/subscribe"] = fine
-            await on.link.subscribe("x:1", "b", {})
+            await on.link.listening.subscribe("x:1", "b", {})
             assert on.line.methods().count("resources/subscribe") == 2
 
     run(main())
@@ -438,12 +449,12 @@ def test_a_modern_server_is_listened_to_for_what_it_announces_and_what_is_subscr
             "resources": {"subscribe": True},
         }
         async with Open(ScriptedServer("modern", capabilities=capabilities)) as on:
-            await on.link.listen()
-            await on.link.subscribe("x:2", "a", {})
-            await on.link.subscribe("x:1", "a", {})
-            await on.link.subscribe("x:1", "b", {})
-            await on.link.unsubscribe("x:1", "a", {})
-            await on.link.unsubscribe("x:2", "a", {})
+            await on.link.listening.listen()
+            await on.link.listening.subscribe("x:2", "a", {})
+            await on.link.listening.subscribe("x:1", "a", {})
+            await on.link.listening.subscribe("x:1", "b", {})
+            await on.link.listening.unsubscribe("x:1", "a", {})
+            await on.link.listening.unsubscribe("x:2", "a", {})
             tools = {"toolsListChanged": True}
             assert wanted(on.line) == [
                 tools,
@@ -494,9 +505,9 @@ def test_over_http_what_is_listened_for_comes_on_the_listenings_own_stream() -> 
         link = Link(
             Server(name="toy", connection=Http(url=url)), ears, me, Traits(), PLAIN, use="shared"
         )
-        await link.open(("modern",), {}, {})
+        await open_link(link, "modern")
         async with asyncio.timeout(2.0):  # acknowledged, so not after the three seconds it may take
-            await link.listen()
+            await link.listening.listen()
         await until(lambda: ears.notifications and answers)
         assert ears.notifications == [("notifications/tools/list_changed", {})]
         assert answers[0]["error"]["code"] == METHOD_NOT_FOUND
@@ -509,7 +520,7 @@ def test_over_http_what_is_listened_for_comes_on_the_listenings_own_stream() -> 
 def test_a_modern_server_with_nothing_to_announce_is_not_listened_to() -> None:
     async def main() -> None:
         async with Open(ScriptedServer("modern", capabilities={"tools": {}})) as on:
-            await on.link.listen()
+            await on.link.listening.listen()
             assert wanted(on.line) == []
 
     run(main())
@@ -524,7 +535,7 @@ def test_a_server_that_never_acknowledges_or_refuses_holds_nobody_up() -> None:
             async with Open(
                 ScriptedServer("modern", answers={"subscriptions/listen": answer}), timeout=0.5
             ) as on:
-                await on.link.listen()
+                await on.link.listening.listen()
                 await yield_to_loop()
                 assert len(wanted(on.line)) == 1
 
@@ -540,7 +551,7 @@ def test_a_listening_that_ends_is_begun_again(monkeypatch: pytest.MonkeyPatch) -
             return {"resultType": "complete"}
 
         async with Open(ScriptedServer("modern", answers={"subscriptions/listen": ends})) as on:
-            await on.link.listen()
+            await on.link.listening.listen()
             await until(lambda: len(wanted(on.line)) >= 3)
 
     run(main())
@@ -549,7 +560,7 @@ def test_a_listening_that_ends_is_begun_again(monkeypatch: pytest.MonkeyPatch) -
 def test_an_older_server_announces_unasked() -> None:
     async def main() -> None:
         async with Open(ScriptedServer("older")) as on:
-            await on.link.listen()
+            await on.link.listening.listen()
             assert wanted(on.line) == []
             on.line.say("notifications/tools/list_changed")
             await until(lambda: on.ears.notifications)
@@ -589,7 +600,7 @@ def test_the_log_level_is_set_once_and_only_where_there_is_one() -> None:
         )
         async with Open(toy) as on:
             for level in ("debug", "debug", "error"):
-                await on.link.set_level(level)
+                await on.link.listening.set_level(level)
             assert [p for m, p in on.line.heard if m == "logging/setLevel"] == [
                 {"level": "debug"},
                 {"level": "error"},
@@ -599,7 +610,7 @@ def test_the_log_level_is_set_once_and_only_where_there_is_one() -> None:
             ScriptedServer("modern", capabilities={"logging": {}}),
         ):
             async with Open(silent) as on:
-                await on.link.set_level("debug")
+                await on.link.listening.set_level("debug")
                 assert "logging/setLevel" not in on.line.methods()
 
     run(main())
@@ -608,7 +619,7 @@ def test_the_log_level_is_set_once_and_only_where_there_is_one() -> None:
 def test_a_refused_log_level_harms_nobody() -> None:
     async def main() -> None:
         async with Open(ScriptedServer("older", capabilities={"logging": {}})) as on:
-            await on.link.set_level("debug")
+            await on.link.listening.set_level("debug")
 
     run(main())
 

@@ -14,7 +14,7 @@ from kit.server import ScriptedConnection, ScriptedServer, echo
 from kit.until import until
 from mcpx.model.call import Json
 from mcpx.model.errors import OVERLOADED, RpcError, Unavailable
-from mcpx.upstreams import bridges, chatter, connections, link, links, subscriptions
+from mcpx.upstreams import bridges, chatter, link_questions, links, list_refresh, subscriptions
 from mcpx.upstreams.chatter import Chatter
 from mcpx.upstreams.negotiate import LARGEST_ABOUT_ITSELF, LONGEST_INSTRUCTIONS
 from mcpx.upstreams.wishes import LONGEST, told_name
@@ -78,8 +78,8 @@ def test_a_storm_of_messages_does_not_reach_the_gateway_whole() -> None:
 def test_a_server_that_never_stops_announcing_changes_is_read_less_and_less_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connections, "DEBOUNCE", 0.001)
-    monkeypatch.setattr(connections, "REST", 0.02)
+    monkeypatch.setattr(list_refresh, "DEBOUNCE", 0.001)
+    monkeypatch.setattr(list_refresh, "REST", 0.02)
 
     async def main() -> None:
         toy = ScriptedServer("older")
@@ -100,7 +100,7 @@ def test_a_server_that_never_stops_announcing_changes_is_read_less_and_less_ofte
 def test_changes_of_one_session_s_lists_are_read_one_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connections, "REST", 0.05)
+    monkeypatch.setattr(list_refresh, "REST", 0.05)
 
     async def main() -> None:
         toy = ScriptedServer("older")
@@ -126,7 +126,7 @@ def test_what_is_left_out_is_said_once_and_shown_as_long_as_it_is_so(
 ) -> None:
     """NAM-6."""
     monkeypatch.setattr("mcpx.upstreams.budget.ITEMS", 2)
-    monkeypatch.setattr(connections, "REST", 0.01)
+    monkeypatch.setattr(list_refresh, "REST", 0.01)
 
     async def main() -> None:
         toy = ScriptedServer("older", tools=("a", "b", "c"))
@@ -164,7 +164,7 @@ def test_what_a_server_says_about_itself_is_bounded_and_its_capabilities_still_c
 
         async with Running(ScriptedServer("older", answers={"initialize": greet})) as on:
             assert len(on.upstream.instructions) == LONGEST_INSTRUCTIONS
-            (only,) = on.upstream._connections.links
+            (only,) = on.upstream.links
             assert only.terms.capabilities["tools"] == {"listChanged": True}
             assert len(str(only.terms)) < LARGEST_ABOUT_ITSELF + LONGEST_INSTRUCTIONS
             assert len(on.upstream.definitions["tools"]) == 1
@@ -189,7 +189,7 @@ def test_questions_that_wait_for_an_answer_are_bounded_in_number_and_bytes(size:
 
             tasks = [
                 asyncio.create_task(ask())
-                for _ in range(link.MOST_QUESTIONS + 10 if size < 100 else 20)
+                for _ in range(link_questions.MOST_QUESTIONS + 10 if size < 100 else 20)
             ]
             await asyncio.wait(tasks)
             return {}
@@ -199,8 +199,12 @@ def test_questions_that_wait_for_an_answer_are_bounded_in_number_and_bytes(size:
             assert caller.voice is not None
             caller.voice.ask = never_return
             call = asyncio.create_task(on.call(caller, "many"))
-            waiting = link.MOST_QUESTIONS if size < 100 else link.QUESTION_BYTES // size
-            asked = link.MOST_QUESTIONS + 10 if size < 100 else 20
+            waiting = (
+                link_questions.MOST_QUESTIONS
+                if size < 100
+                else link_questions.QUESTION_BYTES // size
+            )
+            asked = link_questions.MOST_QUESTIONS + 10 if size < 100 else 20
             await until(lambda: len(outcomes) == asked - waiting)
             assert set(outcomes) == {OVERLOADED}
             call.cancel()
@@ -299,10 +303,10 @@ def test_nothing_is_kept_of_callers_that_had_their_turn_long_ago(
 
     async def main() -> None:
         async with Running(ScriptedServer("older")) as on:
-            book = on.upstream._connections.links
+            book = on.upstream.links
             for number in range(20):
-                wish = book._wishes.of(modern_caller(askable=True))._replace(name=str(number))
-                book._note_turn(wish, float(number))
+                wish = book.wishes.of(modern_caller(askable=True))._replace(name=str(number))
+                book._turns[wish] = float(number)
             assert len(book._turns) == 4
 
     run(main())

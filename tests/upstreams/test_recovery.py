@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from mcpx.upstreams import recovery as module
-from mcpx.upstreams.recovery import BARREN_LIVES, LONGEST_PAUSE, Recovery
+from mcpx.upstreams import life as module
+from mcpx.upstreams.life import BARREN_LIVES, LONGEST_PAUSE, Recovery
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@ the gateway."""
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
@@ -14,13 +13,13 @@ from kit.server import ScriptedConnection, ScriptedServer, asking_tool, echo
 from kit.until import until
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
+from mcpx.model.events import ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.model.offer import KINDS, Kind
 from mcpx.upstreams import bridges
-from mcpx.upstreams import connections as module
+from mcpx.upstreams import list_refresh as module
+from mcpx.upstreams.context import ListsRead, UpstreamContext, UpstreamEvent
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
-from mcpx.upstreams.surroundings import Surroundings
-from mcpx.upstreams.traits import Kind as ClientKind
 from mcpx.upstreams.upstream import Upstream
 
 
@@ -34,28 +33,16 @@ class Hub:
         self.states: list[str] = []
         self.upstream: Upstream | None = None
 
-    def offers_changed(self, server: str, kinds: Iterable[Kind], said_so: bool) -> None:
-        self.changes.append((tuple(kinds), said_so))
-
-    def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None:
-        pass
-
-    def listed_for(
-        self, server: str, client_kind: ClientKind, changed: Collection[Kind], *, announce: bool
-    ) -> None:
-        pass
-
-    def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:
-        self.updates.append((params, to))
-
-    def said(
-        self, server: str, method: str, params: Json, owner: object | None, callers: object = None
-    ) -> None:
-        self.words.append((method, params, owner))
-
-    def state_changed(self, server: str) -> None:
-        assert self.upstream is not None
-        self.states.append(self.upstream.status.state)
+    def publish(self, event: UpstreamEvent) -> None:
+        if isinstance(event, ListsRead):
+            self.changes.append((event.kinds, event.announced))
+        elif isinstance(event, ResourceUpdated):
+            self.updates.append((event.params, event.to))
+        elif isinstance(event, ServerSaid):
+            self.words.append((event.method, event.params, event.owner))
+        elif isinstance(event, UpstreamChanged):
+            assert self.upstream is not None
+            self.states.append(self.upstream.status.state)
 
 
 class Running:
@@ -66,15 +53,15 @@ class Running:
     ) -> None:
         self.toy = toy
         self.hub = Hub()
-        around = Surroundings({}, Snapshots(None), Gate(8))
-        self.upstream = Upstream(toy.server(**fields), self.hub, around)
+        context = UpstreamContext({}, Snapshots(None), Gate(8), self.hub.publish)
+        self.upstream = Upstream(toy.server(**fields), context)
         self.hub.upstream = self.upstream
         self._start = start
         self._solo = solo
 
     async def __aenter__(self) -> "Running":
         if self._start:
-            self.upstream.start(self._solo)
+            self.upstream.connection.start(self._solo)
             await self.upstream.settled.wait()
         return self
 
@@ -260,7 +247,7 @@ def test_a_call_waits_for_a_server_that_is_still_starting() -> None:
         toy = ScriptedServer()
         toy.opening.clear()
         async with Running(toy, start=False) as on:
-            on.upstream.start()
+            on.upstream.connection.start()
             calls = [asyncio.create_task(on.call(modern_caller())) for _ in range(5)]
             await yield_to_loop()
             toy.opening.set()
@@ -277,7 +264,7 @@ def test_a_call_does_not_wait_longer_than_the_time_out() -> None:
         toy = ScriptedServer()
         toy.opening.clear()
         async with Running(toy, start=False, timeout=0.5) as on:
-            on.upstream.start()
+            on.upstream.connection.start()
             with pytest.raises(Unavailable, match=r"^toy: not connected after 0\.5 s$") as caught:
                 await on.call(modern_caller())
             assert caught.value.code == SERVER_DOWN
@@ -687,10 +674,12 @@ def test_a_clients_notification_goes_over_its_own_links_and_no_other() -> None:
         async with Running(ScriptedServer("older"), isolation="per_session") as on:
             for session in ("one", "two"):
                 await on.call(older_caller(session, askable=True))
-            on.upstream.notify(
+            on.upstream.subscriptions.notify(
                 older_caller("one", askable=True), "notifications/roots/list_changed", {}
             )
-            on.upstream.notify(modern_caller(), "notifications/roots/list_changed", {})
+            on.upstream.subscriptions.notify(
+                modern_caller(), "notifications/roots/list_changed", {}
+            )
             await yield_to_loop()
             told = ["notifications/roots/list_changed" in line.methods() for line in on.toy.lines]
             assert told == [False, True, False]
@@ -702,7 +691,7 @@ def test_the_one_client_of_a_stdio_front_reaches_every_link() -> None:
     async def main() -> None:
         solo = older_caller(solo=True)
         async with Running(ScriptedServer("older"), solo=solo) as on:
-            on.upstream.notify(solo, "notifications/roots/list_changed", {})
+            on.upstream.subscriptions.notify(solo, "notifications/roots/list_changed", {})
             await until(lambda: "notifications/roots/list_changed" in on.toy.lines[0].methods())
 
     run(main())
@@ -725,7 +714,7 @@ def test_shared_links_get_the_lowest_level_anybody_wants_and_private_ones_their_
         async with Running(logging_toy(), isolation="per_session") as on:
             await on.call(older_caller("one", askable=True))
             await on.call(older_caller("two", askable=True))
-            await on.upstream.set_level(
+            await on.upstream.subscriptions.set_level(
                 "debug", older_caller("one", askable=True, log_level="warning")
             )
             assert [levels(line) for line in on.toy.lines] == [["debug"], ["warning"], []]
@@ -739,7 +728,7 @@ def test_a_link_opened_after_the_level_was_set_is_told_it() -> None:
     async def main() -> None:
         async with Running(logging_toy(), isolation="per_session") as on:
             caller = older_caller("one", askable=True, log_level="error")
-            await on.upstream.set_level("error", caller)
+            await on.upstream.subscriptions.set_level("error", caller)
             await on.call(caller)
             await on.call(modern_caller(askable=True, log_level="debug"))
             assert [levels(line) for line in on.toy.lines] == [["error"], ["error"], ["debug"]]
@@ -750,7 +739,7 @@ def test_a_link_opened_after_the_level_was_set_is_told_it() -> None:
 def test_a_server_that_comes_back_is_told_the_level_again() -> None:
     async def main() -> None:
         async with Running(logging_toy()) as on:
-            await on.upstream.set_level("debug", older_caller(log_level="debug"))
+            await on.upstream.subscriptions.set_level("debug", older_caller(log_level="debug"))
             on.toy.lines[0].die()
             await on.call(older_caller())
             assert levels(on.toy.lines[-1]) == ["debug"]
@@ -796,7 +785,7 @@ def test_closing_at_any_moment_leaves_no_connection_and_no_task_behind(stage: st
         on = Running(toy, start=False, timeout=600.0, call_timeout=600.0)
         if stage == "opening":
             toy.opening.clear()
-        on.upstream.start()
+        on.upstream.connection.start()
         call: asyncio.Task[Json] | None = None
         if stage in ("parked", "calling"):
             caller = modern_caller(askable=True)
@@ -846,7 +835,7 @@ def test_a_session_that_leaves_with_the_main_link_leaves_the_server_usable() -> 
     async def main() -> None:
         async with Running(ScriptedServer(tools={"echo": echo})) as on:
             caller = older_caller("leaving")
-            link = on.upstream._links.main
+            link = on.upstream.links.main
             assert link is not None
             link.owner, link.use = caller.session, "session"
             assert caller.session is not None

@@ -219,7 +219,7 @@ class Calling:
         upstream = self._desk.gateway.generation.upstreams.get(server)
         return (
             {"elicitation": {}}
-            if upstream is not None and "elicitation" in upstream.may_ask
+            if upstream is not None and "elicitation" in upstream.traits.may_ask
             else {}
         )
 

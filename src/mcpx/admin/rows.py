@@ -21,7 +21,7 @@ def status_of(gateway: Gateway, name: str) -> StatusEvent:
     upstream = gateway.generation.upstreams.get(name)
     if upstream is None:
         return StatusEvent(name=plain(name), status="disabled", since=told_at(0), gone=True)
-    problem = upstream.problem
+    problem = upstream.connection.problem
     return StatusEvent(
         name=plain(name),
         status=upstream.status.state,
@@ -36,7 +36,7 @@ def status_of(gateway: Gateway, name: str) -> StatusEvent:
 def in_flight(gateway: Gateway) -> int:
     """Calls that a server or command has not answered yet."""
     generation = gateway.generation
-    running = sum(upstream.running for upstream in generation.upstreams.values())
+    running = sum(upstream.calls.running for upstream in generation.upstreams.values())
     return running + (
         0 if generation.local is None else sum(tool.running for tool in generation.local.tools)
     )

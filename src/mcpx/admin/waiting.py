@@ -70,7 +70,9 @@ def _everything(gateway: Gateway) -> Iterator[dict[str, str | int | None]]:
             }
     for name, upstream in gateway.generation.upstreams.items():
         if upstream.status.state == "needs_auth":
-            problem = gateway.redactor.redact(upstream.problem or "somebody has to sign in")
+            problem = gateway.redactor.redact(
+                upstream.connection.problem or "somebody has to sign in"
+            )
             yield {
                 "kind": "sign_in",
                 "title": name,

@@ -75,7 +75,7 @@ async def _verbs(
             if upstream.signing is not None and only in (None, upstream.name)
         ]
         for upstream in started:
-            upstream.start()
+            upstream.connection.start()
         await asyncio.gather(*(upstream.settled.wait() for upstream in started))
         yield verbs
 

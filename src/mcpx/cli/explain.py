@@ -105,7 +105,7 @@ async def _look(config: Config, target: Target, tool: str) -> tuple[Offer, str]:
         offer = assumed(config, tool)
         if offer is not None and not upstreams[offer.server].known:
             upstream = upstreams[offer.server]
-            why = plain(upstream.problem or upstream.status.state)
+            why = plain(upstream.connection.problem or upstream.status.state)
             note = f"server {offer.server!r} cannot be asked now ({why}); judged by its name alone"
             return offer, note
         raise _unknown(gateway.catalog, why_missing(gateway, tool), offer, tool)

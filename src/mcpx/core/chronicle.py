@@ -162,8 +162,8 @@ class Chronicle:
             return
         error = (
             None
-            if upstream.problem is None
-            else upstream.problem.removeprefix(f"{name}: ")[:LONGEST]
+            if upstream.connection.problem is None
+            else upstream.connection.problem.removeprefix(f"{name}: ")[:LONGEST]
         )
         if status.state == "connecting" and error is not None:
             record.hear(b"is tried again", None, ours=True)  # it is no better for that
@@ -179,7 +179,7 @@ class Chronicle:
 
 def _words(upstream: Upstream, state: State, error: str | None) -> str:
     if state == "connected":
-        tools, terms = len(upstream.definitions["tools"]), upstream.terms
+        tools, terms = len(upstream.definitions["tools"]), upstream.connection.terms
         version = "" if terms is None else f", protocol {terms.version}"
         return f"connected{version}, {tools} tool{'s' * (tools != 1)}"
     words = {

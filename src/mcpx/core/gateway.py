@@ -47,9 +47,9 @@ from mcpx.model.offer import Freshness, Kind
 from mcpx.model.redaction import Redactor
 from mcpx.model.secret_rules import secrets_of_environment
 from mcpx.surfaces.view import Service
+from mcpx.upstreams.context import Admission, UpstreamContext
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
-from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.upstream import Upstream
 from mcpx.wire import era
 
@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from mcpx.policy.warden import Warden
     from mcpx.processes.stderrlog import Overhear
     from mcpx.replicas.replicas import Replicas
-    from mcpx.upstreams.admission import Admission
 
 STARTS_AT_ONCE = 8
 """Servers that are started at a time: fifty interpreters at once would all be slow (LIF-1)."""
@@ -126,10 +125,11 @@ class Gateway:
             self._changed,
         )
         self._snapshots = Snapshots(None if state is None or looks else state / "snapshots")
-        self._around = Surroundings(
+        self._context = UpstreamContext(
             environ,
             self._snapshots,
             Gate(STARTS_AT_ONCE),
+            self.reports.publish,
             lambda: self.provisions.ring,
             not looks,
             itself,
@@ -157,9 +157,7 @@ class Gateway:
 
     def _upstream(self, server: Server, config: Config) -> Upstream:
         auth = next((entry for entry in config.auth_configs if entry.name == server.auth), None)
-        return Upstream(
-            server, self.reports, self._around, None if auth is None else (auth.name, auth.auth)
-        )
+        return Upstream(server, self._context, auth and (auth.name, auth.auth))
 
     def _commands(self, config: Config, before: "LocalCommands | None") -> "LocalCommands | None":
         if not config.commands:
@@ -208,7 +206,7 @@ class Gateway:
 
         return Pinning(self, self.provisions.policy_state.pins, self._tasks, keeps=not self._looks)
 
-    def _admission(self, server: Server) -> "Admission | None":
+    def _admission(self, server: Server) -> Admission | None:
         return None if server.trust == "open" else self.pinning.admission(server)
 
     def sight(self, caller: Caller) -> "Sight | None":
@@ -275,7 +273,7 @@ class Gateway:
     def _credentials_changed(self, credentials: "Credentials") -> None:
         for upstream in self._passing.upstreams():
             if upstream.signing is not None and upstream.signing.inner is credentials:
-                upstream.credentials_changed()
+                upstream.connection.credentials_changed()
 
     def sign_ins_changed(self) -> None:
         """Another replica has signed in or out, or renewed what it had: look at what is kept."""
@@ -298,7 +296,7 @@ class Gateway:
             self.catalogs.share(self.replicas, self._announcements.look)
         self._tasks.start(self._prune())
         for upstream in self.generation.upstreams.values():
-            upstream.start(solo)
+            upstream.connection.start(solo)
         if solo is not None:
             self.catalogs.changed()  # Snapshots have other lists for its kind of client.
         self._watch_pins()
@@ -325,11 +323,11 @@ class Gateway:
                 for upstream in fresh:
                     if (replaced := before.upstreams.get(upstream.name)) is not None:
                         upstream.inherit(replaced)
-                    upstream.start(self._solo)
+                    upstream.connection.start(self._solo)
                 # With a snapshot or after a failed start an old process must not go yet; a new
                 # server keeps nobody.
                 coming = [
-                    u.came
+                    u.life.connected_once
                     if (old := before.upstreams.get(u.name)) is not None and old.server.enabled
                     else u.settled
                     for u in fresh
@@ -354,7 +352,7 @@ class Gateway:
                 self.catalogs.looked_at_otherwise()
             if config.tells_apart and not before.config.tells_apart:
                 for upstream in upstreams.values():
-                    upstream.hush()
+                    upstream.connection.hush()
             if shown_otherwise(before.config, config):
                 self._surface_state.let_go()
             self.catalogs.changed()
@@ -390,7 +388,7 @@ class Gateway:
         async with self._applying:
             upstream = self.generation.upstreams.get(name)
             if upstream is not None:
-                await upstream.reconnect()
+                await upstream.connection.reconnect()
             return upstream is not None
 
     def _watch_pins(self) -> None:
@@ -451,7 +449,7 @@ class Gateway:
 
     def notify(self, caller: Caller, method: str, params: Json) -> None:
         for upstream in self._upstreams_of(caller):
-            upstream.notify(caller, method, params)
+            upstream.subscriptions.notify(caller, method, params)
 
     async def listen_for(self, caller: Caller, server: str, uri: str, who: str) -> None:
         """A modern client's listening wants to hear of a resource."""
@@ -463,7 +461,9 @@ class Gateway:
 
     async def stop_listening(self, who: str) -> None:
         """Wherever it is heard by now: servers may have been replaced since it began."""
-        await asyncio.gather(*(upstream.unwatch(who) for upstream in self._passing.upstreams()))
+        await asyncio.gather(
+            *(upstream.subscriptions.end(who) for upstream in self._passing.upstreams())
+        )
 
     async def end_session(self, session: str, *, moved: bool = False) -> None:
         """`moved`: it goes on at another replica."""
@@ -485,7 +485,7 @@ class Gateway:
         """Calls that wait for a client's next word are given up where that may not come in any
         more."""
         for upstream in self._passing.upstreams():
-            upstream.see_off(stays)
+            upstream.calls.see_off(stays)
 
     async def set_level(self, caller: Caller, level: str) -> None:
         """Servers are asked for the lowest level anybody wants; each client still gets only its
@@ -497,7 +497,9 @@ class Gateway:
         self._tasks.start(self._spread_level(lowest, caller))
 
     async def _spread_level(self, level: str, caller: Caller) -> None:
-        await asyncio.gather(*(u.set_level(level, caller) for u in self._upstreams_of(caller)))
+        await asyncio.gather(
+            *(u.subscriptions.set_level(level, caller) for u in self._upstreams_of(caller))
+        )
 
     async def describe(self) -> Json:
         """Every server and command as people want to see it."""

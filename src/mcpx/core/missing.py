@@ -106,8 +106,8 @@ def _state(upstream: "Upstream") -> Missing | None:
         message = f"server {name!r} is disabled: {why}" if why else f"server {name!r} is disabled"
         return Missing("disabled", name, message, f"mcpx enable {name}")
     if status.state == "connecting" and status.last_error is None:
-        doing = "downloading" if upstream.phase == "downloading" else "starting"
-        message = f"server {name!r} is {doing} ({upstream.phase_seconds or 0:.0f} s)"
+        doing = "downloading" if upstream.connection.phase == "downloading" else "starting"
+        message = f"server {name!r} is {doing} ({upstream.connection.phase_seconds or 0:.0f} s)"
         return Missing("starting", name, message, f"mcpx tools {name} waits until it has started")
     if not upstream.enabled:
         message = (
@@ -121,7 +121,7 @@ def _state(upstream: "Upstream") -> Missing | None:
             "needs_auth", name, f"server {name!r} needs a sign-in", f"mcpx auth login {name}"
         )
     if status.last_error is not None:
-        problem = (upstream.problem or "").removeprefix(f"{name}: ")
+        problem = (upstream.connection.problem or "").removeprefix(f"{name}: ")
         return Missing("down", name, f"server {name!r} is down: {problem}", f"mcpx logs {name}")
     return None
 

@@ -91,7 +91,7 @@ class Pinning:
 
     async def _decided(self, server: str) -> str | None:
         self._gateway.bus.publish(Noted("pins_approved", {"server": server}))
-        self._gateway.reports.offers_changed(server, ("tools", "prompts"), True)
+        self._gateway.reports.lists_changed(server)
         return await self._save(server)
 
     # On disk
@@ -132,7 +132,7 @@ class Pinning:
 
     def _take_up(self, server: str, kept: Kept) -> None:
         if self._pins.of(server).taken_up(kept):
-            self._gateway.reports.offers_changed(server, ("tools", "prompts"), True)
+            self._gateway.reports.lists_changed(server)
 
     def start(self) -> None:
         """Clients are served, with pinned servers among them."""

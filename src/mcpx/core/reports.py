@@ -1,20 +1,18 @@
-"""What servers report, and who is told of it: the `Hub` of the upstreams.
+"""Receives the events of upstreams, updates the catalogs, and informs clients.
 
-A server that clients may not know of, because it is in quarantine, is heard and named to nobody.
+Clients receive nothing about a server in quarantine, and not its name.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 
 from mcpx.base.abridge import Abridged, Limits
 from mcpx.core.announcements import Announcements
 from mcpx.core.catalogs import Catalogs
 from mcpx.core.generation import Generation
 from mcpx.core.starting import Starting
-from mcpx.model.call import Json
-from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
-from mcpx.model.offer import Kind
-from mcpx.upstreams.traits import Kind as ClientKind
+from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid
+from mcpx.upstreams.context import KindListed, ListsRead, ListsVary, UpstreamEvent
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +29,7 @@ class Reports:
         announcements: Announcements,
         changed: Callable[[str], None],
     ) -> None:
-        """`changed` hears of a server that was started anew, or has said that something there is
-        not what it was."""
+        """`changed` is called for a server that has restarted or has announced a change."""
         self._generation = generation
         self._bus = bus
         self._catalogs = catalogs
@@ -40,64 +37,62 @@ class Reports:
         self._announcements = announcements
         self._changed = changed
 
-    def offers_changed(self, server: str, kinds: Iterable[Kind], said_so: bool) -> None:
+    def publish(self, event: UpstreamEvent) -> None:
+        if isinstance(event, ListsRead):
+            self._lists_read(event)
+            return
+        if isinstance(event, ListsVary):
+            self._lists_vary(event)
+            return
+        if isinstance(event, KindListed):
+            self._kind_listed(event)
+            return
+        if isinstance(event, ResourceUpdated):
+            self._changed(event.server)
+        if isinstance(event, ServerSaid) and event.method == "notifications/message":
+            level = Abridged(event.params.get("level"), MESSAGE_LIMITS)
+            data = Abridged(event.params.get("data"), MESSAGE_LIMITS)
+            log.info("[%s] %s: %s", event.server, level, data)
+        if not isinstance(event, ResourceUpdated | ServerSaid) or self.may_speak(event.server):
+            self._bus.publish(event)
+
+    def lists_changed(self, server: str) -> None:
+        """Approvals of the server's tools or prompts have changed."""
+        self.publish(ListsRead(server, ("tools", "prompts"), True))
+
+    def _lists_read(self, event: ListsRead) -> None:
+        server = event.server
         self._starting.came()
         self._changed(server)
         self._catalogs.changed()
         if not self.may_speak(server):
-            self._announcements.look()  # nor is it named as the one that has changed
+            self._announcements.look()
             return
         upstream = self._generation().upstreams.get(server)
-        # Of one that is not taken at its word, only what clients see counts: what is held back is
-        # nobody's news.
-        trusted = upstream is None or upstream.server.trust == "open"
-        self._announcements.changed(server, kinds if said_so and trusted else ())
+        # Of a pinned server, only differences in what clients see are announced.
+        is_trusted = upstream is None or upstream.server.trust == "open"
+        self._announcements.changed(server, event.kinds if event.announced and is_trusted else ())
 
-    def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None:
-        """Some callers are offered something else than before; told to the session it concerns."""
+    def _lists_vary(self, event: ListsVary) -> None:
         self._catalogs.varied()
-        if session is not None:
-            self._changed(server)
-        if session is not None and self.may_speak(server):
-            self._bus.publish(OffersChanged(frozenset(kinds), session, server))
+        if event.session is None:
+            return
+        self._changed(event.server)
+        if self.may_speak(event.server):
+            self._bus.publish(OffersChanged(frozenset(event.kinds), event.session, event.server))
 
-    def listed_for(
-        self, server: str, client_kind: ClientKind, changed: Collection[Kind], *, announce: bool
-    ) -> None:
-        self._starting.came(client_kind)
-        if not changed:
+    def _kind_listed(self, event: KindListed) -> None:
+        server, kind = event.server, event.client_kind
+        self._starting.came(kind)
+        if not event.changed:
             return
         self._catalogs.varied()
         self._changed(server)
-        if announce and self.may_speak(server):
-            self._bus.publish(
-                OffersChanged(frozenset(changed), None, server, client_kind=client_kind)
-            )
-
-    def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:
-        self._changed(server)
-        if self.may_speak(server):
-            self._bus.publish(ResourceUpdated(server, params, to))
-
-    def said(
-        self,
-        server: str,
-        method: str,
-        params: Json,
-        owner: object | None,
-        callers: object | None = None,
-    ) -> None:
-        if method == "notifications/message":
-            level = Abridged(params.get("level"), MESSAGE_LIMITS)
-            data = Abridged(params.get("data"), MESSAGE_LIMITS)
-            log.info("[%s] %s: %s", server, level, data)
-        if self.may_speak(server):
-            self._bus.publish(ServerSaid(server, method, params, owner, callers))
-
-    def state_changed(self, server: str) -> None:
-        self._bus.publish(UpstreamChanged(server))
+        if event.announce and self.may_speak(server):
+            changed = frozenset(event.changed)
+            self._bus.publish(OffersChanged(changed, None, server, client_kind=kind))
 
     def may_speak(self, server: str) -> bool:
-        """Not to clients who may not know of it: in quarantine. One that comes or goes may."""
+        """Whether clients may know the server. True for one that starts or ends."""
         upstream = self._generation().upstreams.get(server)
         return upstream is None or upstream.enabled or not upstream.server.enabled

@@ -21,7 +21,7 @@ def described(generation: Generation, catalog: Catalog) -> Json:
             "name": name,
             "description": upstream.server.description,
             **_with_held(upstream, _state(upstream)),
-            "last_error": upstream.problem,
+            "last_error": upstream.connection.problem,
             "auth_url": upstream.auth_url,
             "tools": catalog.count(name, "tools"),
         }

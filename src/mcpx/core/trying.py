@@ -115,7 +115,7 @@ async def _tried(other: Gateway, server: Server, longest: float) -> Tried:
     seconds = round(time.monotonic() - began, 3)
     redact = other.redactor.redact
     stderr = tuple(filter(None, (redact(line_of(raw, own)) for raw, own in heard)))
-    terms, state = upstream.terms, upstream.status.state
+    terms, state = upstream.connection.terms, upstream.status.state
     if terms is not None and problem is None and state in ("connected", "degraded"):
         offers = upstream.definitions
         return Tried(
@@ -128,7 +128,9 @@ async def _tried(other: Gateway, server: Server, longest: float) -> Tried:
             resources=len(offers["resources"]) + len(offers["templates"]),
             stderr=stderr,
         )
-    problem = (problem or upstream.problem or "not connected").removeprefix(f"{server.name}: ")
+    problem = (problem or upstream.connection.problem or "not connected").removeprefix(
+        f"{server.name}: "
+    )
     cause = await asyncio.to_thread(cause_of, server, problem, stderr, other.environ)
     return Tried(
         False, seconds, stderr=stderr, error=problem, cause=cause, needs_auth=state == "needs_auth"

@@ -196,29 +196,29 @@ class Metrics:
         text.counter(
             "mcpx_upstream_restarts_total",
             "Lives of the server that ended unasked, each followed by another attempt.",
-            [(labels, u.restarts) for labels, _, u in known],
+            [(labels, u.life.recovery.restarts) for labels, _, u in known],
         )
         text.gauge(
             "mcpx_upstream_links",
             "Connections to the server.",
-            [(at, u.link_count) for at, _, u in known],
+            [(at, len(u.links.pool.open)) for at, _, u in known],
         )
         text.gauge(
             "mcpx_upstream_processes",
             "Processes of the server that the gateway started.",
-            [(labels, u.process_count) for labels, _, u in known],
+            [(labels, u.links.pool.process_count) for labels, _, u in known],
         )
         text.gauge(
             "mcpx_upstream_probe_seconds",
             "Time the last health probe of the server took.",
-            [(labels, u.latency) for labels, _, u in known if u.latency is not None],
+            [(labels, u.health.latency) for labels, _, u in known if u.health.latency is not None],
         )
         text.gauge(
             "mcpx_upstream_tools",
             "Tools that the server offers to everybody.",
             [(labels, catalog.count(u.name, "tools")) for labels, _, u in known],
         )
-        running: list[tuple[str, float]] = [(labels, u.running) for labels, _, u in known]
+        running: list[tuple[str, float]] = [(labels, u.calls.running) for labels, _, u in known]
         if (local := generation.local) is not None and may_know(local.name):
             running.append((labelled(server=local.name), sum(tool.running for tool in local.tools)))
         text.gauge(

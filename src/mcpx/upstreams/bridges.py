@@ -26,9 +26,8 @@ from mcpx.model.errors import (
     Unasked,
     Unavailable,
 )
-from mcpx.upstreams.extensions import is_task, task_refused
 from mcpx.upstreams.lease import Lease, put
-from mcpx.upstreams.traits import ROOTS
+from mcpx.upstreams.traits import ROOTS, is_task, task_refused
 from mcpx.wire import codec, era
 
 ROUNDS = 10

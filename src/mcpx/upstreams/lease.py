@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_TIMEOUT, RpcError, Unavailable
-from mcpx.upstreams.extensions import is_task, task_refused
-from mcpx.upstreams.traits import QUESTIONS, ROOTS
+from mcpx.upstreams.traits import QUESTIONS, ROOTS, is_task, task_refused
 from mcpx.wire import era
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ class Lease:
 
     async def question(self, method: str, params: Json | None) -> Json:
         """A question of the server that came on the stream of this call."""
-        with self.link.questioning(params):
+        with self.link.questions.counted(params):
             return await self.ask(method, params)
 
     async def ask(self, method: str, params: Json | None) -> Json:

@@ -1,49 +1,42 @@
-"""Which connection a call goes over, and how many there are.
+"""Decides which link of a server a call uses, and lets calls wait for a link.
 
-The rule behind it all: a question of an older server must have exactly one possible addressee
-(decision 0004). What it costs is kept to what is needed; one connection (with stdio: one process) a
-server is the aim. Who needs which link is said in `wishes`; here they are opened, lent and let go.
-
-`main` is the link the catalog is read from. A link nobody uses any more makes way when another is
-opened. All of it stays within `max_links`: then the link that was idle longest goes, and if none is
-idle a call waits its turn.
+A question of an older server must have exactly one possible addressee (decision 0004). `wishes`
+says which link a caller needs. Lending keeps the number of links small: one connection (with stdio:
+one process) per server is the aim. The lists are read over the link `main`.
 """
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mcpx.base.aio import Tasks
+from mcpx.base.caching import Lru
 from mcpx.config import Server
-from mcpx.model.call import QUESTION_CAPABILITIES, Call, Caller, Json
+from mcpx.model.call import QUESTION_CAPABILITIES, Call, Caller
 from mcpx.model.errors import OVERLOADED, SERVER_DOWN, RpcError, Unavailable
-from mcpx.upstreams.dialling import Dialler
 from mcpx.upstreams.lease import Lease, client_of
 from mcpx.upstreams.link import Link
-from mcpx.upstreams.negotiate import Era, is_refusal
-from mcpx.upstreams.owner import Owner
-from mcpx.upstreams.traits import NOBODY, Traits
+from mcpx.upstreams.link_pool import LinkPool
+from mcpx.upstreams.traits import NOBODY
 from mcpx.upstreams.wishes import Wish, Wishes
 
 if TYPE_CHECKING:
     from mcpx.upstreams.bridges import Parked
+    from mcpx.upstreams.upstream import Upstream
 
 log = logging.getLogger(__name__)
 
 QUESTIONED = frozenset(QUESTION_CAPABILITIES)
 
 PATIENCE = 0.1
-"""Seconds without a turn after which a client that waits for a lent link has another one opened."""
-LASTING = 10
-"""So many times as long as others a link is kept that a session must not lose: not every client
-says when it goes."""
+"""Seconds without a turn after which another link is opened for a client that waits for a lent
+one."""
 OPENINGS_OF_ONE = 2
-OPENINGS = 4
-"""Links that are opened at a time: for callers of one kind, and in all."""
+"""Links that are opened at a time for callers of one kind."""
 MOST_WAITING = 1_000
-"""Calls that wait for a link; more are refused at once."""
+"""Calls that wait for a link. More are rejected."""
 TURNS = 256
-"""Kinds of callers of which is known when they last had a turn."""
+"""Kinds of callers whose last turn is known."""
 
 
 class _Waiter:
@@ -61,99 +54,89 @@ class _Waiter:
         self.since = now
         self.future: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
 
+    def fail(self, error: RpcError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
 
 class Links:
-    def __init__(
-        self, server: Server, owner: Owner, dialler: Dialler, tasks: Tasks, traits: Traits
-    ) -> None:
+    def __init__(self, upstream: "Upstream") -> None:
         self.main: Link | None = None
-        self._server = server
-        self._owner = owner
-        self._dialler = dialler
-        self._tasks = tasks
-        self._traits = traits
-        self._open: list[Link] = []
-        self._openings: dict[asyncio.Task[None], Wish] = {}
+        self.pool = LinkPool(upstream)
+        self.wishes = Wishes(upstream.server, upstream.traits)
+        self._upstream = upstream
+        self._server = upstream.server
+        self._dialler = upstream.dialler
+        self._traits = upstream.traits
         self._waiters: list[_Waiter] = []
-        self._turns: dict[Wish, float] = {}
-        """When a lent link last changed hands: while it does, nobody needs another."""
-        self._wishes = Wishes(server, traits)
-        self._closing: set[asyncio.Task[None]] = set()
-        """Links on their way out. Nothing but their own end stops them: a process may hang on
-        each."""
+        self._turns: Lru[Wish, float] = Lru(TURNS)
+        """When a lent link last changed hands. Then its clients need no other."""
         self._over: str | None = None
         self._pressing: asyncio.TimerHandle | None = None
-        self._sweeping: asyncio.TimerHandle | None = None
 
-    def __iter__(self):
-        return iter(tuple(self._open))
+    def __iter__(self) -> Iterator[Link]:
+        return iter(self.pool)
 
     @property
     def opening(self) -> bool:
-        return bool(self._openings)
+        return bool(self._dialler.openings)
 
-    # Choosing
+    # Choice
     # ----------------------------------------------------------------------------------------------
 
     def take_now(self, call: Call, parked: "Parked | None" = None) -> Lease | None:
-        """A lease on a link that is open and free: the way almost every call goes."""
+        """A lease on a link that is open and free, as almost always."""
         caller = call.caller
         main = self.main
-        if (
-            main is not None
-            and main.alive
-            and self._server.isolation == "shared"
-            and main.owner is None
-        ):
-            # Without a look at anything else where everybody may have the main link.
-            own_era = main.modern == caller.modern or self._bridged(caller)
-            if own_era and (
-                main.modern or caller.solo or (not main.needs.kind and not caller.answers)
-            ):
+        shared = self._server.isolation == "shared"
+        if shared and main is not None and main.alive and main.owner is None:
+            modern = main.terms.modern
+            # All clients may use the main link if it is modern, or if nobody can be asked.
+            is_common = modern or caller.solo or (not main.needs.kind and not caller.answers)
+            if is_common and (modern == caller.modern or self._bridged(caller)):
                 return Lease(main, call, client_of(caller), parked)
-        return self._take(call, client_of(caller), parked, self._wishes.of(caller))
+        return self._take(call, client_of(caller), parked, self.wishes.of(caller))
 
     def _bridged(self, caller: Caller) -> bool:
-        return (self._wishes.era_for(caller) == "modern") is not caller.modern
+        return (self.wishes.era_for(caller) == "modern") is not caller.modern
 
     def _take(
         self, call: Call, client: object, parked: "Parked | None", wish: Wish
     ) -> Lease | None:
         best: Link | None = None
-        for link in self._open:
-            if self._wishes.suits(link, wish, client) and self._wishes.is_free(link, wish, client):
+        for link in self.pool.open:
+            if self.wishes.suits(link, wish, client) and self.wishes.is_free(link, wish, client):
                 if link.owner is not None or link.needs == wish.needs:
                     return Lease(link, call, client, parked)
                 best = best or link
-        return None if best is None else Lease(best, call, client, parked)
+        if best is None:
+            return None
+        return Lease(best, call, client, parked)
 
     async def take(self, call: Call, parked: "Parked | None" = None) -> Lease:
-        """A lease, for which a link is opened or waited for if need be."""
+        """A lease. Opens a link, or waits for one."""
+        name = self._server.name
         if self._over is not None:
-            raise Unavailable(self._server.name, SERVER_DOWN, self._over)
-        caller, client = call.caller, client_of(call.caller)
-        wish = self._wishes.of(caller)
-        if (lease := self._take(call, client, parked, wish)) is not None:
+            raise Unavailable(name, SERVER_DOWN, self._over)
+        client, wish = client_of(call.caller), self.wishes.of(call.caller)
+        lease = self._take(call, client, parked, wish)
+        if lease is not None:
             return lease
         if len(self._waiters) >= MOST_WAITING:
-            raise Unavailable(
-                self._server.name,
-                OVERLOADED,
-                f"{MOST_WAITING:,} calls wait for a connection already",
-            )
+            reason = f"{MOST_WAITING:,} calls wait for a connection already"
+            raise Unavailable(name, OVERLOADED, reason)
         waiter = _Waiter(call, client, parked, wish, asyncio.get_running_loop().time())
         self._waiters.append(waiter)
-        self._provide()
+        self.provide()
         try:
             async with asyncio.timeout(self._server.timeout):
                 return await waiter.future
         except TimeoutError:
             self._give_back(waiter)
-            full = f"all {self._server.max_links} connections (max_links) are in use"
-            slow = f"no connection was free within {self._server.timeout:g} s"
-            raise Unavailable(
-                self._server.name, OVERLOADED, full if self._is_full() else slow
-            ) from None
+            reason = f"no connection was free within {self._server.timeout:g} s"
+            if self._dialler.is_full:
+                reason = f"all {self._server.max_links} connections (max_links) are in use"
+            raise Unavailable(name, OVERLOADED, reason) from None
         except asyncio.CancelledError:
             self._give_back(waiter)
             raise
@@ -168,11 +151,11 @@ class Links:
         if future.done() and not future.cancelled() and future.exception() is None:
             future.result().end()
 
-    # Providing
+    # Supply
     # ----------------------------------------------------------------------------------------------
 
-    def _provide(self) -> None:
-        """Hand out what is free to those who wait, in their order; open what is missing."""
+    def provide(self) -> None:
+        """Give free links to the waiting calls, in their order, and open missing links."""
         if self._over is not None or not self._waiters:
             return
         now = asyncio.get_running_loop().time()
@@ -181,380 +164,165 @@ class Links:
             if waiter.future.done():
                 continue
             if waiter.wish.use != "call":
-                waiter.wish = self._wishes.of(waiter.call.caller)
+                waiter.wish = self.wishes.of(waiter.call.caller)
             wish = waiter.wish
             lease = self._take(waiter.call, waiter.client, waiter.parked, wish)
             if lease is None:
                 unserved.setdefault(wish, []).append(waiter)
-            else:
-                if wish.use == "lent":
-                    self._note_turn(wish, now)
-                waiter.future.set_result(lease)
-        soonest: float | None = None
-        for wish, waiting in unserved.items():
-            opening = sum(1 for other in self._openings.values() if other == wish)
-            if not opening and not any(self._awaits(link, wish) for link in self._open):
-                self._begin(wish, waiting[0].call.caller)
                 continue
-            turn = self._turns.get(wish, 0.0)
-            impatient = [waiter for waiter in waiting if now - max(waiter.since, turn) >= PATIENCE]
-            while opening < min(len(impatient), OPENINGS_OF_ONE) and self._begin(
-                wish, waiting[0].call.caller
-            ):
-                opening += 1
-            if len(impatient) < len(waiting):
-                oldest = min(
-                    max(waiter.since, turn) for waiter in waiting if waiter not in impatient
-                )
-                soonest = min(soonest or oldest, oldest)
-        if soonest is not None and self._pressing is None:
-            self._pressing = asyncio.get_running_loop().call_at(soonest + PATIENCE, self._press)
+            if wish.use == "lent":
+                self._turns[wish] = now
+            waiter.future.set_result(lease)
+        due = [self._open_missing(wish, waiting, now) for wish, waiting in unserved.items()]
+        times = [each for each in due if each is not None]
+        if times and self._pressing is None:
+            self._pressing = asyncio.get_running_loop().call_at(min(times), self._press)
 
-    def _note_turn(self, wish: Wish, when: float) -> None:
-        self._turns.pop(wish, None)
-        self._turns[wish] = when
-        if len(self._turns) > TURNS:
-            del self._turns[next(iter(self._turns))]
+    def _open_missing(self, wish: Wish, waiting: list[_Waiter], now: float) -> float | None:
+        """Open links for calls that have waited too long. Returns when the next one has."""
+        caller = waiting[0].call.caller
+        opening = sum(other == wish for other in self._dialler.openings.values())
+        if not opening and not any(self.may_serve(link, wish) for link in self.pool.open):
+            self._dialler.begin(wish, caller)
+            return None
+        turn = self._turns.get(wish, 0.0)
+        due = [max(waiter.since, turn) + PATIENCE for waiter in waiting]
+        impatient = sum(time <= now for time in due)
+        while opening < min(impatient, OPENINGS_OF_ONE) and self._dialler.begin(wish, caller):
+            opening += 1
+        return min((time for time in due if time > now), default=None)
 
     def _press(self) -> None:
         self._pressing = None
-        self._provide()
+        self.provide()
 
-    def _awaits(self, link: Link, wish: Wish) -> bool:
+    def may_serve(self, link: Link, wish: Wish) -> bool:
         """Whether a link suits such callers, and may become free for one of them."""
-        return self._wishes.suits(link, wish) and not (link.ghosts and not link.leases)
+        return self.wishes.suits(link, wish) and not (link.ghosts and not link.leases)
 
-    def _begin(self, wish: Wish, caller: Caller) -> bool:
-        """Open a link in the background; False when there is no place for one."""
-        if len(self._openings) >= OPENINGS:
-            return False  # when one of them is over, this is looked at again
-        self._make_way(wish)
-        if self._is_full() and not self._takes_the_place_of_main(wish):
-            self._drop_longest_idle()
-            return False  # its place is free when it has ended, and that is looked at again
-        task = self._tasks.start(self._dial(wish, caller))
-        self._openings[task] = wish
-        task.add_done_callback(self._dialled)
-        return True
-
-    async def _dial(self, wish: Wish, caller: Caller) -> None:
-        try:
-            link = await self._connect(wish, caller)
-        except RpcError as error:
-            self._failed(wish, error)
-        else:
-            self._add(link)
-            if link.use == "session":
-                self._owner.bound(link)
-
-    def _dialled(self, task: asyncio.Task[None]) -> None:
-        self._openings.pop(task, None)
-        self._provide()
-        for link in [link for link in self._open if link.use == "call" and not link.calls]:
-            self.retire(link)  # whoever wanted it has gone
-
-    def _add(self, link: Link) -> None:
-        self._open.append(link)
-        self._sweep_soon()
-
-    def _unite(self) -> None:
-        """Let a link that has proved itself and serves all that the main one does be the main one
-        in its place.
-
-        Not where the server asks: who cannot be asked needs one that declares nothing, and the
-        lists are read there."""
-        main = self.main
-        if main is None or main.modern or main.leases or self._traits.asks or self._owner.varies():
-            return
-        haunted = bool(main.ghosts) and not self._traits.quiet
-        for link in self._open:
-            proved = link.use == "lent" and link.calls and not link.leases and not link.ghosts
-            more = link.needs != main.needs and link.needs.covers(
-                main.needs if main.needs.kind else NOBODY
-            )
-            if link is not main and link.alive and proved and (more or haunted):
-                self.main = link
-                self._traits.declares = {
-                    key: link.who.capabilities[key] for key in link.needs.kind & QUESTIONED
-                }
-                self._owner.main_changed(link)
-                if more:
-                    self.retire(main)
-                return
-
-    def _failed(self, wish: Wish, error: RpcError) -> None:
-        if any(self._awaits(link, wish) for link in self._open):
-            # It was to be one more: those who wait go on waiting for what there is, and it is not
-            # tried at once again.
-            self._note_turn(wish, asyncio.get_running_loop().time() + 1.0)
-            log.info(
-                "[%s] one more connection could not be opened: %s", self._server.name, error.message
-            )
+    def opening_failed(self, wish: Wish, error: RpcError) -> None:
+        if any(self.may_serve(link, wish) for link in self.pool.open):
+            # It was an additional link. The calls wait for the others, and it is not tried again
+            # at once.
+            self._turns[wish] = asyncio.get_running_loop().time() + 1.0
+            told = "[%s] one more connection could not be opened: %s"
+            log.info(told, self._server.name, error.message)
             return
         for waiter in self._waiters:
-            if waiter.wish == wish and not waiter.future.done():
-                if waiter.wish.use != "call" and self._wishes.of(waiter.call.caller) != wish:
-                    # the server does not speak this era after all; the next round takes the other
-                    continue
-                waiter.future.set_exception(error)
+            if waiter.wish == wish:
+                if wish.use != "call" and self.wishes.of(waiter.call.caller) != wish:
+                    continue  # The server does not speak this era. The next round uses the other.
+                waiter.fail(error)
 
-    # Opening
+    # Main link
     # ----------------------------------------------------------------------------------------------
 
     async def first(self, solo: Caller | None) -> Link:
-        """The main link, in place of the one there was. `solo` is the one client of a stdio
-        front."""
+        """Open the main link, in place of the old one. `solo`: the client of a stdio front."""
         link = await self._dialler.main(solo)
-        self._wishes.greeted("modern" if link.modern else "older", link.terms.refused)
+        self.wishes.greeted("modern" if link.modern else "older", link.terms.refused)
         self.main, old = link, self.main
-        self._open.insert(0, link)
+        self.pool.open.insert(0, link)
         if old is not None:
             self.retire(old)
         return link
 
-    async def _connect(self, wish: Wish, caller: Caller, *, exact: bool = False) -> Link:
-        """One link for such callers. What the server says of the era is noted, also when it
-        refuses."""
-        try:
-            link = await self._dialler.dial(wish, caller, self._open, exact=exact)
-        except RpcError as error:
-            if is_refusal(error) and self._wishes.does_not_speak(wish.era):
-                log.info(
-                    "[%s] speaks only the other protocol era; calls are bridged", self._server.name
-                )
-            raise
-        self._wishes.speaks(wish.era)
-        return link
+    def unite(self) -> None:
+        """Replace the main link by one that works and serves all clients of the main link.
 
-    async def for_learning(self, caller: Caller, *, exact: bool) -> Link:
-        """A link like those of this caller, to find out what it is offered. `learnt` ends it, or
-        puts it to use."""
-        wish = self._wishes.of(caller)
-        for link in self._open:
-            if (
-                self._awaits(link, wish)
-                and link.needs.kind
-                and (not exact or link.needs == wish.needs)
-            ):
-                return link
-        if self._is_full():
-            raise Unavailable(self._server.name, OVERLOADED, "there is no connection to spare")
-        task = asyncio.current_task()
-        assert task is not None
-        self._openings[task] = wish
-        try:
-            link = await self._connect(wish._replace(use="learning"), caller, exact=exact)
-        finally:
-            del self._openings[task]
-        self._add(link)
-        return link
-
-    async def learnt(self, link: Link, caller: Caller, *, usable: bool) -> None:
-        """The lists are read. The link stays only where somebody waits for one, or it can be the
-        main one."""
-        if link.use != "learning":
+        Not if the server asks: clients that cannot be asked then need a link that declares nothing,
+        and the lists are read there.
+        """
+        main = self.main
+        if main is None or main.modern or main.leases or self._traits.asks:
             return
-        wish = self._wishes.of(caller)
-        link.use = wish.use
-        if usable and link.alive and link.owner == wish.owner:
-            self._provide()
-            link.calls += 1  # it has proved that it answers
-            self._unite()
-        if link is not self.main and not link.leases:
-            self.retire(link)
-        if self._closing:
-            await asyncio.wait(self._closing)
-
-    # Bounds
-    # ----------------------------------------------------------------------------------------------
-
-    def _is_full(self) -> bool:
-        return len(self._open) + len(self._openings) + len(self._closing) >= self._server.max_links
-
-    def _takes_the_place_of_main(self, wish: Wish) -> bool:
-        """Whether such a link will be the main one, so that it needs no place beside it."""
-        main = self.main
-        alone = main is not None and self._open == [main] and not self._openings and not main.leases
-        return alone and wish.use == "lent" and not self._traits.asks
-
-    def _spare(self, link: Link) -> bool:
-        """Whether nothing is lost by closing it now."""
-        return (
-            link is not self.main
-            and link.use != "learning"
-            and not link.leases
-            and not link.subscribers
-        )
-
-    def _make_way(self, wish: Wish) -> None:
-        """Links of clients that are gone, and such as the main one can stand in for, are not kept
-        beside a new one."""
-        for link in tuple(self._open):
-            if (
-                self._spare(link)
-                and not self._awaits(link, wish)
-                and (link.unused or self._is_covered(link))
-            ):
-                self.retire(link)
-
-    def _is_covered(self, link: Link) -> bool:
-        main = self.main
-        lends = (
-            main is not None
-            and main.use == link.use == "lent"
-            and link.owner is None
-            and not self._traits.asks
-        )
-        return lends and main is not None and main.needs.covers(link.needs)
-
-    def _drop_longest_idle(self) -> None:
-        idle = [link for link in self._open if self._spare(link)]
-        if idle and len(self._closing) < OPENINGS:
-            self.retire(min(idle, key=lambda link: link.rested_at))
-
-    def retire(self, link: Link) -> asyncio.Task[None]:
-        """Let a link go, and close it whatever else happens."""
-        self.forget(link)
-        task = asyncio.get_running_loop().create_task(link.close())
-        self._closing.add(task)
-        task.add_done_callback(self._closed)
-        self._owner.retired(link)
-        return task
-
-    def _closed(self, task: asyncio.Task[None]) -> None:
-        self._closing.discard(task)
-        self._provide()
-
-    def _sweep_soon(self) -> None:
-        """Look again when the first of them has been idle for long."""
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            self._sweeping = None
-        first = min(
-            (self._rests_until(link) for link in self._open if link is not self.main), default=None
-        )
-        if first is not None:
-            self._sweeping = asyncio.get_running_loop().call_at(first, self._sweep)
-
-    def _rests_until(self, link: Link) -> float:
-        now = asyncio.get_running_loop().time()
-        return max(now + 0.05, (now if link.leases else link.rested_at) + self._patience_with(link))
-
-    def _patience_with(self, link: Link) -> float:
-        """Seconds it is kept without a call: longer where the server would lose what it has for a
-        session."""
-        return self._server.link_idle * (LASTING if link.lasting else 1)
-
-    def _sweep(self) -> None:
-        """Close what was idle for long."""
-        self._sweeping = None
-        now = asyncio.get_running_loop().time()
-        for link in tuple(self._open):
-            if self._spare(link) and now - link.rested_at >= self._patience_with(link):
-                log.debug("[%s] a connection that was idle goes", self._server.name)
-                self.retire(link)
-        self._sweep_soon()
-
-    def rested(self, link: Link) -> None:
-        """A link carries no call any more: it may serve whoever waits, unless nobody can be lent
-        it."""
-        lost_for_all = None in link.ghosts and not self._traits.quiet
-        if link.use == "call" or (lost_for_all and link in self._open):
-            self._spoil(link)
-        self._provide()
-        self._unite()
-
-    def _spoil(self, link: Link) -> None:
-        """Of no use to anybody any more."""
-        if link is self.main:
-            self._owner.spoilt(link)
-        else:
-            self.retire(link)
+        if self._upstream.book.varies_by_kind:
+            return
+        haunted = bool(main.ghosts) and not self._traits.quiet
+        needed = main.needs if main.needs.kind else NOBODY
+        for link in self.pool.open:
+            is_idle = link.calls and not link.leases and not link.ghosts
+            if link is main or not link.alive or link.use != "lent" or not is_idle:
+                continue
+            serves_more = link.needs != main.needs and link.needs.covers(needed)
+            if serves_more or haunted:
+                self.main = link
+                self._traits.declares = {
+                    key: link.who.capabilities[key] for key in link.needs.kind & QUESTIONED
+                }
+                self._upstream.owner.main_changed(link)
+                if serves_more:
+                    self.retire(main)
+                return
 
     # Ends
     # ----------------------------------------------------------------------------------------------
 
-    def update(self, server: Server) -> None:
-        self._server = self._wishes.server = self._dialler.server = server
-        for link in self._open:
-            link.server = server
-
-    def rethink(self) -> None:
-        """Something was learnt about the server that changes who needs what."""
-        self._wishes.rethink()
-
-    def lends_to(self, caller: Caller) -> bool:
-        """Whether this caller's calls may go over another link than the main one, call after
-        call."""
-        return self._wishes.of(caller).use in ("session", "lent")
-
-    def era_for(self, caller: Caller) -> Era:
-        """In which era this caller's calls reach the server."""
-        return self._wishes.era_for(caller)
-
-    def forget(self, link: Link) -> None:
-        """A link that was lost or is closed serves nobody any more."""
-        if link in self._open:
-            self._open.remove(link)
+    def retire(self, link: Link) -> asyncio.Task[None]:
+        """Remove a link and close it."""
         if link is self.main:
             self.main = None
-        self._provide()
+        task = self.pool.retire(link)
+        self.provide()
+        return task
 
-    def of_session(self, session: str) -> list[Link]:
-        return [link for link in self._open if link.owner == session]
+    def rested(self, link: Link) -> None:
+        """A link carries no call any more. Waiting calls may use it."""
+        lost_for_all = None in link.ghosts and not self._traits.quiet
+        if link.use == "call" or (lost_for_all and link in self.pool.open):
+            self._spoil(link)
+        self.provide()
+        self.unite()
+
+    def _spoil(self, link: Link) -> None:
+        """No client can use the link any more."""
+        if link is self.main:
+            self._upstream.owner.spoilt(link)
+        else:
+            self.retire(link)
+
+    def update(self, server: Server) -> None:
+        self._server = self.wishes.server = server
+        for link in self.pool.open:
+            link.server = server
+
+    def lends_to(self, caller: Caller) -> bool:
+        """Whether the calls of this caller may use another link than the main one."""
+        return self.wishes.of(caller).use in ("session", "lent")
 
     def end_session(self, session: str) -> None:
-        """Close what is private to a session, also what is only being opened."""
-        self._wishes.forget(session)
-        for task, wish in list(self._openings.items()):
+        """Close the links of a session, and those that are being opened for it."""
+        self.wishes.forget(session)
+        for task, wish in list(self._dialler.openings.items()):
             if wish.owner == session:
                 task.cancel()
         for waiter in self._waiters:
-            if waiter.call.caller.session == session and not waiter.future.done():
-                waiter.future.set_exception(
-                    Unavailable(self._server.name, SERVER_DOWN, "the session is over")
-                )
-        for link in tuple(self._open):
+            if waiter.call.caller.session == session:
+                waiter.fail(Unavailable(self._server.name, SERVER_DOWN, "the session is over"))
+        for link in self:
             link.users.discard(session)
             if link.owner == session:
                 self._spoil(link)
             elif session in link.ghosts:
                 link.ghosts.discard(session)
                 if not self._traits.quiet:
-                    link.ghosts.add(None)  # nobody is left whom the server may ask about that call
+                    link.ghosts.add(None)  # The server may ask about a call of no client.
                     if not link.leases:
                         self._spoil(link)
 
     async def close(self, over: str | None = None) -> None:
-        """Close every link. `over`: for good, and why."""
+        """Close all links. `over`: why no link is opened again."""
         self._over = over
-        for timer in (self._pressing, self._sweeping):
-            if timer is not None:
-                timer.cancel()
-        self._pressing = self._sweeping = None
-        for waiter in self._waiters if over is not None else ():
-            if not waiter.future.done():
-                waiter.future.set_exception(Unavailable(self._server.name, SERVER_DOWN, over or ""))
-        openings = [task for task in self._openings if task is not asyncio.current_task()]
+        if self._pressing is not None:
+            self._pressing.cancel()
+            self._pressing = None
+        if over is not None:
+            for waiter in self._waiters:
+                waiter.fail(Unavailable(self._server.name, SERVER_DOWN, over))
+        current = asyncio.current_task()
+        openings = [task for task in self._dialler.openings if task is not current]
         for task in openings:
             task.cancel()
         if openings:
             await asyncio.wait(openings)
-        for link in tuple(self._open):
-            self.retire(link)
-        while self._closing:
-            await asyncio.wait(self._closing)
-
-    def describe(self) -> list[Json]:
-        """Every link, for people: who has it, and why it is there."""
-        now = asyncio.get_running_loop().time()
-        return [
-            {
-                "use": link.use,
-                "why": "it serves everybody" if link.use == "shared" else link.why,
-                "version": link.terms.version,
-                "calls": len(link.leases),
-                "idle_s": None if link.leases else round(now - link.rested_at, 1),
-            }
-            for link in self._open
-        ]
+        await self.pool.close()

@@ -50,7 +50,7 @@ async def detail(desk: Desk, written: Written, name: str) -> ServerDetail:
     value = {"name": name, "connection": told["connection"]} if entry is None else entry.value
     if upstream is None:
         return ServerDetail.model_validate(plain({**told, "entry": value}))
-    about, terms = upstream.describe(), upstream.terms
+    about, terms = upstream.describe(), upstream.connection.terms
     held, notes = upstream.describe_held()
     cause = await why(desk, upstream)
     more: Json = {
@@ -70,7 +70,7 @@ async def detail(desk: Desk, written: Written, name: str) -> ServerDetail:
 
 async def why(desk: Desk, upstream: Upstream) -> Cause | None:
     """Of what is wrong with it now."""
-    problem = upstream.problem
+    problem = upstream.connection.problem
     if problem is None or upstream.status.state in ("connected", "sleeping"):
         return None
     lines = desk.chronicle.tail(upstream.name, LINES)
@@ -104,8 +104,8 @@ def _row(desk: Desk, upstream: Upstream, entry: Entry | None) -> Json:
     server, status = upstream.server, upstream.status
     connection = _connection(server) if entry is None else as_object(entry.value.get("connection"))
     about = upstream.describe()
-    started = upstream.phase_seconds
-    problem = upstream.problem
+    started = upstream.connection.phase_seconds
+    problem = upstream.connection.problem
     return {
         "name": server.name,
         "description": upstream.description,
@@ -115,7 +115,7 @@ def _row(desk: Desk, upstream: Upstream, entry: Entry | None) -> Json:
         "last_error": None if problem is None else problem.removeprefix(f"{server.name}: "),
         "phase": about["phase"],
         "phase_since": None if started is None else moment(time.time() - started),
-        "next_try": moment(upstream.next_try)
+        "next_try": moment(upstream.connection.next_try)
         if status.state in ("disconnected", "needs_auth")
         else None,
         "tools_count": desk.gateway.catalog.count(server.name, "tools"),

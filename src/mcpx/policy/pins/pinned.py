@@ -75,7 +75,7 @@ class _Inspector:
 
 
 class Pinned:
-    """One server. Implements `upstreams.admission.Admission`."""
+    """One server. Implements `upstreams.context.Admission`."""
 
     def __init__(
         self,
