@@ -517,7 +517,7 @@ def test_a_listener_cancelled_while_a_server_is_asked_leaves_no_subscription_beh
             await until(lambda: "resources/subscribe" in lib.lines[0].methods())
             on.task.cancel()
             await asyncio.wait([on.task])
-            assert not office.gateway.generation.upstreams["lib"].busy()
+            assert not office.gateway.generation.upstreams["lib"].health.is_busy()
             assert on.frames == []
 
     run(main())
