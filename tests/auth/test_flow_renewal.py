@@ -77,7 +77,7 @@ def test_a_refresh_token_is_kept_until_another_comes(rotates: bool, tmp_path: Pa
             async with sign_in_user(site.url, tmp_path) as user:
                 await user.sign_in()
                 for _ in range(2):
-                    user.credentials._renew_at = 0.0  # its time has come
+                    user.credentials._held.renew_at = 0.0  # its time has come
                     assert await user.ask() == 200
             used = [one.form["refresh_token"] for one in site.asked("/token")[1:]]
             assert len(set(used)) == (2 if rotates else 1)
@@ -91,7 +91,7 @@ def test_a_refused_renewal_leads_to_another_sign_in(tmp_path: Path) -> None:
             async with sign_in_user(site.url, tmp_path) as user:
                 await user.sign_in()
                 site.refresh_tokens.clear()
-                user.credentials._renew_at = 0.0
+                user.credentials._held.renew_at = 0.0
                 with pytest.raises(Unproved) as refused:
                     await user.credentials.get()
                 assert refused.value.sign_in
@@ -111,7 +111,7 @@ def test_a_token_server_that_is_down_costs_nobody_the_sign_in(tmp_path: Path) ->
             async with sign_in_user(site.url, tmp_path) as user:
                 await user.sign_in()
                 site.instead["/token"] = Reply(503)
-                user.credentials._renew_at = 0.0
+                user.credentials._held.renew_at = 0.0
                 assert await user.ask() == 200  # it is good for a while yet
                 await revoked(site, user)
                 with pytest.raises(Unproved, match="503"):
@@ -150,7 +150,7 @@ def test_two_gateways_with_one_folder_do_not_use_up_each_others_tokens(tmp_path:
                 await one.sign_in()
                 assert await other.ask() == 200  # though nobody has signed in there
                 for user in (one, other, one):
-                    user.credentials._renew_at = 0.0
+                    user.credentials._held.renew_at = 0.0
                     assert await user.ask() == 200
                 assert site.refresh_tokens
 
@@ -300,7 +300,7 @@ def test_who_signs_out_is_not_signed_in_again_by_another_gateway(tmp_path: Path)
                 assert await other.ask() == 200
                 told = other.told
                 await one.credentials.forget()
-                other.credentials._renew_at = 0.0  # its time has come
+                other.credentials._held.renew_at = 0.0  # its time has come
                 with pytest.raises(Unproved, match="sign in"):
                     await other.credentials.get()
                 assert other.told == told + 1
@@ -328,7 +328,7 @@ def test_who_signs_out_while_another_gateway_renews_stays_signed_out(
                 site.slow["/token"] = 3.0  # time for the other to sign out meanwhile
                 if is_refused:
                     site.refresh_tokens.clear()
-                other.credentials._renew_at = 0.0  # its time has come
+                other.credentials._held.renew_at = 0.0  # its time has come
                 renewal = asyncio.create_task(other.credentials.get())
                 await asyncio.to_thread(wait_until, lambda: len(site.asked("/token")) == 2)
                 await one.credentials.forget()
@@ -336,7 +336,7 @@ def test_who_signs_out_while_another_gateway_renews_stays_signed_out(
                     await renewal
                 assert not other.credentials.describe()["signed_in"]
                 assert await other.ask() == await one.ask() == 401
-                assert not (tmp_path / "auth" / name_of(other.credentials._key)).exists()
+                assert not (tmp_path / "auth" / name_of(other.credentials._held.key)).exists()
             assert not site.refresh_tokens
 
     asyncio.run(run())
@@ -349,7 +349,7 @@ def test_a_kept_sign_in_that_cannot_be_read_does_not_end_one_that_is_in_use(tmp_
                 await user.sign_in()
                 for file in (tmp_path / "auth").iterdir():
                     file.write_bytes(b"{half")
-                user.credentials._renew_at = 0.0
+                user.credentials._held.renew_at = 0.0
                 assert await user.ask() == 200
 
     asyncio.run(run())
@@ -402,7 +402,7 @@ def test_a_state_folder_that_vanished_ends_no_sign_in(tmp_path: Path) -> None:
             async with sign_in_user(site.url, tmp_path) as user:
                 await user.sign_in()
                 shutil.rmtree(tmp_path / "auth")
-                user.credentials._renew_at = 0.0
+                user.credentials._held.renew_at = 0.0
                 assert await user.ask() == 200
             async with sign_in_user(site.url, tmp_path) as again:
                 assert await again.ask() == 200

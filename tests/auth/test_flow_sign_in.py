@@ -330,7 +330,7 @@ def test_no_secret_is_in_a_log_an_error_or_a_repr(
                 proof = await user.credentials.get()
                 inside = vars(user.credentials)
                 held = repr(
-                    (user.credentials, inside["_grant"], proof, user.credentials.describe())
+                    (user.credentials, inside["_held"].grant, proof, user.credentials.describe())
                 )
                 for text in (page, problem, held, caplog.text):
                     assert "canary-secret" not in text

@@ -14,7 +14,7 @@ from kit.clock import Clock
 from kit.loop import run, yield_to_loop
 from kit.protected_server import ProtectedServer, TokenRequest
 from kit.until import until
-from mcpx.auth import oauth2, once
+from mcpx.auth import oauth2, renewal
 from mcpx.auth.credentials import Proof, Purpose, Refusal
 from mcpx.auth.oauth2 import ClientCredentials, OAuth2
 from mcpx.model.errors import Unproved
@@ -54,7 +54,7 @@ async def credentials(server: ProtectedServer, **fields: Any):
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of tokens and pauses."""
     clock = Clock()
-    for module in (oauth2, once):
+    for module in (oauth2, renewal):
         monkeypatch.setattr(module, "monotonic", clock)
     return clock
 
@@ -239,7 +239,9 @@ def test_calls_go_on_with_a_token_while_it_is_renewed(
             clock.advance(2)
             server.on_token = reply(500)
             assert made.now() is first and await made.get() is first
-            await until(lambda: len(server.token_requests) == 2 and made._renewal._run is None)  # pyright: ignore[reportPrivateUsage]
+            await until(
+                lambda: len(server.token_requests) == 2 and None not in made._renewal._flight
+            )  # pyright: ignore[reportPrivateUsage]
             assert made.now() is first, "a failure is nobody's while the old one is valid"
             server.on_token = server.issue
             clock.advance(2)
@@ -347,7 +349,7 @@ def test_a_failure_is_everybodys_who_waits_and_not_repeated_before_a_pause(
                 )
                 assert len(server.token_requests) == asked
                 begin = clock.now
-                while not made._renewal.at_rest:  # pyright: ignore[reportPrivateUsage]
+                while not made._renewal.is_idle:  # pyright: ignore[reportPrivateUsage]
                     clock.advance(0.5)
                 pauses.append(clock.now - begin)
             assert pauses == [1, 2, 4]

@@ -34,7 +34,7 @@ AUTHS: Family[Auth] = Family(
         "credentials",
         "keychain",
         "keyring_advice",
-        "once",
+        "renewal",
         "ring",
         "sealing",
         "shared",

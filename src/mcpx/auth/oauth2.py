@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import quote_plus, urlencode
 
 from mcpx.auth.credentials import Credentials, Proof, Purpose, Refusal
-from mcpx.auth.once import LONGEST_PAUSE, Failed, Once
+from mcpx.auth.renewal import LONGEST_PAUSE, Failed, Renewal
 from mcpx.base.text import one_line
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import Unproved
@@ -136,7 +136,7 @@ class ClientCredentials:
         self._style: Style | None = spec.client_auth
         """None: not known yet."""
         self._token: _Token | None = None
-        self._renewal = Once(self._name, self._renew)
+        self._renewal = Renewal(self._name, self._renew)
         self._distrust = self._bear_until = 0.0
 
     def now(self) -> Proof | None:
@@ -148,13 +148,13 @@ class ClientCredentials:
             return token.proof
         if moment >= token.end:
             return None
-        if self._renewal.at_rest:
-            self._renewal.begin()
+        if self._renewal.is_idle:
+            self._renewal.start()
         return token.proof
 
     async def get(self) -> Proof:
         proof = self.now()
-        return (await self._renewal.outcome()).proof if proof is None else proof
+        return (await self._renewal.result()).proof if proof is None else proof
 
     async def refused(self, proof: Proof, refusal: Refusal) -> bool:
         if refusal.status != 401:  # a new token would have the same scopes

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from mcpx.auth.once import Failed, Once
+from mcpx.auth.renewal import Failed, Renewal
 
 
 def test_a_bug_in_the_work_is_not_run_into_again_by_every_call(
@@ -19,11 +19,11 @@ def test_a_bug_in_the_work_is_not_run_into_again_by_every_call(
         raise OverflowError("canary")
 
     async def run() -> None:
-        once = Once("a token", work)
+        renewal = Renewal("a token", work)
         for _ in range(10):
             with pytest.raises(Failed, match="a token: failed inside the gateway: OverflowError"):
-                await once.outcome()
-        await once.close()
+                await renewal.result()
+        await renewal.close()
 
     with caplog.at_level(logging.ERROR):
         asyncio.run(run())
