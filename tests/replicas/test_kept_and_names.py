@@ -68,9 +68,8 @@ def test_a_session_takes_its_large_results_along_to_another_replica(replicas: Re
     assert stranger.error(read(stranger, handle))
 
 
-def test_what_auto_chose_for_a_modern_client_counts_at_every_replica(tmp_path: Path) -> None:
-    """SUR-5, SCA-1: one replica has a server more at the time; calls go by the last list, at the
-    other too."""
+def test_a_session_keeps_the_mode_that_auto_chose_at_another_replica(tmp_path: Path) -> None:
+    """SUR-5, SCA-1: although that replica has a server less at the time."""
     many = {
         "tools": [
             {"name": f"tool_{n}", "description": "x" * 400, "inputSchema": {}} for n in range(100)
@@ -86,13 +85,8 @@ def test_what_auto_chose_for_a_modern_client_counts_at_every_replica(tmp_path: P
         RedisServer() as store,
         Replicas(store, {**config(*servers), **common}, 2, balanced=False) as replicas,
     ):
-        here, there = (
-            Visitor(replica.port, era="modern", name="some client") for replica in replicas
-        )
+        here = Visitor(replicas[0].port, era="modern", name="some client")
         wait_until(lambda: "mcp_execute_tool" in here.names(), what="it is shown little of so much")
-        assert there.result(
-            "tools/call", {"name": "mcp_search_tools", "arguments": {"query": "note"}}
-        )["content"]
         session = Visitor(replicas[0].port, name="a session")
         record = record_of(store, session.headers["Mcp-Session-Id"])
         wait_until(lambda: store.cli("EXISTS", record) == "1", what="the session is written")

@@ -1,12 +1,16 @@
-"""What `auto` chose for whom. Outlives a reload: a session keeps its surface (SUR-5)."""
+"""Modes that `auto` chose for clients. They outlive a reload (SUR-5).
+
+A replica that continues a session of another one gets the choice with the session.
+"""
 
 from dataclasses import dataclass
 
+from mcpx.base.caching import Lru
 from mcpx.model.call import Json
 from mcpx.surfaces import SURFACES
 
-REMEMBERED = 10_000
-"""Choices kept; as many as there may be sessions."""
+MAX_CHOICES = 10_000
+"""As many as sessions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,41 +21,25 @@ class Choice:
 
 
 def read(about: Json) -> Choice | None:
-    """As another replica told it."""
+    """Return the choice of another replica, or None if it is not valid."""
     words = [about.get(name) for name in Choice.__slots__]
-    client, mode, reason = (word if isinstance(word, str) else None for word in words)
-    if client is None or mode is None or reason is None or mode not in SURFACES:
+    if about.get("mode") not in SURFACES or not all(isinstance(word, str) for word in words):
         return None
-    return Choice(client, mode, reason)
+    return Choice(**{name: about[name] for name in Choice.__slots__})
 
 
 class Choices:
     def __init__(self) -> None:
-        self._made: dict[str, Choice] = {}
+        self._made: Lru[str, Choice] = Lru(MAX_CHOICES)
 
     def of(self, key: str) -> Choice | None:
         return self._made.get(key)
 
-    async def find(self, key: str) -> Choice | None:
-        """The same for somebody without a session, who may have been shown it elsewhere."""
-        return self.of(key)
-
-    def keep(self, key: str, choice: Choice, *, everywhere: bool = False) -> None:
-        """`everywhere`: for a list to somebody without a session, whose calls may come to any
-        replica."""
-        while len(self._made) >= REMEMBERED:
-            self._drop(next(iter(self._made)))
+    def keep(self, key: str, choice: Choice) -> None:
         self._made[key] = choice
-
-    def _drop(self, key: str) -> None:
-        """For want of room."""
-        self.forget(key)
 
     def forget(self, key: str) -> None:
         self._made.pop(key, None)
 
     def latest(self, number: int = 20) -> list[Choice]:
         return list(self._made.values())[-number:]
-
-    async def close(self) -> None:
-        """Nothing is left to do."""

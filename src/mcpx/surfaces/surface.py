@@ -105,17 +105,11 @@ class Lasting:
     async def close(self) -> None:
         if "kept" in vars(self):
             await self.kept.close()
-        if "choices" in vars(self):
-            await self.choices.close()
         if "worker" in vars(self):
             await self.worker.close()
 
     @cached_property
     def choices(self) -> "Choices":
-        if self._replicas is not None:
-            from mcpx.surfaces.shared import SharedChoices
-
-            return SharedChoices(self._replicas)
         from mcpx.surfaces.choices import Choices
 
         return Choices()

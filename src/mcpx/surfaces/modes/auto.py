@@ -89,13 +89,11 @@ class Auto(Surface):
     async def _chosen(self, view: View, caller: Caller, *, anew: bool = False) -> Surface:
         key = owner_of(caller)
         before = self._choices.of(key)
-        if before is None and caller.session is None and not anew:
-            before = await self._choices.find(key)
         if before is not None and not anew:
             return self._surface(before.mode)
         choice = self.choose(_client(caller), await view.prepare())
         if choice != before:
-            self._choices.keep(key, choice, everywhere=anew)
+            self._choices.keep(key, choice)
             log.info(
                 "auto: %s is shown %r: %s", choice.client or "a client", choice.mode, choice.reason
             )
