@@ -98,8 +98,6 @@ class Office:
         await self._server.start(
             lambda: _desk(room, self._config, self._server.url, self._chronicle)
         )
-        if room.gateway.replicas is not None:
-            self._server.tell_elsewhere()
 
     def login_url(self) -> str:
         return self._server.login_url()

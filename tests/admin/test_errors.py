@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
+from kit.admin_api import bare_desk
 from kit.http_client import fetch
 from mcpx.admin import application
 from mcpx.admin.api import ApiRequest, Router
@@ -68,7 +69,7 @@ def ask(app: None, method: str, path: str, json: Any = b"") -> tuple[int, dict[s
         server = AdminServer("127.0.0.1", 0, "token", Config())
         server.bind()
         try:
-            await server.start(lambda: None)  # type: ignore[arg-type, return-value]
+            await server.start(bare_desk)
             bearer = {"Authorization": "Bearer token"}
             return await asyncio.to_thread(fetch, server.url, path, method, bearer, json)
         finally:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from mcpx.admin import events as module
+from mcpx.admin.application import Live
 from mcpx.admin.desk import About, Desk
 from mcpx.admin.events import Events
-from mcpx.admin.live import Live
 from mcpx.admin.shapes.events import Reset
 from mcpx.config import Config
 from mcpx.core.gateway import Gateway
@@ -72,7 +72,7 @@ def test_a_reader_whose_next_event_is_gone_is_let_go_and_told_when_it_comes_agai
             hello = await next_of(slow)
             id = hello.decode().partition("\n")[0].removeprefix("id: ")
             for _ in range(1_001):
-                made._ring.add("reset", Reset())
+                made.buffer.add("reset", Reset().model_dump_json())
             with pytest.raises(StopAsyncIteration):
                 await next_of(slow)
             again = frames(made, id)

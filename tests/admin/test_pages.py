@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.admin_api import bare_desk
 from kit.http_client import Reply, fetch
 from mcpx.admin.pages import Pages
 from mcpx.admin.server import AdminServer
@@ -42,7 +43,7 @@ def get(site: Path) -> Get:
             server = AdminServer("127.0.0.1", 0, "token", Config())
             server.bind()
             try:
-                await server.start(lambda: None)  # type: ignore[arg-type, return-value]
+                await server.start(bare_desk)
                 vars(server)["_running"].door.pages = Pages(site)
                 named = {name.replace("_", "-"): value for name, value in headers.items()}
                 return await asyncio.to_thread(fetch, server.url, path, method, named)

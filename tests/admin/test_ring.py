@@ -2,43 +2,58 @@
 
 import pytest
 
-from mcpx.admin import ring as module
-from mcpx.admin.ring import Ring
+from mcpx.admin import events as module
+from mcpx.admin.events import EventBuffer
 from mcpx.admin.shapes.events import Reset
+
+
+class Ring(EventBuffer):
+    """With the names of what the tests look at."""
+
+    def reset(self, reason: str = "") -> None:
+        self.add("reset", Reset(reason=reason).model_dump_json())
+
+    def knows(self, number: int) -> bool:
+        return self._has_all_after(number)
+
+    def after(self, number: int) -> tuple[int, bytes]:
+        return self._after(number)
 
 
 def test_each_reader_gets_what_comes_after_the_last_it_had() -> None:
     ring = Ring()
     for number in range(5):
-        ring.add("reset", Reset(reason=f"number {number}"))
+        ring.reset(f"number {number}")
     last, some = ring.after(2)
     assert last == 5 and some.count(b"\n\n") == 3 and f"id: {ring.run}-3".encode() in some
     assert ring.after(5) == (5, b"")
 
 
-def test_what_is_sent_in_one_go_is_bounded() -> None:
+def test_what_is_sent_in_one_go_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_FRAME_BYTES", 3000)
     ring = Ring()
     for _ in range(10):
-        ring.add("reset", Reset(reason="x" * 1000))
-    last, some = ring.after(0, most=3000)
+        ring.reset("x" * 1000)
+    last, some = ring.after(0)
     assert last == 3 and len(some) < 4500
+    monkeypatch.setattr(module, "MAX_FRAME_BYTES", 10**6)
     assert ring.after(last)[0] == 10
 
 
 def test_it_is_bounded_in_number_and_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = Ring()
     for _ in range(2500):
-        ring.add("reset", Reset())
+        ring.reset()
     assert ring.knows(1500) and not ring.knows(1499) and ring.last == 2500
-    monkeypatch.setattr(module, "MOST_BYTES", 10_000)
-    ring.add("reset", Reset(reason="x" * 5_000))
-    ring.add("reset", Reset(reason="x" * 5_000))
+    monkeypatch.setattr(module, "MAX_EVENT_BYTES", 10_000)
+    ring.reset("x" * 5_000)
+    ring.reset("x" * 5_000)
     assert not ring.knows(ring.last - 2) and ring.knows(ring.last - 1)
 
 
 def test_an_id_of_another_run_or_of_nothing_cannot_be_resumed() -> None:
     ring = Ring()
-    ring.add("reset", Reset())
+    ring.reset()
     assert ring.number(ring.id(1)) == 1 and ring.number(ring.id(0)) == 0
     for odd in (
         f"{Ring().run}-1",
@@ -55,7 +70,7 @@ def test_an_id_of_another_run_or_of_nothing_cannot_be_resumed() -> None:
 
 def test_what_happened_while_nobody_listened_is_not_passed_off_as_nothing() -> None:
     ring = Ring()
-    ring.add("reset", Reset())
+    ring.reset()
     before = ring.id(ring.last)
     ring.clear()
     assert ring.number(before) is None
@@ -63,6 +78,6 @@ def test_what_happened_while_nobody_listened_is_not_passed_off_as_nothing() -> N
 
 def test_foreign_text_cannot_begin_another_event() -> None:
     ring = Ring()
-    ring.add("reset", Reset(reason="x\n\nevent: config\ndata: {}\r\n\u2028"))
+    ring.reset("x\n\nevent: config\ndata: {}\r\n\u2028")
     _, some = ring.after(0)
     assert some.count(b"\n") == 4 and b"\r" not in some

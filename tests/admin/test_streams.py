@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kit.admin_api import bare_desk
 from kit.until import until
 from mcpx.admin import application
 from mcpx.admin import server as module
@@ -82,7 +83,7 @@ async def admin_connections() -> AsyncIterator[AdminConnections]:
     server.bind()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(application, "ROUTERS", [routes.router])
-        await server.start(lambda: None)  # type: ignore[arg-type, return-value]
+        await server.start(bare_desk)
     made = AdminConnections(server, routes)
     try:
         async with asyncio.timeout(BOUND):

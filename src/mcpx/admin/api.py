@@ -29,9 +29,9 @@ from mcpx.base.aio import Tasks
 from mcpx.wire.exchange import Exchange
 
 if TYPE_CHECKING:
+    from mcpx.admin.application import Live
     from mcpx.admin.desk import Desk
     from mcpx.admin.door import Door, Entry
-    from mcpx.admin.live import Live
 
 log = logging.getLogger(__name__)
 

@@ -1,11 +1,13 @@
-"""All routes of the admin API, and the document that describes them."""
+"""All routes of the admin API, the document that describes them, and their common objects."""
 
 from pathlib import Path
 
 from mcpx import __version__
 from mcpx.admin.api import Api, ApiRequest, Router
+from mcpx.admin.calling import Calling
 from mcpx.admin.desk import Desk
-from mcpx.admin.live import Live
+from mcpx.admin.errors import quoted
+from mcpx.admin.events import Events
 from mcpx.admin.routes import (
     approvals,
     auth_configs,
@@ -18,23 +20,33 @@ from mcpx.admin.routes import (
     tools,
     watching,
 )
+from mcpx.admin.toolbox import Toolbox, Weights
+from mcpx.admin.watching import People
 
 DOCUMENT = Path(__file__).with_name("openapi.json")
 ROUTERS = [
-    each.router
-    for each in (
-        approvals,
-        auth_configs,
-        commands,
-        config,
-        guarding,
-        servers,
-        session,
-        tokens,
-        tools,
-        watching,
-    )
+    *(approvals.router, auth_configs.router, commands.router, config.router, guarding.router),
+    *(servers.router, session.router, tokens.router, tools.router, watching.router),
 ]
+
+
+class Live:
+    """What the routes that watch and call share."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.people = People(desk)
+        self.weights = Weights(desk.gateway)
+        self.toolbox = Toolbox(desk.gateway, self.weights)
+        self.calling = Calling(desk)
+        self.events = Events(desk, self.people, self._etag)
+
+    async def _etag(self) -> str:
+        return quoted((await self._desk.store.look()).etag)
+
+    async def close(self) -> None:
+        await self.events.close()
+        await self.calling.close()
 
 
 def make(desk: Desk, live: Live) -> Api:

@@ -17,8 +17,7 @@ from typing import Any
 
 from mcpx import __version__
 from mcpx.admin.desk import Desk
-from mcpx.admin.errors import ApiError
-from mcpx.admin.people import OWNER
+from mcpx.admin.errors import ApiError, plain
 from mcpx.admin.shapes.tools import (
     CallGiven,
     CallMessage,
@@ -28,9 +27,8 @@ from mcpx.admin.shapes.tools import (
     ModelSees,
 )
 from mcpx.admin.streaming import BEAT, COMMENT, attended, frame
-from mcpx.admin.toolbox import missing_error
-from mcpx.admin.weights import COMPACT
-from mcpx.admin.wording import plain
+from mcpx.admin.toolbox import COMPACT, missing_error
+from mcpx.admin.watching import OWNER
 from mcpx.base.aio import Tasks
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Call, Caller, Json, as_list, as_object

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 from mcpx.admin.api import ApiRequest
 from mcpx.admin.desk import Desk
-from mcpx.admin.errors import ApiError
+from mcpx.admin.errors import ApiError, quoted, told_at
 from mcpx.admin.routes import given
 from mcpx.admin.routes.given import Change
 from mcpx.admin.shapes.common import Preview, Problem
@@ -26,17 +26,15 @@ from mcpx.admin.shapes.config import (
     ConfigTold,
     LastReload,
     ReloadResult,
-    RevisionRow,
     RevisionTold,
 )
-from mcpx.admin.wording import quoted, told_at
+from mcpx.admin.watching import revision_row
 from mcpx.config.edits import Edit, EditError, NewText, PutEntry
 from mcpx.config.entries import RESERVED
 from mcpx.config.masking import without_texts
 from mcpx.config.recognising import Names, Section, read
 from mcpx.config.source import Source
 from mcpx.config.written import Document, Written
-from mcpx.core.store import Revision
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import ConfigError
 from mcpx.model.redaction import is_worth_hiding
@@ -167,22 +165,6 @@ async def reload(request: ApiRequest) -> ReloadResult:
 # --------------------------------------------------------------------------------------------------
 
 
-def row(desk: Desk, revision: Revision) -> RevisionRow:
-    return RevisionRow(**_facts(desk, revision))
-
-
-def _facts(desk: Desk, revision: Revision) -> dict[str, Any]:
-    return {
-        "number": revision.number,
-        "at": revision.at,
-        "author": revision.author,
-        "via": revision.via,
-        "message": revision.message,
-        "plan": revision.plan,
-        "restorable": desk.store.keeps(revision.number),
-    }
-
-
 async def one_revision(desk: Desk, number: int) -> RevisionTold:
     revision = next((each for each in desk.store.revisions() if each.number == number), None)
     if revision is None:
@@ -198,7 +180,7 @@ async def one_revision(desk: Desk, number: int) -> RevisionTold:
     except (EditError, ConfigError) as error:
         raise await given.refusal(desk, error) from None
     files = [_kept(path, text) for path, text in texts.items()]
-    return RevisionTold(**_facts(desk, revision), files=files)
+    return RevisionTold(**revision_row(desk, revision).model_dump(), files=files)
 
 
 def _kept(path: str, text: str) -> ConfigFile:

@@ -1,62 +1,62 @@
-"""What the routes of the admin API work with: the gateway, its configuration, and what stands in
-neighbouring rooms.
+"""Everything that the routes of the admin API work with.
 
-Promise: a route reaches everything through the one `Desk`, which `app` puts together; this room
-imports neither `front` nor `telemetry` nor `imports`, it names what it needs of them (the protocols
-below).
+`office` builds the `Desk`. This package does not import `front`, `clients`, and `imports`; the
+protocols below state what it needs of them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
+from mcpx.admin.errors import ApiError
 from mcpx.admin.trials import Trials
-from mcpx.admin.watched import Audience, Programs, Recording, SavingsCount, Statistics
 from mcpx.core.chronicle import Chronicle
 from mcpx.core.gateway import Gateway
 from mcpx.core.sign_ins import SignIns
 from mcpx.core.store import ConfigStore
-from mcpx.model.call import Json
+from mcpx.model.call import Caller
+from mcpx.telemetry.call_log import RecordedCallLog
+from mcpx.telemetry.call_statistics import CallStatistics
+from mcpx.telemetry.token_savings import TokenSavings
+
+T = TypeVar("T")
 
 
 class StoredToken(Protocol):
-    """A token that clients over the network show, without the token itself."""
+    """A token of a client, without the token itself."""
 
     @property
     def name(self) -> str: ...
-
     @property
     def profile(self) -> str | None: ...
-
     @property
     def created(self) -> float: ...
-
     @property
     def expires(self) -> float | None: ...
 
 
-class Tokens(Protocol):
-    """Tokens that were made, not those that stand in the configuration. Touches files: never in the
-    loop's thread."""
+class TokenStore(Protocol):
+    """Tokens that were created, without those of the configuration. Its methods read and write a
+    file: call them in a thread."""
 
     def read(self) -> Sequence[StoredToken]: ...
-
     def add(self, name: str, profile: str | None = None, expires: float | None = None) -> str:
-        """A new token, which is told this once. Raises KeyError for a name that there is
-        already."""
+        """Return a new token, which is shown only once. Raises KeyError if the name is taken."""
         ...
 
     def revoke(self, name: str) -> bool:
-        """Whether there was one."""
+        """Return whether the token existed."""
         ...
 
 
-class Activity(Protocol):
-    """The latest calls."""
+class Audience(Protocol):
+    """The clients that have a session."""
 
-    def look(self, after: int = 0, limit: int = 500) -> Json: ...
+    @property
+    def changes(self) -> int: ...
+    def callers(self) -> Sequence[Caller]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,17 +68,20 @@ class About:
     started: float
     """Seconds since 1970."""
     config: Path | None
-    """The configuration's file or folder; None is the demo, of which nothing is written."""
+    """The configuration's file or folder. None: the demo, which writes no file."""
     env: str | None = None
-    """The overlay that is laid over it."""
+    """The environment overlay."""
     state: Path | None = None
-    """The folder for what is not configuration."""
+    """The state folder."""
     url: str | None = None
-    """Where clients find it over HTTP."""
+    """The address for clients over HTTP."""
     admin_url: str | None = None
-    """Where this API is found."""
     launcher: Sequence[str] = ("mcpx",)
-    """What starts this program again, wherever somebody is."""
+    """The command that starts this program from any folder."""
+
+
+def _no_programs(**_: Any) -> Iterable[Any]:
+    return ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,24 +89,22 @@ class Desk:
     gateway: Gateway
     store: ConfigStore
     about: Callable[[], About]
-    """Asked each time: addresses are known once somebody listens there."""
-    activity: Activity | None = None
-    statistics: Statistics | None = None
-    recording: Recording | None = None
-    savings: SavingsCount | None = None
+    """A function, because addresses are known only after the ports are open."""
+    programs: Callable[..., Iterable[Any]] = _no_programs
+    """Client programs, and how each is connected (`clients.programs`)."""
+    statistics: CallStatistics | None = None
+    recording: RecordedCallLog | None = None
+    savings: TokenSavings | None = None
     audience: Audience | None = None
-    programs: Programs | None = None
-    tokens: Tokens | None = None
-    """None where nothing may be written."""
+    tokens: TokenStore | None = None
+    """None if nothing may be written."""
     imports: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
-    """What makes configuration of something else, by its kind."""
-
+    """Importers of foreign descriptions, by kind."""
     watched: Chronicle | None = None
-    """What happened to servers, by whoever was there before they started."""
+    """The server logs since before the servers started."""
 
     @cached_property
     def chronicle(self) -> Chronicle:
-        """What happened to each server, as far back as somebody was there to see it."""
         return self.watched or Chronicle(self.gateway)
 
     @cached_property
@@ -113,3 +114,23 @@ class Desk:
     @cached_property
     def trials(self) -> Trials:
         return Trials(self.gateway)
+
+    @property
+    def counts(self) -> CallStatistics:
+        """Raises ApiError if calls are not counted."""
+        return _counted(self.statistics)
+
+    @property
+    def calls(self) -> RecordedCallLog:
+        """Raises ApiError if calls are not counted."""
+        return _counted(self.recording)
+
+    @property
+    def profiles(self) -> list[str]:
+        return [profile.name for profile in self.gateway.generation.config.profiles]
+
+
+def _counted(counter: T | None) -> T:
+    if counter is None:
+        raise ApiError(503, None, "nothing is counted in this gateway")
+    return counter

@@ -80,17 +80,14 @@ class Door:
         """`host` is the bound address. `token_of` returns the admin token under a configuration."""
         self._host = host
         self._token_of = token_of
-        self._admin = admin
         self._rules = Rules(host, admin)
         self.keys = keys
         self.api = api
         self.pages = Pages()
 
-    def take_up(self, admin: Admin, token: str | None) -> None:
+    def take_up(self, admin: Admin) -> None:
         """Apply a changed configuration."""
-        if admin != self._admin:
-            self._admin, self._rules = admin, Rules(self._host, admin)
-        self.keys.take_up(token)
+        self._rules = Rules(self._host, admin)
 
     def objection(self, request: AdminRequest, config: Config) -> Objection | None:
         """Returns a warning if a configuration would end the access of this request's sender."""

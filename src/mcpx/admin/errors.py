@@ -7,14 +7,14 @@ they may be secret, or not even text.
 
 import logging
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
 from mcpx.admin.sentences import said
-from mcpx.admin.wording import plain
 from mcpx.model.errors import ConfigError, Unavailable
 
 log = logging.getLogger(__name__)
@@ -121,3 +121,40 @@ def field_path(location: Sequence[str | int]) -> str | None:
         del steps[0]
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
     return text.removeprefix(".") or None
+
+
+def moment(seconds: float | None) -> str | None:
+    """RFC 3339, with milliseconds."""
+    return None if seconds is None else told_at(seconds)
+
+
+def told_at(seconds: float) -> str:
+    whole, part = divmod(int(seconds * 1000), 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{part:03d}Z"
+
+
+def quoted(etag: str) -> str:
+    """As it stands in headers, and so everywhere."""
+    return f'"{etag}"'
+
+
+def plain(value: Any) -> Any:
+    """The same without halves of surrogate pairs, which no encoder takes; nearly always the very
+    same object."""
+    try:
+        orjson.dumps(value)
+        return value
+    except TypeError:
+        return _mended(value)
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_mended(key): _mended(its) for key, its in cast(dict[Any, Any], value).items()}
+    if isinstance(value, list | tuple):
+        return [_mended(its) for its in cast("list[Any]", value)]
+    if isinstance(value, float) and value - value != 0:
+        return None  # an infinity, which JSON cannot say
+    return value

@@ -20,9 +20,9 @@ from mcpx.wire import memory
 from mcpx.wire.http_server import HttpServer, Limits
 
 if TYPE_CHECKING:
+    from mcpx.admin.application import Live
     from mcpx.admin.desk import Desk
     from mcpx.admin.door import Door
-    from mcpx.admin.live import Live
 
 log = logging.getLogger(__name__)
 
@@ -79,23 +79,19 @@ class AdminServer:
     async def start(self, furnish: "Callable[[], Desk]") -> None:
         """Serve. Connections since `bind` have waited. `furnish` is called in a thread."""
         assert self._socket is not None, "bind first"
-        running = await asyncio.to_thread(self._load, furnish)
+        desk = await asyncio.to_thread(_load, furnish)
         if self._closing:
             return
-        running.door.take_up(self._admin, self._token)  # The configuration may have changed.
-        self._running = running
+        self._running = running = self._build(desk)
         self._warn()
         await running.server.start_on(self._socket, self._context)
 
-    def _load(self, furnish: "Callable[[], Desk]") -> _Running:
-        from mcpx.admin.application import make
+    def _build(self, desk: "Desk") -> _Running:
+        from mcpx.admin.application import Live, make
         from mcpx.admin.door import Door, refusal
-        from mcpx.admin.live import Live
 
-        desk = furnish()
         live = Live(desk)
         door = Door(self._host, self._admin, self._keys, self._token_of, make(desk, live))
-        memory.give_back(surely=True)  # Loading took memory that is no longer needed.
         server = HttpServer(door.handle, LIMITS, door.forestall, refusal=refusal)
         return _Running(server, door, live)
 
@@ -108,16 +104,12 @@ class AdminServer:
         port = self.url.rpartition(":")[2]
         return await self._login_file.write(folder / f"admin-login-{port}.html", login_url)
 
-    def tell_elsewhere(self) -> None:
-        """Clients at other replicas may listen to the events of this one."""
-        if self._running is not None:
-            _ = self._running.live.events
-
     def take_up(self, config: Config) -> None:
         """Apply a changed configuration."""
         self._admin, self._token = config.server.admin or Admin(), self._token_of(config)
+        self._keys.take_up(self._token)
         if self._running is not None:
-            self._running.door.take_up(self._admin, self._token)
+            self._running.door.take_up(self._admin)
 
     def _token_of(self, config: Config) -> str | None:
         return self._given or config.server.admin_token
@@ -140,11 +132,19 @@ class AdminServer:
                 self._socket.close()
             return
         server, door, live = self._running
-        live.end_streams()
+        live.events.end_streams()
         door.keys.end_all()
         await server.close(ENDING)
         await door.api.tasks.close()
         await live.close()
+
+
+def _load(furnish: "Callable[[], Desk]") -> "Desk":
+    from mcpx.admin import application, door  # pyright: ignore[reportUnusedImport] # noqa: F401
+
+    desk = furnish()
+    memory.give_back(surely=True)  # Loading took memory that is no longer needed.
+    return desk
 
 
 class _LoginFile:

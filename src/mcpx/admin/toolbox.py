@@ -1,30 +1,92 @@
-"""Tools as the API tells of them: every one there is, those that are held back too, and how models
-find them.
+"""Tools as the admin API shows them, their cost in tokens, and how models find them.
 
-Lists are made in slices and as JSON, for there may be thousands; the last whole one is kept until
-its catalog changes.
+Lists are built as JSON, in slices, because a catalog may have thousands of tools. The last complete
+list is kept until its catalog changes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from mcpx.admin import waiting
-from mcpx.admin.errors import ApiError
+from mcpx.admin.errors import ApiError, plain
 from mcpx.admin.shapes.tools import Hit, SearchResult, ToolDetail
-from mcpx.admin.weights import OWNER, Weights, tokens_of
-from mcpx.admin.wording import plain
 from mcpx.catalog.catalog import Catalog
 from mcpx.catalog.entries import MOST_PARAMETERS, description_of
 from mcpx.core.gateway import Gateway
-from mcpx.core.missing import why_missing
+from mcpx.core.generation import Generation
+from mcpx.core.missing import pinned_servers, why_missing
 from mcpx.core.onlooking import Onlooker
 from mcpx.formats.tokens import estimate
-from mcpx.model.call import Caller, Json, as_list, as_object
+from mcpx.model.call import ADMIN, Call, Caller, Json, as_list, as_object
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Work, in_slices
 from mcpx.surfaces.compact import Compact
 from mcpx.upstreams.upstream import Upstream
 from mcpx.wire import codec
+
+COMPACT = ("inspect", "describe", "search")
+OWNER = Caller(ADMIN, client={"name": "mcpx admin"})
+"""Who looks."""
+
+
+def tokens_of(definition: object) -> int:
+    """Of one definition in a list."""
+    try:
+        return estimate(codec.dump(definition).decode())
+    except codec.Unencodable:
+        return 0  # nor can it be listed
+
+
+class Weights:
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._catalog: Catalog | None = None
+        self._costs: dict[int, int] = {}
+        """By the identity of the offer, which the catalog holds."""
+        self._total = 0
+        self._menus: tuple[Catalog, Generation, dict[str, tuple[int, int]]] | None = None
+
+    async def costs(self) -> tuple[Catalog, dict[int, int], int]:
+        """The catalog of everything, what each of its tools costs, and all of them."""
+        await self._gateway.catalogs.ready()
+        catalog = self._gateway.catalog
+        if catalog is not self._catalog:
+            costs = await in_slices(_weighed(catalog.offers["tools"]))
+            self._catalog, self._costs, self._total = catalog, costs, sum(costs.values())
+            return catalog, costs, self._total
+        return catalog, self._costs, self._total
+
+    async def menus(self) -> dict[str, tuple[int, int]]:
+        """Of each mode: how many tools its list has, and what they cost."""
+        catalog, _, total = await self.costs()
+        generation = self._gateway.generation
+        if self._menus is not None and self._menus[0] is catalog and self._menus[1] is generation:
+            return self._menus[2]
+        menus = {"direct": (len(catalog.offers["tools"]), total)}
+        view, call = Onlooker(self._gateway, generation, OWNER), Call("tools/list", {}, OWNER)
+        for mode in COMPACT:
+            listed = await generation.surfaces.of(mode).list_tools(view, call)
+            tools: list[Json] = as_list(listed.get("tools"))
+            menus[mode] = (len(tools), sum(map(tokens_of, tools)))
+        self._menus = (catalog, generation, menus)
+        return menus
+
+    def signature(self, offer: Offer) -> str:
+        """As compact modes show it."""
+        return cast(Compact, self._gateway.generation.surfaces.of("search")).signature(offer)
+
+
+def _weighed(offers: Sequence[Offer]) -> Work[dict[int, int]]:
+    costs: dict[int, int] = {}
+    for at, offer in enumerate(offers):
+        costs[id(offer)] = tokens_of(offer.definition)
+        if at % 16 == 15:
+            yield
+    return costs
+
+
+if TYPE_CHECKING:
+    from mcpx.policy.approvals import Approval
+    from mcpx.policy.pins.pin_file import Held
 
 LONGEST = 300
 """Characters of a description in a list."""
@@ -108,7 +170,7 @@ class Toolbox:
 
     def _held(self, server: str | None = None) -> Iterator[Offer]:
         """Under a name that no other has: it has no public one as long as it is held."""
-        for name, held in waiting.held_tools(self._gateway):
+        for name, held in _held_tools(self._gateway):
             if server is None or server == name:
                 item = held.item
                 yield Offer("tools", name, item.name, f"{name}.{item.name}", item.definition)
@@ -222,3 +284,28 @@ def row_of(offer: Offer, tokens: int, *, held: bool = False) -> Json:
 def _hint(hints: Json, name: str) -> bool | None:
     value = hints.get(name)
     return value if isinstance(value, bool) else None
+
+
+# What waits for a person
+# --------------------------------------------------------------------------------------------------
+# Nothing is built for looking: a gateway without policies and pins has no store of either.
+
+
+def calls_waiting(gateway: Gateway) -> "list[Approval]":
+    if "policy_state" not in vars(gateway.provisions) or "approvals" not in vars(
+        gateway.provisions.policy_state
+    ):
+        return []
+    return gateway.provisions.policy_state.approvals.pending()
+
+
+def _held_tools(gateway: Gateway) -> "Iterator[tuple[str, Held]]":
+    for name, its in pinned_servers(gateway).items():
+        for held in list(its.kept.held.values()):
+            if held.item.kind == "tools":
+                yield name, held
+
+
+def is_quarantined(gateway: Gateway, server: str) -> bool:
+    upstream = gateway.generation.upstreams.get(server)
+    return upstream is not None and upstream.server.enabled and not upstream.enabled

@@ -2,9 +2,8 @@
 is written put together with what runs. Nothing here changes anything."""
 
 from mcpx.admin.desk import Desk
-from mcpx.admin.errors import ApiError
+from mcpx.admin.errors import ApiError, moment
 from mcpx.admin.shapes.common import Place
-from mcpx.admin.wording import moment
 from mcpx.config.emit import Manner, item_of
 from mcpx.config.problems import nearest
 from mcpx.config.written import Entry, EntrySection, Written

@@ -7,8 +7,8 @@ from typing import Any, Literal, cast
 
 from mcpx.admin.desk import Desk
 from mcpx.admin.entries import entry_of, place_of
+from mcpx.admin.errors import moment, plain
 from mcpx.admin.shapes.commands import AuthRow, AuthType
-from mcpx.admin.wording import moment, plain
 from mcpx.auth import AUTHS
 from mcpx.config.environment import is_encrypted
 from mcpx.config.json_schema import part_schema

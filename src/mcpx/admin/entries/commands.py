@@ -2,8 +2,8 @@
 
 from mcpx.admin.desk import Desk
 from mcpx.admin.entries import NOT_TAKEN_UP, cost, figures_of, place_of, unknown
+from mcpx.admin.errors import plain
 from mcpx.admin.shapes.commands import CommandDetail, CommandRow
-from mcpx.admin.wording import plain
 from mcpx.config import Command
 from mcpx.config.written import Entry, Written
 from mcpx.core.local import COMMANDS, definition_of

@@ -7,9 +7,9 @@ from typing import Any, get_args
 
 from mcpx.admin.desk import Desk
 from mcpx.admin.entries import NOT_TAKEN_UP, figures_of, place_of, unknown
+from mcpx.admin.errors import moment, plain
 from mcpx.admin.shapes.common import Transport
 from mcpx.admin.shapes.servers import ServerDetail, ServerRow
-from mcpx.admin.wording import moment, plain
 from mcpx.config import Server
 from mcpx.config.masking import MASK
 from mcpx.config.written import Entry, Written

@@ -10,10 +10,9 @@ import asyncio
 from mcpx.admin.api import ApiRequest, Router
 from mcpx.admin.definitions import held
 from mcpx.admin.desk import Desk
-from mcpx.admin.errors import ApiError
+from mcpx.admin.errors import ApiError, told_at
 from mcpx.admin.shapes.common import Done
 from mcpx.admin.shapes.guarding import Approvals, Decision, DefinitionDecision, PendingCall
-from mcpx.admin.wording import told_at
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import Denied
 

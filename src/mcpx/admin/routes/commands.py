@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 from mcpx.admin.api import ApiRequest, Router
 from mcpx.admin.entries import commands, cost, entry_of, yaml_of
-from mcpx.admin.errors import ApiError
+from mcpx.admin.errors import ApiError, plain
 from mcpx.admin.routes import given
 from mcpx.admin.routes.given import TRIALS, Name
 from mcpx.admin.shapes.commands import (
@@ -19,7 +19,6 @@ from mcpx.admin.shapes.commands import (
 )
 from mcpx.admin.shapes.servers import Operation, Recognised
 from mcpx.admin.streaming import attended
-from mcpx.admin.wording import plain
 from mcpx.config.edits import PutEntry
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError

@@ -26,6 +26,7 @@ from mcpx.admin.shapes.config import (
     Rollback,
 )
 from mcpx.admin.shapes.servers import Pasted, PasteResult
+from mcpx.admin.watching import revision_row
 from mcpx.config.edits import EditError, Restore
 from mcpx.config.json_schema import config_schema as made_schema
 from mcpx.model.errors import ConfigError
@@ -70,7 +71,7 @@ async def show_history(
 ) -> History:
     """Who changed what and when."""
     revisions = request.desk.store.revisions()[:limit]
-    return History(revisions=[configuring.row(request.desk, each) for each in revisions])
+    return History(revisions=[revision_row(request.desk, each) for each in revisions])
 
 
 @router.get("/config/history/{number}", 404)

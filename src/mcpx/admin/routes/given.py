@@ -18,9 +18,8 @@ from mcpx.admin.api import BODY, HEADER, ApiRequest, Router
 from mcpx.admin.desk import Desk
 from mcpx.admin.door import Objection
 from mcpx.admin.entries import NOUNS, unknown
-from mcpx.admin.errors import ApiError
+from mcpx.admin.errors import ApiError, quoted
 from mcpx.admin.shapes.common import ONE_LINE, Entry, PlanTold, Preview, Problem, Toggle, Written
-from mcpx.admin.wording import quoted
 from mcpx.config import Config, Plan, Refused
 from mcpx.config.edits import Change as Edits
 from mcpx.config.edits import EditError, NewText, PutEntry, RemoveEntry, SetFields

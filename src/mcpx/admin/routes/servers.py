@@ -6,7 +6,7 @@ from pydantic import Field
 
 from mcpx.admin.api import ApiRequest, Router
 from mcpx.admin.entries import entry_of, servers
-from mcpx.admin.errors import ApiError
+from mcpx.admin.errors import ApiError, moment, plain, told_at
 from mcpx.admin.routes import given
 from mcpx.admin.routes.given import TRIALS, Name
 from mcpx.admin.shapes.servers import (
@@ -23,7 +23,6 @@ from mcpx.admin.shapes.servers import (
 )
 from mcpx.admin.shapes.tools import Tools
 from mcpx.admin.streaming import attended
-from mcpx.admin.wording import moment, plain, told_at
 from mcpx.config.edits import PutEntry
 from mcpx.core.chronicle import Span
 from mcpx.model.call import Json

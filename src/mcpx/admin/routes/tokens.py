@@ -13,13 +13,11 @@ from difflib import get_close_matches
 from typing import TypeVar
 
 from mcpx.admin.api import ApiRequest, Router
-from mcpx.admin.desk import Desk, StoredToken
-from mcpx.admin.desk import Tokens as Kept
-from mcpx.admin.errors import ApiError
+from mcpx.admin.desk import Desk, StoredToken, TokenStore
+from mcpx.admin.errors import ApiError, moment
 from mcpx.admin.routes.given import Name
 from mcpx.admin.shapes.common import Done
 from mcpx.admin.shapes.guarding import MadeToken, NewToken, TokenRow, Tokens
-from mcpx.admin.wording import moment
 from mcpx.config import FrontAuth, Token
 from mcpx.config.checks import DOTS, MAX_NAME
 from mcpx.model.errors import McpxError
@@ -98,7 +96,7 @@ def _auth(desk: Desk) -> FrontAuth | None:
     return desk.gateway.generation.config.server.auth
 
 
-def _store(desk: Desk) -> Kept:
+def _store(desk: Desk) -> TokenStore:
     if desk.tokens is None:
         has_file = desk.about().config is not None
         hint = (
