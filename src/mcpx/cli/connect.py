@@ -1,78 +1,75 @@
-"""`mcpx connect`: which clients there are, and mcpx written into them.
+"""`mcpx connect`: lists client programs, and writes mcpx into their files (RUN-5).
 
-Promised: nothing is written that was not shown; a file is made only for a client that was named.
-Over stdio unless HTTP was asked for: a client that starts mcpx needs nobody to have started it
-before, and shares the gateway that runs.
+A change is shown before it is written. A file is created only for a client that the user named.
+The default is stdio: the client starts mcpx, which joins a running gateway.
 """
 
 import argparse
 import os
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from mcpx.cli import codes
-from mcpx.cli import target as config_target
 from mcpx.cli.change import ConfigChange
-from mcpx.cli.client_files import Hand, named, short
-from mcpx.cli.output import Cell, Table, agreed, counted, print_json
-from mcpx.cli.running import result_of
+from mcpx.cli.client_changes import ClientChanges, named_clients, short
+from mcpx.cli.output import Cell, Style, Table, agreed, counted, print_json, say
+from mcpx.cli.running import mistake, result_of
+from mcpx.cli.target import Target as ConfigTarget
+from mcpx.cli.target import found as found_config
+from mcpx.cli.target import load, overlay
 from mcpx.clients.catalogue import Client, Place, Transport, clients, this_system
 from mcpx.clients.changes import Change, Own, files_of, is_used_here, look, places_in, to_connect
 from mcpx.clients.entry import NAME, PLACEHOLDER, VARIABLE, Target, needs_hand
 from mcpx.clients.launcher import launcher
 from mcpx.clients.merging import PresentEntries, duplicates, present_entries
 from mcpx.clients.programs import program_of
+from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
-from mcpx.model.state import state_folder
 from mcpx.policy.patterns import Patterns
 
 if TYPE_CHECKING:
     from mcpx.config import Config
 
+_STATE_STYLES: dict[str, Style] = {"connected": "green", "unreadable": "red"}
+
 
 def connect(options: argparse.Namespace) -> int:
     if options.clients and options.all:
-        raise ConfigError(["error: name clients, or say --all"])
+        raise mistake("name clients, or say --all")
     if options.undo:
         from mcpx.cli.disconnect import undo
 
         return undo(options)
-    wanted = named(options.clients)
+    wanted = named_clients(options.clients)
     if not wanted and not options.all:
         return list_clients(options, "mcpx connect")
-    for known in wanted:
-        if known.imports_only:
-            raise ConfigError([f"error: mcpx does not connect {known.name}: {known.imports_only}"])
+    for client in wanted:
+        if client.imports_only:
+            raise mistake(f"mcpx does not connect {client.name}: {client.imports_only}")
     gateway = _gateway(options)
     if options.print:
-        return _print(
-            options, wanted or [each for each in clients() if not each.imports_only], gateway
-        )
-    for known in wanted:
-        _refuse_impossible(known, options)
-    hand = Hand(options)
-    found = wanted or _found_here(hand.project, in_project=options.project)
-    if not found:
-        where_ = "in this folder" if options.project else "on this machine"
-        raise ConfigError([f"error: no client was found {where_}; name one: mcpx connect CLIENT"])
-    if not hand.json:
-        for line in gateway.about:
-            hand.say(line)
-        hand.say("")
+        return _print(wanted or _connectable(), gateway, as_json=options.json)
+    for client in wanted:
+        _refuse_impossible(client, options)
+    changes = ClientChanges(options)
+    chosen = wanted or _found_here(changes.project, in_project=options.project)
+    if not chosen:
+        place = "in this folder" if options.project else "on this machine"
+        raise mistake(f"no client was found {place}; name one: mcpx connect CLIENT")
+    for line in (*gateway.about, ""):
+        changes.say(line)
     files = [
-        (known, *each)
-        for known in found
-        for each in files_of(known, hand.project, in_project=options.project)
+        _ClientFile(changes, gateway, client, place, file, bool(wanted), options.replace)
+        for client in chosen
+        for place, file in files_of(client, changes.project, in_project=options.project)
     ]
-    return hand.each(files, lambda each: _one(hand, gateway, *each, named=bool(wanted)))
+    return changes.each(files, _ClientFile.connect)
 
 
-# The gateway that is written into them
-# --------------------------------------------------------------------------------
+# The gateway
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,196 +78,151 @@ class _Gateway:
     config: "Config | None"
     about: list[str]
     transport: Transport
-    there: PresentEntries | None = None
-    """The servers of the config, to be compared with a client's own."""
-    seen: Patterns | None = None
-    """Patterns of the servers that the profile shows. None if it shows all servers."""
+    present: PresentEntries | None
+    """The servers of the configuration."""
+    shown: Patterns | None
+    """The servers that the profile shows. None if it shows all."""
+
+    def transport_of(self, client: Client) -> Transport:
+        if self.transport == "http" and not client.http:
+            return "stdio"
+        return self.transport
 
 
 def _gateway(options: argparse.Namespace) -> _Gateway:
-    path = config_target.found(options)
-    config = None if path is None else config_target.load(path, options)
+    path = found_config(options)
+    env = overlay(options)
     profile: str | None = options.profile
-    if profile is not None and profile not in (
-        names := [each.name for each in config.profiles] if config else []
-    ):
-        raise ConfigError(
-            [
-                f"error: --profile: there is no profile {profile!r}; there is "
-                f"{', '.join(names) or 'none'}"
-            ]
-        )
-    chosen = launcher()
-    words = [*chosen.words]
-    about = [f"clients will start {chosen.about}"]
+    config = present = None
+    starter = launcher()
+    words = [*starter.words]
+    about = [f"clients will start {starter.about}"]
     if path is None:
-        about.append(
-            "no config file was found here: mcpx looks for one when it is started, else it shows "
-            "its demo"
-        )
+        hint = "mcpx looks for one when it is started, else it shows its demo"
+        about.append(f"no config file was found here: {hint}")
     else:
-        words.append(os.path.abspath(path))
+        config = load(path, options)
+        path = Path(os.path.abspath(path))
+        words.append(str(path))
+        written = ConfigChange(path, env, options).written
+        if not written.told:
+            present = present_entries(written)
     words += ["--transport", "stdio"]
-    if (overlay := config_target.overlay(options)) is not None:
-        words += ["--env", overlay]
-    words += ["--profile", profile] if profile else []
-    url, token = None, False
+    if env is not None:
+        words += ["--env", env]
+    shown = None
+    if profile is not None:
+        words += ["--profile", profile]
+        profiles = {each.name: each.servers for each in config.profiles} if config else {}
+        if profile not in profiles:
+            names = ", ".join(profiles) or "none"
+            raise mistake(f"--profile: there is no profile {profile!r}; there is {names}")
+        servers = profiles[profile]
+        shown = servers if servers is None else Patterns(servers)
+    url, has_auth = None, False
     if options.transport == "http":
-        url, token = (
-            _url(options, path, config, profile),
-            config is not None and config.server.auth is not None,
-        )
+        url = _url(options, config, profile)
+        has_auth = config is not None and config.server.auth is not None
         about = [f"over HTTP at {url}: keep that gateway running"]
-    seen = (
-        next((each.servers for each in config.profiles if each.name == profile), None)
-        if config
-        else None
-    )
-    patterns = None if seen is None else Patterns(seen)
-    target = Target(url, words, token)
-    return _Gateway(
-        target, config, about, options.transport or "stdio", _there(path, options), patterns
-    )
+    target = Target(url, words, has_auth)
+    return _Gateway(target, config, about, options.transport or "stdio", present, shown)
 
 
-def _there(path: Path | None, options: argparse.Namespace) -> PresentEntries | None:
-    if path is None:
-        return None
-    env = config_target.overlay(options)
-    written = ConfigChange(Path(os.path.abspath(path)), env, options).written
-    return None if written.told else present_entries(written)
-
-
-def _url(
-    options: argparse.Namespace, path: Path | None, config: "Config | None", profile: str | None
-) -> str:
-    """Where the gateway that runs on this config is found, else where one would be."""
+def _url(options: argparse.Namespace, config: "Config | None", profile: str | None) -> str:
+    """The URL of the running gateway, or of a gateway that would be started."""
     from mcpx.cli.serve import address
     from mcpx.config import Config
-    from mcpx.front.control import ask, socket_path
 
-    url: str | None = None
-    if path is not None:
-        at = socket_path(
-            state_folder(os.environ), Path(os.path.abspath(path)), config_target.overlay(options)
-        )
-        url = (result_of(ask(at, "status")) or {}).get("url")
+    status = result_of(ConfigTarget.of(options).ask("status")) or {}
+    url: str | None = status.get("url")
     if not url:
         host, port = address(options, os.environ, config or Config())
         if not port:
-            raise ConfigError(
-                ["error: the port of the gateway is not known: start it first, or give server.port"]
-            )
-        host = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host
+            hint = "start it first, or give server.port"
+            raise mistake(f"the port of the gateway is not known: {hint}")
+        if host in ("0.0.0.0", "::", ""):
+            host = "127.0.0.1"
+        elif ":" in host:
+            host = f"[{host}]"
         scheme = "https" if config is not None and config.server.tls else "http"
-        url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/mcp"
-    return f"{url.removesuffix('/mcp')}/p/{quote(profile, safe='')}/mcp" if profile else url
-
-
-def _transport(known: Client, gateway: _Gateway) -> tuple[Transport, str]:
-    """And why it is not the one that was asked for."""
-    if gateway.transport == "http" and not known.http:
-        return "stdio", f"{known.name} gets stdio: {known.why}"
-    return gateway.transport, ""
+        url = f"{scheme}://{host}:{port}/mcp"
+    if profile:
+        return f"{url.removesuffix('/mcp')}/p/{quote(profile, safe='')}/mcp"
+    return url
 
 
 # Clients
-# --------------------------------------------------------------------------------------------------
 
 
-def _refuse_impossible(known: Client, options: argparse.Namespace) -> None:
-    if options.transport == "http" and not known.http:
-        raise ConfigError(
-            [
-                f"error: {known.name} cannot be connected over HTTP: {known.why}; leave "
-                "--transport out"
-            ]
-        )
-    scopes = {spec.scope for spec in known.specs if not spec.reads}
-    if ("project" if options.project else "user") in scopes:
-        return
-    if "gui" in scopes and not options.project:
-        place = next(spec for spec in known.specs if spec.scope == "gui").shown(this_system())
-        how = f"mcpx connect {known.id} --print shows what to paste"
-        raise ConfigError([f"error: {known.name} has no file to write to: {place}; {how}"])
-    hint = (
-        "leave --project out"
-        if options.project
-        else f"for a project there is: mcpx connect {known.id} --project"
-    )
-    raise ConfigError(
-        [f"error: {known.name} has no file for {'a project' if options.project else 'you'}; {hint}"]
-    )
+def _connectable() -> list[Client]:
+    return [client for client in clients() if not client.imports_only]
+
+
+def _refuse_impossible(client: Client, options: argparse.Namespace) -> None:
+    if options.transport == "http" and not client.http:
+        hint = "leave --transport out"
+        raise mistake(f"{client.name} cannot be connected over HTTP: {client.why}; {hint}")
+    places = {spec.scope: spec for spec in client.specs if not spec.reads}
+    if options.project:
+        if "project" not in places:
+            raise mistake(f"{client.name} has no file for a project; leave --project out")
+    elif "gui" in places and "user" not in places:
+        hint = f"mcpx connect {client.id} --print shows what to paste"
+        place = places["gui"].shown(this_system())
+        raise mistake(f"{client.name} has no file to write to: {place}; {hint}")
+    elif "user" not in places:
+        hint = f"for a project there is: mcpx connect {client.id} --project"
+        raise mistake(f"{client.name} has no file for you; {hint}")
 
 
 def _found_here(project: Path, *, in_project: bool) -> list[Client]:
     scope = "project" if in_project else "user"
-    able = [each for each in clients() if any(s.scope == scope and not s.reads for s in each.specs)]
     return [
-        each
-        for each in able
-        if not each.imports_only and is_used_here(each, project, in_project=in_project)
+        client
+        for client in _connectable()
+        if any(spec.scope == scope and not spec.reads for spec in client.specs)
+        and is_used_here(client, project, in_project=in_project)
     ]
 
 
 def list_clients(options: argparse.Namespace, command: str) -> int:
-    """Those that are found, or for disconnecting those that have it, and how to go on."""
-    project, rows = Path.cwd(), list[dict[str, str]]()
-    for known in _found_here(project, in_project=options.project):
-        for place, file in files_of(known, project, in_project=options.project):
-            rows.append(
-                {
-                    "client": known.id,
-                    "name": known.name,
-                    "file": str(file),
-                    "mcpx": _state(place, file),
-                }
-            )
-    connecting = command == "mcpx connect"
-    rows = [row for row in rows if connecting or row["mcpx"] == "connected"]
+    """List the clients that were found, or those that have mcpx, and the next commands."""
+    is_connect = command == "mcpx connect"
+    project = Path.cwd()
+    rows: list[Json] = []
+    for client in _found_here(project, in_project=options.project):
+        for place, file in files_of(client, project, in_project=options.project):
+            state = _state(place, file)
+            if is_connect or state == "connected":
+                row = {"client": client.id, "name": client.name, "file": str(file), "mcpx": state}
+                rows.append(row)
     if options.json:
         print_json({"clients": rows})
         return codes.DONE
-    here = "in this folder" if options.project else "on this machine"
     if rows:
-        _print_table(rows)
-        first = next(
-            (row["client"] for row in rows if not connecting or row["mcpx"] != "connected"),
-            rows[0]["client"],
-        )
-        project_ = " --project" if options.project else ""
-        _line(
-            f"\n{command} {first}{project_} --dry-run shows the change, without --dry-run it is "
-            "made"
-        )
-        _line(f"{command} --all{project_} takes every one of them")
+        _print_rows(rows, command, " --project" * options.project, is_connect=is_connect)
     else:
-        _line(
-            f"No client was found {here}."
-            if connecting
-            else f"mcpx is in no client that was found {here}."
-        )
-    if connecting:
-        there = {row["client"] for row in rows}
-        others = ", ".join(
-            each.id for each in clients() if each.id not in there and not each.imports_only
-        )
-        _line(f"Others that are known: {others}")
+        here = "in this folder" if options.project else "on this machine"
+        absent = "No client was found" if is_connect else "mcpx is in no client that was found"
+        say(f"{absent} {here}.")
+    if is_connect:
+        listed = [row["client"] for row in rows]
+        others = ", ".join(each.id for each in _connectable() if each.id not in listed)
+        say(f"Others that are known: {others}")
     return codes.DONE
 
 
-def _print_table(rows: list[dict[str, str]]) -> None:
+def _print_rows(rows: Sequence[Json], command: str, project: str, *, is_connect: bool) -> None:
     table = Table("CLIENT", "MCPX", "FILE")
     for row in rows:
-        style = (
-            "green"
-            if row["mcpx"] == "connected"
-            else "red"
-            if row["mcpx"] == "unreadable"
-            else None
-        )
-        table.add(row["client"], Cell(row["mcpx"], style), short(row["file"]))
+        state = row["mcpx"]
+        table.add(row["client"], Cell(state, _STATE_STYLES.get(state)), short(row["file"]))
     table.print()
+    ids = [row["client"] for row in rows if not is_connect or row["mcpx"] != "connected"]
+    first = [*ids, rows[0]["client"]][0]
+    shows = "shows the change, without --dry-run it is made"
+    say(f"\n{command} {first}{project} --dry-run {shows}")
+    say(f"{command} --all{project} takes every one of them")
 
 
 def _state(place: Place, file: Path) -> str:
@@ -278,204 +230,174 @@ def _state(place: Place, file: Path) -> str:
         reading = look(place, file)
     except ConfigError:
         return "unreadable"
-    return "no file yet" if reading is None else "connected" if reading.entry is not None else "no"
+    if reading is None:
+        return "no file yet"
+    return "no" if reading.entry is None else "connected"
 
 
 # One file
-# --------------------------------------------------------------------------------------------------
 
 
-def _one(
-    hand: Hand, gateway: _Gateway, known: Client, place: Place, file: Path, *, named: bool
-) -> None:
-    transport, why = _transport(known, gateway)
-    twice = _names(_duplicates(hand, gateway, known, file))
-    replaces = hand.replace or (
-        bool(twice) and hand.asks and _agreed_to_replace(hand, known, place, twice)
-    )
+@dataclass(frozen=True, slots=True)
+class _ClientFile:
+    changes: ClientChanges
+    gateway: _Gateway
+    client: Client
+    place: Place
+    file: Path
+    is_named: bool
+    replace: bool
 
-    def plan() -> Change:
-        replaced = _duplicates(hand, gateway, known, file) if replaces else ()
-        return to_connect(known, place, file, transport, gateway.target, replaced)
+    def connect(self) -> None:
+        changes, client, file = self.changes, self.client, short(self.file)
+        transport = self.gateway.transport_of(client)
+        twice = _names(self._duplicates())
+        replaces = self.replace or bool(twice and changes.asks and self._agreed_to_replace(twice))
 
-    change = plan()
-    left = [] if replaces else twice
-    if change.is_none:
-        hand.say(f"{known.name} is connected already: {short(file)}")
-        hand.row(change, "already", transport=transport, duplicates=left)
+        def plan() -> Change:
+            replaced = self._duplicates() if replaces else ()
+            target = self.gateway.target
+            return to_connect(client, self.place, self.file, transport, target, replaced)
+
+        change = plan()
+        left = [] if replaces else twice
+        notes = self._notes(transport)
         if left:
-            hand.say(f"  note: {_duplicates_note(known, place, left)}")
-        hand.say("")
-        return
-    if change.before is None and not named:
-        hand.say(
-            f"{known.name}: {short(file)} is not there yet; 'mcpx connect {known.id}' makes it\n"
-        )
-        hand.row(change, "skipped")
-        return
-    done = hand.carry_out(
-        plan,
-        f"Write it into {known.name}?",
-        "connect",
-        duplicates=left,
-        replaced=_names(change.replaced),
-    )
-    if done is None:
-        if left and hand.dry:
-            hand.say(f"note: {_duplicates_note(known, place, left)}\n")
-        return
-    change, copy = done
-    notes = [*([why] if why else []), *_notes(known, place, gateway, transport)]
-    if left:
-        notes.append(_duplicates_note(known, place, left))
-    status = "replaced" if change.old is not None else "connected"
-    kept = None if copy is None else str(copy)
-    replaced = _names(change.replaced)
-    facts = {"duplicates": left, "replaced": replaced}
-    hand.row(
-        change,
-        status,
-        transport=transport,
-        backup=kept,
-        next=_next(known, place),
-        notes=notes,
-        **facts,
-    )
-    hand.say(f"{status} {known.name} over {transport}: {short(file)}", "green")
-    if replaced:
-        hand.say(
-            f"  {_off_word(place, file)}d the entries of {known.name} for servers of mcpx: "
-            f"{', '.join(replaced)}"
-        )
-    if (next_ := _next(known, place)) != "":
-        hand.say(f"  next: {next_}")
-    for note in notes:
-        hand.say(f"  note: {note}")
-    hand.say(
-        f"  undo: mcpx connect --undo {known.id}"
-        + (f" (a copy is {short(copy)})" if copy else "")
-        + "\n"
-    )
+            notes.append(self._duplicates_note(left))
+        if change.is_none:
+            changes.say(f"{client.name} is connected already: {file}")
+            changes.add_row(change, "already", transport=transport, duplicates=left)
+            for note in notes[-1:] * bool(left):
+                changes.say(f"  note: {note}")
+            changes.say("")
+            return
+        if change.before is None and not self.is_named:
+            hint = f"'mcpx connect {client.id}' makes it"
+            changes.say(f"{client.name}: {file} is not there yet; {hint}\n")
+            changes.add_row(change, "skipped")
+            return
+        replaced = _names(change.replaced)
+        facts = {"duplicates": left, "replaced": replaced}
+        done = changes.carry_out(plan, f"Write it into {client.name}?", "connect", **facts)
+        if done is None:
+            if left and changes.dry_run:
+                changes.say(f"note: {notes[-1]}\n")
+            return
+        change, copy = done
+        status = "connected" if change.old is None else "replaced"
+        next_step = self.place.spec.after or client.after
+        row = {"transport": transport, "backup": copy and str(copy), "next": next_step}
+        changes.add_row(change, status, **row, notes=notes, **facts)
+        changes.say(f"{status} {client.name} over {transport}: {file}", "green")
+        if replaced:
+            names = f"servers of mcpx: {', '.join(replaced)}"
+            changes.say(f"  {self._off_word()}d the entries of {client.name} for {names}")
+        if next_step:
+            changes.say(f"  next: {next_step}")
+        for note in notes:
+            changes.say(f"  note: {note}")
+        kept = f" (a copy is {short(copy)})" if copy else ""
+        changes.say(f"  undo: mcpx connect --undo {client.id}{kept}\n")
+
+    def _duplicates(self) -> list[Own]:
+        """The client's entries for servers that it gets through mcpx."""
+        gateway, project = self.gateway, self.changes.project
+        found: list[Own] = []
+        for place in places_in(self.client, self.file, project):
+            reading = look(place, self.file)
+            if reading is None or gateway.present is None:
+                continue
+            for own, name in duplicates(reading, gateway.present, os.environ, project).items():
+                if gateway.shown is None or gateway.shown.matches(name):
+                    found.append(Own(place, own))
+        return found
+
+    def _agreed_to_replace(self, twice: list[str]) -> bool:
+        number = counted(len(twice), "server")
+        names = ", ".join(twice)
+        self.changes.say(f"{self.client.name} has {number} that it also gets through mcpx: {names}")
+        entries = "entry" if len(twice) == 1 else "entries"
+        return agreed(f"{self._off_word().capitalize()} its own {entries}?", default=True)
+
+    def _off_word(self) -> str:
+        reading = look(self.place, self.file)
+        if reading is not None and reading.shape.off:
+            return "disable"
+        return "remove"
+
+    def _duplicates_note(self, names: list[str]) -> str:
+        project = " --project" * (self.place.scope == "project")
+        command = f"'mcpx connect {self.client.id}{project} --replace'"
+        fix = f"{command} {self._off_word()}s its own entries"
+        twice = ", ".join(names)
+        return f"{self.client.name} has {twice} twice, by itself and through mcpx; {fix}"
+
+    def _notes(self, transport: Transport) -> list[str]:
+        """What the user should know about this client and this configuration."""
+        client, config, target = self.client, self.gateway.config, self.gateway.target
+        notes: list[str] = []
+        if transport != self.gateway.transport:
+            notes.append(f"{client.name} gets stdio: {client.why}")
+        if needs_hand(client, transport, target):
+            fix = (
+                f"put a token of `mcpx token new` where {PLACEHOLDER} stands, or connect it over "
+                "stdio, which needs none"
+            )
+            notes.append(f"{client.name} reads no variables there: {fix}")
+        elif transport == "http" and target.token:
+            fix = f"set {VARIABLE} where {client.name} is started: a token of `mcpx token new`"
+            notes.append(client.token_note or fix)
+        if self.place.scope == "project" and transport == "stdio":
+            notes.append(
+                "the file names programs and folders of this machine: others who get it have to "
+                "connect anew"
+            )
+        if config is not None and config.mode == "direct":
+            notes += _limit_notes(client, config)
+        return notes
 
 
-def _duplicates(hand: Hand, gateway: _Gateway, known: Client, file: Path) -> list[Own]:
-    """The client's own entries for servers that it gets through mcpx."""
-    found: list[Own] = []
-    for place in places_in(known, file, hand.project):
-        reading = look(place, file)
-        if reading is None or gateway.there is None:
-            continue
-        for own, name in duplicates(reading, gateway.there, os.environ, hand.project).items():
-            if gateway.seen is None or gateway.seen.matches(name):
-                found.append(Own(place, own))
-    return found
+def _limit_notes(client: Client, config: "Config") -> Iterable[str]:
+    limits = client.limits
+    if limits.tools is not None:
+        fix = "where your servers offer more, set 'mode: search'"
+        yield f"{client.name} takes {limits.tools} tools; {fix}"
+    if limits.name is not None:
+        room = limits.name - len(limits.prefix)
+        if config.naming.max_length > room:
+            what = f"names of tools of more than {room} characters are too long for it"
+            yield f"{what}: naming.max_length: {room}"
 
 
 def _names(own: Sequence[Own]) -> list[str]:
     return list(dict.fromkeys(each.name for each in own))
 
 
-def _agreed_to_replace(hand: Hand, known: Client, place: Place, twice: list[str]) -> bool:
-    hand.say(
-        f"{known.name} has {counted(len(twice), 'server')} that it also gets through mcpx: "
-        f"{', '.join(twice)}"
-    )
-    what = (
-        f"{_off_word(place, Path(place.path)).capitalize()} its own "
-        f"{'entry' if len(twice) == 1 else 'entries'}?"
-    )
-    return agreed(what, default=True)
+# Printing
 
 
-def _off_word(place: Place, file: Path) -> str:
-    reading = look(place, file)
-    return "disable" if reading is not None and reading.shape.off else "remove"
-
-
-def _duplicates_note(known: Client, place: Place, names: list[str]) -> str:
-    project = " --project" if place.scope == "project" else ""
-    command = (
-        f"'mcpx connect {known.id}{project} --replace' "
-        f"{_off_word(place, Path(place.path))}s its own entries"
-    )
-    return f"{known.name} has {', '.join(names)} twice, by itself and through mcpx; {command}"
-
-
-def _next(known: Client, place: Place) -> str:
-    return place.spec.after or known.after
-
-
-def _notes(known: Client, place: Place, gateway: _Gateway, transport: Transport) -> list[str]:
-    """What of this client matters for this config."""
-    notes: list[str] = []
-    if needs_hand(known, transport, gateway.target):
-        told = (
-            f"put a token of `mcpx token new` where {PLACEHOLDER} stands, or connect it over "
-            "stdio, which needs none"
-        )
-        notes.append(f"{known.name} reads no variables there: {told}")
-    elif transport == "http" and gateway.target.token:
-        told = (
-            known.token_note
-            or f"set {VARIABLE} where {known.name} is started: a token of `mcpx token new`"
-        )
-        notes.append(told)
-    if place.scope == "project" and transport == "stdio":
-        notes.append(
-            "the file names programs and folders of this machine: others who get it have to "
-            "connect anew"
-        )
-    config, limits = gateway.config, known.limits
-    if config is None or config.mode != "direct":
-        return notes
-    if limits.tools is not None:
-        notes.append(
-            f"{known.name} takes {limits.tools} tools; where your servers offer more, set 'mode: "
-            "search'"
-        )
-    room = None if limits.name is None else limits.name - len(limits.prefix)
-    if room is not None and config.naming.max_length > room:
-        notes.append(
-            f"names of tools of more than {room} characters are too long for it: "
-            f"naming.max_length: {room}"
-        )
-    return notes
-
-
-def _line(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-
-
-# Only shown
-# --------------------------------------------------------------------------------------------------
-
-
-def _print(options: argparse.Namespace, wanted: list[Client], gateway: _Gateway) -> int:
-    made = [program_of(known, gateway.target, _transport(known, gateway)[0]) for known in wanted]
-    if options.json:
-        rows = [
-            {
-                "client": each.id,
-                "name": each.name,
-                "transport": each.transport,
-                "entry": NAME,
-                "snippets": [
-                    {"label": s.label, "language": s.language, "path": s.path, "text": s.text}
-                    for s in each.snippets
-                ],
-                "deeplink": each.deeplink,
-            }
-            for each in made
+def _print(wanted: Sequence[Client], gateway: _Gateway, *, as_json: bool) -> int:
+    """Print what the user can paste, and write nothing."""
+    programs = [
+        program_of(client, gateway.target, gateway.transport_of(client)) for client in wanted
+    ]
+    rows: list[Json] = []
+    for program in programs:
+        snippets = [
+            {key: getattr(snippet, key) for key in ("label", "language", "path", "text")}
+            for snippet in program.snippets
         ]
+        row = {"client": program.id, "name": program.name, "transport": program.transport}
+        rows.append({**row, "entry": NAME, "snippets": snippets, "deeplink": program.deeplink})
+        if as_json:
+            continue
+        say(f"# {program.name}, over {program.transport}")
+        for snippet in program.snippets:
+            title = ": ".join(filter(None, (snippet.label, snippet.path)))
+            say(f"\n# {title}\n{snippet.text.rstrip()}")
+        if program.deeplink:
+            say(f"\n# Link\n{program.deeplink}")
+        say("")
+    if as_json:
         print_json({"clients": rows})
-        return codes.DONE
-    for each in made:
-        _line(f"# {each.name}, over {each.transport}")
-        for snippet in each.snippets:
-            _line(
-                f"\n# {snippet.label}{f': {snippet.path}' if snippet.path else ''}\n{snippet.text.rstrip()}"
-            )
-        if each.deeplink:
-            _line(f"\n# Link\n{each.deeplink}")
-        _line("")
     return codes.DONE

@@ -1,10 +1,11 @@
-"""`mcpx disconnect`, and `mcpx connect --undo`: mcpx taken out of client programs, or what was
-there put back."""
+"""`mcpx disconnect` and `mcpx connect --undo`: remove mcpx from client programs, or revert a
+change."""
 
 import argparse
 from pathlib import Path
 
-from mcpx.cli.client_files import Hand, named, short
+from mcpx.cli.client_changes import ClientChanges, named_clients, short
+from mcpx.cli.running import mistake
 from mcpx.clients.catalogue import Client, clients, places_here
 from mcpx.clients.changes import Change, to_disconnect, to_undo
 from mcpx.clients.ledger import Record
@@ -12,110 +13,105 @@ from mcpx.model.errors import ConfigError
 
 
 def disconnect(options: argparse.Namespace) -> int:
-    wanted = named(options.clients)
+    wanted = named_clients(options.clients)
     if not wanted and not options.all:
         from mcpx.cli.connect import list_clients
 
         return list_clients(options, "mcpx disconnect")
     if wanted and options.all:
-        raise ConfigError(["error: name clients, or say --all"])
-    hand = Hand(options)
-    found = [each for known in wanted or clients() for each in _with_entry(known, hand, options)]
+        raise mistake("name clients, or say --all")
+    changes = ClientChanges(options)
+    chosen = wanted or clients()
+    found = [each for client in chosen for each in _connected(client, changes, options)]
     if not found:
-        hand.say(
-            "mcpx is in none of them"
-            if options.all or len(wanted) > 1
-            else f"mcpx is not in {wanted[0].name}"
-        )
-        return hand.done()
-    return hand.each(found, lambda change: _take_out(hand, change))
+        which = "mcpx is in none of them"
+        if len(wanted) == 1:
+            which = f"mcpx is not in {wanted[0].name}"
+        changes.say(which)
+        return changes.finish()
+    return changes.each(found, lambda change: _disconnect(changes, change))
 
 
-def _with_entry(known: Client, hand: Hand, options: argparse.Namespace) -> list[Change]:
+def _connected(client: Client, changes: ClientChanges, options: argparse.Namespace) -> list[Change]:
+    """The changes that remove the entries of mcpx."""
     scope = "project" if options.project else "user"
     found: list[Change] = []
-    for place in places_here(known, hand.project):
-        if place.scope == scope and not place.spec.reads and place.there():
-            try:
-                change = to_disconnect(known, place, Path(place.path), hand.ledger)
-            except ConfigError:
-                if not options.all:  # of a file that was not named nobody wants to hear
-                    raise
-                continue
-            found += [change] if change is not None else []
+    for place in places_here(client, changes.project):
+        if place.scope != scope or place.spec.reads or not place.there():
+            continue
+        try:
+            change = to_disconnect(client, place, Path(place.path), changes.ledger)
+        except ConfigError:
+            if not options.all:  # With --all, only files with an entry matter.
+                raise
+            change = None
+        if change is not None:
+            found.append(change)
     return found
 
 
-def _take_out(hand: Hand, planned: Change) -> None:
+def _disconnect(changes: ClientChanges, first: Change) -> None:
     def plan() -> Change:
-        again = to_disconnect(planned.client, planned.place, planned.file, hand.ledger)
-        if again is None:
-            raise ConfigError([f"error: mcpx is no longer in {planned.file}"])
-        return again
+        change = to_disconnect(first.client, first.place, first.file, changes.ledger)
+        if change is None:
+            raise mistake(f"mcpx is no longer in {first.file}")
+        return change
 
-    name = planned.client.name
-    done = hand.carry_out(plan, f"Take mcpx out of {name}?", "disconnect")
+    client = first.client
+    done = changes.carry_out(plan, f"Take mcpx out of {client.name}?", "disconnect")
     if done is not None:
         change, copy = done
-        hand.row(change, "disconnected", backup=None if copy is None else str(copy))
-        gone = "; the file, which connect had made, is gone" if change.after is None else ""
-        hand.say(f"disconnected {name}: {short(change.file)}{gone}", "green")
-        hand.say(f"  {change.client.after}\n" if change.client.after else "")
+        changes.add_row(change, "disconnected", backup=copy and str(copy))
+        gone = "; the file, which connect had made, is gone" * (change.after is None)
+        changes.say(f"disconnected {client.name}: {short(change.file)}{gone}", "green")
+        changes.say(f"  {client.after}\n" * bool(client.after))
 
 
 def undo(options: argparse.Namespace) -> int:
-    wanted = named(options.clients)
-    hand = Hand(options)
-    records = _records(hand, wanted, everything=options.all)
+    wanted = named_clients(options.clients)
+    changes = ClientChanges(options)
+    records = changes.ledger.records()[::-1]
+    if wanted:  # The last change of each file of these clients.
+        last: dict[str, Record] = {}
+        for record in records:
+            if record.client in [client.id for client in wanted]:
+                last.setdefault(record.file, record)
+        records = list(last.values())
+    elif not options.all:  # The changes of the last command.
+        records = [record for record in records if record.run == records[0].run]
     if not records:
-        whose = f" of {', '.join(known.name for known in wanted)}" if wanted else ""
-        hint = "; 'mcpx disconnect' takes the entry out, whoever wrote it"
-        raise ConfigError([f"error: there is nothing{whose} to take back{hint}"])
-    return hand.each(records, lambda record: _take_back(hand, record))
+        whose = f" of {', '.join(client.name for client in wanted)}" if wanted else ""
+        hint = "'mcpx disconnect' takes the entry out, whoever wrote it"
+        raise mistake(f"there is nothing{whose} to take back; {hint}")
+    return changes.each(records, lambda record: _undo(changes, record))
 
 
-def _records(hand: Hand, wanted: list[Client], *, everything: bool) -> list[Record]:
-    """The newest first: everything, the last one of each file of these clients, or those of the
-    last command."""
-    records = hand.ledger.records()[::-1]
-    if everything:
-        return records
-    if not wanted:
-        return [record for record in records if record.run == records[0].run]
-    last: dict[str, Record] = {}
-    for record in records:
-        if record.client in {known.id for known in wanted}:
-            last.setdefault(record.file, record)
-    return list(last.values())
-
-
-def _take_back(hand: Hand, record: Record) -> None:
-    first = to_undo(record, hand.ledger)
+def _undo(changes: ClientChanges, record: Record) -> None:
+    first = to_undo(record, changes.ledger)
     if first is None:
-        hand.say(f"{short(record.file)}: there is nothing left of it to take back\n")
-        hand.told.rows.append({"client": record.client, "file": record.file, "status": "already"})
-        if not hand.dry:
-            hand.ledger.drop(record)
+        changes.say(f"{short(record.file)}: there is nothing left of it to take back\n")
+        row = {"client": record.client, "file": record.file, "status": "already"}
+        changes.rows.append(row)
+        if not changes.dry_run:
+            changes.ledger.drop(record)
         return
+    file = short(first.file)
     if not first.exact:
-        hand.say(f"{short(first.file)} was changed since: only the entry of mcpx is taken back")
+        changes.say(f"{file} was changed since: only the entry of mcpx is taken back")
 
     def plan() -> Change:
-        again = to_undo(record, hand.ledger)
-        if again is None:
-            raise ConfigError([f"error: there is nothing left to take back in {record.file}"])
-        return again
+        change = to_undo(record, changes.ledger)
+        if change is None:
+            raise mistake(f"there is nothing left to take back in {record.file}")
+        return change
 
-    done = hand.carry_out(plan, f"Put {short(first.file)} back?", "undo")
+    done = changes.carry_out(plan, f"Put {file} back?", "undo")
     if done is not None:
         change, _ = done
-        hand.row(change, "undone", exact=change.exact)
-        how = (
-            "gone, as it was before"
-            if change.after is None
-            else "as it was, byte for byte"
-            if change.exact
-            else "put back"
-        )
-        hand.say(f"undone {change.client.name}: {short(change.file)} is {how}", "green")
-        hand.say("")
+        changes.add_row(change, "undone", exact=change.exact)
+        how = "put back"
+        if change.after is None:
+            how = "gone, as it was before"
+        elif change.exact:
+            how = "as it was, byte for byte"
+        changes.say(f"undone {change.client.name}: {file} is {how}\n", "green")
