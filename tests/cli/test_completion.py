@@ -40,7 +40,7 @@ def told(home: Home, line: str, shell: str = "zsh") -> list[str]:
 
 def test_commands_options_and_choices_are_completed(home: Home) -> None:
     assert {*COMMANDS, "help", ":"} == set(told(home, "mcpx "))
-    assert told(home, "mcpx comp") == ["completion", ":"]
+    assert told(home, "mcpx comp") == ["completion", ":files"]
     assert told(home, "mcpx completion ") == ["bash", "zsh", "fish", "powershell", ":"]
     assert {"--json", "--schema", "--profile"} <= set(told(home, "mcpx tools --"))
     assert told(home, "mcpx serve --mode d") == ["describe", "direct", ":"]
@@ -49,7 +49,7 @@ def test_commands_options_and_choices_are_completed(home: Home) -> None:
     assert "--tag" in told(home, "mcpx import openapi --t")
     assert told(home, "mcpx check ") == told(home, "mcpx tools --config ") == [":files"]
     assert told(home, "mcpx help ser") == ["serve", "servers", ":"]
-    assert told(home, "mcpx conf") == ["config", "config.json", ":"]
+    assert told(home, "mcpx conf") == ["config", ":files"]
 
 
 def test_servers_tools_and_their_arguments_are_completed_from_what_was_known(known: Home) -> None:

@@ -250,7 +250,7 @@ class _Line:
             yield from ((command.name, command.summary) for command in COMMANDS.values())
             yield "help", "This, or more about a command."
             if self._has_files and self._word:
-                yield from _plain(_config_files(self._word))
+                self.directive = "files"
         else:
             yield from self._positional()
 
@@ -283,8 +283,6 @@ class _Line:
                 yield from _clients()
             case "tools":
                 yield from self._tools()
-            case "own-tools":
-                yield from _plain(each[0].partition(".")[2] for each in self._names["tools"])
             case "arguments":
                 yield from self._arguments()
             case "-" | "mcpx":
@@ -347,15 +345,6 @@ def _plain(values: Iterable[str]) -> Iterator[Candidate]:
     return ((value, "") for value in values)
 
 
-def _config_files(word: str) -> list[str]:
-    folder, slash, begun = word.rpartition("/")
-    with contextlib.suppress(OSError):
-        names = sorted(os.listdir(os.path.expanduser(folder + slash) or "."))
-        fitting = [n for n in names if n.startswith(begun) and n.endswith(CONFIG_SUFFIXES)]
-        return [f"{folder}{slash}{name}" for name in fitting]
-    return []
-
-
 def _clients() -> list[Candidate]:
     """Ids and names of client programs, from their data file alone."""
     file = Path(__file__).parents[1] / "clients" / "programs.toml"
@@ -399,27 +388,26 @@ def _cached_names(target: Target) -> Json | None:
 
 
 def _names_of_snapshots(target: Target) -> Json | None:
+    """The names of the last run. They are kept in the cache file."""
     if target.path is None:
         return None
     from mcpx.commands.parameters import schema_of
     from mcpx.core.names import names_of
-    from mcpx.model.offer import KINDS
     from mcpx.upstreams.snapshot import Snapshots, identity_of, key_of
 
     config = target.load()
     snapshots = Snapshots(target.state / "snapshots")
-    listed: dict[Any, list[tuple[str, str, Json]]] = {kind: [] for kind in KINDS}
+    listed: dict[Any, list[tuple[str, str, Json]]] = {kind: [] for kind in NAME_KEYS}
     for command in config.commands:
         about = {"description": command.description, "inputSchema": schema_of(command.parameters)}
         listed["tools"].append(("commands", command.name, about))
     for server in config.mcp_servers:
-        snapshot = snapshots.load(key_of(identity_of(server))) if server.enabled else None
-        if snapshot is None:
+        snapshot = snapshots.load(key_of(identity_of(server)))
+        if snapshot is None or not server.enabled:
             continue
         for kind, definitions in snapshot.any_lists.items():
-            for definition in definitions:
-                name = str(definition.get(NAME_KEYS[kind]))
-                listed[kind].append((server.name, name, definition))
+            rows = [(server.name, str(each.get(NAME_KEYS[kind])), each) for each in definitions]
+            listed[kind] += rows
     names = names_of(config, listed)
     file = _cache_file(target)
     if file is not None and target.state.is_dir():  # The state folder is not made for this.

@@ -812,7 +812,6 @@ A config that has server.auth: {type: bearer} lets them in, a running gateway wi
                     "--tool",
                     "NAME",
                     "only calls of this tool or prompt, as its server names it",
-                    "own-tools",
                 ),
                 value("--principal", "NAME", "only what this one did"),
                 value(
