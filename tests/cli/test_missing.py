@@ -120,7 +120,7 @@ def test_a_list_reports_what_is_missing(gateway: Gateway) -> None:
     about = target(gateway.file)
     ended = mcpx(gateway, "tools")
     assert ended.stderr.splitlines() == [
-        "2 definitions of box are withheld: new or changed; look and approve: mcpx approve "
+        "box has 2 withheld definitions: new or changed; look and approve: mcpx approve "
         f"box{about}",
         f"cell is in quarantine: approve its tools with: mcpx approve cell{about}",
     ]

@@ -14,12 +14,12 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from mcpx.cli.codes import DONE, FAILED, WAITS
+from mcpx.cli.codes import DONE, FAILED, WAITS, code_if
 from mcpx.cli.gateway_client import Verbs, known_server, local_verbs, running_verbs
-from mcpx.cli.output import agreed, can_ask, counted, print_json, say, warn
+from mcpx.cli.output import agreed, can_ask, counted, objects, print_json, say, warn
 from mcpx.cli.running import mistake, result_of
 from mcpx.cli.target import Target, subject_of
-from mcpx.model.call import Json, as_list, as_object
+from mcpx.model.call import Json, as_list
 from mcpx.policy.pins.review import one_line, visible
 
 MAX_FINGERPRINTS = 400
@@ -71,10 +71,6 @@ def _line(text: object) -> str:
     return one_line(str(text))
 
 
-def _objects(value: object) -> list[Json]:
-    return [as_object(each) for each in as_list(value)]
-
-
 # Approved definitions
 
 
@@ -88,7 +84,7 @@ async def _pins(target: Target, server: str | None, as_json: bool) -> int:
         print_json(answer)
     else:
         say(*_pin_lines(answer, server))
-    return WAITS if any(map(_waits, answer["servers"])) else DONE
+    return code_if(any(map(_waits, answer["servers"])), WAITS)
 
 
 def _waits(server: Json) -> bool:
@@ -96,7 +92,7 @@ def _waits(server: Json) -> bool:
 
 
 def _pin_lines(answer: Json, wanted: str | None) -> Iterator[str]:
-    servers = _objects(answer["servers"])
+    servers = objects(answer["servers"])
     if not servers:
         which = "all servers are trusted as they come"
         if wanted:
@@ -111,7 +107,7 @@ def _pin_lines(answer: Json, wanted: str | None) -> Iterator[str]:
 
 
 def _pinned_lines(server: Json, fully: bool) -> Iterator[str]:
-    approved, held = _objects(server["approved"]), _objects(server["held"])
+    approved, held = objects(server["approved"]), objects(server["held"])
     facts = [str(server["state"]), f"{len(approved)} approved"]
     if server.get("since"):
         facts[1] += f" since {_time(server['since'])}"
@@ -123,7 +119,9 @@ def _pinned_lines(server: Json, fully: bool) -> Iterator[str]:
     for entry in held:
         yield f"  held      {_thing(entry)}, {entry['how']}, since {_time(entry['since'])}"
         yield from _hints(entry, 12)
-    for entry in approved if fully else ():
+    if not fully:
+        return
+    for entry in approved:
         mark = str(entry["fingerprint"])[:12]
         yield f"  approved  {_thing(entry)}, {mark}, {_time(entry['at'])}, by {_line(entry['by'])}"
         yield from _hints(entry, 12)
@@ -153,11 +151,11 @@ def _time(stamp: object) -> str:
 
 async def _approve(target: Target, what: str | None, options: argparse.Namespace) -> int:
     ask = await _verbs(target)
-    calls = _objects((await ask("approvals")).get("calls"))
+    calls = objects((await ask("approvals")).get("calls"))
     if what is None:
         if options.deny:
             raise mistake("--deny needs the id of a call: mcpx approve CALL-ID --deny")
-        servers = _objects((await _ask(ask, "pins.waiting", None)).get("servers"))
+        servers = objects((await _ask(ask, "pins.waiting", None)).get("servers"))
         return _list_all(servers, calls, options.json)
     for call in calls:
         if call.get("id") == what:
@@ -172,7 +170,7 @@ def _list_all(servers: list[Json], calls: list[Json], as_json: bool) -> int:
         print_json({"ok": True, "servers": servers, "calls": calls})
     else:
         say(*_waiting_lines(servers, calls))
-    return WAITS if servers or calls else DONE
+    return code_if(servers or calls, WAITS)
 
 
 def _waiting_lines(servers: list[Json], calls: list[Json]) -> Iterator[str]:
@@ -180,7 +178,7 @@ def _waiting_lines(servers: list[Json], calls: list[Json]) -> Iterator[str]:
         yield "nothing waits"
     for server in servers:
         yield _server_line(server)
-        for entry in _objects(server["waiting"]):
+        for entry in objects(server["waiting"]):
             yield f"  {_thing(entry)}, {entry['how']}, since {_time(entry['since'])}"
             yield from _hints(entry, 4)
     for call in calls:
@@ -202,21 +200,19 @@ def _server_line(server: Json) -> str:
 
 
 async def _definitions(ask: Verbs, what: str, options: argparse.Namespace) -> int:
-    server, name = await _server_and_name(ask, what)
-    wanted = {} if name is None else {"name": name}
+    server, wanted = await _server_and_name(ask, what)
     answer = await _ask(ask, "pins.waiting", server, **wanted)
-    found = next(iter(_objects(answer.get("servers"))), None)
+    found = next(iter(objects(answer.get("servers"))), None)
     if found is None:
         say(f"{_line(server)} is trusted as it comes: nothing of it is held back")
         return DONE
-    waiting = _objects(found["waiting"])
+    waiting = objects(found["waiting"])
     is_whole = found["state"] in ("quarantine", "damaged")
     if options.json and not options.yes:
         print_json({"ok": True, **found})
-        return WAITS if waiting or is_whole else DONE
-    if is_whole and name is not None:
-        state = "in quarantine" if found["state"] == "quarantine" else "held back"
-        raise mistake(f"{_line(server)} is {state} as a whole: mcpx approve {_line(server)}")
+        return code_if(waiting or is_whole, WAITS)
+    if is_whole and wanted:
+        raise mistake(f"{_line(server)} is held back as a whole: mcpx approve {_line(server)}")
     if not waiting and not is_whole:
         say(f"{_line(what)}: nothing waits")
         return DONE
@@ -228,14 +224,14 @@ async def _definitions(ask: Verbs, what: str, options: argparse.Namespace) -> in
     return await _let_pass(ask, server, waiting, is_whole, options.json)
 
 
-async def _server_and_name(ask: Verbs, what: str) -> tuple[str, str | None]:
-    """A server, or a definition of the server with the longest matching name."""
+async def _server_and_name(ask: Verbs, what: str) -> tuple[str, dict[str, str]]:
+    """A server, or the name of a definition of the server with the longest matching name."""
     answer = await ask("pins.waiting", server=what)
     if not answer.get("unknown"):
-        return what, None
+        return what, {}
     for name in sorted(map(str, as_list(answer.get("names"))), key=len, reverse=True):
         if what.startswith(f"{name}."):
-            return name, what[len(name) + 1 :]
+            return name, {"name": what[len(name) + 1 :]}
     if re.fullmatch(r"[0-9a-f]{8}", what):
         raise mistake(
             f"no call {what} waits, and no server is called so: it was decided, has "
@@ -248,9 +244,11 @@ async def _server_and_name(ask: Verbs, what: str) -> tuple[str, str | None]:
 def _difference_lines(server: Json, waiting: Iterable[Json]) -> Iterator[str]:
     yield _server_line(server)
     for entry in waiting:
-        some = ", only some clients are offered it" if entry.get("for_some") else ""
         since = _time(entry["since"])
-        yield f"\n{_thing(entry)}: {entry['how']}, held back since {since}{some}"
+        line = f"\n{_thing(entry)}: {entry['how']}, held back since {since}"
+        if entry.get("for_some"):
+            line += ", only some clients are offered it"
+        yield line
         yield from _hints(entry, 2)
         for line in as_list(entry.get("diff")):
             yield f"  {visible(str(line))}"
@@ -287,12 +285,12 @@ async def _let_pass(
             return FAILED
     if as_json:
         print_json({**answer, "approved": approved, "missing": missing})
-        return WAITS if missing else DONE
-    out = ", out of quarantine" if is_whole else ""
+        return code_if(missing, WAITS)
+    out = ", out of quarantine" * is_whole
     say(f"{_line(server)}: {counted(len(approved), 'definition')} approved{out}")
     if missing:
         say(f"{missing} not approved: changed again since it was shown, or gone; look again")
-    return WAITS if missing else DONE
+    return code_if(missing, WAITS)
 
 
 # Calls
@@ -311,12 +309,12 @@ async def _decide(ask: Verbs, call: Json, options: argparse.Namespace) -> int:
     if options.json:
         print_json(answer)
     elif is_done:
-        outcome = "denied" if options.deny else "may be made once"
-        say(f"{what}: {outcome}")
+        outcome = {True: "denied", False: "may be made once"}
+        say(f"{what}: {outcome[options.deny]}")
     else:
         error = answer.get("error") or "it does not wait any more"
         warn(f"error: {_line(error)}")
-    return DONE if is_done else FAILED
+    return code_if(not is_done, FAILED)
 
 
 def call_lines(call: Json) -> Iterator[str]:

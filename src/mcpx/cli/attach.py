@@ -14,7 +14,7 @@ from typing import cast
 
 from mcpx.base.files import private_folder
 from mcpx.cli import serve_flags
-from mcpx.cli.target import WORKING_FOLDER_NAMES, found, glance, named, overlay
+from mcpx.cli.target import WORKING_FOLDER_NAMES, folder_of, found, glance, named, overlay
 from mcpx.model.state import STORE, state_folder
 from mcpx.wire.channels import socket_path
 
@@ -63,7 +63,7 @@ def attached(options: argparse.Namespace, environ: Mapping[str, str]) -> int | N
         environ=environ,
         serve=_arguments(options, path),
         linger=linger,
-        folder=path if path.is_dir() else path.parent,
+        folder=folder_of(path),
     )
     gateway = gateways.find(wanted)
     if isinstance(gateway, gateways.Refused):

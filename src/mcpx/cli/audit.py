@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from mcpx.base.jsonl_file import backup_numbers, backup_path
 from mcpx.base.text import UNSAFE_CLASS
-from mcpx.cli.codes import DONE, FAILED
+from mcpx.cli.codes import DONE, FAILED, code_if
 from mcpx.cli.logs import appended_lines, complete_lines
 from mcpx.cli.output import Output, counted, plain, say, warn
 from mcpx.cli.running import mistake
@@ -82,8 +82,8 @@ def _show(file: Path, wanted: Wanted, limit: int, options: argparse.Namespace) -
             _write_line(*_cells(row), widths)
 
     if not found and not options.follow:
-        what = "nothing to show in" if file.exists() else "nothing was written yet to"
-        warn(f"{what} {file}")
+        what = {True: "nothing to show in", False: "nothing was written yet to"}
+        warn(f"{what[file.exists()]} {file}")
     elif not options.json:
         _write_line(_HEADS, "WHY", widths)
     for row in found:
@@ -126,7 +126,7 @@ def verify(config: Config, state: Path, env: str | None, options: argparse.Names
         "more_problems": report.more_problems,
     }
     out.result(facts, *_lines_of(file, report, has_key=key is not None))
-    return FAILED if report.problems else DONE
+    return code_if(report.problems, FAILED)
 
 
 def _all_lines(file: Path) -> Iterator[Line]:
@@ -178,7 +178,9 @@ def _wanted(options: argparse.Namespace) -> Wanted:
         "outcome": options.outcome,
     }
     same = {key: value for key, value in fields.items() if value is not None}
-    since = "" if options.since is None else moment(options.since, time.time())
+    since = ""
+    if options.since is not None:
+        since = moment(options.since, time.time())
 
     def wanted(row: Json) -> bool:
         is_same = all(row.get(key) == value for key, value in same.items())
@@ -289,7 +291,11 @@ def _rows(lines: Iterable[bytes]) -> Iterator[Json]:
 
 def _write_json(row: Json) -> None:
     text = codec.dump(row).decode(errors="replace")
-    say(_STEERING.sub(lambda found: json.dumps(found[0])[1:-1], text))
+    say(_STEERING.sub(_escaped, text))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return json.dumps(found[0])[1:-1]
 
 
 def _widths(rows: Sequence[Sequence[str]], follow: bool) -> list[int]:
@@ -310,8 +316,9 @@ def _cells(row: Json) -> tuple[list[str], str]:
     """The columns of a row, and its last column."""
 
     def text(key: str) -> str:
-        value = row.get(key)
-        return "" if value is None else plain(str(value))
+        if row.get(key) is None:
+            return ""
+        return plain(str(row[key]))
 
     stamp = text("time").replace("T", " ").removesuffix("Z")
     head = [stamp, text("principal"), text("server")]

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from mcpx.base import PORTABLE
-from mcpx.cli.codes import DONE, FAILED, SIGN_IN
+from mcpx.cli.codes import DONE, FAILED, SIGN_IN, code_if
 from mcpx.cli.gateway_client import (
     Verbs,
     known_server,
@@ -23,12 +23,13 @@ from mcpx.cli.gateway_client import (
     running_verbs,
     temporary_gateway,
 )
-from mcpx.cli.output import Table, counted, plain, print_json, printable, say, warn
+from mcpx.cli.output import Table, counted, plain, print_json, printable, say, text_of, warn
 from mcpx.cli.running import mistake, result_of
 from mcpx.cli.target import Target
 from mcpx.model.call import Json, as_object
 
 PATIENCE_SECONDS = 600.0
+SYNTAX = {"status": "[CONFIG]", "login": "NAME [CONFIG]", "logout": "NAME [CONFIG]"}
 STATES = {
     "signed_in": "signed in",
     "sign_in_needed": "sign-in needed",
@@ -39,11 +40,11 @@ STATES = {
 
 
 def run(options: argparse.Namespace) -> int:
-    action, words = options.action, list[str](options.words)
-    name = words.pop(0) if action != "status" and words else ""
+    action, words, name = options.action, list[str](options.words), ""
+    if action != "status" and words:
+        name = words.pop(0)
     if (action != "status" and not name) or len(words) > 1:
-        syntax = "[CONFIG]" if action == "status" else "NAME [CONFIG]"
-        raise mistake(f"say: mcpx auth {action} {syntax}")
+        raise mistake(f"say: mcpx auth {action} {SYNTAX[action]}")
     options.config_file = next(iter(words), None)
     target = Target.required(options, f"auth {action} {name}".rstrip())
     if action == "status":
@@ -88,14 +89,14 @@ async def _status(target: Target, as_json: bool) -> int:
     else:
         _print_status(answer["servers"], as_object(answer.get("store")))
     is_needed = any(server["state"] == "sign_in_needed" for server in answer["servers"])
-    return SIGN_IN if is_needed else DONE
+    return code_if(is_needed, SIGN_IN)
 
 
 def _print_status(servers: list[Json], store: Json) -> None:
     table = Table("SERVER", "SIGN-IN", "BY", "DETAIL")
     for server in servers:
         about = as_object(server.get("sign_in"))
-        by = str(server.get("auth") or ("oauth" if about else "-"))
+        by = str(server.get("auth") or "oauth" * bool(about) or "-")
         state = STATES.get(str(server["state"]), str(server["state"]))
         table.add(plain(server["name"]), state, by, _detail(server, about))
     table.print()
@@ -127,7 +128,9 @@ def _validity(expires: Any) -> str:
     if not isinstance(expires, int | float):
         return ""
     left = expires - time.time()
-    return f"good for {left:.0f} s" if left > 0 else "to be renewed"
+    if left <= 0:
+        return "to be renewed"
+    return f"good for {left:.0f} s"
 
 
 async def _login(target: Target, name: str, browser: bool) -> int:
@@ -175,7 +178,7 @@ def _report(name: str, answer: Json) -> int:
         case "signed_in" if status in ("connected", "degraded"):
             line = f"signed in, {tools}"
         case "signed_in":
-            line = f"signed in, but it is {status}: {plain(str(answer['last_error']))}"
+            line = f"signed in, but it is {status}: {text_of(answer, 'last_error')}"
         case "configured":
             line = f"nothing to do: the config says how ({answer['auth'] or 'its headers'})"
         case _:
@@ -214,7 +217,7 @@ async def _paste(ask: Verbs, name: str) -> None:
             answer = await ask("auth.finish", name=name, url=line)
             if answer["ok"]:
                 return
-            warn(f"{plain(str(answer['error']))}")
+            warn(f"{text_of(answer, 'error')}")
     finally:
         if not PORTABLE:
             loop.remove_reader(sys.stdin.fileno())
@@ -233,9 +236,10 @@ async def _logout(target: Target, name: str) -> int:
     async with _verbs(target, name, probe_only=True) as ask:
         answer = known_server(await ask("auth.logout", name=name), name)
     if not answer["ok"]:
-        warn(f"error: {plain(name)}: {plain(str(answer['error']))}")
+        warn(f"error: {plain(name)}: {text_of(answer, 'error')}")
         return FAILED
-    was_signed_in = answer.get("was") == "signed_in"
-    outcome = "signed out" if was_signed_in else "nobody was signed in"
+    outcome = "nobody was signed in"
+    if answer.get("was") == "signed_in":
+        outcome = "signed out"
     say(f"{plain(name)}: {outcome}")
     return DONE

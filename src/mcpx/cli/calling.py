@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mcpx.cli import arguments, results
-from mcpx.cli.codes import DONE, FAILED, MISTAKE, TIMED_OUT
+from mcpx.cli.codes import FAILED, MISTAKE, TIMED_OUT, code_if
 from mcpx.cli.gateway_client import Client, Needs, connected, is_down, tools_when_started
 from mcpx.cli.output import Output, Waiting, plain, print_json
 from mcpx.cli.parsing import near, suggestion
@@ -34,10 +34,11 @@ def call(options: argparse.Namespace) -> int:
 
 async def _call(options: argparse.Namespace) -> int:
     with Waiting() as waiting:
-        code = await _try_call(options, waiting, options.tool)
-        if code is None:  # The server that had the tool in an earlier run has it no more.
-            code = await _try_call(options, waiting, None)
-        return FAILED if code is None else code
+        for known in (options.tool, None):
+            code = await _try_call(options, waiting, known)
+            if code is not None:
+                return code  # Otherwise the server that had the tool in an earlier run lost it.
+    return FAILED
 
 
 async def _try_call(options: argparse.Namespace, waiting: Waiting, known: str | None) -> int | None:
@@ -92,7 +93,7 @@ async def _send(
             results.save(result.content, options.output)
     else:
         results.print_result(result, options.output)
-    return FAILED if result.is_error else DONE
+    return code_if(result.is_error, FAILED)
 
 
 class _Ticker:
@@ -198,7 +199,9 @@ async def _not_found(
     if not tool:
         return out.not_found(f"{server} is a server; say which tool: mcpx tools {server}")
     close = near(tool, own)
-    hint = f"did you mean {server}.{close}?" if close else f"mcpx tools {server} lists what it has"
+    hint = f"mcpx tools {server} lists what it has"
+    if close:
+        hint = f"did you mean {server}.{close}?"
     return out.not_found(f"{server} has no tool {plain(tool)!r}; {hint}")
 
 

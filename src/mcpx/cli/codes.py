@@ -18,6 +18,14 @@ TIMED_OUT = 124
 INTERRUPTED = 130
 """By Ctrl-C, as shells have it."""
 
+
+def code_if(condition: object, code: int) -> int:
+    """The exit code of a command that is done apart from this condition."""
+    if condition:
+        return code
+    return DONE
+
+
 MEANINGS = {
     DONE: "done",
     FAILED: "could not be done",

@@ -25,7 +25,7 @@ from mcpx.base.files import private_folder, replace_private, require_private
 from mcpx.cli.options import COMMANDS
 from mcpx.cli.output import plain, say, warn
 from mcpx.cli.parsing import Parser, command_first, parser_of
-from mcpx.cli.target import CONFIG_SUFFIXES, Target, glance
+from mcpx.cli.target import CONFIG_SUFFIXES, Target, folder_of, glance
 from mcpx.model.call import Json
 from mcpx.wire import channels
 
@@ -145,8 +145,8 @@ def completion(options: argparse.Namespace) -> int:
 
 def complete(arguments: Sequence[str]) -> int:
     with contextlib.suppress(Exception, SystemExit):
-        shell, *lines = arguments
-        words, word, quote = split(lines[0] if lines else os.environ["MCPX_COMPLETE_LINE"])
+        shell, *lines = (*arguments, os.environ.get("MCPX_COMPLETE_LINE", ""))
+        words, word, quote = split(lines[0])
         line = _Line(words[1:], word)
         found = list(line.candidates())
         _print(found, line.directive, word, quote, shell)
@@ -188,7 +188,9 @@ def _quoted(value: str, quote: str) -> str:
     else:  # A ! cannot be escaped within double quotes.
         spelled = re.sub(r'([$`"\\])', r"\\\1", value).replace("!", '"\\!"')
     # bash does not close a word that ends in a quote.
-    return spelled + quote if spelled.endswith(quote) else spelled
+    if spelled.endswith(quote):
+        spelled += quote
+    return spelled
 
 
 class _Line:
@@ -240,8 +242,8 @@ class _Line:
             yield from self._values(self._pending)
         elif self._word.startswith("--") and has_value:
             action = self._option(name)
-            for value, about in self._values(action) if action is not None else ():
-                yield f"{name}={value}", about
+            if action is not None:
+                yield from ((f"{name}={value}", about) for value, about in self._values(action))
         elif self._word.startswith("-") and self._word != "-":
             for action in self._parser.actions:
                 about = (action.help or "").replace("%(choices)s", "").strip()
@@ -295,39 +297,41 @@ class _Line:
         tools: list[Any] = self._names.get("tools") or []
         if len(tools) > MAX_TOOLS_AT_ONCE and "." not in self._word:
             self.directive = "nospace"
-            servers = dict.fromkeys(each[0].partition(".")[0] for each in tools)
-            yield from _plain(f"{server}." for server in servers)
+            names = [each[0].split(".") for each in tools]
+            yield from _plain(dict.fromkeys(f"{server}." for server, *_ in names))
         else:
             yield from ((each[0], each[1]) for each in tools)
 
     def _arguments(self) -> Iterator[Candidate]:
-        offers = self._names["tools" if self._command == "call" else "prompts"]
-        known = next((each[2] for each in offers if each[0] == self._words[0]), Json())
+        kind = {"call": "tools", "prompt": "prompts"}[self._command]
+        offers = {name: arguments for name, _, arguments in self._names[kind]}
+        known: Json = offers.get(self._words[0]) or {}
         key, has_value, _ = self._word.partition("=")
         if has_value:
-            values = known[key][2] if key in known else ()
+            *_, values = known.get(key, ([],))
             yield from _plain(f"{key}={value}" for value in values)
             return
         self.directive = "nospace"
         given = {word.partition("=")[0].removesuffix(":") for word in self._words[1:]}
-        for name, (is_needed, about, _) in sorted(known.items(), key=lambda each: not each[1][0]):
-            if name not in given:
-                yield f"{name}=", about if is_needed else f"optional. {about}"
+        for title in ("", "optional. "):
+            for name, (is_needed, about, _) in known.items():
+                if name not in given and is_needed is not bool(title):
+                    yield f"{name}=", f"{title}{about}"
 
     def _overlays(self) -> list[str]:
         path = self._target.path
         if path is None:
             return []
-        folder = path if path.is_dir() else path.parent
-        stems = [file.stem for file in folder.iterdir() if file.suffix in CONFIG_SUFFIXES]
+        files = folder_of(path).iterdir()
+        stems = [file.stem for file in files if file.suffix in CONFIG_SUFFIXES]
         return sorted({stem.rpartition(".")[2] for stem in stems if "." in stem.strip(".")})
 
     @cached_property
     def _target(self) -> Target:
-        name = self._given.get("config")
-        for word in self._words if self._command != "call" and not name else ():
-            if word.endswith(CONFIG_SUFFIXES) and os.path.exists(os.path.expanduser(word)):
-                name = word
+        names = [self._given.get("config")]
+        if self._command != "call":
+            names += [word for word in self._words if word.endswith(CONFIG_SUFFIXES)]
+        name = next((each for each in names if each and os.path.exists(each)), None)
         options = argparse.Namespace(config=name, config_file=None, env=self._given.get("env"))
         return Target(glance(options, os.environ), options)
 
@@ -364,7 +368,7 @@ def _names_of_gateway(target: Target) -> Json | None:
         connection.sendall(b'{"do": "names"}\n')
         with connection.makefile("rb") as answers:
             answer = json.loads(answers.readline(MAX_ANSWER_BYTES))
-    return answer if answer.get("ok") else None
+    return answer.get("ok") and answer
 
 
 def _cache_file(target: Target) -> Path | None:

@@ -8,7 +8,7 @@ may be called; 6: it is hidden or refused; 2: the profile or the tool does not e
 import argparse
 
 from mcpx.catalog.catalog import Catalog
-from mcpx.cli.codes import DONE, WAITS
+from mcpx.cli.codes import WAITS, code_if
 from mcpx.cli.gateway_client import settled, temporary_gateway
 from mcpx.cli.output import plain, print_json, say
 from mcpx.cli.running import mistake, result_of
@@ -59,13 +59,16 @@ def explain(options: argparse.Namespace) -> int:
         print_json({**facts, **{key: text for key, text in notes.items() if text}})
     else:
         what = f"{plain(offer.name)} of server {plain(offer.server)}, listed as {offer.public}"
-        where = f"through profile {plain(profile)}" if profile else "without a profile"
-        effect = EFFECTS[verdict.effect] if verdict.seen else "hidden"
+        where, effect = "without a profile", "hidden"
+        if profile is not None:
+            where = f"through profile {plain(profile)}"
+        if verdict.seen:
+            effect = EFFECTS[verdict.effect]
         say(f"{plain(what)}\n{where}, for {plain(principal)}: {effect}")
         for line in filter(None, [*verdict.because, note, barred]):
             say(f"  {plain(line)}")
     may_call = verdict.seen and verdict.effect != "deny" and not barred
-    return DONE if may_call else WAITS
+    return code_if(not may_call, WAITS)
 
 
 def _barred(config: Config, target: Target, profile: str | None, principal: str) -> str:
@@ -78,7 +81,7 @@ def _barred(config: Config, target: Target, profile: str | None, principal: str)
     except (Unreadable, OSError):
         pass
     reason = outside(config, tokens, profile, principal)
-    return f"but {reason}" if reason else ""
+    return reason and f"but {reason}"
 
 
 def _offer_of_hidden_server(

@@ -24,7 +24,9 @@ from mcpx.cli.output import (
     is_downloading,
     is_starting,
     limited,
+    objects,
     plain,
+    text_of,
     warn,
     why_down,
 )
@@ -140,7 +142,7 @@ class RunningGateway:
         return as_object(answer.get("missing")) or None
 
     async def servers(self) -> list[Json]:
-        return [as_object(server) for server in as_list((await self._ask("status")).get("servers"))]
+        return objects((await self._ask("status")).get("servers"))
 
     async def _ask(self, verb: str, **more: object) -> Json:
         answer = await self._target.ask(verb, 40.0, **more)
@@ -373,7 +375,7 @@ def _patience(servers: "Sequence[Health]", config: "Config") -> float:
 def starting_text(late: Sequence[Json], up: int, config: "Config") -> str:
     """The servers that have not started yet, their programs, and which of them download."""
     connections = {server.name: server.connection for server in config.mcp_servers}
-    names = [_with_program(server, connections.get(str(server.get("name")))) for server in late]
+    names = [_with_program(server, connections.get(server["name"])) for server in late]
     return f"starting {limited(names, 3)}, {up} of {up + len(late)} up"
 
 
@@ -385,12 +387,14 @@ def _with_program(server: Json, connection: object) -> str:
     if is_downloading(server):
         facts.append(f"downloading, {server.get('phase_s')} s")
     name = str(server.get("name"))
-    return f"{name} ({', '.join(facts)})" if facts else name
+    if facts:
+        name += f" ({', '.join(facts)})"
+    return name
 
 
 async def tools_of(client: Client) -> list[Tool]:
     answer = await client.request("tools/list")
-    return [Tool.of(as_object(raw)) for raw in as_list(answer.get("tools"))]
+    return list(map(Tool.of, objects(answer.get("tools"))))
 
 
 async def tools_when_started(
@@ -425,10 +429,10 @@ async def tools_when_started(
 
 
 def _report_starting(servers: Sequence[Json], waiting: Waiting) -> list[str]:
-    names = [plain(str(each.get("name"))) for each in servers]
+    names = [text_of(each, "name") for each in servers]
     if names:
-        doing = "downloading" if all(map(is_downloading, servers)) else "starting"
-        seconds = max(int(each.get("phase_s") or 0) for each in servers)
+        doing = {True: "downloading", False: "starting"}[all(map(is_downloading, servers))]
+        seconds = max(each.get("phase_s") or 0 for each in servers)
         waiting.tell(f"{doing} {limited(names, 3)}, {seconds} s")
     return names
 
@@ -447,7 +451,7 @@ def report_down(servers: Sequence[Json], only: str | None = None, suffix: str = 
     found = [server for server in servers if only in (None, server.get("name"))]
     late = list(filter(is_starting, found))
     for server in filter(is_down, found):
-        name = plain(str(server.get("name")))
+        name = text_of(server, "name")
         message = f"{name} is down: {why_down(server)}"
         if server.get("status") == "needs_auth":
             message = f"{name} wants somebody to sign in: mcpx auth login {name}{suffix}"
@@ -468,25 +472,22 @@ def report_down(servers: Sequence[Json], only: str | None = None, suffix: str = 
 
 def _report_late(what: str, servers: Sequence[Json]) -> None:
     if servers:
-        names = ", ".join(plain(str(server.get("name"))) for server in servers)
+        names = ", ".join(text_of(server, "name") for server in servers)
         warn(f"still starting, and {what}: {names}")
 
 
 def _report_withheld(server: Json, suffix: str) -> None:
     """Report tools that the administrator does not find in a list, and the command that changes
     it."""
-    name, held = plain(str(server.get("name"))), int(server.get("held") or 0)
+    name, held = text_of(server, "name"), int(server.get("held") or 0)
     approve = f"mcpx approve {name}{suffix}"
     if server.get("quarantined"):
         warn(f"{name} is in quarantine: approve its tools with: {approve}")
     elif held:
-        verb = "is" if held == 1 else "are"
-        warn(
-            f"{counted(held, 'definition')} of {name} {verb} withheld: new or changed; look and "
-            f"approve: {approve}"
-        )
+        number = counted(held, "withheld definition")
+        warn(f"{name} has {number}: new or changed; look and approve: {approve}")
     elif server.get("status") == "disabled" and server.get("last_error"):
-        warn(f"{name} is disabled: {plain(str(server['last_error']))}")
+        warn(f"{name} is disabled: {text_of(server, 'last_error')}")
 
 
 # A gateway for one look, and requests to the control channel
@@ -555,5 +556,5 @@ def known_server(answer: Json, name: str) -> Json:
     if not answer.get("unknown"):
         return answer
     names = [str(each) for each in as_list(answer.get("names"))]
-    there = f"there is: {', '.join(names)}" if names else "the config has no servers"
+    there = f"there is: {', '.join(names) or 'none'}"
     raise mistake(f"{answer['error']}; {suggestion(name, names, there)}")

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mcpx.cli.codes import DONE, FAILED, PARTIAL, SIGN_IN
+from mcpx.cli.codes import FAILED, PARTIAL, SIGN_IN, code_if
 from mcpx.cli.gateway_client import (
     Client,
     Needs,
@@ -22,11 +22,13 @@ from mcpx.cli.output import (
     Waiting,
     counted,
     hint_of,
+    objects,
     plain,
     print_json,
     say,
     shown,
     styled,
+    text_of,
     warn,
 )
 from mcpx.cli.parsing import suggestion
@@ -81,7 +83,7 @@ async def _report_hidden(client: Client, server: str, target: Target) -> None:
     missing = await client.missing(server)
     if missing is not None and missing["reason"] in ("hidden", "disabled"):
         hint = hint_of(missing, target.suffix)
-        warn(f"{plain(str(missing['message']))}; {plain(hint)}")
+        warn(f"{text_of(missing, 'message')}; {plain(hint)}")
 
 
 def _write_tools(
@@ -118,7 +120,7 @@ def _write_tools(
     sys.stdout.flush()
     if any(server["status"] != "needs_auth" for server in down):
         return PARTIAL
-    return SIGN_IN if down else DONE
+    return code_if(down, SIGN_IN)
 
 
 def _needs(server: str | None) -> Needs:
@@ -182,7 +184,9 @@ def _arguments(schema: Mapping[str, Any]) -> str:
     if len(text) <= MAX_ARGUMENTS:
         return text
     whole, comma, _ = text[: MAX_ARGUMENTS - 2].rpartition(", ")
-    return f"{whole}, …" if comma else text[:MAX_ARGUMENTS]
+    if comma:
+        return f"{whole}, …"
+    return text[:MAX_ARGUMENTS]
 
 
 def _print_signatures(found: Sequence[Tool]) -> None:
@@ -207,9 +211,10 @@ def _signature(tool: Tool) -> str:
     if not name.isidentifier():
         name = f'"{name}"'
     takes = typescript.type_text(dict(tool.input_schema))
+    arguments = f"args: {takes}"
     is_empty = takes in ("{}", "Record<string, unknown>")
-    has_arguments = not is_empty or tool.input_schema.get("properties")
-    arguments = f"args: {takes}" if has_arguments else ""
+    if is_empty and not tool.input_schema.get("properties"):
+        arguments = ""
     if tool.output_schema is not None:
         result = typescript.type_text(dict(tool.output_schema))
     return f"function {styled(name, 'cyan')}({arguments}): {result};"
@@ -237,7 +242,7 @@ async def _search(options: argparse.Namespace, query: str) -> int:
 
 
 def _write_hits(as_json: bool, query: str, found: Json, down: Sequence[Json]) -> int:
-    hits = [as_object(hit) for hit in as_list(found.get("tools"))]
+    hits = objects(found.get("tools"))
     tools = [Tool.of(as_object(hit.get("definition"))) for hit in hits]
     total = found.get("total")
     if as_json:
@@ -256,4 +261,4 @@ def _write_hits(as_json: bool, query: str, found: Json, down: Sequence[Json]) ->
         if isinstance(total, int) and total > len(hits):
             say(f"{len(hits)} of {total:,} matches; --limit shows more")
     sys.stdout.flush()
-    return DONE if hits else FAILED
+    return code_if(not hits, FAILED)

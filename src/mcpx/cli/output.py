@@ -16,7 +16,7 @@ from typing import Any, Literal, TextIO
 from unicodedata import combining, east_asian_width
 
 from mcpx.cli.codes import FAILED, MISTAKE, PARTIAL, SIGN_IN, TIMED_OUT, WAITS
-from mcpx.model.call import Json
+from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import (
     DENIED,
     NEEDS_APPROVAL,
@@ -103,7 +103,7 @@ class Output:
         if server.get("status") == "needs_auth":
             message = f"{name} wants somebody to sign in: mcpx auth login {name}"
             return self.fail("needs_sign_in", message, SIGN_IN)
-        why = plain(str(server.get("last_error") or "it cannot be reached"))
+        why = text_of(server, "last_error", "it cannot be reached")
         return self.fail("server_down", f"{name} is down: {why.removeprefix(f'{name}: ')}", PARTIAL)
 
 
@@ -119,6 +119,11 @@ def say(*lines: str) -> None:
 
 def warn(line: str) -> None:
     sys.stderr.write(f"{line}\n")
+
+
+def objects(value: object) -> list[Json]:
+    """The objects in a JSON array."""
+    return list(map(as_object, as_list(value)))
 
 
 # Words
@@ -151,9 +156,15 @@ def state_of(server: Json) -> str:
     return str(server.get("status"))
 
 
+def text_of(facts: Json, key: str, default: str = "") -> str:
+    """A foreign text as one line."""
+    return plain(str(facts.get(key) or default))
+
+
 def why_down(server: Json) -> str:
     """The last error without the server's name."""
-    return plain(str(server.get("last_error") or "").removeprefix(f"{server.get('name')}: "))
+    error = str(server.get("last_error") or "")
+    return plain(error.removeprefix(f"{server.get('name')}: "))
 
 
 # Text for terminals
@@ -186,7 +197,9 @@ def _replaced(text: str, keep: str, replacement: Callable[[str], str]) -> str:
 def plain(text: str, most: int = MAX_DETAIL) -> str:
     """Foreign text as one line that does not control the terminal."""
     line = _replaced(text, "", lambda c: " ")
-    return line if len(line) <= most else line[: most - 1] + "…"
+    if len(line) > most:
+        return f"{line[: most - 1]}…"
+    return line
 
 
 def shown(text: str) -> str:
@@ -247,8 +260,7 @@ class Table:
         self._notes: dict[int, list[str]] = {}
 
     def add(self, *cells: str | Cell) -> None:
-        row = [Cell(cell) if isinstance(cell, str) else cell for cell in cells]
-        self._rows.append(tuple(row))
+        self._rows.append(tuple(map(_cell, cells)))
 
     def note(self, line: str) -> None:
         """A line below the row that was added last."""
@@ -277,6 +289,12 @@ class Table:
                 lines.append("  ".join([*padded, text]))
             lines += [f"  {note}" for note in self._notes.get(at, ())]
         return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _cell(cell: str | Cell) -> Cell:
+    if isinstance(cell, str):
+        return Cell(cell)
+    return cell
 
 
 def _shrink(widths: list[int]) -> None:
@@ -330,8 +348,8 @@ def agreed(question: str, *, default: bool = False) -> bool:
     """Ask for yes or no. Without a terminal, the answer is no."""
     if not can_ask():
         return False
-    choices = "Y/n" if default else "y/N"
-    sys.stderr.write(f"{question} [{choices}] ")
+    choices = {True: "Y/n", False: "y/N"}
+    sys.stderr.write(f"{question} [{choices[default]}] ")
     sys.stderr.flush()
     answer = sys.stdin.readline()
     if not answer:  # Ctrl-D is no agreement.

@@ -17,12 +17,14 @@ from mcpx.cli.output import (
     Table,
     columns,
     counted,
+    objects,
     plain,
     print_json,
     printable,
     say,
     state_of,
     styled,
+    text_of,
 )
 from mcpx.cli.running import result_of
 from mcpx.cli.status import code_of, local_time, problems_of
@@ -87,8 +89,9 @@ def print_table(answer: Json, with_links: bool) -> None:
             table.note(styled(detail, style))
         if server.get("auth_url"):
             table.note(f"sign in at {printable(server['auth_url'])}")
-        for link in (server.get("links") or ()) if with_links else ():
-            table.note(_link(as_object(link)))
+        if with_links:
+            for link in objects(server.get("links")):
+                table.note(_link(link))
     table.print()
     commands: list[Json] = answer.get("commands") or []
     where = "no gateway is running; connected to look"
@@ -140,12 +143,12 @@ def _count(value: object) -> str:
 
 def _link(link: Json) -> str:
     """One connection: its use, its reason, and its load."""
-    facts = [plain(str(link.get("use", "?")))]
+    facts = [text_of(link, "use", "?")]
     if link.get("calls") is not None:
         facts.append(counted(link["calls"], "call"))
     if link.get("idle_s") is not None:
         facts.append(f"idle for {link['idle_s']:.0f} s")
-    facts.append(plain(str(link.get("why") or "")))
+    facts.append(text_of(link, "why"))
     return " · ".join(filter(None, facts))
 
 

@@ -15,24 +15,25 @@ from pathlib import Path
 from typing import Any
 
 from mcpx import __version__
-from mcpx.cli.codes import DONE, FAILED, MISTAKE, NOT_RUNNING, PARTIAL
+from mcpx.cli.codes import DONE, FAILED, MISTAKE, NOT_RUNNING, PARTIAL, code_if
 from mcpx.cli.output import (
     UP,
     Output,
     counted,
-    is_downloading,
     is_starting,
+    objects,
     plain,
     print_json,
     printable,
     say,
     state_of,
     styled,
+    text_of,
     warn,
     why_down,
 )
 from mcpx.cli.target import Target
-from mcpx.model.call import Json, as_list, as_object
+from mcpx.model.call import Json, as_object
 
 SERVER_KEYS = ("name", "status", "phase", "phase_s", "tools", "last_error")
 KEYS = (
@@ -74,7 +75,7 @@ def reload(options: argparse.Namespace) -> int:
         return out.not_running(message, NOT_RUNNING)
     if out.json or answer.get("ok"):
         out.result(answer, str(answer.get("plan")))
-        return DONE if answer.get("ok") else MISTAKE
+        return code_if(not answer.get("ok"), MISTAKE)
     warn("\n\n".join(problems_of(answer)))
     warn("Nothing was changed; the running gateway keeps its last good configuration.")
     return MISTAKE
@@ -115,7 +116,7 @@ def status(options: argparse.Namespace) -> int:
     answer = target.ask_now("status") or Json()
     if not answer.get("ok"):
         return _not_running(target, Output(options.json))
-    servers = [as_object(server) for server in as_list(answer.get("servers"))]
+    servers = objects(answer.get("servers"))
     if options.json:
         about = [{key: server.get(key) for key in SERVER_KEYS} for server in servers]
         print_json({"running": True, **{key: answer.get(key) for key in KEYS}, "servers": about})
@@ -127,7 +128,7 @@ def status(options: argparse.Namespace) -> int:
 def code_of(servers: Sequence[Json]) -> int:
     """The exit code: whether a server is down."""
     is_partial = any(each.get("status") not in UP and not is_starting(each) for each in servers)
-    return PARTIAL if is_partial else DONE
+    return code_if(is_partial, PARTIAL)
 
 
 def _not_running(target: Target, out: Output) -> int:
@@ -141,7 +142,7 @@ def _not_running(target: Target, out: Output) -> int:
 
 def _print(answer: Json, servers: Sequence[Json]) -> None:
     head = (
-        f"mcpx {plain(str(answer.get('version')))} runs",
+        f"mcpx {text_of(answer, 'version')} runs",
         ROLES.get(str(answer.get("role"))),
         f"since {local_time(answer.get('started_at'))}",
         f"process {answer.get('pid')}",
@@ -165,35 +166,37 @@ def _facts(answer: Json, servers: Sequence[Json]) -> Iterator[tuple[str, str]]:
         if server.get("status") not in UP:
             yield "", _down(server)
     title = "Replicas"
-    for replica in map(as_object, as_list(answer.get("replicas"))):
+    for replica in objects(answer.get("replicas")):
         yield title, _replica(replica)
         title = ""
     yield "Revision", f"{answer.get('revision')}{_reload(as_object(answer.get('last_reload')))}"
 
 
 def _down(server: Json) -> str:
-    mark = styled("…", "yellow") if is_starting(server) else styled("✗", "red")
-    line = f"{mark} {plain(str(server.get('name')))} {state_of(server)}"
-    why = why_down(server)
-    return f"{line}: {why}" if why else line
+    mark, why = styled("✗", "red"), why_down(server)
+    if is_starting(server):
+        mark = styled("…", "yellow")
+    line = f"{mark} {text_of(server, 'name')} {state_of(server)}"
+    if why:
+        line += f": {why}"
+    return line
 
 
 def _clients(answer: Json) -> str:
-    attached = [as_object(one) for one in as_list(answer.get("attached"))]
+    attached = objects(answer.get("attached"))
     line = f"{counted(len(attached), 'client')} on this machine"
-    names = Counter(plain(str(one.get("client") or "a client")) for one in attached)
-    if names:
-        line += ": " + ", ".join(_times(name, number) for name, number in names.items())
+    names = Counter(text_of(one, "client", "a client") for one in attached)
+    titles = [name + f" ({number})" * (number > 1) for name, number in names.items()]
+    if titles:
+        line += f": {', '.join(titles)}"
     others = int(answer.get("clients") or 0) - len(attached)
-    return f"{line}, {counted(others, 'session')} over the network" if others > 0 else line
-
-
-def _times(name: str, number: int) -> str:
-    return f"{name} ({number})" if number > 1 else name
+    if others > 0:
+        line += f", {counted(others, 'session')} over the network"
+    return line
 
 
 def _replica(replica: Json) -> str:
-    facts = [plain(str(replica.get("name"))), f"revision {replica.get('revision')}"]
+    facts = [text_of(replica, "name"), f"revision {replica.get('revision')}"]
     if not replica.get("shared"):
         facts.append(styled("a configuration of its own", "yellow"))
     if replica.get("state") == "leaving":
@@ -204,10 +207,9 @@ def _replica(replica: Json) -> str:
 
 
 def _summary(servers: Sequence[Json]) -> str:
-    states = Counter(
-        "downloading" if is_downloading(server) else str(server.get("status")) for server in servers
-    )
-    tools = sum(int(server.get("tools") or 0) for server in servers)
+    words = (state_of(server).split() for server in servers)
+    states = Counter(state for state, *_ in words)
+    tools = sum(server.get("tools") or 0 for server in servers)
     counts = ", ".join(f"{number} {state}" for state, number in states.items())
     return f"{counts or 'none'} · {counted(tools, 'tool')}"
 
@@ -217,7 +219,7 @@ def _reload(reload: Json) -> str:
         return ""
     at = local_time(reload.get("at"))
     if reload.get("ok"):
-        return f" · reloaded {at}: {plain(str(reload.get('plan')))}"
+        return f" · reloaded {at}: {text_of(reload, 'plan')}"
     return f" · the config on disk was refused {at}; mcpx servers says why"
 
 
@@ -227,5 +229,6 @@ def local_time(stamp: object) -> str:
         then = time.localtime(calendar.timegm(time.strptime(str(stamp), "%Y-%m-%dT%H:%M:%SZ")))
     except (ValueError, OverflowError):
         return "?"
-    is_today = then[:3] == time.localtime()[:3]
-    return time.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S", then)
+    if then[:3] == time.localtime()[:3]:
+        return time.strftime("%H:%M:%S", then)
+    return time.strftime("%Y-%m-%d %H:%M:%S", then)

@@ -8,7 +8,7 @@ import os
 import shlex
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -147,19 +147,30 @@ def subject_of(options: argparse.Namespace) -> str | None:
     return next(iter(words), None)
 
 
+def folder_of(path: Path) -> Path:
+    """The folder of a configuration, which is a file or a folder of files."""
+    if path.is_dir():
+        return path
+    return path.parent
+
+
 def glance(options: argparse.Namespace, environ: Mapping[str, str]) -> Path | None:
     """The absolute path of the config, without a parser. Returns None if none exists, or if only
     `found` can tell."""
     for name in (named(options), environ.get("MCPX_CONFIG")):
         if name:
-            path = Path.cwd() / os.path.expanduser(laid_down(name, environ))
-            return Path(os.path.abspath(path)) if os.path.exists(path) else None
+            return _absolute(os.path.expanduser(laid_down(name, environ)), os.path.exists)
     for name in WORKING_FOLDER_NAMES:
         if os.path.lexists(name):
-            return Path(os.path.abspath(name)) if _is_ours(name) else None
+            return _absolute(name, _is_ours)
     folder = environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    path = Path(os.path.abspath(Path(folder, "mcpx", "config.yaml")))
-    return path if os.path.isfile(path) else None
+    return _absolute(os.path.join(folder, "mcpx", "config.yaml"), os.path.isfile)
+
+
+def _absolute(name: str, is_usable: Callable[[str], bool]) -> Path | None:
+    if not is_usable(name):
+        return None
+    return Path(os.path.abspath(name))
 
 
 def _is_ours(name: str) -> bool:

@@ -12,7 +12,7 @@ import time
 from datetime import UTC, datetime
 
 from mcpx.cli.codes import DONE
-from mcpx.cli.output import Output, Table, plain, print_json, say, warn
+from mcpx.cli.output import Output, Table, plain, print_json, say, text_of, warn
 from mcpx.cli.parsing import suggestion
 from mcpx.cli.running import mistake
 from mcpx.cli.target import found, load
@@ -27,10 +27,10 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def run(options: argparse.Namespace) -> int:
-    action, words = options.action, list[str](options.words)
-    name = words.pop(0) if action != "list" and words else ""
-    most = 1 if action == "new" else 0
-    if len(words) > most or (action != "list" and not name):
+    action, words, name = options.action, list[str](options.words), ""
+    if action != "list" and words:
+        name = words.pop(0)
+    if len(words) > (action == "new") or (action != "list" and not name):
         raise mistake(f"say: mcpx token {action} {SYNTAX[action]}".rstrip())
     options.config_file = next(iter(words), None)
     store = TokenStore(state_folder(os.environ))
@@ -49,7 +49,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _new(store: TokenStore, name: str, options: argparse.Namespace, config: Config | None) -> int:
     _check_new(name, options.profile, config)
-    expires = None if options.expires is None else _end_of(options.expires)
+    expires: float | None = None
+    if options.expires is not None:
+        expires = _end_of(options.expires)
     try:
         token = store.add(name, options.profile, expires)
     except KeyError:
@@ -62,7 +64,9 @@ def _new(store: TokenStore, name: str, options: argparse.Namespace, config: Conf
     except OSError:  # The token was not shown, and cannot be shown again.
         store.revoke(name)
         raise
-    ends = f", good until {_stamp(expires)}" if expires is not None else ""
+    ends = ""
+    if expires is not None:
+        ends = f", good until {_stamp(expires)}"
     warn(
         f"{plain(name)}: made{ends}. It is shown this once; clients send 'Authorization: Bearer …'"
     )
@@ -130,7 +134,7 @@ def _list(tokens: list[Stored], as_json: bool) -> int:
         for row in rows:
             expires = str(row["expires"] or "never") + " (over)" * bool(row["expired"])
             profile = plain(str(row["profile"] or "-"))
-            table.add(plain(str(row["name"])), profile, str(row["created"]), expires)
+            table.add(text_of(row, "name"), profile, str(row["created"]), expires)
         table.print()
     return DONE
 

@@ -56,13 +56,13 @@ def run(options: argparse.Namespace) -> int:
         print_json(facts(case, findings))
     else:
         print_findings(findings)
-    return codes.FAILED if count(findings, "error") else codes.DONE
+    return codes.code_if(count(findings, "error"), codes.FAILED)
 
 
 def _no_config(case: Case, mistakes: Sequence[Finding]) -> ConfigError:
     if case.path is None:
         return mistake("no config file found here; name one: mcpx doctor SERVER --config FILE")
-    where = [f"\n  --> {each.where}" if each.where else "" for each in mistakes]
+    where = [f"\n  --> {each.where}" * bool(each.where) for each in mistakes]
     return ConfigError(
         [f"error: {each.what}{at}" for each, at in zip(mistakes, where, strict=True)]
     )
@@ -85,14 +85,16 @@ def _case(options: argparse.Namespace) -> tuple[Case, list[Finding]]:
         host, port = address(options, environ, loaded or Config())
     except ConfigError as problem:  # Of MCPX_PORT.
         mistakes += config.mistakes(problem)
-    status = target.ask_now("status", 5.0) or {}
+    status = target.ask_now("status", 5.0)
+    if status is not None and "servers" not in status:
+        status = None
     return Case(
         path=target.path,
         config=loaded,
         environ=environ,
         state=target.state,
         env=target.env,
-        status=status if "servers" in status else None,
+        status=status,
         host=host,
         port=port,
         words=target.words,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from mcpx.cli.output import Style, counted, plain, say, styled
+from mcpx.cli.target import folder_of
 from mcpx.config import Config, Server
 from mcpx.model.call import Json
 
@@ -17,6 +18,8 @@ _MARKS: dict[Level, tuple[str, str, Style]] = {
     "warning": ("!", "!", "yellow"),
     "error": ("✗", "x", "red"),
 }
+
+_FIX_TITLES = {"ok": "next"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class Case:
     def folder(self) -> Path:
         if self.path is None:
             return Path()
-        return self.path if self.path.is_dir() else self.path.parent
+        return folder_of(self.path)
 
     def command(self, *words: str) -> str:
         """A command line about the same configuration, for a shell."""
@@ -101,8 +104,7 @@ def print_findings(found: Sequence[Finding]) -> None:
         for text in each.lines:
             say(f"    {styled('|', 'dim')} {plain(text)}")
         if each.fix:
-            title = "next" if each.level == "ok" else "fix"
-            say(f"    {title}: {plain(each.fix, 1000)}")
+            say(f"    {_FIX_TITLES.get(each.level, 'fix')}: {plain(each.fix, 1000)}")
     totals: list[str] = []
     if errors := count(found, "error"):
         totals.append(f"{errors} broken")

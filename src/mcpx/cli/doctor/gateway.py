@@ -18,16 +18,18 @@ from mcpx import __version__
 from mcpx.base.files import require_private
 from mcpx.cli.doctor.finding import Case, Finding, error, ok, warning
 from mcpx.cli.doctor.servers import lacks_program
-from mcpx.cli.output import UP, counted, why_down
+from mcpx.cli.output import UP, counted, objects, why_down
 from mcpx.cli.running import result_of
 from mcpx.cli.status import problems_of
 from mcpx.core.causes import cause_of
 from mcpx.front.control import ask, socket_path
-from mcpx.model.call import Json, as_list, as_object
+from mcpx.model.call import Json, as_object
 
 PATIENCE_SECONDS = 2.0
 MAX_GATEWAYS = 20
 MAX_HEALTH_BYTES = 65536
+LISTENS = "0A"
+"""State of a socket in /proc/net/tcp."""
 LOCAL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
@@ -74,9 +76,9 @@ def running(case: Case) -> Iterator[Finding]:
     if status is None:
         yield _not_running(case, socket_path(case.state, case.path, case.env))
         return
-    servers = [as_object(each) for each in as_list(status.get("servers"))]
-    where = f" at {status['url']}" if status.get("url") else ""
-    yield ok(f"one runs on this config{where}, with {counted(len(servers), 'server')}")
+    servers = objects(status.get("servers"))
+    what = f"one runs on this config, with {counted(len(servers), 'server')}"
+    yield ok(what, str(status.get("url") or ""))
     version = status.get("version")
     if version != __version__:
         what = f"it is mcpx {version}, and this is {__version__}: it was started before the update"
@@ -101,7 +103,7 @@ def _refused(case: Case, reload: Json) -> Finding:
     what = "it refused the present config and still runs on the previous one"
     if case.config is None:  # The findings about the config have the errors.
         return ok(what)
-    first = problems_of(reload)[0].removeprefix("error: ").partition("\n")[0]
+    first, *_ = problems_of(reload)[0].removeprefix("error: ").splitlines()
     return error(f"{what}: {first}", fix=f"{case.command('check')}, then {case.command('reload')}")
 
 
@@ -174,9 +176,12 @@ def _listener(case: Case) -> str:
         host = f"[{host}]"
     url = f"://{host}:{case.port}/mcp"
     is_gateway = is_mcpx(f"http{url}") or is_mcpx(f"https{url}")
-    name = "another mcpx" if is_gateway else "another program"
-    process = _process_at(case.port)
-    return f"{name} ({process})" if process else name
+    name, process = "another program", _process_at(case.port)
+    if is_gateway:
+        name = "another mcpx"
+    if process:
+        name += f" ({process})"
+    return name
 
 
 async def _gateway_at(case: Case) -> Json | None:
@@ -220,9 +225,9 @@ def _process_at(port: int) -> str | None:
         with contextlib.suppress(OSError):
             for line in Path(table).read_text().splitlines()[1:]:
                 _, local, _, state, *rest = line.split()
-                if state == "0A" and int(local.rpartition(":")[2], 16) == port:
+                if state == LISTENS and int(local.rpartition(":")[2], 16) == port:
                     sockets.add(f"socket:[{rest[5]}]")
-    for link in Path("/proc").glob("[0-9]*/fd/*") if sockets else ():
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
         with contextlib.suppress(OSError):
             if os.readlink(link) in sockets:
                 process = link.parents[1]

@@ -72,8 +72,7 @@ def programs(case: Case) -> Iterator[Finding]:
 
 
 def _servers(names: Sequence[str]) -> str:
-    noun = "server" if len(names) == 1 else "servers"
-    return f"{noun} {limited(names, 4)}"
+    return f"server{'s' * (len(names) > 1)} {limited(names, 4)}"
 
 
 def _missing(server: Server, spec: Stdio, environ: Mapping[str, str]) -> Finding:
