@@ -129,9 +129,7 @@ def test_a_model_finds_understands_calls_and_reads_on(
         giver = "git_give" if mode == "search" else "give"
         large = await client.call(*a_call(mode, server, giver, given))
         name, call = the_call_in(text(large))
-        assert "Commit number 0" in text(await client.call(name, call)), (
-            "an example that finds something"
-        )
+        assert int(text(await client.call(name, call))) > 0, "an example that finds something"
         call["arguments"] = {"handle": call["arguments"]["handle"], "offset": 898}
         rest = text(await client.call(name, call))
         assert (

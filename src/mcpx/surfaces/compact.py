@@ -20,7 +20,6 @@ from mcpx.model.offer import Offer
 from mcpx.model.slices import in_slices
 from mcpx.surfaces.batch import Batch, Made, asked_for
 from mcpx.surfaces.descriptions import describe_server
-from mcpx.surfaces.editions import Editions
 from mcpx.surfaces.files import reads_files
 from mcpx.surfaces.finding.found import Finder
 from mcpx.surfaces.finding.guide import LONGEST_SIGNATURE, Guide
@@ -28,14 +27,13 @@ from mcpx.surfaces.finding.mistakes import Mistake, Unknown, nearest
 from mcpx.surfaces.finding.telling import Manner
 from mcpx.surfaces.large import reading
 from mcpx.surfaces.large.preview import NOT_JSON, Preview, closing
+from mcpx.surfaces.large.reading import BUILT_IN, READER
 from mcpx.surfaces.menu import Menu, abouts, tools_by_server
-from mcpx.surfaces.model_view import ModelView
-from mcpx.surfaces.own import BUILT_IN, READER
 from mcpx.surfaces.results import Shaper, has_lines, is_plain, owner_of, said
 from mcpx.surfaces.settings import Rendering
-from mcpx.surfaces.surface import Surface, Surfaces
+from mcpx.surfaces.surface import PerCatalog, Surface, Surfaces
 from mcpx.surfaces.text import cut, notes_of, one_line, quoted, starting
-from mcpx.surfaces.view import Service, View
+from mcpx.surfaces.view import Service, View, for_models
 from mcpx.wire import codec
 
 __all__ = ["BUILT_IN", "READER", "Compact", "Mistake", "Unknown"]
@@ -67,8 +65,8 @@ class Compact(Surface):
         self._kept = surfaces.lasting.kept
         self._worker = surfaces.lasting.worker
         self._checker = surfaces.lasting.checker
-        self._menus: Editions[list[Json]] = Editions()
-        self._contents: Editions[Menu] = Editions()
+        self._menus: PerCatalog[list[Json]] = PerCatalog()
+        self._contents: PerCatalog[Menu] = PerCatalog()
         self._signatures: dict[int, tuple[Offer, str]] = {}
         """By the identity of the offer: of some schemas writing one takes 15 ms."""
         self._signed = 0
@@ -111,7 +109,7 @@ class Compact(Surface):
     # ----------------------------------------------------------------------------------------------
 
     async def list_tools(self, view: View, call: Call) -> Json:
-        view = ModelView(view)
+        view = for_models(view)
         catalog, menu = await self.contents(view)
         tools = self._menus.of(catalog, (menu,))
         if tools is None:
@@ -139,7 +137,7 @@ class Compact(Surface):
         name = call.params.get("name")
         if not isinstance(name, str):
             raise RpcError(INVALID_PARAMS, "the name of the tool must be a string")
-        view = ModelView(view)
+        view = for_models(view)
         try:
             answer = await self.answer(view, call, name, _object(call.params.get("arguments")))
             if answer is None:

@@ -1,10 +1,11 @@
-"""The shape of a surface, and the surfaces of one configuration by the name of their mode."""
+"""The base of the modes, the modes of one configuration, and what they share over reloads."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
+from mcpx.base.caching import Lazy, Lru
 from mcpx.catalog.catalog import Catalog
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.family import Part
@@ -15,10 +16,15 @@ from mcpx.surfaces.view import View
 if TYPE_CHECKING:
     from mcpx.replicas.replicas import Replicas
     from mcpx.surfaces.checking.arguments import Checker
-    from mcpx.surfaces.choices import Choice, Choices
     from mcpx.surfaces.finding.mistakes import Meanings
     from mcpx.surfaces.large.kept import ResultStore
     from mcpx.surfaces.large.worker import Worker
+
+T = TypeVar("T")
+
+MAX_CHOICES = 10_000
+"""As many as there may be sessions."""
+MAX_CATALOGS = 32
 
 
 class Surface(Part, ABC):
@@ -54,68 +60,114 @@ class Surface(Part, ABC):
         return self.by_name(caller)
 
 
+class PerCatalog(Generic[T]):
+    """Values made from a catalog: one for each catalog that callers see, all of one whole."""
+
+    def __init__(self) -> None:
+        self._made: Lru[int, tuple[Catalog, object, T]] = Lru(MAX_CATALOGS)
+        """By the identity of the catalog, which is held."""
+
+    def of(self, catalog: Catalog, edition: object = None) -> T | None:
+        """`edition`: what else the value depends on."""
+        made = self._made.get(id(catalog))
+        if made is None or made[1] != edition:
+            return None
+        return made[2]
+
+    def keep(self, catalog: Catalog, value: T, edition: object = None) -> T:
+        if any(made[0].whole is not catalog.whole for made in self._made.values()):
+            self._made.clear()
+        self._made[id(catalog)] = (catalog, edition, value)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What `auto` chose for a client. A session keeps its mode (SUR-5)."""
+
+    client: str
+    mode: str
+    reason: str
+
+
+def _decoded_choice(value: Json) -> Choice | None:
+    """A choice from another replica."""
+    words = [value.get(name) for name in Choice.__slots__]
+    client, mode, reason = words
+    if not isinstance(client, str) or not isinstance(mode, str) or not isinstance(reason, str):
+        return None
+    return Choice(client, mode, reason) if mode in SURFACES else None
+
+
 class Lasting:
-    """What of surfaces outlives a reload, each made when it is first needed."""
+    """What the modes share over reloads. Most is built on first use."""
 
     ending = False
-    """The gateway is about to end: what runs may finish, nothing else is begun."""
+    """The gateway is about to end: running calls may finish, no other call starts."""
     on_shaped: "Callable[[Json, Json], None] | None" = None
-    """Hears of results, as a server gave them and as a compact surface shows them; None: nobody
-    wants to know."""
+    """Gets each result, as the server sent it and as a compact mode shows it."""
 
     def __init__(self, replicas: "Replicas | None" = None) -> None:
-        """`replicas`: with whom it is shared."""
         self._replicas = replicas
+        self.choices: Lru[str, Choice] = Lru(MAX_CHOICES)
+        """By session, or by the identity of a client without one."""
+        self._kept = Lazy(self._build_kept)
+        self._worker = Lazy(_build_worker)
+        self._checker = Lazy(_build_checker)
+        self._meanings = Lazy(_build_meanings)
 
-    def latest_choices(self) -> "list[Choice]":
-        return self.choices.latest() if "choices" in vars(self) else []
+    @property
+    def kept(self) -> "ResultStore":
+        return self._kept()
+
+    @property
+    def worker(self) -> "Worker":
+        return self._worker()
+
+    @property
+    def checker(self) -> "Checker":
+        return self._checker()
+
+    @property
+    def meanings(self) -> "Meanings":
+        return self._meanings()
+
+    def latest_choices(self, number: int = 20) -> list[Choice]:
+        return list(self.choices.values())[-number:]
 
     def kept_now(self) -> tuple[int, int]:
         """Large results that are kept, and their bytes."""
-        return (len(self.kept), self.kept.size) if "kept" in vars(self) else (0, 0)
+        kept = self._kept.built
+        return (0, 0) if kept is None else (len(kept), kept.size)
 
     def choice_of(self, session: str) -> Json | None:
-        """What `auto` chose for it, to be taken up where it goes on."""
-        choice = self.choices.of(session) if "choices" in vars(self) else None
-        return (
-            None
-            if choice is None
-            else {"client": choice.client, "mode": choice.mode, "reason": choice.reason}
-        )
+        """What `auto` chose, for the replica that takes the session over."""
+        choice = self.choices.get(session)
+        return None if choice is None else asdict(choice)
 
     def take_choice(self, session: str, choice: Json) -> None:
-        """What another replica chose for it."""
-        from mcpx.surfaces.choices import read
-
-        if (chosen := read(choice)) is not None:
-            self.choices.keep(session, chosen)
+        """Keep what another replica chose."""
+        if (chosen := _decoded_choice(choice)) is not None:
+            self.choices[session] = chosen
 
     def forget(self, session: str, *, moved: bool = False) -> None:
-        """`moved`: it goes on at another replica, and so does what was kept for it."""
-        if "choices" in vars(self):
-            self.choices.forget(session)
-        if not moved and "kept" in vars(self):
-            self.kept.forget(session)
+        """`moved`: it continues at another replica, which may read its results."""
+        self.choices.pop(session, None)
+        if not moved and self._kept.built is not None:
+            self._kept.built.forget(session)
 
     def let_go(self) -> None:
-        """Of all large results: they may hold what somebody must not see any more."""
-        if "kept" in vars(self) or self._replicas is not None:
+        """Forget all large results: callers may no longer be allowed to see them."""
+        if self._kept.built is not None or self._replicas is not None:
             self.kept.let_go()
 
     async def close(self) -> None:
-        if "kept" in vars(self):
-            await self.kept.close()
-        if "worker" in vars(self):
-            await self.worker.close()
+        if self._kept.built is not None:
+            await self._kept.built.close()
+        if self._worker.built is not None:
+            await self._worker.built.close()
 
-    @cached_property
-    def choices(self) -> "Choices":
-        from mcpx.surfaces.choices import Choices
-
-        return Choices()
-
-    @cached_property
-    def kept(self) -> "ResultStore":
+    def _build_kept(self) -> "ResultStore":
         if self._replicas is not None:
             from mcpx.surfaces.large.shared import SharedResults
 
@@ -124,28 +176,27 @@ class Lasting:
 
         return ResultStore()
 
-    @cached_property
-    def worker(self) -> "Worker":
-        from mcpx.surfaces.large.worker import Worker
 
-        return Worker()
+def _build_worker() -> "Worker":
+    from mcpx.surfaces.large.worker import Worker
 
-    @cached_property
-    def checker(self) -> "Checker":
-        from mcpx.surfaces.checking.arguments import Checker
+    return Worker()
 
-        return Checker()
 
-    @cached_property
-    def meanings(self) -> "Meanings":
-        from mcpx.surfaces.finding.mistakes import Meanings
+def _build_checker() -> "Checker":
+    from mcpx.surfaces.checking.arguments import Checker
 
-        return Meanings()
+    return Checker()
+
+
+def _build_meanings() -> "Meanings":
+    from mcpx.surfaces.finding.mistakes import Meanings
+
+    return Meanings()
 
 
 class Surfaces:
-    """The surfaces of one configuration, made when they are first asked for: most runs need one of
-    them."""
+    """The surfaces of one configuration, each made when it is first used."""
 
     def __init__(self, default: str, settings: Settings, lasting: Lasting) -> None:
         """`default` is the mode of clients that name none."""

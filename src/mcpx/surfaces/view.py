@@ -5,10 +5,12 @@ A surface never sees servers, links or policy, so a new surface cannot forget an
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, cast
 
+from mcpx.catalog.apps import is_app_only
 from mcpx.catalog.catalog import Catalog
 from mcpx.model.call import Call, Json
+from mcpx.model.errors import NotFound
 from mcpx.model.offer import Kind, Offer
 
 
@@ -90,3 +92,39 @@ class View(Protocol):
     def own(self, name: str, call: Call, work: Callable[[], Awaitable[Json]]) -> Awaitable[Json]:
         """Answer with a tool of the gateway's own, policed and recorded like any other."""
         ...
+
+
+def for_models(view: View) -> View:
+    """The view without tools that are for apps only (MCP Apps).
+
+    Hosts hide such tools from models. In a compact mode the gateway does this, because the host sees
+    no tools of servers.
+    """
+    return cast(View, _ModelView(view))
+
+
+class _ModelView:
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._view, name)
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._view.catalog.for_models
+
+    async def prepare(self) -> Catalog:
+        return (await self._view.prepare()).for_models
+
+    async def find(self, kind: Kind, name: object) -> Offer:
+        offer = await self._view.find(kind, name)
+        if kind == "tools" and is_app_only(offer.definition):
+            raise NotFound("tool", offer.public)
+        return offer
+
+    async def pick(self, server: str, tool: str) -> Offer | None:
+        offer = await self._view.pick(server, tool)
+        if offer is not None and is_app_only(offer.definition):
+            return None
+        return offer

@@ -15,7 +15,7 @@ from mcpx.model.call import Json
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace, in_slices
 from mcpx.surfaces.finding.telling import Page, Telling
-from mcpx.surfaces.own import BUILT_IN, OWN_NAMES, READER
+from mcpx.surfaces.large.reading import BUILT_IN, OWN_NAMES, READER
 from mcpx.surfaces.text import starting
 from mcpx.surfaces.view import Service, View
 

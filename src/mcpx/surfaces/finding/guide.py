@@ -14,8 +14,8 @@ from mcpx.model.errors import NotFound
 from mcpx.model.offer import Offer
 from mcpx.surfaces.finding.mistakes import Meanings, Mistake, Unknown, listed, near, suggested
 from mcpx.surfaces.finding.wanted import introduced
+from mcpx.surfaces.large.reading import OWN_NAMES, READER
 from mcpx.surfaces.menu import Menu
-from mcpx.surfaces.own import OWN_NAMES, READER
 from mcpx.surfaces.text import NEAREST, cut, quoted, starting
 from mcpx.surfaces.view import View
 

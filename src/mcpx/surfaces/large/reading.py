@@ -17,6 +17,7 @@ from mcpx.base.abridge import Limits
 from mcpx.formats.json import as_json
 from mcpx.formats.writing import value_writer
 from mcpx.model.call import Json
+from mcpx.model.offer import Offer
 from mcpx.surfaces.large.measure import (
     TIGHTEST,
     NotJson,
@@ -101,6 +102,10 @@ TOOL: Json = {
     },
     "annotations": {"readOnlyHint": True, "openWorldHint": False},
 }
+
+BUILT_IN = "mcpx"
+READER = Offer("tools", BUILT_IN, "result", "mcpx.result", TOOL)
+OWN_NAMES = (READER.public, f"{BUILT_IN}_{READER.name}", f"{BUILT_IN}/{READER.name}")
 
 Show = Callable[[object], str]
 

@@ -15,12 +15,10 @@ from typing import ClassVar
 from mcpx.catalog.catalog import Catalog
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Call, Caller, Json
-from mcpx.surfaces.choices import Choice
-from mcpx.surfaces.editions import Editions
 from mcpx.surfaces.large.measure import counted
 from mcpx.surfaces.results import owner_of
 from mcpx.surfaces.settings import AUTO_RULES, TOOL_PROXY
-from mcpx.surfaces.surface import Surface, Surfaces
+from mcpx.surfaces.surface import Choice, PerCatalog, Surface, Surfaces
 from mcpx.surfaces.text import cut, one_line
 from mcpx.surfaces.view import View
 from mcpx.wire import codec
@@ -60,7 +58,7 @@ class Auto(Surface):
         super().__init__(surfaces)
         self._choices = surfaces.lasting.choices
         self._surface = surfaces.of
-        self._sizes: Editions[int] = Editions()
+        self._sizes: PerCatalog[int] = PerCatalog()
         self._enough = max(ENOUGH * self.settings.auto_budget, self.settings.auto_direct_limit)
 
     async def list_tools(self, view: View, call: Call) -> Json:
@@ -71,11 +69,11 @@ class Auto(Surface):
         return await (await self._chosen(view, call.caller)).call_tool(view, call)
 
     def by_name(self, caller: Caller) -> bool:
-        choice = self._choices.of(owner_of(caller))
+        choice = self._choices.get(owner_of(caller))
         return choice is None or choice.mode == "direct"
 
     def shown_as(self, caller: Caller) -> tuple[str, str]:
-        choice = self._choices.of(owner_of(caller))
+        choice = self._choices.get(owner_of(caller))
         return (
             (self.type, "decided at its first list")
             if choice is None
@@ -83,17 +81,17 @@ class Auto(Surface):
         )
 
     def shows_all(self, caller: Caller, catalog: Catalog) -> bool:
-        choice = self._choices.of(owner_of(caller)) or self.choose(_client(caller), catalog)
+        choice = self._choices.get(owner_of(caller)) or self.choose(_client(caller), catalog)
         return choice.mode == "direct"
 
     async def _chosen(self, view: View, caller: Caller, *, anew: bool = False) -> Surface:
         key = owner_of(caller)
-        before = self._choices.of(key)
+        before = self._choices.get(key)
         if before is not None and not anew:
             return self._surface(before.mode)
         choice = self.choose(_client(caller), await view.prepare())
         if choice != before:
-            self._choices.keep(key, choice)
+            self._choices[key] = choice
             log.info(
                 "auto: %s is shown %r: %s", choice.client or "a client", choice.mode, choice.reason
             )
