@@ -9,13 +9,16 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
-from typing import Any, Literal, cast
+from typing import Any, Literal
+
+from mcpx.base.build import build
+from mcpx.model.call import as_object
 
 System = Literal["macos", "linux", "windows"]
 Scope = Literal["user", "project", "local", "gui"]
@@ -202,6 +205,11 @@ class Client:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Data:
+    client: tuple[Client, ...]
+
+
 def _at(spelled: str, environ: Mapping[str, str], home: PurePath, below: PurePath) -> PurePath:
     kind = type(home)
 
@@ -232,12 +240,30 @@ def places_here(
 
 @cache
 def clients() -> tuple[Client, ...]:
-    """All of them, in the order of the data."""
-    data = tomllib.loads(
-        files("mcpx.clients").joinpath("programs.toml").read_text(encoding="utf-8")
-    )
-    shapes = {name: _shape(name, table) for name, table in data["shape"].items()}
-    return tuple(_client(table, shapes) for table in data["client"])
+    """All clients in the order of the data."""
+    text = files("mcpx.clients").joinpath("programs.toml").read_text(encoding="utf-8")
+    data = tomllib.loads(text)
+    for name, shape in data["shape"].items():
+        shape |= {"name": name, "listed": shape.get("list", False)}
+    for table in data["client"]:
+        table["specs"] = [_spec(file, data["shape"]) for file in table["files"]]
+    return build(_Data, data).client
+
+
+def _spec(file: dict[str, Any], shapes: Mapping[str, Any]) -> dict[str, Any]:
+    """A file of the data as a `Spec` has it. A path may be the same on all systems."""
+    sign = file.get("sign")
+    paths = as_object(file["path"]) or dict.fromkeys(SYSTEMS, file["path"])
+    return {
+        **file,
+        "paths": {system: _as_list(path) for system, path in paths.items()},
+        "sign": as_object(sign) or dict.fromkeys(SYSTEMS if sign else (), sign),
+        "shapes": [shapes[name] for name in _as_list(file["shape"])],
+    }
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
 
 
 def client(word: str) -> Client | None:
@@ -249,54 +275,3 @@ def client(word: str) -> Client | None:
 
 def _bare(word: str) -> str:
     return re.sub(r"[^a-z0-9]", "", word.lower())
-
-
-def _shape(name: str, table: dict[str, Any]) -> Shape:
-    return Shape(
-        name,
-        tuple(table["root"]),
-        table["stdio"],
-        table["http"],
-        table.get("list", False),
-        table.get("asks", {}),
-        table.get("label", ""),
-        table.get("off", {}),
-    )
-
-
-def _client(table: dict[str, Any], shapes: Mapping[str, Shape]) -> Client:
-    plain: dict[str, Any] = {
-        key: tuple(cast("list[str]", value)) if isinstance(value, list) else value
-        for key, value in table.items()
-        if key not in ("files", "cli", "limits", "can")
-    }
-    return Client(
-        **plain,
-        specs=tuple(_spec(each, shapes) for each in table["files"]),
-        cli=Cli(**{key: tuple(words) for key, words in table.get("cli", {}).items()}),
-        limits=Limits(**table.get("limits", {})),
-        can=table.get("can", {}),
-    )
-
-
-def _spec(table: dict[str, Any], shapes: Mapping[str, Shape]) -> Spec:
-    named: str | Sequence[str] = table["shape"]
-    sign = _by_system(table.get("sign", {}))
-    return Spec(
-        table["label"],
-        table["scope"],
-        _by_system(table["path"]),
-        table["format"],
-        tuple(shapes[name] for name in ([named] if isinstance(named, str) else named)),
-        {system: paths[0] for system, paths in sign.items()},
-        table.get("fresh", ""),
-        table.get("reads", False),
-        table.get("after", ""),
-    )
-
-
-def _by_system(value: str | list[str] | dict[System, str]) -> Mapping[System, tuple[str, ...]]:
-    """Alike on all of them, or one for each."""
-    if isinstance(value, dict):
-        return {system: (path,) for system, path in value.items()}
-    return dict.fromkeys(SYSTEMS, (value,) if isinstance(value, str) else tuple(value))

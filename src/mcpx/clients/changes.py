@@ -11,7 +11,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -157,141 +157,106 @@ def to_connect(
     target: Target,
     replaced: Sequence[Own] = (),
 ) -> Change:
-    """`replaced`: entries of the client to disable, or to remove if the client cannot disable an
-    entry."""
+    """`replaced`: entries of the client to disable, or to remove if it cannot disable them."""
     refuse_link_out(place, file)
     before = content(file)
     reading = read(place, file, before or b"")
     made = entry(known, reading.shape, transport, target)
     text = connected(reading, made, asks(reading.shape, transport, target))
-    after = before if text == reading.text and before is not None else reading.encoded(text)
-    for own_place, names in _by_place(replaced):
-        after = reading.encoded(without_own(read(own_place, file, after), names))
+    after = before
+    if before is None or text != reading.text:
+        after = reading.encoded(text)
+    for own_place in {own.place.roots: own.place for own in replaced}.values():
+        names = [own.name for own in replaced if own.place.roots == own_place.roots]
+        after = reading.encoded(without_own(read(own_place, file, after or b""), names))
     own = tuple(replaced)
-    return Change(
-        "connect", known, place, file, before, after, old=reading.entry, new=made, replaced=own
-    )
+    old = reading.entry
+    return Change("connect", known, place, file, before, after, old=old, new=made, replaced=own)
 
 
 def places_in(known: Client, file: Path, project: Path) -> list[Place]:
-    """The places in a file that have entries of the client. `~/.claude.json` has one for each
-    project, too."""
-    found: dict[tuple[tuple[str, ...], ...], Place] = {}
-    for place in places_here(known, project):
-        if Path(place.path) == file:
-            found.setdefault(place.roots, place)
-    return list(found.values())
-
-
-def _by_place(own: Sequence[Own]) -> list[tuple[Place, list[str]]]:
-    places = {each.place.roots: each.place for each in own}
-    return [
-        (place, [each.name for each in own if each.place.roots == roots])
-        for roots, place in places.items()
-    ]
+    """The places in a file that have entries of the client. `~/.claude.json` has several."""
+    places = [place for place in places_here(known, project) if Path(place.path) == file]
+    return list({place.roots: place for place in reversed(places)}.values())[::-1]
 
 
 def to_disconnect(known: Client, place: Place, file: Path, ledger: Ledger) -> Change | None:
-    """None: there is no entry."""
+    """Returns None if there is no entry of the gateway."""
     refuse_link_out(place, file)
     before = content(file)
-    if before is None or (reading := read(place, file, before)).entry is None:
+    if before is None:
         return None
-    as_it_was, record = _before_all(place, file, before, ledger)
-    if record is not None:
-        return Change(
-            "disconnect", known, place, file, before, as_it_was, record=record, old=reading.entry
-        )
-    after = reading.encoded(without_entry(reading))
-    records = [each for each in ledger.records() if each.file == str(file)]
-    after = _with_own(known, file, after, records, ledger)
-    return Change("disconnect", known, place, file, before, after, exact=False, old=reading.entry)
+    reading = read(place, file, before)
+    if reading.entry is None:
+        return None
+    records = ledger.records_of(file)
+    change = Change("disconnect", known, place, file, before, None, old=reading.entry)
+    record = _unchanged_since(records, digest(before))
+    with contextlib.suppress(OSError, ConfigError):
+        former = record and ledger.before(record)
+        if record is not None and (former is None or read(place, file, former).entry is None):
+            return replace(change, after=former, record=record)
+    after = _with_own(known, file, reading.encoded(without_entry(reading)), records, ledger)
+    return replace(change, after=after, exact=False)
+
+
+def _unchanged_since(records: Sequence[Record], state: str) -> Record | None:
+    """The oldest of the changes since which only mcpx has written the file."""
+    found = None
+    for record in reversed(records):
+        if record.after != state:
+            break
+        state, found = record.before, record
+    return found
 
 
 def _with_own(
     known: Client, file: Path, data: bytes, records: Sequence[Record], ledger: Ledger
 ) -> bytes:
-    """The file with the client's own entries that `connect --replace` disabled or removed."""
+    """The file with the client's entries that `connect --replace` disabled or removed."""
     for record in reversed(records):
-        for place in places_in(known, file, Path(record.project or ".")) if record.replaced else ():
+        for place in places_in(known, file, Path(record.project or ".")):
             names = [name for label, name in record.replaced if label == place.label]
+            if not names:
+                continue
             with contextlib.suppress(OSError):
                 former = read(place, file, ledger.before(record) or b"")
                 now = read(place, file, data)
                 entries = changed_by_us(now, former, names)
-                data = now.encoded(with_own(now, entries)) if entries else data
+                if entries:
+                    data = now.encoded(with_own(now, entries))
     return data
 
 
-def _before_all(
-    place: Place, file: Path, now: bytes, ledger: Ledger
-) -> tuple[bytes | None, Record | None]:
-    """The file as it was before it was ever connected, where nobody else has changed it since."""
-    state, found = digest(now), None
-    for record in reversed([each for each in ledger.records() if each.file == str(file)]):
-        if record.after != state:
-            break
-        state, found = record.before, record
-    if found is None:
-        return None, None
-    with contextlib.suppress(OSError, ConfigError):
-        before = ledger.before(found)
-        if before is None or read(place, file, before).entry is None:
-            return before, found
-    return None, None
-
-
 def to_undo(record: Record, ledger: Ledger) -> Change | None:
-    """None: it is not there to be taken back any more. Raises `ConfigError`."""
+    """Returns None if nothing is left to undo. Raises ConfigError."""
     known, file = client(record.client), Path(record.file)
-    place = None if known is None else _place(known, record)
+    place = known and _place(known, record)
     if known is None or place is None:
         return None
     refuse_link_out(place, file)
     now = content(file)
     if digest(now) == record.before:
         return None
-    try:
-        former = ledger.before(record)
-        is_whole = True
-    except OSError:
-        former, is_whole = None, False
-    then = _entry(place, file, former)
-    if is_whole and digest(now) == record.after:
-        return Change(
-            "undo",
-            known,
-            place,
-            file,
-            now,
-            former,
-            record=record,
-            old=_entry(place, file, now),
-            new=then,
-        )
+    former, is_complete = None, False
+    with contextlib.suppress(OSError):
+        former, is_complete = ledger.before(record), True
+    old, new = _entry(place, file, now), _entry(place, file, former)
+    change = Change("undo", known, place, file, now, former, True, record, old, new)
+    if is_complete and digest(now) == record.after:
+        return change
     if now is None:
         return None
     reading = read(place, file, now)
-    after = reading.encoded(without_entry(reading, then))
+    after = reading.encoded(without_entry(reading, new))
     after = _with_own(known, file, after, [record], ledger)
     if after == now:
         return None
-    return Change(
-        "undo",
-        known,
-        place,
-        file,
-        now,
-        after,
-        exact=False,
-        record=record,
-        old=reading.entry,
-        new=then,
-    )
+    return replace(change, after=after, exact=False)
 
 
 def _entry(place: Place, file: Path, data: bytes | None) -> Json | None:
-    with contextlib.suppress(ConfigError):  # none that could be read
+    with contextlib.suppress(ConfigError):
         return read(place, file, data or b"").entry
     return None
 
@@ -299,7 +264,7 @@ def _entry(place: Place, file: Path, data: bytes | None) -> Json | None:
 def _place(known: Client, record: Record) -> Place | None:
     found = places_here(known, Path(record.project or "."))
     same = [place for place in found if place.label == record.label and place.scope == record.scope]
-    return next((place for place in same if str(place.path) == record.file), next(iter(same), None))
+    return min(same, key=lambda place: str(place.path) != record.file, default=None)
 
 
 # Making
@@ -307,9 +272,11 @@ def _place(known: Client, record: Record) -> Place | None:
 
 
 def make(change: Change, ledger: Ledger, run: str, project: Path) -> Path | None:
-    """The copy of what was there, if one was kept. Raises `Overtaken` where somebody else wrote
-    meanwhile, and `ConfigError` where it cannot be done."""
-    if change.is_none:  # somebody has just done the same: a record of it would stand before theirs
+    """Write the file, and return the copy of the old file if one was kept.
+
+    Raises Overtaken if another program has changed the file, and ConfigError.
+    """
+    if change.is_none:  # Another mcpx has made the change, and its record comes first.
         return None
     folders = _missing_folders(change.file)
     if change.kind == "undo":
@@ -317,26 +284,23 @@ def make(change: Change, ledger: Ledger, run: str, project: Path) -> Path | None
         _forget(change, ledger)
         return None
     record = Record(
-        new_id(change.client.id),
-        run,
-        change.client.id,
-        str(change.file),
-        digest(change.before),
-        digest(change.after),
-        [str(folder) for folder in folders],
-        change.place.label,
-        change.place.scope,
-        str(project),
-        [[each.place.label, each.name] for each in change.replaced],
+        id=new_id(change.client.id),
+        run=run,
+        client=change.client.id,
+        file=str(change.file),
+        before=digest(change.before),
+        after=digest(change.after),
+        folders=list(map(str, folders)),
+        label=change.place.label,
+        scope=change.place.scope,
+        project=str(project),
+        replaced=[[each.place.label, each.name] for each in change.replaced],
     )
     try:
-        copy = ledger.keep(
-            record, change.before
-        )  # first: what was written can always be taken back
+        copy = ledger.keep(record, change.before)  # Before the change, so that it can be undone.
     except OSError as error:
-        raise ConfigError(
-            [f"error: no copy of {change.file} can be kept: {error}. Nothing was changed"]
-        ) from None
+        problem = f"no copy of {change.file} can be kept: {error}. Nothing was changed"
+        raise ConfigError([f"error: {problem}"]) from None
     try:
         _write(change, folders)
     except BaseException:
@@ -348,37 +312,31 @@ def make(change: Change, ledger: Ledger, run: str, project: Path) -> Path | None
 
 
 def _forget(change: Change, ledger: Ledger, but: Record | None = None) -> None:
-    """What cannot be taken back any more: an undo takes the last one, a disconnect all of the
-    file."""
-    for record in ledger.records():
-        mine = record.file == str(change.file) and record != but
-        if mine and (
-            change.kind == "disconnect" or (change.record and record.id >= change.record.id)
-        ):
+    """Drop records that can no longer be undone: by an undo the newer ones, else all."""
+    since = change.record.id if change.kind == "undo" and change.record else ""
+    for record in ledger.records_of(change.file):
+        if record != but and record.id >= since:
             ledger.drop(record)
 
 
 def _missing_folders(file: Path) -> list[Path]:
-    folder, missing = Path(os.path.realpath(file)).parent, list[Path]()
-    while not os.path.lexists(folder):
-        missing.insert(0, folder)
-        folder = folder.parent
-    return missing
+    parents = Path(os.path.realpath(file)).parents
+    return [folder for folder in parents if not os.path.lexists(folder)][::-1]
 
 
 def _write(change: Change, folders: Iterable[Path]) -> None:
-    file = change.file
+    file, is_project = change.file, change.place.scope == "project"
     refuse_link_out(change.place, file)
     try:
         if change.after is None:
             _remove(change)
             return
         for folder in folders:
-            os.makedirs(folder, 0o755 if change.place.scope == "project" else 0o700, exist_ok=True)
-        fresh = 0o644 if change.place.scope == "project" else 0o600
-        replace_file(
-            file, change.after, change.before, None if change.before is not None else fresh
-        )
+            os.makedirs(folder, 0o755 if is_project else 0o700, exist_ok=True)
+        mode = None
+        if change.before is None:
+            mode = 0o644 if is_project else 0o600
+        replace_file(file, change.after, change.before, mode)
     except Unwritable as error:
         raise ConfigError([f"error: {error}"]) from None
     except OSError as error:
@@ -386,8 +344,7 @@ def _write(change: Change, folders: Iterable[Path]) -> None:
 
 
 def _remove(change: Change) -> None:
-    """A file that was made by a change that is taken back, and the folders that were made for it,
-    if nothing else is in them."""
+    """Remove a file that mcpx created, and the empty folders that it created for it."""
     if content(change.file) != change.before:
         raise Overtaken
     os.unlink(os.path.realpath(change.file))

@@ -52,10 +52,6 @@ class Ledger:
     def __init__(self, state: Path) -> None:
         self._folder = state / "clients"
 
-    @property
-    def folder(self) -> Path:
-        return self._folder
-
     def records(self) -> list[Record]:
         """The oldest first. What cannot be read is passed over: it is comfort."""
         found: list[Record] = []
@@ -64,6 +60,9 @@ class Ledger:
                 told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
                 found.append(Record(**told))
         return found
+
+    def records_of(self, file: Path) -> list[Record]:
+        return [record for record in self.records() if record.file == str(file)]
 
     def keep(self, record: Record, before: bytes | None) -> Path | None:
         """The copy, if there was something to copy."""
@@ -74,7 +73,8 @@ class Ledger:
         replace_private(
             self._folder / f"{record.id}.json", json.dumps(asdict(record), indent=2).encode()
         )
-        self._forget_old(record.file)
+        for old in self.records_of(Path(record.file))[:-KEPT]:
+            self.drop(old)
         return copy
 
     def before(self, record: Record) -> bytes | None:
@@ -91,11 +91,6 @@ class Ledger:
         for suffix in (".json", ".backup"):
             with contextlib.suppress(OSError):
                 os.unlink(self._folder / f"{record.id}{suffix}")
-
-    def _forget_old(self, file: str) -> None:
-        own = [record for record in self.records() if record.file == file]
-        for record in own[:-KEPT]:
-            self.drop(record)
 
 
 def new_id(client: str) -> str:
