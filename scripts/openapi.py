@@ -24,8 +24,7 @@ from pydantic.json_schema import models_json_schema
 from mcpx.admin.api import ApiRequest, Route, source_of
 from mcpx.admin.application import DOCUMENT, ROUTERS
 from mcpx.admin.errors import CODES
-from mcpx.admin.shapes.common import Preview
-from mcpx.admin.shapes.errors import ErrorAnswer
+from mcpx.admin.shapes.common import ErrorAnswer, Preview
 from mcpx.admin.streaming import EventStream
 
 SCHEMA = "#/components/schemas/{model}"

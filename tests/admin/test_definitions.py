@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpx.admin.definitions import LEFT_OUT, as_text, held, unified
+from mcpx.admin.routes.approvals import LEFT_OUT, as_text, held, unified
 from mcpx.policy.pins.fingerprint import fingerprint
 
 WORDS = st.text('ab\n"\\{}: \u200b', max_size=30)

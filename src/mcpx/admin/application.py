@@ -9,14 +9,13 @@ from mcpx.admin.desk import Desk
 from mcpx.admin.errors import quoted
 from mcpx.admin.events import Events
 from mcpx.admin.routes import (
+    access,
     approvals,
     auth_configs,
     commands,
     config,
     guarding,
     servers,
-    session,
-    tokens,
     tools,
     watching,
 )
@@ -26,7 +25,7 @@ from mcpx.admin.watching import People
 DOCUMENT = Path(__file__).with_name("openapi.json")
 ROUTERS = [
     *(approvals.router, auth_configs.router, commands.router, config.router, guarding.router),
-    *(servers.router, session.router, tokens.router, tools.router, watching.router),
+    *(servers.router, access.sessions, access.tokens, tools.router, watching.router),
 ]
 
 

@@ -23,6 +23,9 @@ from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple
 
+from mcpx.base.aio import TokenBucket
+from mcpx.base.caching import Lru, TtlCache
+
 LONG: Final = 22
 """Characters from which a token cannot be guessed by trying: 128 bits, if it is random."""
 IDLE: Final = 12 * 3600.0
@@ -87,7 +90,7 @@ class Sessions:
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._held: OrderedDict[bytes, Session] = OrderedDict()
-        """The one that was used last stands last."""
+        """The least recently used one first."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -143,84 +146,57 @@ class Sessions:
 
 
 class Passes:
-    """Tokens of login URLs."""
+    """Single-use tokens of login URLs."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
-        self._clock = clock
-        self._held: OrderedDict[bytes, float] = OrderedDict()
-        """When each was made, the latest last."""
+        self._made: TtlCache[bytes, bool] = TtlCache(MOST_PASSES, PASS_LIFE, clock)
 
     def make(self) -> str:
-        while len(self._held) >= MOST_PASSES:
-            self._held.popitem(last=False)
         made = secrets.token_urlsafe(32)
-        self._held[_digest(made.encode())] = self._clock()
+        self._made.put(_digest(made.encode()), True)
         return made
 
     def spend(self, given: bytes) -> bool:
-        """Whether it was good; it is not any more."""
-        made = self._held.pop(_digest(given), None)
-        return made is not None and self._clock() - made <= PASS_LIFE
+        """Whether it was valid. It is not valid afterwards."""
+        return self._made.pop(_digest(given)) is not None
 
     def clear(self) -> None:
-        self._held.clear()
-
-
-class _Bucket:
-    """Fills up with time; each wrong guess takes one out."""
-
-    __slots__ = ("_at", "_left", "_most", "_seconds")
-
-    def __init__(self, most: int, seconds: float, now: float) -> None:
-        self._most = most
-        self._seconds = seconds
-        self._left = float(most)
-        self._at = now
-
-    def wait(self, now: float) -> float:
-        """Seconds until one may be taken."""
-        self._left = min(self._most, self._left + (now - self._at) / self._seconds)
-        self._at = now
-        return 0.0 if self._left >= 1 else (1 - self._left) * self._seconds
-
-    def take(self) -> None:
-        self._left = max(self._left - 1, 0.0)
+        self._made.clear()
 
 
 class Attempts:
-    """Wrong guesses, of each address and of all together."""
+    """Wrong tokens, of each address and of all together."""
 
-    EACH: Final = (10, 6.0)
-    """So many at once, and another one each so many seconds."""
+    EACH: Final = (10, 1 / 6)
     ALL: Final = (100, 1.0)
+    """Burst, and further attempts per second."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
-        self._all = _Bucket(*self.ALL, clock())
-        self._each: OrderedDict[str, _Bucket] = OrderedDict()
-        self._known: OrderedDict[str, None] = OrderedDict()
-        """Addresses that once had the right token: what others do elsewhere does not hold them
-        up."""
+        self._all = TokenBucket(*self.ALL, clock)
+        self._each: Lru[str, TokenBucket] = Lru(MOST_ADDRESSES)
+        self._known: Lru[str, bool] = Lru(MOST_ADDRESSES)
+        """Addresses that once sent the right token. Attempts of other addresses do not delay
+        them."""
 
     def wait(self, address: str) -> float:
-        now, place = self._clock(), _place(address)
-        bucket = self._each.get(place)
-        own = bucket.wait(now) if bucket is not None else 0.0
-        return own if place in self._known else max(own, self._all.wait(now))
+        """Seconds until the next attempt."""
+        place, wait = _place(address), 0.0
+        if place in self._each:
+            wait = self._each[place].seconds_until()
+        if place in self._known:
+            return wait
+        return max(wait, self._all.seconds_until())
 
     def wrong(self, address: str) -> None:
         place = _place(address)
-        bucket = self._each.pop(place, None) or _Bucket(*self.EACH, self._clock())
-        bucket.take()
-        self._all.take()
+        bucket = self._each.get(place) or TokenBucket(*self.EACH, self._clock)
         self._each[place] = bucket
-        while len(self._each) > MOST_ADDRESSES:
-            self._each.popitem(last=False)
+        for each in (bucket, self._all):
+            each.take(min(1.0, each.tokens))
 
     def right(self, address: str) -> None:
-        self._known[_place(address)] = None
-        while len(self._known) > MOST_ADDRESSES:
-            self._known.popitem(last=False)
+        self._known[_place(address)] = True
 
 
 def _place(address: str) -> str:

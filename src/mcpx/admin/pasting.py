@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from mcpx.admin.desk import Desk
-from mcpx.admin.entries import yaml_of
+from mcpx.admin.routes.given import yaml_of
 from mcpx.admin.shapes.servers import Operation, PasteResult, Recognised
 from mcpx.config import Refused
 from mcpx.config.edits import EditError

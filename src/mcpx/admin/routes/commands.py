@@ -1,9 +1,9 @@
-"""Commands over the admin API."""
+"""Local commands over the admin API."""
 
 from dataclasses import asdict
 
 from mcpx.admin.api import ApiRequest, Router
-from mcpx.admin.entries import commands, cost, entry_of, yaml_of
+from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError, plain
 from mcpx.admin.routes import given
 from mcpx.admin.routes.given import TRIALS, Name
@@ -11,6 +11,7 @@ from mcpx.admin.shapes.commands import (
     CommandDetail,
     CommandImport,
     CommandImportResult,
+    CommandRow,
     Commands,
     CommandTrial,
     CommandTrialResult,
@@ -19,9 +20,83 @@ from mcpx.admin.shapes.commands import (
 )
 from mcpx.admin.shapes.servers import Operation, Recognised
 from mcpx.admin.streaming import attended
+from mcpx.config import Command
 from mcpx.config.edits import PutEntry
-from mcpx.model.call import Json
+from mcpx.config.written import Entry, Written
+from mcpx.core.local import COMMANDS, definition_of
+from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import ConfigError
+
+SHOWN = 200
+"""Characters of the line that says what a command does."""
+
+
+def _command_rows(desk: Desk, written: Written) -> list[CommandRow]:
+    entries = {entry.name: entry for entry in written.entries("commands")}
+    running = [
+        _row(desk, each, entries.pop(each.name, None))
+        for each in desk.gateway.generation.config.commands
+    ]
+    return [
+        CommandRow.model_validate(plain(row))
+        for row in (*running, *map(_waiting, entries.values()))
+    ]
+
+
+def _detail(desk: Desk, written: Written, name: str) -> CommandDetail:
+    entry = written.entry("commands", name)
+    commands = {each.name: each for each in desk.gateway.generation.config.commands}
+    if name in commands:
+        told: Json = {"name": name} if entry is None else entry.value
+        tool = definition_of(commands[name])
+        return CommandDetail.model_validate(
+            plain({**_row(desk, commands[name], entry), "entry": told, "tool": tool})
+        )
+    if entry is None:
+        raise given.unknown("commands", name, list(commands))
+    return CommandDetail.model_validate(plain({**_waiting(entry), "entry": entry.value}))
+
+
+def _row(desk: Desk, command: Command, entry: Entry | None) -> Json:
+    figures = given.figures_of(desk, COMMANDS, command.name)
+    figures.pop("calls_per_minute", None)
+    figures.pop("p50_ms", None)
+    return {
+        "name": command.name,
+        "description": command.description,
+        "type": command.action.type,
+        "enabled": command.enabled,
+        "last_error": command.switched_off,
+        "summary": "" if entry is None else _summary(entry.value),
+        "parameters": [str(name) for name in as_object(command.schema.get("properties"))],
+        "read_only": command.changes_nothing,
+        "auth": command.auth,
+        "tokens": given.cost(definition_of(command)),
+        "source": given.place_of(entry),
+        **figures,
+    }
+
+
+def _waiting(entry: Entry) -> Json:
+    """What the file has and the gateway has not."""
+    return {
+        "name": entry.name,
+        "description": str(entry.value.get("description") or ""),
+        "type": str(entry.value.get("type") or ""),
+        "enabled": entry.value.get("enabled") is not False,
+        "last_error": given.NOT_TAKEN_UP,
+        "summary": _summary(entry.value),
+        "source": given.place_of(entry),
+    }
+
+
+def _summary(entry: Json) -> str:
+    http, script = as_object(entry.get("http")), as_object(entry.get("script"))
+    if http:
+        return f"{http.get('method', 'GET')} {http.get('url', '')}"[:SHOWN]
+    words = [script.get("interpreter"), script.get("path"), *as_list(script.get("args"))]
+    return " ".join(str(word) for word in words if word)[:SHOWN]
+
 
 router = Router("/api/commands", "Commands")
 
@@ -46,7 +121,7 @@ given.add_entry_routes(
 @router.get("")
 async def list_commands(request: ApiRequest) -> Commands:
     """Every local command."""
-    return Commands(commands=commands.rows(request.desk, await given.look(request)))
+    return Commands(commands=_command_rows(request.desk, await given.look(request)))
 
 
 @router.post("/test", *TRIALS)
@@ -100,7 +175,7 @@ async def import_commands(request: ApiRequest, wanted: CommandImport) -> Command
         Recognised(
             section=section,
             entry=entry,
-            yaml=yaml_of(entry),
+            yaml=given.yaml_of(entry),
             taken=(section, entry.get("name")) in taken,
         )
         for section in ("auth_configs", "commands")
@@ -133,7 +208,7 @@ def _ours(line: str) -> str:
 @router.get("/{name}", 404)
 async def show_command(request: ApiRequest, name: Name) -> CommandDetail:
     """One command, with its entry as written."""
-    return commands.detail(request.desk, await given.look(request), name)
+    return _detail(request.desk, await given.look(request), name)
 
 
 @router.post("/{name}/test", *TRIALS)
@@ -147,7 +222,7 @@ async def try_saved_command(
 async def _try_saved(
     request: ApiRequest, name: str, trial: SavedCommandTrial | CommandTrial
 ) -> CommandTrialResult:
-    entry = entry_of(await request.desk.store.look(), SECTION, name)
+    entry = given.entry_of(await request.desk.store.look(), SECTION, name)
     return await _try(request, name, entry.value, trial)
 
 
@@ -165,7 +240,7 @@ async def _try(
     if ran.resolved is not None:
         told.resolved = Resolved(**plain(asdict(ran.resolved)))
     if ran.tool:
-        told.tool, told.tokens = plain(ran.tool), cost(ran.tool)
+        told.tool, told.tokens = plain(ran.tool), given.cost(ran.tool)
     if ran.error is not None:
         told.path = "arguments"
     return told

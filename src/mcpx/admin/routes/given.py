@@ -17,18 +17,31 @@ from pydantic import Field
 from mcpx.admin.api import BODY, HEADER, ApiRequest, Router
 from mcpx.admin.desk import Desk
 from mcpx.admin.door import Objection
-from mcpx.admin.entries import NOUNS, unknown
-from mcpx.admin.errors import ApiError, quoted
-from mcpx.admin.shapes.common import ONE_LINE, Entry, PlanTold, Preview, Problem, Toggle, Written
+from mcpx.admin.errors import ApiError, moment, quoted
+from mcpx.admin.shapes.common import (
+    ONE_LINE,
+    Entry,
+    Place,
+    PlanTold,
+    Preview,
+    Problem,
+    Toggle,
+    Written,
+)
 from mcpx.config import Config, Plan, Refused
 from mcpx.config.edits import Change as Edits
 from mcpx.config.edits import EditError, NewText, PutEntry, RemoveEntry, SetFields
-from mcpx.config.problems import Told
+from mcpx.config.emit import Manner, item_of
+from mcpx.config.problems import Told, nearest
+from mcpx.config.written import Entry as Found
 from mcpx.config.written import EntrySection
 from mcpx.config.written import Written as Files
 from mcpx.core.store import Committed, Stale, Unwritable, Via
 from mcpx.core.store import Preview as Seen
+from mcpx.formats.tokens import estimate
+from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
+from mcpx.wire import codec
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 EntryBody = Annotated[Entry, BODY]
@@ -383,3 +396,65 @@ def _relative(path: str, at: _Spot | None) -> str:
         if path.startswith(f"{begin}."):
             return path[len(begin) + 1 :]
     return path.removeprefix(f"{at.section}.")
+
+
+NOUNS: dict[EntrySection, str] = {
+    "mcp_servers": "server",
+    "commands": "command",
+    "auth_configs": "auth config",
+    "profiles": "profile",
+}
+
+NOT_TAKEN_UP = "stands in the file, but is not taken up: reload the configuration"
+
+
+def place_of(entry: Found | None) -> Place | None:
+    return None if entry is None else Place(file=str(entry.file), line=entry.line)
+
+
+def entry_of(written: Files, section: EntrySection, name: str) -> Found:
+    """Raises an ApiError that suggests a similar name."""
+    found = written.entry(section, name)
+    if found is None:
+        names = [entry.name for entry in written.entries(section)]
+        raise unknown(section, name, names)
+    return found
+
+
+def unknown(section: EntrySection, name: str, names: list[str]) -> ApiError:
+    meant = nearest(name, names)
+    noun = NOUNS[section]
+    few = f"there is {', '.join(names[:10])}" if names else f"there is no {noun} yet"
+    hint = f"did you mean {meant!r}?" if meant else few
+    return ApiError(404, "not_found", f"there is no {noun} named {name[:100]!r}", "name", hint)
+
+
+def yaml_of(entry: Json) -> str:
+    """As it would stand in a file, below the key of its section."""
+    return f"{item_of(entry, '', Manner('yaml'))}\n"
+
+
+def cost(definition: Json) -> int:
+    """Tokens of a tool's definition, about."""
+    try:
+        return estimate(codec.dump(definition).decode())
+    except codec.Unencodable:
+        return 0
+
+
+def figures_of(desk: Desk, server: str, tool: str | None = None) -> Json:
+    """How calls of it went, as rows have it."""
+    counted = desk.statistics
+    if counted is None:
+        return {}
+    found = counted.server(server) if tool is None else counted.tool(server, tool)
+    if found is None:
+        return {}
+    return {
+        "calls_per_minute": found.calls_per_minute,
+        "calls": found.calls,
+        "errors": found.errors,
+        "p50_ms": found.p50_ms,
+        "p95_ms": found.p95_ms,
+        "last_call": moment(found.last_call or None),
+    }

@@ -127,3 +127,37 @@ class Toggle(Given):
 
 class Done(Told):
     ok: Literal[True] = True
+
+
+class ErrorDetail(Spoken):
+    SENTENCES = ("message", "hint")
+
+    code: str
+    """What it is, for programs: `not_found`, `invalid`, `stale` …"""
+    message: str
+    """What is wrong, for people."""
+    path: str | None = None
+    """Where in what was sent, or in the configuration."""
+    hint: str | None = None
+    """What to do about it."""
+    errors: list[Problem] | None = None
+    """All mistakes, where there may be several."""
+
+
+class ErrorAnswer(BaseModel):
+    error: ErrorDetail
+
+
+class Login(Given):
+    token: str = Field(min_length=1, max_length=1024)
+
+
+class SessionTold(Told):
+    signed_in: bool
+    by: str | None = None
+    version: str | None = None
+
+
+class LoginResult(SessionTold):
+    secret: str
+    """Value of the header `X-Mcpx-Session`; each request of the session needs it."""

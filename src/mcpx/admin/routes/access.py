@@ -1,8 +1,7 @@
-"""Tokens over the admin API: those that were made, and by name those that stand in the
-configuration (SEC-1).
+"""Access over the admin API: login and logout of browsers, and the tokens of clients (SEC-1).
 
-The front looks at the store itself: a token counts within a second, and the sessions of one that is
-revoked end then.
+Scripts send the admin token with each request and need no login. The front reads the token store
+itself: a new token is valid within a second, and the sessions of a revoked one end then.
 """
 
 import asyncio
@@ -12,23 +11,63 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import TypeVar
 
+from mcpx import __version__
 from mcpx.admin.api import ApiRequest, Router
 from mcpx.admin.desk import Desk, StoredToken, TokenStore
+from mcpx.admin.door import no_session, session_cookie
 from mcpx.admin.errors import ApiError, moment
 from mcpx.admin.routes.given import Name
-from mcpx.admin.shapes.common import Done
+from mcpx.admin.shapes.common import Done, Login, LoginResult, SessionTold
 from mcpx.admin.shapes.guarding import MadeToken, NewToken, TokenRow, Tokens
 from mcpx.config import FrontAuth, Token
 from mcpx.config.checks import DOTS, MAX_NAME
 from mcpx.model.errors import McpxError
 
-router = Router("/api/tokens", "Tokens")
+sessions = Router("/api", "Session")
+
+
+@sessions.post("/login")
+async def log_in(request: ApiRequest, login: Login) -> LoginResult:
+    """Start a browser session with the admin token, or with the token of a login URL.
+
+    The response sets a cookie and contains a secret. Each request of the session needs the cookie
+    and the header `X-Mcpx-Session` with the secret.
+    """
+    door, entry = request.door, request.entry
+    token = login.token.encode()
+    if not door.keys.passes.spend(token):
+        door.check(token, entry.visit)
+    if entry.session is not None:
+        door.keys.sessions.end(entry.session)
+    credentials = door.keys.sessions.begin_in_browser()
+    request.headers["set-cookie"] = session_cookie(entry.visit, credentials.id)
+    return LoginResult(signed_in=True, by="cookie", version=__version__, secret=credentials.secret)
+
+
+@sessions.post("/logout", status=204)
+async def log_out(request: ApiRequest) -> None:
+    """End the session, and what it has open."""
+    entry = request.entry
+    if entry.session is not None:
+        request.door.keys.sessions.end(entry.session)
+    request.headers["set-cookie"] = no_session(entry.visit)
+
+
+@sessions.get("/session")
+async def session(request: ApiRequest) -> SessionTold:
+    """Whether you are in, and by what; to be asked by anybody."""
+    if request.entry.by is None:
+        return SessionTold(signed_in=False)
+    return SessionTold(signed_in=True, by=request.entry.by, version=__version__)
+
+
+tokens = Router("/api/tokens", "Tokens")
 
 DAY = 86_400.0
 T = TypeVar("T")
 
 
-@router.get("", 503)
+@tokens.get("", 503)
 async def list_tokens(request: ApiRequest) -> Tokens:
     """Who may come in over HTTP; never the tokens themselves."""
     desk = request.desk
@@ -41,7 +80,7 @@ async def list_tokens(request: ApiRequest) -> Tokens:
     return Tokens(tokens=rows, required=required, type="none" if auth is None else auth.type)
 
 
-@router.post("", 409, 503, status=201)
+@tokens.post("", 409, 503, status=201)
 async def make_token(request: ApiRequest, wanted: NewToken) -> MadeToken:
     """Make one; it is shown this once."""
     desk = request.desk
@@ -77,7 +116,7 @@ async def make_token(request: ApiRequest, wanted: NewToken) -> MadeToken:
     return MadeToken(name=name, token=token)
 
 
-@router.delete("/{name}", 404, 409, 503)
+@tokens.delete("/{name}", 404, 409, 503)
 async def revoke_token(request: ApiRequest, name: Name) -> Done:
     """Revoke one; its sessions end."""
     desk = request.desk
