@@ -30,7 +30,7 @@ from mcpx.model.redaction import Redactor
 from mcpx.processes import process, signals
 from mcpx.telemetry.telemetry import Telemetry
 from mcpx.upkeep import GRACE, Run, Upkeep, say
-from mcpx.wire import descriptors, logs, memory
+from mcpx.wire import codec, descriptors, logs
 from mcpx.wire.logs import OURS
 
 if TYPE_CHECKING:
@@ -532,7 +532,7 @@ async def _watch_room() -> None:
     for tick in itertools.count(1):
         await asyncio.sleep(ROOM)
         if tick % TIDY == 0:
-            memory.give_back()
+            codec.release_memory()
         try:
             os.close(os.dup(2))
         except OSError as error:

@@ -788,7 +788,7 @@ def test_the_bridge_imports_no_gateway() -> None:
         "mcpx.surfaces",
     )
     code = "import sys, mcpx.cli.main, mcpx.cli.options, mcpx.cli.attach, mcpx.bridge.relay\n"
-    code += "import mcpx.wire.channels.unix; print(*sys.modules)"
+    code += "import mcpx.wire.channels; print(*sys.modules)"
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()

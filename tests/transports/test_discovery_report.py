@@ -8,7 +8,7 @@ import pytest
 from kit.gateway import Gateway
 from kit.servers import stdio_server
 from kit.until import wait_until
-from mcpx.transports.discovery_report import DiscoveryReportFilter
+from mcpx.transports.stdio import DiscoveryReportFilter
 
 REPORT = b"""WARNING:root:Failed to validate request: 31 validation errors for ClientRequest
 PingRequest.method

@@ -8,7 +8,7 @@ import pytest
 
 SCRIPT = """
 import orjson
-from mcpx.wire import codec, memory
+from mcpx.wire import codec
 
 def rss():
     with open("/proc/self/statm", "rb") as file:
@@ -19,9 +19,9 @@ held = [codec.load(text) for _ in range(3)]
 kept = codec.load(b"{}")  # something young at the top
 del held, text
 before = rss()
-memory.give_back()
+codec.release_memory()
 after = rss()
-memory.give_back()  # nothing is owed any more
+codec.release_memory()  # nothing is owed any more
 print(before - after)
 """
 

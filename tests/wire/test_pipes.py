@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, cast
 
 from kit.loop import run, yield_to_loop
-from mcpx.wire.pipes import AT_ONCE, Gathered
+from mcpx.wire.stdio_pipes import AT_ONCE, Gathered
 
 
 class Pipe:

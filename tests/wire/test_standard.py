@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mcpx.wire.standard import HIGH, ThreadReader, ThreadWriter
+from mcpx.wire.stdio_pipes import HIGH, ThreadReader, ThreadWriter
 
 
 class Heard(asyncio.Protocol):

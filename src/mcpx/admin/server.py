@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mcpx.admin.keys import LONG, PASS_LIFE, Keys
 from mcpx.base.files import replace_private
 from mcpx.config import Admin, Config, is_loopback
-from mcpx.wire import memory
+from mcpx.wire import codec
 from mcpx.wire.http_server import HttpServer, Limits
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _load(furnish: "Callable[[], Desk]") -> "Desk":
     from mcpx.admin import application, door  # pyright: ignore[reportUnusedImport] # noqa: F401
 
     desk = furnish()
-    memory.give_back(surely=True)  # Loading took memory that is no longer needed.
+    codec.release_memory(surely=True)  # Loading took memory that is no longer needed.
     return desk
 
 

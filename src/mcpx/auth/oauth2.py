@@ -23,12 +23,12 @@ from mcpx.base.text import one_line
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import Unproved
 from mcpx.model.kinds import Mistake, NonEmpty
+from mcpx.model.redaction import without
 from mcpx.wire import codec
 from mcpx.wire.address import parse
 from mcpx.wire.exchange import retry_after, whole_number
 from mcpx.wire.fetch import Answer, Fetch, FetchFailed
 from mcpx.wire.fields import url_mistakes
-from mcpx.wire.words import without
 
 if TYPE_CHECKING:
     from mcpx.auth.shared import Place

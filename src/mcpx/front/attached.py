@@ -30,7 +30,7 @@ from mcpx.surfaces import SURFACES
 from mcpx.wire import jsonrpc
 from mcpx.wire.flow import Budget, Intake, Outflow
 from mcpx.wire.framing import MessageReader
-from mcpx.wire.pipes import Gathered
+from mcpx.wire.stdio_pipes import Gathered
 
 log = logging.getLogger(__name__)
 

@@ -19,10 +19,10 @@ from mcpx.front.conversation import ClientConversation
 from mcpx.front.dispatch import Dispatcher
 from mcpx.front.visitor import Visitor
 from mcpx.model.errors import INVALID_REQUEST, RpcError
-from mcpx.wire import standard
+from mcpx.wire import stdio_pipes
 from mcpx.wire.flow import Intake
 from mcpx.wire.framing import Framing, MessageReader, frame
-from mcpx.wire.pipes import Gathered
+from mcpx.wire.stdio_pipes import Gathered
 
 log = logging.getLogger(__name__)
 
@@ -72,12 +72,12 @@ class StdioFront:
             self._output = self._input
             return
         if _is_pipe(sink) or _is_socket(sink):
-            self._output = await standard.write_pipe(_Output(self), sink)
+            self._output = await stdio_pipes.write_pipe(_Output(self), sink)
         else:
             self._output = cast(asyncio.WriteTransport, _FileOutput(sink, self.output_closed))
             self._sent.set()
         if _is_pipe(source) or _is_socket(source) or source.isatty():
-            self._input = await standard.read_pipe(_Input(self), source)
+            self._input = await stdio_pipes.read_pipe(_Input(self), source)
             return
         # A file and the null device cannot be watched for readiness; they are simply read.
         while data := source.read(CHUNK):

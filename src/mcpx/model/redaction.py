@@ -11,10 +11,12 @@ promise: that a secret is found which a peer took to pieces or encoded in anothe
 import base64
 import json
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from functools import cache
 from typing import Any, cast
 from urllib.parse import quote, quote_plus
+
+from mcpx.base.text import one_line
 
 MARK = "***"
 SHORTEST = 6
@@ -328,3 +330,26 @@ class Redactor:
 def _may_be_secret(value: object) -> bool:
     """Not what is empty or a yes or no; a number may be a PIN."""
     return value is not None and not isinstance(value, bool) and value not in ("", [], {})
+
+
+# Texts of other programs
+
+MAX_EXCERPT_BYTES = 200
+"""Size of an excerpt of a message that cannot be used."""
+MAX_REDACTED_BYTES = 4096
+"""More than an excerpt has, so that no secret is cut before it is redacted."""
+
+
+def without(secrets: Iterable[str], text: str) -> str:
+    """Remove secrets from a text. Cut the text afterwards: half a secret would not be found."""
+    return blotted(text, spellings(secrets))
+
+
+def excerpt(raw: bytes | bytearray, redact: Callable[[str], str]) -> str:
+    """Return the first bytes of a message that cannot be used, redacted, as one printable line."""
+    decoded = bytes(raw[:MAX_REDACTED_BYTES]).decode("utf-8", "replace")
+    encoded = without_forms(redact(decoded)).encode("utf-8", "replace")
+    line = one_line(encoded[:MAX_EXCERPT_BYTES].decode("utf-8", "ignore"))
+    if len(encoded) > MAX_EXCERPT_BYTES:
+        line += "…"
+    return line

@@ -15,7 +15,7 @@ from typing import cast
 
 from mcpx.processes.systems import system
 from mcpx.wire.flow import Intake
-from mcpx.wire.pipes import Gathered, handed_over
+from mcpx.wire.stdio_pipes import Gathered, handed_over
 
 _log = logging.getLogger("mcpx.process")
 

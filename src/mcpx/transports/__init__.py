@@ -40,9 +40,7 @@ TRANSPORTS: Family[Transport] = Family(
     "mcpx.transports",
     "mcpx.transports",
     beside=(
-        "carried",
         "dial",
-        "discovery_report",
         "memory",
         "proving",
         "refusals",

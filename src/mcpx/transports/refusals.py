@@ -13,9 +13,9 @@ from typing import Any
 from mcpx.base.text import one_line
 from mcpx.model.call import as_object
 from mcpx.model.errors import SERVER_DOWN, RpcError, Unavailable
+from mcpx.model.redaction import excerpt, without
 from mcpx.wire import codec
 from mcpx.wire.exchange import Headers, retry_after
-from mcpx.wire.words import excerpt, without
 
 __all__ = ["BODY", "about_us", "refusal", "unexpected"]
 

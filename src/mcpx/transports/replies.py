@@ -19,6 +19,7 @@ from mcpx.model.errors import (
     RpcError,
     Unavailable,
 )
+from mcpx.model.redaction import MAX_REDACTED_BYTES
 from mcpx.transports.refusals import BODY, about_us, refusal, unexpected
 from mcpx.transports.sinks import MAX_NOISE_BYTES, EventFeed, SentRequest
 from mcpx.wire import codec, jsonrpc
@@ -27,7 +28,6 @@ from mcpx.wire.framing import Patience
 from mcpx.wire.http_client import ConnectionLost, Crowded
 from mcpx.wire.peer import Wait
 from mcpx.wire.sse import SseEvent
-from mcpx.wire.words import MAX_REDACTED_BYTES
 
 if TYPE_CHECKING:
     from mcpx.transports.http import HttpConversation

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urljoin, urlsplit
 
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
-from mcpx.transports.carried import Carried
-from mcpx.transports.dial import Dial
+from mcpx.model.redaction import MAX_REDACTED_BYTES, without
+from mcpx.transports.dial import Carried, Dial
 from mcpx.transports.refusals import BODY, refusal, unexpected
 from mcpx.transports.replies import is_stream
 from mcpx.transports.sinks import MAX_NOISE_BYTES, ErrorBody, EventFeed, SentRequest, Upload
@@ -24,7 +24,6 @@ from mcpx.wire.exchange import Headers
 from mcpx.wire.http_client import Abortable, ConnectionLost, header_lines
 from mcpx.wire.peer import Conversation
 from mcpx.wire.sse import SseEvent
-from mcpx.wire.words import MAX_REDACTED_BYTES, without
 
 if TYPE_CHECKING:
     from mcpx.auth.credentials import Proof

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,13 +13,12 @@ from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_GARBAGE, Unavaila
 from mcpx.processes import npx_cache, process
 from mcpx.processes.downloaders import downloads_itself
 from mcpx.processes.stderrlog import Allowance, StderrLog, readable, redaction, shortened
-from mcpx.transports.carried import Carried
-from mcpx.transports.dial import Dial
-from mcpx.transports.discovery_report import DiscoveryReportFilter
+from mcpx.transports.dial import Carried, Dial
 from mcpx.wire.framing import MessageReader, Patience, frame
 from mcpx.wire.peer import Conversation
 
 log = logging.getLogger(__name__)
+_server_log = logging.getLogger("mcpx.server")
 
 NO_SERVER = 1_000
 """Lines on standard output that are no messages, before the first one that is: no program that is
@@ -255,3 +255,53 @@ def _allowance_of(server: str) -> Allowance:
     if len(_allowances) > REMEMBERED:
         del _allowances[next(iter(_allowances))]
     return found
+
+
+_FIRST_LINE = re.compile(rb"[^\n]*Failed to validate request: \d+ validation error[^\n]*\n")
+_METHOD = b"server/discover"
+_PART = re.compile(rb"\s|$|\w+(?:Request|Notification|Result|Params)\b[^\s:]*\s*$")
+"""A line of a report: an indented one, or the name of a type and a field."""
+MAX_REPORT_BYTES = 64 * 1024
+MAX_LINE_BYTES = 8 * 1024
+
+
+class DiscoveryReportFilter:
+    """Feed it the bytes of standard error; it returns what to pass on."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._left = 0
+        """Bytes that the current report may still have; 0 outside of a report."""
+        self._partial = b""
+
+    def passed(self, data: bytes) -> bytes:
+        if not self._left:
+            found = _FIRST_LINE.search(data) if _METHOD in data else None
+            if found is None:
+                return data
+            _server_log.debug(
+                "[%s] reports that it does not know server/discover: it has version 1 of the SDK",
+                self._name,
+            )
+            self._left = MAX_REPORT_BYTES
+            return data[: found.start()] + self._rest(data[found.end() :])
+        return self._rest(data)
+
+    def end(self) -> bytes:
+        """The unfinished line of a report at the end of the output."""
+        rest, self._partial = self._partial, b""
+        return b"" if _PART.match(rest) else rest
+
+    def _rest(self, data: bytes) -> bytes:
+        """The text after the report. Empty while the report continues."""
+        lines = (self._partial + data).splitlines(keepends=True)
+        self._partial = b""
+        for index, line in enumerate(lines):
+            if not line.endswith(b"\n") and len(line) <= MAX_LINE_BYTES:
+                self._partial = line
+                return b""
+            self._left -= len(line)
+            if self._left <= 0 or not _PART.match(line):
+                self._left = 0
+                return self.passed(b"".join(lines[index:]))
+        return b""

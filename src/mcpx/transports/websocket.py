@@ -7,14 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
-from mcpx.transports.carried import Carried
-from mcpx.transports.dial import Dial
+from mcpx.model.redaction import without
+from mcpx.transports.dial import Carried, Dial
 from mcpx.transports.refusals import about_us, refusal
 from mcpx.wire import websocket
 from mcpx.wire.address import parse
 from mcpx.wire.framing import Patience
 from mcpx.wire.peer import Conversation
-from mcpx.wire.words import without
 
 if TYPE_CHECKING:
     from mcpx.auth.credentials import Proof

@@ -11,6 +11,7 @@ infinities that did not come through `load` (orjson writes `null`; those that `l
 refused).
 """
 
+import functools
 import gc
 import json
 import re
@@ -20,9 +21,7 @@ from orjson import JSONDecodeError
 from orjson import dumps as _dumps
 from orjson import loads as _loads
 
-from mcpx.wire import memory
-
-__all__ = ["BadJson", "Unencodable", "dump", "load"]
+__all__ = ["BadJson", "Unencodable", "dump", "load", "release_memory"]
 
 
 LARGE = 65536
@@ -89,7 +88,8 @@ def load(data: bytes | bytearray | memoryview, *, mend: bool = False, strict: bo
 
 
 def _load_large(data: bytes | bytearray) -> Any:
-    memory.took(len(data))
+    global _has_garbage
+    _has_garbage = _has_garbage or len(data) >= GARBAGE_BYTES
     if (
         len(data) > 3 * MOST_CONTAINERS and _containers(data) > MOST_CONTAINERS
     ):  # the least of each is `[],`
@@ -171,3 +171,32 @@ def is_writable(value: object) -> bool:
     except Unencodable:
         return False
     return True
+
+
+# Memory
+
+GARBAGE_BYTES = 2**20
+"""Size of a message after which the allocator may keep memory that is no longer used."""
+_has_garbage = False
+
+
+@functools.cache
+def _libc() -> Any:
+    try:
+        import ctypes
+
+        libc = ctypes.CDLL(None)
+    except (ImportError, OSError, TypeError):
+        return None
+    return libc if hasattr(libc, "malloc_trim") else None
+
+
+def release_memory(*, surely: bool = False) -> None:
+    """Give memory of large messages back to the system. Without glibc, nothing happens.
+
+    Unless `surely`, only if there was a large message since the last call.
+    """
+    global _has_garbage
+    if (_has_garbage or surely) and (libc := _libc()) is not None:
+        libc.malloc_trim(0)
+    _has_garbage = False

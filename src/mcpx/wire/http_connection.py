@@ -2,19 +2,22 @@
 
 Promise: limits on heads, bodies and every kind of waiting hold for whatever a client sends or does
 not send, and each has its share of a turn and no more (`wire.flow`): while a client does not read
-its answers, none of its requests is begun. A client that goes away is reported. What all
-connections share is their house's (`wire.http_house`).
+its answers, none of its requests is begun. A client that goes away is reported. The state
+of all connections belongs to `HttpServer`.
 """
 
 import asyncio
 import logging
-from typing import Any, Final, NoReturn, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from mcpx.wire.exchange import Exchange, Headers
+from mcpx.wire.exchange import PHRASES, Exchange, Headers, status_line
 from mcpx.wire.flow import Budget, Intake, Outflow
-from mcpx.wire.http_house import House
+
+if TYPE_CHECKING:
+    from mcpx.wire.http_server import HttpServer
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +35,38 @@ LARGE: Final = 65536
 COPY_BELOW: Final = 65536
 """Smaller bodies are copied behind their head; with larger ones the transport gets two buffers at
 once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one client may cost. Times in seconds and for the whole phase: dripping bytes gains
+    nothing."""
+
+    header_bytes: int = 65536
+    body_bytes: int = 4 * 2**20
+    head_timeout: float = 10.0
+    body_timeout: float = 30.0
+    keep_alive: float = 75.0
+    """Longer than the pools of clients keep idle connections (Node 4 s, Go and aiohttp 15 to
+    90)."""
+    connections: int = 4096
+    write_timeout: float = 30.0
+    """A reader that takes next to nothing for so long is dropped."""
+    waiting_bytes: int = 128 * 2**20
+    """What may wait to be read by all clients together."""
+    bodies_bytes: int = 256 * 2**20
+    """The bodies of all requests that are being read or answered. Beyond it the next large one is
+    refused."""
+
+
+_MORE = {401: b"www-authenticate: Bearer\r\n", 503: b"retry-after: 1\r\n"}
+
+
+def refusal(status: int) -> bytes:
+    """The whole answer to a client that is not heard any further."""
+    text = PHRASES[status]
+    head = status_line(status, "text/plain") + _MORE.get(status, b"")
+    return head + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(text) + text
 
 
 class _Stop(Exception):
@@ -84,7 +119,7 @@ class Connection(asyncio.Protocol):
         ),
     )
 
-    def __init__(self, server: House) -> None:
+    def __init__(self, server: "HttpServer") -> None:
         self._server = server
         self._limits = server.limits
         self._parser = HttpRequestParser(self)

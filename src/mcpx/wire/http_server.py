@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Final
 from mcpx.base import WINDOWS
 from mcpx.wire.exchange import Exchange, Headers
 from mcpx.wire.flow import Budget
-from mcpx.wire.http_connection import Connection
-from mcpx.wire.http_house import Limits, refusal
+from mcpx.wire.http_connection import Connection, Limits, refusal
 
 if TYPE_CHECKING:
     import socket

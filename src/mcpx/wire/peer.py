@@ -29,9 +29,9 @@ from mcpx.model.errors import (
     gateway_ending,
     overloaded,
 )
+from mcpx.model.redaction import MAX_REDACTED_BYTES, excerpt
 from mcpx.model.requests import answering, identity
 from mcpx.wire import codec, jsonrpc
-from mcpx.wire.words import MAX_REDACTED_BYTES, excerpt
 
 log = logging.getLogger(__name__)
 

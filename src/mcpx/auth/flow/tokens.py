@@ -15,7 +15,7 @@ from mcpx.auth.flow.web import Refused, Web, checked
 from mcpx.base.text import one_line
 from mcpx.model.call import Json
 from mcpx.model.errors import Unproved
-from mcpx.wire.words import without
+from mcpx.model.redaction import without
 
 LONGEST = 32_768
 """Characters of a token."""

@@ -12,11 +12,11 @@ from urllib.parse import urlencode
 from mcpx.base.text import one_line
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import Unproved
+from mcpx.model.redaction import without
 from mcpx.wire import codec, era
 from mcpx.wire.address import Address, BadAddress, parse
 from mcpx.wire.fetch import Answer, Fetch, Fetcher, FetchFailed
 from mcpx.wire.reach import is_public, look_up
-from mcpx.wire.words import without
 
 LIMIT = 2**20
 """Bytes of an answer."""

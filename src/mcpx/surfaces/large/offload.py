@@ -20,7 +20,7 @@ from subprocess import DEVNULL, PIPE
 from typing import Any, TypeVar
 
 from mcpx.base.aio import FairQueue, QueueFull
-from mcpx.wire import memory
+from mcpx.wire import codec
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class Offload:
 
     def _rest(self) -> None:
         self._end("nothing to do")
-        memory.give_back(surely=True)
+        codec.release_memory(surely=True)
 
     def _end(self, why: str) -> None:
         self._cancel_idle_timer()

@@ -1,10 +1,9 @@
-"""Standard input and output as transports: by the event loop, or by a thread each where it cannot
-wait for them.
+"""Pipes as transports of the event loop, and as threads where the loop cannot wait for them.
 
-Windows' loop waits only for pipes that were made for it, and what a client gives us was not. The
-threads promise what transports do: nothing is handed on while reading is paused, at most one piece
-is read ahead, and what is written counts until it is out. A thread that waits for input cannot be
-woken; it is left behind, and ends with the process.
+The loop of Windows waits only for pipes that were made for it, and standard input is usually none.
+The threads keep the contract of transports: no data while reading is paused, at most one piece read
+ahead, and written data counts until the system has taken it. A thread that waits for input cannot
+be woken. It ends with the process.
 """
 
 import asyncio
@@ -13,15 +12,82 @@ import os
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import IO, Any, cast
+from typing import IO, Any, Protocol, cast
 
 from mcpx.base import PORTABLE
-from mcpx.wire.pipes import handed_over
 
 CHUNK = 65536
 HIGH, LOW = 65536, 16384
 """Bytes that wait to be written: from the first on there is no room, below the second there is
 again."""
+
+
+class _Number:
+    """A descriptor that its transport closes."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def close(self) -> None:
+        """Nothing: it is closed already, and its number may be another's."""
+
+
+def handed_over(pipe: IO[bytes] | None, loop: asyncio.AbstractEventLoop) -> Any:
+    """What to give the loop for this pipe. asyncio closes the file; uvloop closes the descriptor
+    and *then* the file as well, by which time another thread may have been given the number: so
+    uvloop gets no file to close."""
+    assert pipe is not None
+    if isinstance(loop, asyncio.BaseEventLoop):
+        return pipe
+    with pipe:
+        return _Number(os.dup(pipe.fileno()))
+
+
+class Sink(Protocol):
+    def write(self, data: bytes) -> None: ...
+
+    def is_closing(self) -> bool: ...
+
+
+AT_ONCE = 65536
+"""Bytes that are not kept for the end of the turn."""
+
+
+class Gathered:
+    """Writes what is said in one turn of the loop in one system call, which costs as much as a good
+    part of all else that is done for a small message."""
+
+    __slots__ = ("_loop", "_size", "_transport", "_waiting")
+
+    def __init__(self, transport: Sink) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport = transport
+        self._waiting: list[bytes] = []
+        self._size = 0
+
+    def write(self, data: bytes, *, more_to_come: bool) -> None:
+        """`more_to_come`: there may be more to say in this turn. Never blocks, never fails."""
+        if not self._waiting:
+            if not more_to_come:
+                self._write(data)
+                return
+            self._loop.call_soon(self.flush)
+        self._waiting.append(data)
+        self._size += len(data)
+        if self._size > AT_ONCE or not more_to_come:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._waiting:
+            waiting, self._waiting, self._size = self._waiting, [], 0
+            self._write(waiting[0] if len(waiting) == 1 else b"".join(waiting))
+
+    def _write(self, data: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(data)
 
 
 async def read_pipe(protocol: asyncio.Protocol, pipe: IO[bytes]) -> asyncio.ReadTransport:
