@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mcpx.config.entries import CLIENT, FLAT, PROXY, Entries
+from mcpx.config.entries import Entries
 from mcpx.config.origins import Origins
 from mcpx.config.problems import Findings
 from mcpx.config.schema import Config, Dialect, Global, Mode
@@ -72,8 +72,10 @@ class Reading:
 
 
 def detect(tree: Tree, source: Source, over: Dialect | None = None) -> Dialect:
+    if _is_gemini(tree, source):
+        return "gemini"
     if "mcpServers" in tree or _projects(tree):
-        return "gemini" if _is_gemini(tree, source) else "mcpServers"
+        return "mcpServers"
     listed = tree.get("mcp_servers")
     if source.is_toml and as_map(listed) is not None:
         return "codex"
@@ -82,8 +84,10 @@ def detect(tree: Tree, source: Source, over: Dialect | None = None) -> Dialect:
     if "servers" in tree and "mcp_servers" not in tree:
         return "proxy"
     entries = maps_in(listed)
-    spread = not any("connection" in entry for _, entry in entries)
-    return "flat" if spread and (over == "flat" if over else entries) else "native"
+    is_spread = not any("connection" in entry for _, entry in entries)
+    if is_spread and (over == "flat" or (over is None and entries)):
+        return "flat"
+    return "native"
 
 
 def _client_section(tree: Tree) -> tuple[Dialect, KeyPath] | None:
@@ -104,8 +108,12 @@ def _client_section(tree: Tree) -> tuple[Dialect, KeyPath] | None:
         servers and not {"type", "command", "url"} & servers.keys()
     ):  # else it is a server of that name
         kinds = {(as_map(entry) or {}).get("type") for entry in servers.values()}
-        return "opencode" if kinds & {"local", "remote"} else "vscode", ("mcp", "servers")
-    return ("opencode", ("mcp",)) if below else None
+        if kinds & {"local", "remote"}:
+            return "opencode", ("mcp", "servers")
+        return "vscode", ("mcp", "servers")
+    if below:
+        return "opencode", ("mcp",)
+    return None
 
 
 _GOOSE = frozenset({"cmd", "uri", "envs", "env_keys", "bundled"})
@@ -121,8 +129,11 @@ def _is_gemini(tree: Tree, source: Source) -> bool:
     """To Gemini CLI `url` is an SSE server and `$VAR` a variable: it is known by its file, or by a
     word of its own."""
     file = source.path
-    named = file.name == "settings.json" and file.parent.name == ".gemini"
-    return named or any("httpUrl" in entry for _, entry in _entries(tree.get("mcpServers")))
+    if "mcpServers" not in tree and not _projects(tree):
+        return False
+    if file.name == "settings.json" and file.parent.name == ".gemini":
+        return True
+    return any("httpUrl" in entry for _, entry in _entries(tree.get("mcpServers")))
 
 
 def translate(tree: Tree, source: Source, reading: Reading) -> Translation:
@@ -151,9 +162,9 @@ def _flat(tree: Tree, result: Translation, reading: Reading) -> None:
         if key in TOP_KEYS or is_extra(key):
             result.tree[key] = value
             continue
-        meant = (
-            key if key in _GLOBAL_KEYS else findings.unknown_key(key, (), TOP_KEYS | _GLOBAL_KEYS)
-        )
+        meant: str | None = key
+        if key not in _GLOBAL_KEYS:
+            meant = findings.unknown_key(key, (), TOP_KEYS | _GLOBAL_KEYS)
         if meant in _GLOBAL_KEYS:
             words[meant] = value
             result.origins["global", meant] = (key,)
@@ -164,14 +175,14 @@ def _flat(tree: Tree, result: Translation, reading: Reading) -> None:
                 f"'{key}' stands here and under 'global'", (key,), hint="keep one of them", at="key"
             )
         result.tree["global"] = {**words, **section}
-    _put_servers(result, reading, FLAT, ("mcp_servers",), tree.get("mcp_servers"))
+    _put_servers(result, reading, ("mcp_servers",), tree.get("mcp_servers"))
 
 
 def _proxy(tree: Tree, result: Translation, reading: Reading) -> None:
     """S3: `servers: [{id, command: […], env, timeout | timeouts {init, call}}]`."""
     result.naming = {"separator": "::", "prefix": "always"}
     result.tree = {key: value for key, value in tree.items() if key != "servers"}
-    _put_servers(result, reading, PROXY, ("servers",), tree["servers"])
+    _put_servers(result, reading, ("servers",), tree["servers"])
 
 
 def _client(tree: Tree, result: Translation, reading: Reading) -> None:
@@ -186,30 +197,28 @@ def _client(tree: Tree, result: Translation, reading: Reading) -> None:
         section = (_client_section(tree) or ("", ("servers",)))[1]
     if section in (("mcpServers",), ("servers",)):
         result.tree = {key: value for key, value in tree.items() if key in TOP_KEYS}
-    known = {*result.tree, section[0], "inputs", *(["projects"] if _projects(tree) else ())}
-    result.passed_over += [key for key in tree if key not in known and not is_extra(key)]
+    projects = _projects(tree)
+    known = {*result.tree, section[0], "inputs"}
     value: Any = tree
     for step in section:
-        value = (as_map(value) or {}).get(str(step), {} if _projects(tree) else None)
+        value = (as_map(value) or {}).get(str(step))
+    if projects:
+        known.add("projects")
+        value = value or {}
+    result.passed_over += [key for key in tree if key not in known and not is_extra(key)]
     if result.dialect == "gemini":
         value = _as_gemini_allows(value, tree)
-    _put_servers(result, reading, CLIENT, section, value, _of_project(_projects(tree), result))
+    _put_servers(result, reading, section, value, _of_project(projects, result))
 
 
 def _as_gemini_allows(servers: Any, tree: Tree) -> Any:
     """Gemini CLI says beside its servers which of them it uses."""
     rules = as_map(tree.get("mcp")) or {}
     allowed, excluded = as_list(rules.get("allowed")), as_list(rules.get("excluded")) or []
-    off = [
-        name
-        for name, _ in _entries(servers)
-        if name in excluded or (allowed and name not in allowed)
-    ]
-    return (
-        {**servers, **{name: {**servers[name], "enabled": False} for name in off}}
-        if off
-        else servers
-    )
+    for name, entry in _entries(servers):
+        if name in excluded or (allowed and name not in allowed):
+            servers = {**servers, name: {**entry, "enabled": False}}
+    return servers
 
 
 def _projects(tree: Tree) -> dict[str, Tree]:
@@ -228,15 +237,17 @@ def _of_project(projects: dict[str, Tree], result: Translation) -> dict[KeyPath,
     here = [str(folder) for folder in (Path.cwd(), *Path.cwd().parents)]
     mine = next((path for path in here if path in projects), None)
     others = sum(bool(servers) for path, servers in projects.items() if path != mine)
+    plural = "s" * (others != 1)
     if mine and projects[mine]:
-        left = f"; those of {others} other{'s' * (others != 1)} are left out" if others else ""
-        result.warnings.append(
-            f"the servers of project {mine} are taken, it holds the working folder{left}"
-        )
+        left = f"; those of {others} other{plural} are left out" * bool(others)
+        what = f"the servers of project {mine} are taken, it holds the working folder"
+        result.warnings.append(f"{what}{left}")
     elif others:
-        left = f"the servers of {others} project{'s' * (others != 1)} are left out"
+        left = f"the servers of {others} project{plural} are left out"
         result.warnings.append(f"{left}: none of them holds the working folder")
-    return {("projects", mine, "mcpServers"): projects[mine]} if mine else {}
+    if mine is None:
+        return {}
+    return {("projects", mine, "mcpServers"): projects[mine]}
 
 
 _DIALECTS: dict[Dialect, Callable[[Tree, Translation, Reading], None]] = {
@@ -250,7 +261,6 @@ _DIALECTS: dict[Dialect, Callable[[Tree, Translation, Reading], None]] = {
 def _put_servers(
     result: Translation,
     reading: Reading,
-    targets: Mapping[str, tuple[str, ...]],
     section: KeyPath,
     value: Any,
     more: Mapping[KeyPath, Tree] | None = None,
@@ -259,7 +269,6 @@ def _put_servers(
     entries = Entries(
         result.dialect,
         result.origins,
-        targets,
         reading.findings,
         reading.peek,
         reading.over is None,

@@ -1,12 +1,12 @@
-"""The servers of another shape, one after the other, as native ones.
+"""Translates the servers of another shape to native servers.
 
-Promised: what clients call differently means the same; a name that is reserved here is changed in a
-client's file, and told; every part knows where it stood. Not done here: where in a file the servers
-stand (`dialects`).
+Words of client programs get their meaning. A reserved name is changed in a client's file, and
+reported. Every part knows its position. `dialects` finds the servers in a file.
 """
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
@@ -15,18 +15,26 @@ from mcpx.config.origins import Origins
 from mcpx.config.problems import Findings, nearest
 from mcpx.config.schema import Dialect, Server
 from mcpx.config.tool_filters import hidden_tools
-from mcpx.config.tree import KeyPath, Tree, as_bool, as_list, as_map, is_extra, shorten
+from mcpx.config.tree import (
+    KeyPath,
+    Tree,
+    as_bool,
+    as_list,
+    as_map,
+    is_extra,
+    map_leaves,
+    shorten,
+)
 from mcpx.config.validate import keys_of
 from mcpx.transports import TRANSPORTS
 
 RESERVED = ("mcpx", "commands")
-"""Server names that are ours: the built-in server that keeps large results, and the local
-commands."""
+"""Server names of the gateway: its built-in server, and the local commands."""
 
-Targets = dict[str, tuple[str, ...]]
-"""For each key of an entry where it stands in a native server."""
+Target = tuple[str, ...]
+"""The place of a key of an entry in a native server."""
 
-FLAT: Targets = {
+FLAT: dict[str, Target] = {
     **{key: (key,) for key in [*keys_of(Server), "default_timeout"]},
     **{
         key: ("connection", key)
@@ -34,18 +42,62 @@ FLAT: Targets = {
         for key in ["type", *keys_of(transport)]
     },
 }
-PROXY: Targets = {**FLAT, "id": ("name",), "timeouts": ("timeouts",)}
-CLIENT: Targets = {
+PROXY: dict[str, Target] = {**FLAT, "id": ("name",), "timeouts": ("timeouts",)}
+CLIENT: dict[str, Target] = {
     **FLAT,
     "serverUrl": ("connection", "url"),
     "httpUrl": ("connection", "url"),
     "transport": ("connection", "type"),
     ENV_FILE: ("connection", ENV_FILE),
     "disabled": ("disabled",),
-    "timeout": ("call_timeout",),  # what clients call so bounds a request, not the start
+    "timeout": ("call_timeout",),  # In clients, it limits a request, not the start.
 }
-del CLIENT["trust"]  # Gemini's says whether to ask before a call
+del CLIENT["trust"]  # Gemini's says whether to ask before a call.
+OPENCODE_TIMEOUT = 1_000
+"""opencode counts milliseconds for the start."""
 
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What a client program writes differently."""
+
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Keys of entries, with the keys that most clients use."""
+    moved: Mapping[str, tuple[tuple[str, str], str]] = field(
+        default_factory=dict[str, tuple[tuple[str, str], str]]
+    )
+    """Keys whose values become parts of another value: its path, and the new value with `{}` for
+    the old one. `*` in the path is each key or item of the old value."""
+    reference: re.Pattern[str] | None = None
+    """References to variables."""
+
+
+_VARIABLE = "${{{}}}"
+_WORDS: dict[Dialect, _Words] = {
+    "mcpServers": _Words(  # Continue's.
+        reference=re.compile(r"\$\{\{\s*(?:secrets|inputs)\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+    ),
+    "gemini": _Words(reference=re.compile(r"(?<![\\$])\$([A-Za-z_][A-Za-z0-9_]*)")),
+    "codex": _Words(
+        {
+            "http_headers": "headers",
+            "env_vars": "inherit_env",
+            "startup_timeout_sec": "default_timeout",
+            "tool_timeout_sec": "call_timeout",
+        },
+        {
+            "env_http_headers": (("headers", "*"), _VARIABLE),
+            "bearer_token_env_var": (("headers", "Authorization"), f"Bearer {_VARIABLE}"),
+        },
+    ),
+    "opencode": _Words(
+        {"environment": "env", "timeout": "default_timeout"},
+        reference=re.compile(r"(?<!\$)\{((?:env|file):[^{}]+)\}"),
+    ),
+    "goose": _Words(
+        {"cmd": "command", "envs": "env", "uri": "url"}, {"env_keys": (("env", "*"), _VARIABLE)}
+    ),
+}
 _TYPES = {
     "streamable-http": "http",
     "streamable_http": "http",
@@ -53,97 +105,87 @@ _TYPES = {
     "ws": "websocket",
     "local": "stdio",
 }
-"""Other names of our connection types, in lower case."""
+"""Other names of connection types, in lower case."""
+_BUILT_IN = ("builtin", "platform", "frontend", "inline_python")
+"""Types of Goose's extensions that are parts of Goose."""
+
+
+def targets_of(dialect: Dialect) -> dict[str, Target]:
+    """The meaning of each key that an entry of this shape may have."""
+    if dialect in ("flat", "proxy"):
+        return {"flat": FLAT, "proxy": PROXY}[dialect]
+    words = _WORDS.get(dialect, _Words()).keys
+    return {**CLIENT, **{word: _target_of(usual) for word, usual in words.items()}}
+
+
+def word_of(dialect: Dialect, target: Target) -> str:
+    """The key for a native value in a shape."""
+    for word, usual in _WORDS.get(dialect, _Words()).keys.items():
+        if _target_of(usual) == target:
+            return word
+    if target == ("timeout",) and dialect not in ("flat", "proxy"):
+        return "default_timeout"
+    return target[-1]
+
+
+def _target_of(usual: str) -> Target:
+    if usual == "default_timeout":
+        return ("timeout",)
+    return CLIENT[usual]
+
 
 Usual = tuple[Tree, dict[KeyPath, KeyPath]]
-"""An entry in the words most clients use, and where what was moved stood in it."""
-
-_CODEX_WORDS = {
-    "http_headers": "headers",
-    "env_vars": "inherit_env",
-    "startup_timeout_sec": "default_timeout",
-    "tool_timeout_sec": "call_timeout",
-}
+"""An entry with the keys that most clients use, and the positions of what was moved."""
 
 
-def _of_codex(entry: Tree) -> Usual:
-    """Codex names variables instead of referring to them."""
-    usual, moved = _with_words(entry, _CODEX_WORDS)
-    named: dict[str, tuple[str, KeyPath]] = {}
-    for header, variable in (as_map(usual.pop("env_http_headers", None)) or {}).items():
-        named[header] = f"${{{variable}}}", ("env_http_headers", header)
-    if (variable := usual.pop("bearer_token_env_var", None)) is not None:
-        named["Authorization"] = f"Bearer ${{{variable}}}", ("bearer_token_env_var",)
-    if named and (headers := as_map(usual.get("headers") or {})) is not None:
-        usual["headers"] = {**headers, **{header: value for header, (value, _) in named.items()}}
-        moved |= {("headers", header): written for header, (_, written) in named.items()}
+def _usual(entry: Tree, dialect: Dialect) -> Usual:
+    words = _WORDS.get(dialect, _Words())
+    usual = {words.keys.get(key, key): value for key, value in entry.items()}
+    moved: dict[KeyPath, KeyPath] = {
+        (new,): (old,) for old, new in words.keys.items() if old in entry
+    }
+    for key, ((table_key, name), template) in words.moved.items():
+        given = usual.pop(key, None)
+        table = as_map(usual.get(table_key) or {})
+        if given is None or table is None:
+            continue
+        values: Tree = {name: given}
+        if name == "*":
+            names = [each for each in as_list(given) or () if isinstance(each, str)]
+            values = as_map(given) or dict(zip(names, names, strict=True))
+        added = {each: template.format(value) for each, value in values.items()}
+        for each in added.keys() - table.keys():
+            below = (each,) * (as_map(given) is not None)
+            moved[table_key, each] = (key, *below)
+        if as_list(given) is not None:
+            table = {**added, **table}  # Names precede the values of the table.
+        usual[table_key] = {**table, **added, **table}
+    if dialect == "opencode" and isinstance(seconds := usual.get("default_timeout"), int | float):
+        usual["default_timeout"] = seconds / OPENCODE_TIMEOUT
+    if dialect == "zed":
+        usual.pop("source", None)
+        _flatten(usual, "command", {"path": "command"}, moved)
+    if dialect == "mcpServers" and "headers" not in usual:
+        _flatten(usual, "requestOptions", {"headers": "headers"}, moved)
     return usual, moved
 
 
-def _of_opencode(entry: Tree) -> Usual:
-    """opencode counts milliseconds for the start."""
-    usual, moved = _with_words(entry, {"environment": "env", "timeout": "default_timeout"})
-    if isinstance(timeout := usual.get("default_timeout"), int | float):
-        usual["default_timeout"] = timeout / 1000
-    return usual, moved
-
-
-_REFERENCES: dict[Dialect, re.Pattern[str]] = {
-    "opencode": re.compile(r"(?<!\$)\{((?:env|file):[^{}]+)\}"),
-    "gemini": re.compile(r"(?<![\\$])\$([A-Za-z_][A-Za-z0-9_]*)"),
-    "mcpServers": re.compile(
-        r"\$\{\{\s*(?:secrets|inputs)\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}"
-    ),  # Continue's
-}
-"""How some programs write what is `${…}` here."""
-
-
-def _of_zed(entry: Tree) -> Usual:
-    """Zed's older form: `command: {path, args, env}`."""
-    command = as_map(entry.get("command"))
-    usual = {key: value for key, value in entry.items() if key != "source"}
-    if command is None:
-        return usual, {}
-    words = {"command" if key == "path" else key: key for key in command}
-    moved: dict[KeyPath, KeyPath] = {(word,): ("command", key) for word, key in words.items()}
-    return {**usual, "command": None, **{word: command[key] for word, key in words.items()}}, moved
-
-
-def _with_words(entry: Tree, words: Mapping[str, str]) -> Usual:
-    moved: dict[KeyPath, KeyPath] = {(new,): (old,) for old, new in words.items() if old in entry}
-    return {words.get(key, key): value for key, value in entry.items()}, moved
-
-
-def _of_continue(entry: Tree) -> Usual:
-    """Continue's headers stand among what it says of requests."""
-    options = as_map(entry.get("requestOptions")) or {}
-    if "headers" not in options or "headers" in entry:
-        return entry, {}
-    left = {key: value for key, value in options.items() if key != "headers"}
-    usual = {key: value for key, value in entry.items() if key != "requestOptions"}
-    usual |= {"headers": options["headers"], **({"requestOptions": left} if left else {})}
-    return usual, {("headers",): ("requestOptions", "headers")}
-
-
-def _of_goose(entry: Tree) -> Usual:
-    """Goose has words of its own, and names variables that it keeps in its keyring."""
-    usual, moved = _with_words(entry, {"cmd": "command", "envs": "env", "uri": "url"})
-    keys = [key for key in as_list(usual.pop("env_keys", None)) or () if isinstance(key, str)]
-    if keys and (env := as_map(usual.get("env") or {})) is not None:
-        usual["env"] = {**{key: f"${{{key}}}" for key in keys}, **env}
-        moved |= {("env", key): ("env_keys",) for key in keys if key not in env}
-    return usual, moved
-
-
-_USUAL: dict[Dialect, Callable[[Tree], Usual]] = {
-    "mcpServers": _of_continue,
-    "codex": _of_codex,
-    "opencode": _of_opencode,
-    "zed": _of_zed,
-    "goose": _of_goose,
-}
-_BUILT_IN = ("builtin", "platform", "frontend", "inline_python")
-"""Kinds of Goose's extensions that are parts of itself."""
+def _flatten(
+    usual: Tree, key: str, words: Mapping[str, str], moved: dict[KeyPath, KeyPath]
+) -> None:
+    """Move parts of a map to the entry: of Zed's former `command: {path, args, env}`, and of
+    Continue's `requestOptions: {headers}`."""
+    table = as_map(usual.get(key))
+    if table is None:
+        return
+    del usual[key]
+    for part, value in table.items():
+        if part not in words and key != "command":
+            usual.setdefault(key, {})[part] = value
+            continue
+        word = words.get(part, part)
+        usual[word] = value
+        moved[(word,)] = (key, part)
 
 
 class Entries:
@@ -151,7 +193,6 @@ class Entries:
         self,
         dialect: Dialect,
         origins: Origins,
-        targets: Mapping[str, tuple[str, ...]],
         findings: Findings,
         peek: Callable[[Any], Any],
         whole: bool,
@@ -159,13 +200,14 @@ class Entries:
         """`peek`: what a value will be once expanded. `whole`: not an overlay, whose entries may be
         parts."""
         self._dialect: Dialect = dialect
-        self._usual = _USUAL.get(dialect)
         self._origins = origins
-        self._targets = targets
+        self._targets = CLIENT
+        if dialect in ("flat", "proxy"):
+            self._targets = targets_of(dialect)
         self._findings = findings
         self._peek = peek
         self._whole = whole
-        self._lenient = targets is CLIENT
+        self._lenient = dialect not in ("flat", "proxy")
         self._taken: set[str] = set()
         self.passed_over: list[str] = []
         self.renamed: dict[str, str] = {}
@@ -179,9 +221,10 @@ class Entries:
         self._origins[("mcp_servers",)] = section
         named, listed = as_map(value), as_list(value)
         if named is None and listed is None:
-            if self._lenient:
-                self._findings.add("expected servers by name", section)
-            return None if self._lenient else value
+            if not self._lenient:
+                return value
+            self._findings.add("expected servers by name", section)
+            return None
         entries: list[tuple[KeyPath, Any]] = [
             ((*section, index), entry) for index, entry in enumerate(listed or ())
         ]
@@ -228,27 +271,25 @@ class Entries:
             self.references.append((found[0], f"${{{found[1]}}}"))
             return f"${{{found[1]}}}"
 
-        if isinstance(value, str):
-            return pattern.sub(refer, value)
-        if (table := as_map(value)) is not None:
-            return {key: self._referring(item, pattern) for key, item in table.items()}
-        items = as_list(value)
-        return value if items is None else [self._referring(item, pattern) for item in items]
+        def replaced(value: Any, path: KeyPath) -> Any:
+            return pattern.sub(refer, value) if isinstance(value, str) else value
+
+        return map_leaves(value, replaced)
 
     def _server(self, value: Any, native: KeyPath, written: KeyPath) -> Any:
         self._origins[native] = self._origins[(*native, "connection")] = written
         entry = as_map(value)
         if entry is None:
             return value
-        if (pattern := _REFERENCES.get(self._dialect)) is not None:
+        if (pattern := _WORDS.get(self._dialect, _Words()).reference) is not None:
             entry = as_map(self._referring(entry, pattern)) or {}
-        entry, moved = self._usual(entry) if self._usual else (entry, {})
+        entry, moved = _usual(entry, self._dialect)
         server: Tree = {}
         connection: Tree = {}
         for key, item in entry.items():
-            target = self._target(key, entry, written)
-            if target:
-                (connection if len(target) == 2 else server)[target[-1]] = item
+            if target := self._target(key, entry, written):
+                tables = {1: server, 2: connection}
+                tables[len(target)][target[-1]] = item
                 self._origins[native + target] = (*written, key)
         for (key, *below), there in moved.items():
             if target := self._targets.get(str(key)):
@@ -285,7 +326,9 @@ class Entries:
             return None
         # As if it had been spelled right, so that nothing is reported missing because of it.
         meant = self._findings.unknown_key(key, written, self._targets)
-        return self._targets[meant] if meant and meant not in entry else None
+        if not meant or meant in entry:
+            return None
+        return self._targets[meant]
 
     def _timeouts(self, server: Tree, native: KeyPath, written: KeyPath) -> None:
         """S3's pair: to start, and for a call."""
@@ -308,7 +351,9 @@ class Entries:
         if "disabled" in server:
             value = server.pop("disabled")
             off = as_bool(self._peek(value))
-            server["enabled"] = value if off is None else not off
+            server["enabled"] = value
+            if off is not None:
+                server["enabled"] = not off
             self._origins[(*native, "enabled")] = (*written, "disabled")
         timeout = entry.get("timeout")
         # Claude and Gemini count milliseconds, Cline and Goose seconds.
@@ -335,7 +380,7 @@ class Entries:
         given, url = connection.get("type"), connection.get("url")
         if enabled:
             given, url = self._peek(given), self._peek(url)
-        kind = given.lower() if isinstance(given, str) else ""
+        kind = str(given or "").lower()
         if (
             kind == "remote" and self._lenient
         ):  # opencode's and others': how is for the address to say
@@ -350,16 +395,16 @@ class Entries:
             typo = next(
                 (key for key in entry if self._lenient and nearest(key, ["command", "url"])), None
             )
-            hint = (
-                f"did you mean one of them by '{typo}'?"
-                if typo
-                else "a program to start, or an address"
-            )
+            hint = "a program to start, or an address"
+            if typo:
+                hint = f"did you mean one of them by '{typo}'?"
             self._findings.add("neither 'command' nor 'url'", written, hint=hint)
             connection.update(type="stdio", command="-")
         transport = TRANSPORTS.get(kind)
         if self._lenient and transport:
-            known = {"type", *keys_of(transport), *([ENV_FILE] if kind == "stdio" else ())}
+            known = {"type", *keys_of(transport)}
+            if kind == "stdio":
+                known.add(ENV_FILE)
             for key in connection.keys() - known:
                 self.passed_over.append(key)
                 del connection[key]
@@ -368,9 +413,12 @@ class Entries:
         if url.lower().startswith(("ws://", "wss://")):
             return "websocket"
         path = url.split("?", 1)[0].rstrip("/")
-        is_sse = self._dialect == "gemini" or path.endswith("/sse")
-        return "sse" if is_sse and not is_http else "http"
+        if not is_http and (self._dialect == "gemini" or path.endswith("/sse")):
+            return "sse"
+        return "http"
 
 
 def _name_of(written: KeyPath, entry: Any) -> Any:
-    return written[-1] if isinstance(written[-1], str) else (as_map(entry) or {}).get("name")
+    if isinstance(written[-1], str):
+        return written[-1]
+    return (as_map(entry) or {}).get("name")

@@ -7,13 +7,14 @@ it stood for. What a shape cannot say is told. Not done here: writing it anywher
 from dataclasses import dataclass, field
 from typing import Literal
 
-from mcpx.config.editing import fresh_text
+from mcpx.config.editing import native_tree
 from mcpx.config.edits import EditError
+from mcpx.config.emit import fresh_text
 from mcpx.config.key_order import ordered_entry
 from mcpx.config.references import plain_defaults, without_secrets
 from mcpx.config.shapes import entry_of
 from mcpx.config.tree import Tree, maps_in
-from mcpx.config.written import EntrySection, Written
+from mcpx.config.written import NOUNS, Written
 
 Form = Literal["yaml", "json", "mcpServers"]
 
@@ -34,21 +35,10 @@ def export(written: Written, form: Form) -> Exported:
             "not_possible",
             "there is nothing to export: the configuration cannot be read, or is not there",
         )
-    whole = written.layers.whole
-    tree: Tree = {
-        "mode": whole.mode,
-        **({"naming": dict(whole.naming)} if whole.naming else {}),
-        **whole.tree,
-    }
-    if whole.dialect == "native":
-        tree = dict(whole.tree)
-    sections: tuple[EntrySection, ...] = ("mcp_servers", "commands", "auth_configs", "profiles")
-    for section in sections:
+    tree = native_tree(written)
+    for section in NOUNS:
         if section in tree:
-            tree[section] = [
-                ordered_entry(section, written.native(section, at))
-                for at, _ in written.names(section)
-            ]
+            tree[section] = [ordered_entry(section, entry) for entry in tree[section]]
     tree, found = without_secrets(tree, presumed=True)
     tree = plain_defaults(tree)
     variables = {name: secret.place for name, secret in found.items()}

@@ -3,14 +3,13 @@
 from mcpx.config.schema import Profile, Server
 from mcpx.config.tree import Tree, as_map
 from mcpx.config.validate import keys_of
-from mcpx.config.written import EntrySection
 
 _FIRST = ("name", "type", "description", "enabled", "prefix", "connection")
 _CONNECTION = ("type", "command", "args", "env", "cwd", "url", "headers")
 _SCHEMA = {"mcp_servers": Server, "profiles": Profile}
 
 
-def ordered_entry(section: EntrySection, entry: Tree) -> Tree:
+def ordered_entry(section: str, entry: Tree) -> Tree:
     """The entry with its name first. Keys that are not in the order follow in their present
     order."""
     schema = _SCHEMA.get(section)

@@ -13,18 +13,17 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from mcpx.config.editing import fresh_text
+from mcpx.config.editing import native_tree
 from mcpx.config.edits import Where
-from mcpx.config.emit import Form
+from mcpx.config.emit import Form, fresh_text
 from mcpx.config.environment import ENV_FILE
 from mcpx.config.key_order import ordered_entry
 from mcpx.config.load import load
 from mcpx.config.schema import Config
 from mcpx.config.textedit import Unchangeable, rewritten
 from mcpx.config.tree import Tree, as_list, as_map
-from mcpx.config.written import EntrySection, Written
+from mcpx.config.written import NOUNS, Written
 
-SECTIONS: tuple[EntrySection, ...] = ("mcp_servers", "commands", "auth_configs", "profiles")
 _COMMENTS = {
     "yaml": r"(?m)(?:^|(?<=\s))#(?!!).*$",
     "json": r"(?m)(?:^|(?<=[\s,{\[]))//.*$|/\*[\s\S]*?\*/",
@@ -64,18 +63,16 @@ def migrated(written: Written, where: Where, target: Path) -> Migrated:
 def _native(written: Written, config: Config, target: Path) -> Tree:
     assert written.layers is not None
     layers = written.layers
-    whole = layers.whole
-    tree: Tree = {**whole.tree}
-    if whole.dialect != "native":
-        naming = {**whole.naming, **(as_map(tree.get("naming")) or {})}
-        first = {"mode": config.mode, **({"naming": naming} if naming else {})}
-        tree = {**first, **tree, **first}
-    for section in SECTIONS:
+    tree: Tree = native_tree(written)
+    if layers.whole.dialect != "native":
+        naming: Tree = {**layers.whole.naming, **(as_map(tree.pop("naming", None)) or {})}
+        tree = {**tree, "mode": config.mode}
+        if naming:
+            tree = {"mode": config.mode, "naming": naming, **tree}
+    for section in NOUNS:
         if section in tree:
-            tree[section] = [
-                ordered_entry(section, written.native(section, at))
-                for at, _ in written.names(section)
-            ]
+            entries = cast("list[Tree]", tree[section])
+            tree[section] = [ordered_entry(section, entry) for entry in entries]
     for server in cast("list[Tree]", tree.get("mcp_servers") or []):
         connection = as_map(server.get("connection")) or {}
         cwd = connection.get("cwd")
