@@ -6,12 +6,20 @@ cancel the call at its server. The exit code says how the call ended.
 
 import argparse
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mcpx.cli import arguments, results
 from mcpx.cli.codes import FAILED, MISTAKE, TIMED_OUT, code_if
-from mcpx.cli.gateway_client import Client, Needs, connected, is_down, tools_when_started
+from mcpx.cli.gateway_client import (
+    Client,
+    Needs,
+    connected,
+    is_down,
+    shown_while,
+    tools_when_started,
+)
 from mcpx.cli.output import Output, Waiting, plain, print_json
 from mcpx.cli.parsing import near, suggestion
 from mcpx.cli.running import mistake, result_of
@@ -75,10 +83,24 @@ async def _try_call(options: argparse.Namespace, waiting: Waiting, known: str | 
 async def _send(
     client: Client, tool: Tool, params: Json, options: argparse.Namespace, waiting: Waiting
 ) -> int:
-    out = Output(options.json)
+    out, began, state = Output(options.json), time.monotonic(), tool.path
+
+    def on_progress(progress: Progress) -> None:
+        nonlocal state
+        state = f"{tool.path}: {progress.progress:g}"
+        if progress.total is not None:
+            state += f" of {progress.total:g}"
+        if progress.message:
+            state += f", {plain(progress.message)}"
+        waiting.tell(state)
+
+    async def text() -> str:
+        return f"{state} ({time.monotonic() - began:.0f} s, Ctrl-C cancels)"
+
+    request = client.request("tools/call", params, on_progress)
     try:
-        async with asyncio.timeout(options.timeout), _Ticker(tool.path, waiting) as ticker:
-            raw = await client.request("tools/call", params, ticker.progress)
+        async with asyncio.timeout(options.timeout):
+            raw = await shown_while(waiting, request, text, TICK_SECONDS)
     except TimeoutError:
         message = f"{tool.path} took longer than {options.timeout:g} s; it was cancelled"
         return out.fail("timed_out", message, TIMED_OUT)
@@ -94,39 +116,6 @@ async def _send(
     else:
         results.print_result(result, options.output)
     return code_if(result.is_error, FAILED)
-
-
-class _Ticker:
-    """Shows how long a call takes, and its progress."""
-
-    def __init__(self, what: str, waiting: Waiting) -> None:
-        self._what, self._waiting = what, waiting
-        self._progress = ""
-
-    async def __aenter__(self) -> "_Ticker":
-        self._task = asyncio.ensure_future(self._tick())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._task.cancel()
-        self._waiting.clear()
-
-    def progress(self, progress: Progress) -> None:
-        text = f": {progress.progress:g}"
-        if progress.total is not None:
-            text += f" of {progress.total:g}"
-        if progress.message:
-            text += f", {plain(progress.message)}"
-        self._progress = text
-        self._waiting.tell(f"{self._what}{text}")
-
-    async def _tick(self) -> None:
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        while True:
-            await asyncio.sleep(TICK_SECONDS)
-            seconds = f"({clock() - began:.0f} s, Ctrl-C cancels)"
-            self._waiting.tell(f"{self._what}{self._progress} {seconds}")
 
 
 # Which tool

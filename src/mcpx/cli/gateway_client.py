@@ -14,7 +14,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcpx import __version__
 from mcpx.base.files import require_private
@@ -56,6 +56,7 @@ POLL_SECONDS = 0.5
 """Between two status requests to a running gateway."""
 NAME = "mcpx command line"
 
+T = TypeVar("T")
 Needs = Callable[["Config"], Sequence[str] | None]
 """Names the servers that a command needs; None means all. Raises ConfigError for a wrong name."""
 OnProgress = Callable[[Progress], None]
@@ -392,6 +393,25 @@ def _with_program(server: Json, connection: object) -> str:
     return name
 
 
+async def shown_while(
+    waiting: Waiting,
+    work: Awaitable[T],
+    text: Callable[[], Awaitable[str]],
+    seconds: float = TICK_SECONDS,
+) -> T:
+    """Wait for the work, and show the text in the progress line meanwhile."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait((task,), timeout=seconds))[0]:
+            waiting.tell(await text())
+        return task.result()
+    finally:
+        waiting.clear()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))  # A request tells its gateway that it is cancelled.
+
+
 async def tools_of(client: Client) -> list[Tool]:
     answer = await client.request("tools/list")
     return list(map(Tool.of, objects(answer.get("tools"))))
@@ -406,35 +426,29 @@ async def tools_when_started(
     `server` is the only server to wait for; None means all. A server that failed is not waited for.
     """
 
-    async def late() -> list[str]:
+    async def late() -> str:
         servers = [each for each in await client.servers() if server in (None, each.get("name"))]
-        return _report_starting(list(filter(is_starting, servers)), waiting)
+        return _late_text(list(filter(is_starting, servers)))
 
-    try:
-        while True:
-            names = await late()
-            listing = asyncio.ensure_future(tools_of(client))
-            try:
-                while not (await asyncio.wait((listing,), timeout=POLL_SECONDS))[0]:
-                    await late()
-            finally:
-                listing.cancel()
-            tools = listing.result()
-            if not names or enough(tools):
-                return tools
-            while await late() == names:  # noqa: ASYNC110  Nothing else reports the change.
-                await asyncio.sleep(POLL_SECONDS)
-    finally:
-        waiting.clear()
+    while True:
+        names, _, _ = (await late()).rpartition(",")
+        tools = await shown_while(waiting, tools_of(client), late, POLL_SECONDS)
+        if not names or enough(tools):
+            return tools
+        await shown_while(waiting, _until_changed(late, names), late, POLL_SECONDS)
 
 
-def _report_starting(servers: Sequence[Json], waiting: Waiting) -> list[str]:
-    names = [text_of(each, "name") for each in servers]
-    if names:
-        doing = {True: "downloading", False: "starting"}[all(map(is_downloading, servers))]
-        seconds = max(each.get("phase_s") or 0 for each in servers)
-        waiting.tell(f"{doing} {limited(names, 3)}, {seconds} s")
-    return names
+async def _until_changed(late: Callable[[], Awaitable[str]], names: str) -> None:
+    while (await late()).startswith(f"{names},"):  # noqa: ASYNC110  Nothing reports the change.
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def _late_text(servers: Sequence[Json]) -> str:
+    if not servers:
+        return ""
+    doing = {True: "downloading", False: "starting"}[all(map(is_downloading, servers))]
+    seconds = max(each.get("phase_s") or 0 for each in servers)
+    return f"{doing} {limited([text_of(each, 'name') for each in servers], 3)}, {seconds} s"
 
 
 def is_down(server: Json) -> bool:
@@ -514,18 +528,18 @@ async def temporary_gateway(
 
 async def settled(upstreams: "Mapping[str, Upstream]", config: "Config") -> None:
     """Wait until each server has started or failed."""
+
+    async def text() -> str:
+        late = [
+            {"name": name, **upstream.describe()}
+            for name, upstream in upstreams.items()
+            if not upstream.settled.is_set()
+        ]
+        return starting_text(late, len(upstreams) - len(late), config)
+
     waits = [upstream.settled.wait() for upstream in upstreams.values()]
-    all_settled = asyncio.ensure_future(asyncio.gather(*waits))
     with Waiting() as waiting:
-        while not all_settled.done():
-            await asyncio.wait((all_settled,), timeout=TICK_SECONDS)
-            late = [
-                {"name": name, **upstream.describe()}
-                for name, upstream in upstreams.items()
-                if not upstream.settled.is_set()
-            ]
-            waiting.tell(starting_text(late, len(upstreams) - len(late), config))
-    await all_settled
+        await shown_while(waiting, asyncio.gather(*waits), text)
 
 
 async def running_verbs(target: Target, probe: str) -> Verbs | None:

@@ -316,7 +316,8 @@ class Waiting:
         self._drawn = False
 
     def tell(self, text: str) -> None:
-        if not self._on or self._clock() - self._began < self.DELAY_SECONDS:
+        is_early = self._clock() - self._began < self.DELAY_SECONDS
+        if not self._on or not text or is_early:
             return
         line = cut(plain(f"… {text}"), columns() - 1)
         sys.stderr.write(f"\r\x1b[K{styled(line, 'dim', sys.stderr)}")

@@ -4,7 +4,6 @@ one of them gets when it is started once.
 Checks are limited in time: a program that does not report its version costs a sentence.
 """
 
-import asyncio
 import contextlib
 import os
 import re
@@ -16,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from mcpx.cli.doctor.finding import Case, Finding, error, ok, warning
-from mcpx.cli.gateway_client import temporary_gateway
+from mcpx.cli.gateway_client import shown_while, temporary_gateway
 from mcpx.cli.output import Waiting, counted, limited
 from mcpx.cli.parsing import suggestion
 from mcpx.cli.running import mistake, result_of
@@ -228,14 +227,13 @@ MAX_STDERR_LINES = 12
 
 
 async def _tried(case: Case, config: Config, server: Server) -> Tried:
-    progress = f"starting {server.name}"
+    began, progress = time.monotonic(), f"starting {server.name}"
     if downloads_itself(server.connection):
         progress += " (the first time it is downloaded)"
-    async with temporary_gateway(only(config), case.state) as gateway:
-        with Waiting() as waiting:
-            began = time.monotonic()
-            attempt = asyncio.ensure_future(try_server(gateway, config, server.name))
-            while not attempt.done():
-                waiting.tell(f"{progress}, {time.monotonic() - began:.0f} s")
-                await asyncio.wait([attempt], timeout=0.2)
-            return attempt.result()
+
+    async def text() -> str:
+        return f"{progress}, {time.monotonic() - began:.0f} s"
+
+    with Waiting() as waiting:
+        async with temporary_gateway(only(config), case.state) as gateway:
+            return await shown_while(waiting, try_server(gateway, config, server.name), text)
