@@ -63,7 +63,7 @@ async def replica(
     store: RedisServer, folder: Path, *, joins: bool = True
 ) -> AsyncIterator[Replica]:
     replicas = Replicas(parse(store.url), KEY, "1")
-    replicas.store._patience = BOUND  # a busy machine is not a store that is away
+    replicas.store._queue.patience = BOUND  # a busy machine is not a store that is away
     replicas.files = FileSync(replicas, folder, (SharedTokens(), SIGN_INS, SharedPins(), SNAPSHOTS))
     replicas.start()
     await replicas.files.start()

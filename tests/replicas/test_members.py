@@ -27,7 +27,7 @@ def server() -> Iterator[fixture.RedisServer]:
 
 def patient(replicas: Replicas) -> Replicas:
     """A busy machine is not a store that is away."""
-    replicas.store._patience = 10.0
+    replicas.store._queue.patience = 10.0
     return replicas
 
 
@@ -192,7 +192,7 @@ def test_nobody_counts_as_gone_for_a_beat_that_is_quicker_than_the_word_that_the
             async def nothing(*_: object) -> None: ...
 
             monkeypatch.setattr(one.members, "_uncertain_until", 0.0)  # it has been there for long
-            monkeypatch.setattr(one.store, "_tell_all", nothing)
+            monkeypatch.setattr(one.store._returns, "_tell_all", nothing)
             monkeypatch.setattr(other.members, "beat", nothing)
             beat = one.members.beat
             monkeypatch.setattr(one.members, "beat", nothing)  # but for the one that is looked at
@@ -427,7 +427,7 @@ def test_one_that_was_away_while_the_key_of_all_was_changed_parts_and_keeps_nobo
             key, fingerprint = old.store.key("fingerprint"), old.seals.fingerprint
             server.kill()
             await until(lambda: not old.store.up)
-            monkeypatch.setattr(old.store, "_reach", _away)
+            monkeypatch.setattr(old.store._connection, "_connect", _away)
             server.start()
             async with joined(server, MCPX_KEY="new") as new:
                 server.cli("SET", new.store.key("fingerprint", "since"), "1")  # long ago
@@ -442,5 +442,5 @@ def test_one_that_was_away_while_the_key_of_all_was_changed_parts_and_keeps_nobo
     run(main(), 60)
 
 
-async def _away() -> bool:
+async def _away(patience: float) -> None:
     raise OSError("it cannot be reached")

@@ -194,7 +194,7 @@ def test_what_was_on_its_way_when_the_gateway_ended_is_answered_though_it_was_no
     async def main() -> None:
         async with reached(server) as store:
             answer = store.ask("GET", "x")
-            store._flush()
+            store._queue.flush()
             store._fall("as the test says")
             await store.close()
             with pytest.raises(StoreDown):
@@ -228,7 +228,7 @@ def test_a_store_that_was_lost_and_goes_away_before_all_is_written_anew_is_lost_
             await store.settled()
             assert returns == [True, True, True]
             assert await store.ask("GET", store.key("mine")) == b"x"
-            await until(lambda: not store._is_lost)
+            await until(lambda: not store._returns.is_lost)
             store._fall("as the test says")
             await until(lambda: len(returns) == 4)
             assert returns[3] is False  # it is all there
@@ -240,7 +240,7 @@ def test_what_was_too_much_to_be_written_is_told_anew_once_there_is_room(
     server: fixture.RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SCA-2: what was dropped is nobody's to miss."""
-    monkeypatch.setattr("mcpx.replicas.store.MOST_BEHIND", 10)
+    monkeypatch.setattr("mcpx.replicas.commands.MOST_BEHIND", 10)
 
     async def main() -> None:
         async with reached(server) as store:

@@ -120,7 +120,7 @@ def test_a_turn_whose_end_the_store_was_not_told_holds_nobody_up(server: Server)
                 server.pause()
                 with pytest.raises(StoreDown):
                     await store.ask("PING")
-            store._patience = 10.0  # from now on a busy machine is not a store that is away
+            store._queue.patience = 10.0  # from now on a busy machine is not a store that is away
             server.go_on()
             await store.there.wait()
             async with asyncio.timeout(10), one.turn("x", 60):

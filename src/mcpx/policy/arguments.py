@@ -10,10 +10,14 @@ sense for, more than there is time for) counts as matching for a rule that forbi
 not matching for one that allows. In the same spirit one matching element of an array is enough to
 forbid, and all must match to allow. What is absent matches neither. No rule holds up anybody else:
 work is counted, and given up as not to be judged.
+
+Servers written in Go ignore the case of names. A rule on `text` must therefore also match `Text` and
+`text `. A reading is a copy of the arguments in which the name of the rule replaces one of the other
+spellings. Two spellings that the tool's schema declares are two arguments.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol, cast
 
 from mcpx.model.call import Json, Value, as_object, is_array, is_object
@@ -66,7 +70,9 @@ def conditions_of(given: Mapping[str, Any]) -> tuple[Condition, ...]:
 def _condition(name: str, its: Any) -> Condition:
     if is_object(its):
         return Expression(name, str(its["jmespath"]))
-    patterns = cast("list[Any] | tuple[Any, ...]", its) if isinstance(its, list | tuple) else [its]
+    patterns: list[Any] = [its]
+    if isinstance(its, list | tuple):
+        patterns = [*cast("list[Any] | tuple[Any, ...]", its)]
     return Glob(name, [text_of(pattern)[0] for pattern in patterns])
 
 
@@ -74,17 +80,27 @@ def readings(arguments: Value, tool: Json) -> tuple[Value, ...]:
     """The arguments as they are; and, where a text has an array or object in it as JSON, as a
     server may read them that takes it for that, as those of the official Python SDK do unless the
     parameter is a text. `tool`: its definition."""
+    if arguments is None:
+        return ({},)
     if not isinstance(arguments, dict):
-        return ({} if arguments is None else arguments,)
+        return (arguments,)
+    texts = [
+        name
+        for name, value in arguments.items()
+        if isinstance(value, str) and value.lstrip()[:1] in _OPENING
+    ]
+    if not texts:
+        return (arguments,)
+    schema = as_object(tool.get("inputSchema"))
+    properties = as_object(schema.get("properties"))
     read: Json = {}
-    for name, value in arguments.items():
-        if isinstance(value, str) and value.lstrip()[:1] in _OPENING:
-            declared = as_object(
-                as_object(as_object(tool.get("inputSchema")).get("properties")).get(name)
-            ).get("type")
-            if declared != "string" and (inner := _inside(value)) is not None:
-                read[name] = inner
-    return (arguments, {**arguments, **read}) if read else (arguments,)
+    for name in texts:
+        if as_object(properties.get(name)).get("type") != "string":
+            read[name] = _inside(arguments[name])
+    read = {name: value for name, value in read.items() if value is not None}
+    if not read:
+        return (arguments,)
+    return arguments, {**arguments, **read}
 
 
 def _inside(text: str) -> Any:
@@ -117,10 +133,12 @@ def is_much(arguments: Value) -> bool:
             room -= len(value) // LETTERS
         elif is_object(value):
             room -= len(value)
-            stack += value.values() if room >= 0 else ()
+            if room >= 0:
+                stack += value.values()
         elif is_array(value):
             room -= len(value)
-            stack += value if room >= 0 else ()
+            if room >= 0:
+                stack += value
         if room < 0:
             return True
     return False
@@ -135,15 +153,17 @@ class Glob:
 
     def holds(self, arguments: Json, strict: bool) -> bool:
         if self._plain and isinstance(text := arguments.get(self._name), str) and len(text) < STEPS:
-            only = self._only  # as nearly always
-            return self._patterns.decides(text)[0] if only is None else bool(only(text))
+            if self._only is not None:  # as nearly always
+                return bool(self._only(text))
+            return self._patterns.decides(text)[0]
         found = False
         unjudged = False
         room = STEPS
-        for value in (
-            _leaves(arguments) if self._name == ANYTHING else _leading_to(self._name, arguments)
-        ):
-            room -= 1 + (len(value) // LETTERS if isinstance(value, str) else 0)
+        values = _leading_to(self._name, arguments)
+        if self._name == ANYTHING:
+            values = _leaves(arguments)
+        for value in values:
+            room -= _weight(value)
             if room < 0:
                 raise Unjudged
             if value is CONTAINER:
@@ -156,7 +176,7 @@ class Glob:
                 unjudged = True
                 continue
             # Not `matches`, which remembers what it was asked: these are a caller's values.
-            if self._patterns.decides(*((value,) if isinstance(value, str) else text_of(value)))[0]:
+            if self._patterns.decides(*text_of(value))[0]:
                 found = True
                 if not strict:
                     return True
@@ -165,6 +185,12 @@ class Glob:
         if unjudged:
             raise Unjudged
         return found
+
+
+def _weight(value: object) -> int:
+    if isinstance(value, str):
+        return 1 + len(value) // LETTERS
+    return 1
 
 
 def text_of(value: object) -> tuple[str, ...]:
@@ -185,11 +211,14 @@ def _leading_to(name: str, value: object) -> Iterator[Any]:
     them."""
     if is_array(value):
         for element in _elements(value):
-            found = element is CONTAINER
-            for each in (element,) if found else _leading_to(name, element):
-                found = True
+            if element is CONTAINER:
+                yield element
+                continue
+            is_empty = True
+            for each in _leading_to(name, element):
+                is_empty = False
                 yield each
-            if not found:
+            if is_empty:
                 yield ABSENT
     elif is_object(value):
         if name in value:
@@ -238,9 +267,13 @@ class Expression:
     def holds(self, arguments: Json, strict: bool) -> bool:
         if self._plain and self._name not in arguments:
             return False
-        values = [arguments] if self._name == ANYTHING else list(_named(self._name, arguments))
+        values: list[Any] = [arguments]
+        if self._name != ANYTHING:
+            values = list(_named(self._name, arguments))
         judged = [_judge(self._parsed, value) for value in values]
-        return bool(judged) and (all(judged) if strict else any(judged))
+        if strict:
+            return bool(judged) and all(judged)
+        return any(judged)
 
 
 def _named(name: str, value: object) -> Iterator[Any]:
@@ -259,3 +292,107 @@ def _judge(parsed: Any, value: object) -> bool:
     from mcpx.policy.expressions import truth
 
     return truth(parsed, value, STEPS, LETTERS)
+
+
+# Names in other spellings
+
+MAX_SPELLINGS = 8
+"""Spellings of one name in one call. More of them cannot be judged."""
+MAX_DEPTH = 32
+"""Levels of arguments."""
+MAX_VALUES = 20_000
+"""Values that one reading may visit."""
+
+
+class TooManySpellings(Exception):
+    """The arguments are too large, or have too many spellings of one name."""
+
+
+class SpelledNames:
+    """The names that the conditions of one rule lead through."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._top: dict[str, str] = {}
+        self._nested: dict[str, str] = {}
+        for name in names:
+            steps = name.split(".")
+            for start in range(len(steps)):
+                for end in range(start + 1, len(steps) + 1):
+                    step = ".".join(steps[start:end])  # A key may contain dots.
+                    table = self._nested
+                    if start == 0:
+                        table = self._top
+                    table.setdefault(fold(step), step)
+
+    def readings(self, arguments: Json, declared: Collection[str]) -> Iterator[Json]:
+        """The arguments with other spellings replaced, if they have any. Raises
+        `TooManySpellings`."""
+        for turn in range(MAX_SPELLINGS + 1):
+            attempt = _Attempt(self._nested, turn)
+            reading = attempt.top(arguments, self._top, declared)
+            if attempt.most_spellings <= turn:
+                return
+            if turn == MAX_SPELLINGS:
+                raise TooManySpellings
+            yield reading
+
+
+class _Attempt:
+    """One reading of the arguments: with spelling number `turn` of each name."""
+
+    def __init__(self, nested: Mapping[str, str], turn: int) -> None:
+        self._nested = nested
+        self._turn = turn
+        self._room = MAX_VALUES
+        self.most_spellings = 0
+
+    def top(self, arguments: Json, names: Mapping[str, str], declared: Collection[str]) -> Json:
+        both = {key for key in arguments if key in declared and names.get(fold(key)) in declared}
+        return self._respelled(arguments, names, both, 0)
+
+    def _respelled(
+        self, value: Json, names: Mapping[str, str], separate: Collection[str], depth: int
+    ) -> Json:
+        self._count(len(value))
+        reading = value
+        for name, keys in self._other_spellings(value, names, separate).items():
+            self.most_spellings = max(self.most_spellings, len(keys))
+            reading = {**reading, name: value[keys[min(self._turn, len(keys) - 1)]]}
+        if self._nested:
+            for key in [key for key in reading if fold(key) in names]:
+                inner = self._inside(reading[key], depth + 1)
+                if inner is not reading[key]:
+                    reading = {**reading, key: inner}
+        return reading
+
+    def _other_spellings(
+        self, value: Json, names: Mapping[str, str], separate: Collection[str]
+    ) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for key in value:
+            name = names.get(fold(key))
+            if name is not None and key != name and key not in separate:
+                found.setdefault(name, []).append(key)
+        return found
+
+    def _inside(self, value: Any, depth: int) -> Any:
+        if depth > MAX_DEPTH:
+            raise TooManySpellings
+        if is_object(value):
+            return self._respelled(value, self._nested, (), depth)
+        if not is_array(value):
+            return value
+        self._count(len(value))
+        items = [self._inside(item, depth + 1) for item in value]
+        if all(item is old for item, old in zip(items, value, strict=True)):
+            return value
+        return items
+
+    def _count(self, values: int) -> None:
+        self._room -= values
+        if self._room < 0:
+            raise TooManySpellings
+
+
+def fold(name: str) -> str:
+    return name.strip().casefold()

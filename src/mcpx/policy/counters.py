@@ -71,14 +71,18 @@ class Counter(FairQueue):
             self._bucket = TokenBucket(bound.per_minute, bound.per_minute / 60, self._clock)
             self._bucket.take(min(spent, bound.per_minute))
         self.bound = bound
-        self.slots = inf if bound.in_flight is None else bound.in_flight
+        self.slots = inf
+        if bound.in_flight is not None:
+            self.slots = bound.in_flight
         self.max_waiting = bound.max_waiting
         self.admit()
 
     @property
     def spent(self) -> float:
         """Calls of the last minute that still count."""
-        return 0.0 if self._bucket is None else self._bucket.burst - self._bucket.tokens
+        if self._bucket is None:
+            return 0.0
+        return self._bucket.burst - self._bucket.tokens
 
     @property
     def total_running(self) -> int:
@@ -171,7 +175,7 @@ class Counters:
         return counter
 
     def _evict_client(self) -> bool:
-        """Prefer an idle client to one that has spent some of its rate, and never evict a busy one."""
+        """Prefer idle clients to those that have spent some of their rate. Never evict busy ones."""
         for only_idle in (True, False):
             for _ in range(min(EVICTION_ATTEMPTS, len(self.clients))):
                 name, counter = next(iter(self.clients.items()))

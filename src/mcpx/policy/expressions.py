@@ -79,7 +79,9 @@ class _Counting(TreeInterpreter):
         stack = [value]
         while stack:
             value = stack.pop()
-            self._take(1 + (len(value) // self._letters if isinstance(value, str) else 0))
+            self._take(1)
+            if isinstance(value, str):
+                self._take(len(value) // self._letters)
             if is_object(value):
                 self._take(len(value))
                 stack += value.values()

@@ -104,8 +104,7 @@ class Limiter:
             self._cache.clear()
             self._cache_edition = self._counters.edition
         key = (caller.principal, caller.address, caller.profile, passage.server)
-        known = self._cache.get(key)
-        return self._look_up(key) if known is None else known
+        return self._cache.get(key) or self._look_up(key)
 
     def _look_up(self, key: CallerKey) -> tuple[Hashable, list[Counter]]:
         principal, address, profile, server = key

@@ -24,9 +24,15 @@ from mcpx.model.call import Json, Value, as_object
 from mcpx.model.events import Passage
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
-from mcpx.policy.arguments import Unjudged, conditions_of, is_much, readings
+from mcpx.policy.arguments import (
+    SpelledNames,
+    TooManySpellings,
+    Unjudged,
+    conditions_of,
+    is_much,
+    readings,
+)
 from mcpx.policy.patterns import Patterns
-from mcpx.policy.spelled_names import SpelledNames, TooManySpellings
 
 OURS: Final = "mcpx"
 """The server that the gateway's own tools belong to."""

@@ -159,9 +159,10 @@ class SharedLimits:
         lease = self._new_id()
         words: list[Word] = [int(LEASE_SECONDS * 1000), lease]
         for counter in counters:
-            bound = counter.bound
-            words.append(bound.per_minute or 0)
-            words.append(-1 if bound.in_flight is None else bound.in_flight)
+            bound, slots = counter.bound, -1
+            if bound.in_flight is not None:
+                slots = bound.in_flight
+            words += [bound.per_minute or 0, slots]
         asked = self._store.run(_TAKE, [counter.key for counter in counters], words)
         try:
             number, milliseconds, running = await asyncio.shield(asked)

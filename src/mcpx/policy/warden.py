@@ -10,6 +10,7 @@ from mcpx.config import Config, Policy
 from mcpx.model.call import Caller, Json
 from mcpx.model.errors import DENIED, INVALID_PARAMS, RESOURCE_NOT_FOUND, Denied, NotFound
 from mcpx.model.events import Passage
+from mcpx.model.offer import Offer
 from mcpx.policy.asking import strip
 from mcpx.policy.limits import limiter
 from mcpx.policy.rules import COMMANDS, OURS, Left, Rule, Rules
@@ -30,8 +31,9 @@ class Warden:
         self._open = frozenset(
             server.name for server in config.mcp_servers if server.trust == "open"
         )
-        self.rules = None if config.policy == Policy() else Rules(config.policy, self.believes)
-        """None where the configuration has none."""
+        self.rules: Rules | None = None
+        if config.policy != Policy():
+            self.rules = Rules(config.policy, self.believes)
         self.sights = Sights(config.profiles, self.rules)
         self._modes = {profile.name: profile.mode for profile in config.profiles}
 
@@ -63,7 +65,9 @@ class Warden:
             if rule.effect != "allow" or "requestState" in passage.params:
                 return self._judged(passage, forward, again, rule, left.hidden)
             passage.rule = rule.label
-        return forward() if limits is None else limits.passing(passage, forward, again)
+        if limits is None:
+            return forward()
+        return limits.passing(passage, forward, again)
 
     async def _guard_in_turns(
         self, left: Left, passage: Passage, forward: Forward, again: Again
@@ -93,12 +97,8 @@ class Warden:
         """Of a call that another configuration let through and that was not forwarded yet: raises
         if it must not be now. Nobody is asked about it again."""
         sight, offer = self.sight(passage.caller), passage.offer
-        if sight is not None and passage.server != OURS:
-            seen = sight.server(passage.server) if offer is None else sight.offer(offer)
-            if not seen or (
-                offer is None and passage.name and not sight.resource(passage.server, passage.name)
-            ):
-                raise unknown(passage)
+        if sight is not None and passage.server != OURS and not _is_seen(sight, offer, passage):
+            raise unknown(passage)
         if self.rules is not None:
             left = self.rules.left(passage)
             rule = left.decide(passage)
@@ -107,10 +107,18 @@ class Warden:
                 raise _refusal(passage, rule, hidden=left.hidden)
 
     def _limited(self, passage: Passage, forward: Forward, again: Again) -> Awaitable[Json]:
-        limits = (
-            self._state.limits
-        )  # those of now: somebody may have been asked while another configuration came
-        return forward() if limits is None else limits.passing(passage, forward, again)
+        limits = self._state.limits  # The configuration may have changed since the question.
+        if limits is None:
+            return forward()
+        return limits.passing(passage, forward, again)
+
+
+def _is_seen(sight: Sight, offer: Offer | None, passage: Passage) -> bool:
+    if offer is not None:
+        return sight.offer(offer)
+    if not sight.server(passage.server):
+        return False
+    return not passage.name or sight.resource(passage.server, passage.name)
 
 
 def _refusal(passage: Passage, rule: Rule, *, hidden: bool) -> Denied | NotFound:
@@ -119,22 +127,22 @@ def _refusal(passage: Passage, rule: Rule, *, hidden: bool) -> Denied | NotFound
     if hidden:
         return unknown(passage)
     what = f"{passage.server}.{line(passage.name, 300)}"
+    text = f"{what} is not allowed"
     if rule.reason:
-        return Denied(DENIED, f"{what} is not allowed: {rule.reason}")
-    return Denied(
-        DENIED, f"{what} is not allowed{' with these arguments' if rule.conditions else ''}"
-    )
+        text = f"{text}: {rule.reason}"
+    elif rule.conditions:
+        text = f"{text} with these arguments"
+    return Denied(DENIED, text)
 
 
 def unknown(passage: Passage) -> NotFound:
-    """As of what is not there, by the name that the client knows."""
-    kind, name = (
-        ("resources", passage.name)
-        if passage.offer is None
-        else (passage.offer.kind, passage.offer.public)
-    )
-    if kind == "resources":
-        return NotFound(
-            "resource", name, INVALID_PARAMS if passage.caller.modern else RESOURCE_NOT_FOUND
-        )
-    return NotFound(kind.removesuffix("s"), name)
+    """The error for an unknown name, as the client knows it."""
+    offer = passage.offer
+    if offer is not None and offer.kind != "resources":
+        return NotFound(offer.kind.removesuffix("s"), offer.public)
+    name = passage.name
+    if offer is not None:
+        name = offer.public
+    if passage.caller.modern:
+        return NotFound("resource", name, INVALID_PARAMS)
+    return NotFound("resource", name, RESOURCE_NOT_FOUND)

@@ -45,7 +45,9 @@ class Item:
 
 def called(key: Key) -> str:
     """As people are told of it."""
-    return "its instructions" if key[0] == "instructions" else f"{NOUNS[key[0]]} {key[1]!r}"
+    if key[0] == "instructions":
+        return "its instructions"
+    return f"{NOUNS[key[0]]} {key[1]!r}"
 
 
 def fingerprint(definition: Json) -> str:
@@ -65,7 +67,9 @@ def _settled(value: Any, key: str = "") -> Any:
     if isinstance(value, list):
         parts = [_settled(part) for part in cast(list[Any], value)]
         plain = key == "required" and all(isinstance(part, str) for part in parts)
-        return sorted(parts) if plain else parts
+        if plain:
+            return sorted(parts)
+        return parts
     return value
 
 

@@ -8,6 +8,7 @@ was approved, the server shows nothing.
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -232,8 +233,9 @@ class Pinned:
         for item, is_special in (*unapproved, *islice(special, MAX_FOR_SOME)):
             place = (item.key, item.fingerprint)
             if place not in kept.held:
-                since = before[place].since if place in before else time.time()
-                kept.held[place] = Held(item, since, is_special)
+                kept.held[place] = Held(item, time.time(), is_special)
+                if place in before:
+                    kept.held[place] = replace(before[place], item=item, for_some=is_special)
         if self.shown:
             self._log_held([held.item for (key, _), held in kept.held.items() if key not in known])
         if kept.held.keys() != before.keys():
@@ -262,7 +264,9 @@ class Pinned:
     def _log_held(self, new: Sequence[Item]) -> None:
         command = f"`mcpx approve {self.server}`"
         for item in new[:MAX_LOGGED]:
-            how = "has changed" if item.key in self.kept.approved else "is new"
+            how = "is new"
+            if item.key in self.kept.approved:
+                how = "has changed"
             text = "; ".join([f"{item.called} {how}", *self.hints(item)])
             log.warning("[%s] held back: %s; see %s", self.server, text, command)
         left = len(new) - MAX_LOGGED
@@ -389,8 +393,10 @@ class Pins:
 
     def read(self, server: str) -> Kept | None:
         """Return the content of the file, or None if it does not exist or cannot be read."""
+        if self.folder is None:
+            return None
         try:
-            return None if self.folder is None else PinFile(self.folder, server).load()
+            return PinFile(self.folder, server).load()
         except UnreadableState as problem:
             log.warning("[%s] %s", server, problem)
             return None

@@ -102,7 +102,7 @@ def visible(text: str) -> str:
     shown = _RUN.sub(lambda run: _spelled(text, run), text)
     if shown.isprintable():
         return shown
-    return "".join([c if c.isprintable() or c in _ALLOWED else _code(c) for c in shown])
+    return "".join(map(_printable, shown))
 
 
 def one_line(text: str) -> str:
@@ -121,6 +121,12 @@ def as_read(name: str) -> str:
 
 def _code(c: str) -> str:
     return f"<U+{ord(c):04X} {unicodedata.name(c, 'CONTROL CHARACTER')}>"
+
+
+def _printable(c: str) -> str:
+    if c.isprintable() or c in _ALLOWED:
+        return c
+    return _code(c)
 
 
 def _spelled_tags(run: "re.Match[str]") -> str:
@@ -221,8 +227,8 @@ def _odd_letters(text: str) -> Iterator[str]:
             break
     for word in _WORD.finditer(text):
         if not word[0].isascii() and _is_mixed(word[0]):
-            letters = [c if c.isascii() else _code(c) for c in word[0][:60]]
-            yield f"has letters that pass for others: {''.join(letters)}"
+            letters = re.sub(r"[^\x00-\x7f]", lambda c: _code(c[0]), word[0][:60])
+            yield f"has letters that pass for others: {letters}"
             break
 
 
@@ -264,7 +270,9 @@ def _new_parameters(before: Json, after: Json) -> Iterator[str]:
     old, new = as_object(was.get("properties")), as_object(now.get("properties"))
     required = as_list(now.get("required"))
     for name in [name for name in new if name not in old]:
-        need = "required" if name in required else "optional"
+        need = "optional"
+        if name in required:
+            need = "required"
         text = f"takes a new {need} parameter {one_line(name)[:MAX_NAME]!r}"
         if any(part in name.lower() for part in FAR):
             text = f"{text}, which may reach far"
@@ -288,8 +296,9 @@ def takeovers(
 ) -> tuple[str, ...]:
     """`own`: names of the server's tools, as they read. Their mention is no takeover."""
     found = list(same_name(item, elsewhere))
-    key = "instructions" if item.kind == "instructions" else "description"
-    text = item.definition.get(key)
+    text = item.definition.get("description")
+    if item.kind == "instructions":
+        text = item.definition.get("instructions")
     if isinstance(text, str) and elsewhere:
         words = {as_read(word) for word in _NAME.findall(text[:MAX_TEXT_OF_TAKEOVER])}
         named = [word for word in words & elsewhere.keys() if _is_a_name(word)]
