@@ -24,10 +24,10 @@ from mcpx.imports.openapi_document import is_private
 from mcpx.imports.openapi_request import Request
 from mcpx.imports.shell_words import split_words
 from mcpx.imports.source import clean, one_line, safe_name, snake, variable_name
-from mcpx.model.call import Json, is_array, is_object
+from mcpx.model.call import Json, is_object
 from mcpx.model.errors import ConfigError
 from mcpx.model.redaction import words
-from mcpx.model.secret_rules import replace_secrets
+from mcpx.model.secret_rules import map_texts, replace_secrets
 from mcpx.wire import codec
 from mcpx.wire.address import BadAddress, parse
 from mcpx.wire.fields import FRAMING, HEADER_NAME
@@ -59,13 +59,15 @@ _LEFT_OUT_HEADERS = re.compile(
     rf"{FRAMING}|accept-encoding|sec-.*|priority|dnt|upgrade-insecure-requests"
 )
 _PLACEHOLDER = re.compile(r"\{[^{}]+\}")
-_TYPES: tuple[tuple[Any, str], ...] = (
-    (bool, "boolean"),
-    (int | float, "number"),
-    (str, "string"),
-    (list, "array"),
-    (dict, "object"),
-)
+_TYPES = {
+    "bool": "boolean",
+    "int": "number",
+    "float": "number",
+    "str": "string",
+    "list": "array",
+    "dict": "object",
+}
+_PLACES = {"params": "query", "headers": "header", "body": "body"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +217,8 @@ class _CurlImport:
 
     def run(self) -> Imported:
         line, options, made = self._line, self._options, self._made
-        method = line.method or "GET"
-        if not line.method and (line.form or (line.data and not line.data_as_query)):
-            method = "POST"
+        sends_body = bool(line.form or line.data) and not line.data_as_query
+        method = line.method or ("POST" if sends_body else "GET")
         if method not in METHODS:
             raise ConfigError([f"error: mcpx does not send {one_line(method, 20)!r} requests"])
         url, query = self._address()
@@ -226,53 +227,41 @@ class _CurlImport:
         name = safe_name(options.name or _command_name(method, self._api, url))
         if not name:
             raise ConfigError(["error: not a possible name: letters, digits, _ and -"])
-        self._authenticate(f"{name[:59]}_auth")
-        self._set_query("&".join(query))
-        self._set_headers()
-        if line.form:
-            self._set_form(line.form)
-            made.notes.append("-F is sent as application/x-www-form-urlencoded")
-        elif line.data and not line.data_as_query:
+        headers = self._authenticate(f"{name[:59]}_auth")
+        pairs = parse_qsl("&".join(query), keep_blank_values=True, max_num_fields=1_000)
+        self._request.params = self._slots("params", _grouped(pairs), "the query parameter")
+        self._set_headers(headers)
+        if sends_body:
             self._set_body()
-        self._refuse_unknown_params()
-        command = self._command(name, method, url)
-        made.commands.append(config_value(command))
+        possible = self._possible_arguments
+        for param in options.params:
+            if param not in possible:
+                known = one_line(", ".join(possible) or "nothing", 200)
+                problem = f"error: --param {one_line(param, 40)}: not found; there is {known}"
+                raise ConfigError([problem])
+        made.commands.append(config_value(self._command(name, method, url)))
         made.auths = config_value(made.auths)
         if is_private(url) and not options.allow_private:
-            made.notes.append(
-                "this is a private address: --allow-private lets the command reach it"
-            )
+            note = "this is a private address: --allow-private lets the command reach it"
+            made.notes.append(note)
         return made
 
-    def _refuse_unknown_params(self) -> None:
-        possible = self._possible_arguments
-        for name in self._options.params:
-            if name not in possible:
-                known = one_line(", ".join(possible) or "nothing", 200)
-                problem = f"error: --param {one_line(name, 40)}: not found; there is {known}"
-                raise ConfigError([problem])
-
     def _command(self, name: str, method: str, url: str) -> Json:
-        request = self._request
+        request, made = self._request, self._made
         http = {"method": method, "url": url, **request.fields()}
-        if self._options.auth:
-            http["auth"] = {"ref": self._options.auth}
-        elif self._made.auths:
-            http["auth"] = {"ref": self._made.auths[0]["name"]}
-        accept = next((v for k, v in self._line.headers.items() if k.lower() == "accept"), "")
-        if "xml" in accept:
+        auth = self._options.auth or next((each["name"] for each in made.auths), None)
+        if auth:
+            http["auth"] = {"ref": auth}
+        accepted = [text for key, text in self._line.headers.items() if key.lower() == "accept"]
+        if "xml" in "".join(accepted):
             http["response_format"] = "xml"
         if self._options.allow_private:
             http["allow_private"] = True
-        for variable in references(repr((http, request.properties, self._made.auths))):
-            self._made.variables.setdefault(variable, "named in the command line")
+        for variable in references(repr((http, request.properties, made.auths))):
+            made.variables.setdefault(variable, "named in the command line")
         path = without_marks(url.partition("://")[2])
-        command = {
-            "name": name,
-            "description": f"{method} {clean(path)}",
-            "type": "http",
-            "http": http,
-        }
+        command: Json = {"name": name, "description": f"{method} {path}", "type": "http"}
+        command["http"] = http
         if request.properties:
             command["input_schema"] = request.schema
         return command
@@ -292,113 +281,99 @@ class _CurlImport:
         self._line.user = self._line.user or unquote(user)
         self._api = _api_name(host)
         if separator:
-            url = f"{scheme}://{host}{slash}{self._path(path)}"
+            segments = map(self._path_segment, path.split("/"))
+            url = f"{scheme}://{host}{slash}{'/'.join(segments)}"
             try:
                 parse(_PLACEHOLDER.sub("x", url))
             except BadAddress as problem:
                 raise ConfigError([f"error: the address: {problem}"]) from None
-        return url, [query] if query else []
+        return url, [query] * bool(query)
 
-    def _path(self, path: str) -> str:
-        """The path with arguments for `{name}`, and with references for secrets."""
-        segments: list[str] = []
-        for segment in path.split("/"):
-            hidden = self._without_secrets(f"https://x/{segment}", ("url",), "key", "the address")
-            segment = hidden.removeprefix("https://x/")
-            for written in dict.fromkeys(_PLACEHOLDER.findall(segment)):
-                placeholder = self._request.take(written[1:-1], "path", {"type": "string"}, True)
-                segment = segment.replace(written, placeholder)
-            rest = _PLACEHOLDER.sub("", segment)
-            if "{" in rest or "}" in rest:
-                segment = quote(segment, safe="%")
-            segments.append(segment)
-        return "/".join(segments)
+    def _path_segment(self, segment: str) -> str:
+        """The segment with arguments for `{name}`, and with references for secrets."""
+        begin = "https://x/"
+        hidden = self._hide(f"{begin}{segment}", ("url",), "key", "the key in the address")
+        segment = hidden.removeprefix(begin)
+        for written in dict.fromkeys(_PLACEHOLDER.findall(segment)):
+            placeholder = self._request.take(written[1:-1], "path", {"type": "string"}, True)
+            segment = segment.replace(written, placeholder)
+        if re.search("[{}]", _PLACEHOLDER.sub("", segment)):
+            return quote(segment, safe="%")
+        return segment
 
     # Secrets
 
-    def _authenticate(self, name: str) -> None:
-        """Replace secrets in the headers. Basic and bearer credentials become an auth config."""
-        line = self._line
-        headers = {
-            key: self._without_secrets(
-                value, ("headers", key), _header_word(key), f"the header {one_line(key, 40)}"
-            )
-            for key, value in line.headers.items()
-        }
-        bearers = [key for key, value in headers.items() if _bearer(key, value)]
+    def _authenticate(self, name: str) -> dict[str, str]:
+        """The headers without secrets. Basic and bearer credentials become an auth config."""
+        line, made = self._line, self._made
+        headers: dict[str, str] = {}
+        tokens: dict[str, str] = {}
+        for key, value in line.headers.items():
+            word = snake(key).removeprefix("x_").replace("authorization", "token")
+            what = f"the header {one_line(key, 40)}"
+            headers[key] = self._hide(value, ("headers", key), word, what)
+            bearer = re.fullmatch(r"(?i)bearer\s+(\S+)", headers[key])
+            if bearer and key.lower() == "authorization" and references(bearer[1]):
+                tokens[key] = bearer[1]
         if self._options.auth is not None:
-            kept = {k: v for k, v in headers.items() if v == line.headers[k] and k not in bearers}
+            kept = {k: v for k, v in headers.items() if v == line.headers[k] and k not in tokens}
             if len(kept) < len(headers) or line.user:
                 note = f"the credentials are left out: {self._options.auth!r} replaces them"
-                self._made.notes.append(note)
-            line.headers = kept
-            self._made.variables.clear()
-            self._made.secrets.clear()
-            return
+                made.notes.append(note)
+            made.variables.clear()
+            made.secrets.clear()
+            return kept
+        section: Json = {}
+        kind = "bearer_token"
         if line.user:
             username, _, password = line.user.partition(":")
-            section = {"username": self._variable("username", "the user name", username)}
-            section["password"] = ""
-            if password:
-                section["password"] = self._variable("password", "the password", password)
-            self._made.auths.append({"name": name, "type": "basic_auth", "basic_auth": section})
-        elif bearers:
-            token = _bearer(bearers[0], headers.pop(bearers[0]))
-            section = {"token": token}
-            self._made.auths.append({"name": name, "type": "bearer_token", "bearer_token": section})
-        line.headers = headers
+            kind = "basic_auth"
+            section["username"] = self._variable("username", "the user name", username)
+            section["password"] = password and self._variable("password", "the password", password)
+        elif tokens:
+            key, section["token"] = tokens.popitem()
+            del headers[key]
+        if section:
+            made.auths.append({"name": name, "type": kind, kind: section})
+        return headers
 
-    def _without_secrets(self, value: Any, path: tuple[str, ...], word: str, what: str) -> Any:
+    def _hide(self, value: Any, path: tuple[str, ...], word: str, what: str) -> Any:
+        """The value with references instead of secrets."""
+
         def replace(secret: str, at: tuple[str | int, ...], presumed: bool) -> str:
-            if presumed or references(secret) or _PLACEHOLDER.search(secret):
+            if presumed or _PLACEHOLDER.search(secret):
                 return secret
             return self._variable(word, what, secret)
 
         return replace_secrets(value, path, replace)
 
     def _variable(self, word: str, what: str, value: str) -> str:
-        """A reference to the variable that the value names, or to a new variable."""
-        named = references(value)
-        if named:
+        """The value if it refers to a variable, or a reference to a new variable."""
+        if references(value):
             return value
+        made = self._made
         name = base = variable_name(self._api, word)
         number = 1
-        while self._made.secrets.get(name, value) != value:
+        while made.secrets.get(name, value) != value:
             number += 1
             name = f"{base}_{number}"
-        self._made.variables[name] = what
-        self._made.secrets[name] = value
+        made.variables[name] = what
+        made.secrets[name] = value
         return reference(name)
 
     # Content
 
-    def _set_query(self, query: str) -> None:
-        found = _grouped(parse_qsl(query, keep_blank_values=True, max_num_fields=1_000))
-        for key, value in found.items():
-            what = f"the query parameter {one_line(key, 40)}"
-            self._request.params[key] = self._slot("query", ("params", key), value, what)
-
-    def _set_headers(self) -> None:
-        for key, value in self._line.headers.items():
+    def _set_headers(self, headers: dict[str, str]) -> None:
+        kept: dict[str, str] = {}
+        for key, value in headers.items():
             if _LEFT_OUT_HEADERS.fullmatch(key):
                 if key.lower() == "host":
                     self._made.notes.append("the header Host is left out: mcpx sets it")
             elif not re.fullmatch(HEADER_NAME, key) or clean(value) != value or "\n" in value:
                 raise ConfigError([f"error: the header {one_line(key, 40)!r} cannot be sent"])
             else:
-                self._request.headers[key] = self._slot("header", ("headers", key), value, "")
-
-    def _set_form(self, pairs: list[tuple[str, str]]) -> None:
-        self._request.body = self._fields(_grouped(pairs))
-        self._request.body_format = "form"
-
-    def _fields(self, fields: dict[str, Any]) -> Json:
-        return {
-            clean(key): self._slot(
-                "body", ("body", key), value, f"the field {one_line(key, 40)} of the body"
-            )
-            for key, value in fields.items()
-        }
+                kept[key] = value
+        self._request.headers = self._slots("headers", kept, "the header")
 
     def _set_body(self) -> None:
         line, request = self._line, self._request
@@ -407,48 +382,48 @@ class _CurlImport:
         kind = str(headers.get(type_key, "")).partition(";")[0].strip().lower()
         is_form = kind in ("", "application/x-www-form-urlencoded")
         text = ("" if line.is_json else "&").join(line.data)
-        value = None
+        value: Any = None
         if line.is_json or is_form or kind.endswith("json"):
             value = _json(text)
-        pairs: list[tuple[str, str]] = []
-        if value is None and is_form and not line.is_json:
-            pairs = _form_pairs(text)
-        if (value is not None and kind in ("", "application/json")) or is_form:
+        form = line.form
+        if form:
+            self._made.notes.append("-F is sent as application/x-www-form-urlencoded")
+        elif value is None and is_form and not line.is_json:
+            form = _form_pairs(text)
+        if form or is_form or kind == "application/json":
             headers.pop(type_key, None)  # mcpx sets it.
-        if pairs:
-            self._set_form(pairs)
+        if form:
+            request.body = self._slots("body", _grouped(form), "the field of the body")
+            request.body_format = "form"
         elif is_object(value) and value:
-            request.body = self._fields(value)
-        elif value is not None:
-            request.body, request.body_format = self._whole_body(value), "json"
+            request.body = self._slots("body", value, "the field of the body")
         else:
-            if is_form:
+            if value is None and is_form:
                 headers["Content-Type"] = kind or "application/x-www-form-urlencoded"
-            request.body, request.body_format = self._whole_body(text), "text"
+            request.body_format = "text" if value is None else "json"
+            self._possible_arguments.append("body")
+            whole = text if value is None else value
+            schema = {**_schema(whole), "description": "The request body.", "default": whole}
+            request.body = request.take("body", "request", schema, False)
 
-    def _whole_body(self, value: Any) -> str:
-        self._possible_arguments.append("body")
-        schema = {**_schema(value), "description": "The request body."}
-        return self._argument("body", "request", schema, value)
-
-    def _slot(self, place: str, path: tuple[str, str], value: Any, what: str) -> Any:
-        """The value in the request: an argument with the value as its default, or the value."""
-        name = path[1]
-        if what:
-            hidden = self._without_secrets(value, path, name, what)
-            if hidden != value:
-                return hidden
-        self._possible_arguments.append(name)
-        wanted = place != "header"
-        if self._options.params:
-            wanted = name in self._options.params
-        # A value with braces would be read as the name of an argument.
-        if not wanted and not _has_placeholder(value):
-            return value
-        return self._argument(name, place, _schema(value), value)
-
-    def _argument(self, name: str, place: str, schema: Json, default: Any) -> str:
-        return self._request.take(name, place, {**schema, "default": default}, False)
+    def _slots(self, section: str, values: dict[str, Any], what: str) -> Json:
+        """The values of a part of the request. Most of them become arguments with a default."""
+        made: Json = {}
+        for name, value in values.items():
+            path, name = (section, name), clean(name)
+            made[name] = self._hide(value, path, name, f"{what} {one_line(name, 40)}")
+            if made[name] != value or (section == "headers" and references(value)):
+                continue
+            self._possible_arguments.append(name)
+            is_wanted = section != "headers"
+            if self._options.params:
+                is_wanted = name in self._options.params
+            # A value with braces would be read as the name of an argument.
+            if is_wanted or _has_placeholder(value):
+                schema = {**_schema(value), "default": value}
+                place = _PLACES[section]
+                made[name] = self._request.take(name, place, schema, False)
+        return made
 
 
 def _command_name(method: str, api: str, url: str) -> str:
@@ -467,26 +442,10 @@ def _api_name(host: str) -> str:
     return snake(owner) or "api"
 
 
-def _header_word(name: str) -> str:
-    if name.lower() == "authorization":
-        return "token"
-    return snake(name).removeprefix("x_")
-
-
-def _bearer(name: str, value: str) -> str:
-    """The token if the header is `Authorization: Bearer` with a reference."""
-    found = re.fullmatch(r"(?i)bearer\s+(\S+)", value)
-    if found is None or name.lower() != "authorization" or not references(found[1]):
-        return ""
-    return found[1]
-
-
 def _has_placeholder(value: Any) -> bool:
-    if is_object(value):
-        return any(map(_has_placeholder, value.values()))
-    if is_array(value):
-        return any(map(_has_placeholder, value))
-    return isinstance(value, str) and _PLACEHOLDER.search(value) is not None
+    texts: list[str] = []
+    map_texts(value, lambda text: texts.append(text) or text)
+    return any(map(_PLACEHOLDER.search, texts))
 
 
 def _json(text: str) -> Any:
@@ -510,12 +469,10 @@ def _grouped(pairs: list[tuple[str, str]]) -> dict[str, Any]:
     """The values by key. A key with several values has a list."""
     found: dict[str, list[str]] = {}
     for key, value in pairs:
-        found.setdefault(clean(key), []).append(value)
+        found.setdefault(key, []).append(value)
     return {key: values if len(values) > 1 else values[0] for key, values in found.items()}
 
 
 def _schema(value: Any) -> Json:
-    for types, name in _TYPES:
-        if isinstance(value, types):
-            return {"type": name}
-    return {}
+    name = _TYPES.get(type(value).__name__)
+    return {"type": name} if name else {}
