@@ -15,8 +15,15 @@ from hypothesis import strategies as st
 
 from kit.cost import count_steps
 from mcpx.surfaces.checking.arguments import Checked, Checker
-from mcpx.surfaces.checking.bounds import MOST_NODES, MOST_RULES, bounds_of
-from mcpx.surfaces.checking.schemas import MOST_COMPILED, MOST_KEPT, Compiled, Schemas
+from mcpx.surfaces.checking.schemas import (
+    MOST_COMPILED,
+    MOST_KEPT,
+    MOST_NODES,
+    MOST_RULES,
+    Compiled,
+    Schemas,
+    bounds_of,
+)
 
 Json = dict[str, Any]
 

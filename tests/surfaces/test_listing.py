@@ -8,7 +8,7 @@ import pytest
 from kit.cost import count_steps
 from mcpx.model.call import Json
 from mcpx.model.offer import Offer
-from mcpx.surfaces.descriptions import describe_server, describe_tool
+from mcpx.surfaces.menu import describe_server, describe_tool
 from mcpx.surfaces.settings import Rendering, Settings
 from mcpx.surfaces.text import marks, notes_of, told, told_short
 from mcpx.surfaces.view import Service

@@ -8,8 +8,8 @@ import pytest
 from mcpx.catalog.catalog import Catalog
 from mcpx.catalog.naming import Naming
 from mcpx.model.offer import Offer
-from mcpx.surfaces.finding.mistakes import Meanings, Mistake, near
-from mcpx.surfaces.finding.wanted import fair_share, wanted
+from mcpx.surfaces.mistakes import Meanings, Mistake, near
+from mcpx.surfaces.several_names import fair_share, wanted
 
 KNOWN = {"git", "memory", "a, b", "[x]"}
 

@@ -32,9 +32,9 @@ from mcpx.model.call import (
 )
 from mcpx.model.errors import INVALID_PARAMS, Denied, RpcError, Unavailable
 from mcpx.model.offer import Offer
-from mcpx.surfaces.finding.mistakes import Mistake
 from mcpx.surfaces.large.measure import own, size_of
 from mcpx.surfaces.large.reading import READER
+from mcpx.surfaces.mistakes import Mistake
 from mcpx.surfaces.results import MOST_BLOCKS, said, text_of
 from mcpx.surfaces.text import cut, fair_share, one_line
 from mcpx.surfaces.view import View

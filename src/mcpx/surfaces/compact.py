@@ -19,20 +19,17 @@ from mcpx.model.errors import INVALID_PARAMS, Denied, RpcError, Unavailable
 from mcpx.model.offer import Offer
 from mcpx.model.slices import in_slices
 from mcpx.surfaces.batch import Batch, Made, asked_for
-from mcpx.surfaces.descriptions import describe_server
 from mcpx.surfaces.files import reads_files
-from mcpx.surfaces.finding.found import Finder
-from mcpx.surfaces.finding.guide import LONGEST_SIGNATURE, Guide
-from mcpx.surfaces.finding.mistakes import Mistake, Unknown, nearest
-from mcpx.surfaces.finding.telling import Manner
 from mcpx.surfaces.large import reading
 from mcpx.surfaces.large.preview import NOT_JSON, Preview, closing
 from mcpx.surfaces.large.reading import BUILT_IN, READER
-from mcpx.surfaces.menu import Menu, abouts, tools_by_server
+from mcpx.surfaces.menu import Menu, abouts, describe_server, tools_by_server
+from mcpx.surfaces.mistakes import LONGEST_SIGNATURE, Guide, Mistake, Unknown, nearest
 from mcpx.surfaces.results import Shaper, has_lines, is_plain, owner_of, said
 from mcpx.surfaces.settings import Rendering
 from mcpx.surfaces.surface import PerCatalog, Surface, Surfaces
 from mcpx.surfaces.text import cut, notes_of, one_line, quoted, starting
+from mcpx.surfaces.tool_search import Finder, Manner
 from mcpx.surfaces.view import Service, View, for_models
 from mcpx.wire import codec
 

@@ -16,9 +16,9 @@ from mcpx.surfaces.view import View
 if TYPE_CHECKING:
     from mcpx.replicas.replicas import Replicas
     from mcpx.surfaces.checking.arguments import Checker
-    from mcpx.surfaces.finding.mistakes import Meanings
     from mcpx.surfaces.large.kept import ResultStore
     from mcpx.surfaces.large.worker import Worker
+    from mcpx.surfaces.mistakes import Meanings
 
 T = TypeVar("T")
 
@@ -190,7 +190,7 @@ def _build_checker() -> "Checker":
 
 
 def _build_meanings() -> "Meanings":
-    from mcpx.surfaces.finding.mistakes import Meanings
+    from mcpx.surfaces.mistakes import Meanings
 
     return Meanings()
 

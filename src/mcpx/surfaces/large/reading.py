@@ -150,10 +150,9 @@ def read(
             return _page_of_text(text.decode("utf-8", "replace"), asked, room)
         if isinstance(value, str):
             return _page_of_text(value, asked, room)
-        if isinstance(value, list) and value:
-            return _page(_Rows(cast("list[object]", value), asked, room, show), asked, room)
-        if isinstance(value, dict) and value:
-            return _page(_Keys(cast("dict[str, object]", value), asked, room, show), asked, room)
+        if isinstance(value, (list, dict)) and value:
+            whole_value = cast("list[object] | dict[str, object]", value)
+            return _page(_Json(whole_value, asked, room, show), asked, room)
         small = cast(object, value)  # A number or the like, or nothing at all.
         weigh(small, room)
     except NotJson:
@@ -290,75 +289,33 @@ class _Needle:
 # Pages
 
 
-class _Items:
-    """What is paged. Positions count the items of the whole."""
+class _Json:
+    """The rows of an array or the keys of an object. Positions count in the whole."""
 
-    unit = ""
-    total = 0
-    positions: Sequence[int] = ()
-    """Of the items that `grep` leaves."""
-    match_note = ""
-
-    def weight(self, at: int) -> int:
-        raise NotImplementedError
-
-    def show(self, positions: Sequence[int]) -> str:
-        raise NotImplementedError
-
-    def show_cut(self, at: int) -> str:
-        """One item that is too large for a page."""
-        raise NotImplementedError
-
-    def path(self, at: int) -> str | None:
-        """The expression that selects an item."""
-        return None
+    def __init__(
+        self, whole: list[object] | dict[str, object], asked: Asked, room: int, show: Show
+    ) -> None:
+        self._room = room
+        self._show = show
+        self.total = len(whole)
+        self.positions: Sequence[int] = range(len(whole))
+        """Of the items that `grep` leaves."""
+        self._names: list[str] | None = None
+        self.unit = "row"
+        if isinstance(whole, dict):
+            self.unit = "key"
+            self._names = list(whole)
+            whole = list(whole.values())
+        self._values = whole
+        if asked.grep is not None:
+            items = (self.value([at]) for at in range(len(whole)))
+            self.positions = _Needle(asked.grep).in_json(items)
 
     def value(self, positions: Sequence[int]) -> object:
         """The items as JSON."""
-        return NOT_JSON
-
-
-class _Rows(_Items):
-    unit = "row"
-
-    def __init__(self, rows: list[object], asked: Asked, room: int, show: Show) -> None:
-        self._rows = rows
-        self._room = room
-        self._show = show
-        self.total = len(rows)
-        self.positions = range(len(rows))
-        if asked.grep is not None:
-            self.positions = _Needle(asked.grep).in_json([row] for row in rows)
-
-    def weight(self, at: int) -> int:
-        return weigh(self._rows[at], TIGHTEST * self._room)
-
-    def show(self, positions: Sequence[int]) -> str:
-        return self._show(self.value(positions))
-
-    def show_cut(self, at: int) -> str:
-        return _show_abridged([self._rows[at]], self._room, self._show)
-
-    def path(self, at: int) -> str:
-        return f"[{at}]"
-
-    def value(self, positions: Sequence[int]) -> list[object]:
-        return [self._rows[at] for at in positions]
-
-
-class _Keys(_Items):
-    unit = "key"
-
-    def __init__(self, fields: dict[str, object], asked: Asked, room: int, show: Show) -> None:
-        self._fields = fields
-        self._names = list(fields)
-        self._room = room
-        self._show = show
-        self.total = len(fields)
-        self.positions = range(len(fields))
-        if asked.grep is not None:
-            pairs = ({name: value} for name, value in fields.items())
-            self.positions = _Needle(asked.grep).in_json(pairs)
+        if self._names is None:
+            return [self._values[at] for at in positions]
+        return {self._names[at]: self._values[at] for at in positions}
 
     def weight(self, at: int) -> int:
         return weigh(self.value([at]), TIGHTEST * self._room)
@@ -367,63 +324,69 @@ class _Keys(_Items):
         return self._show(self.value(positions))
 
     def show_cut(self, at: int) -> str:
-        return _show_abridged(self.value([at]), self._room, self._show)
+        """One item that is too large for a page, with long texts and lists cut."""
+        text = ""
+        for part in (1, 2, 4, 8, 16, 64, 256):
+            characters = self._room // part
+            items = max(characters // 20, 2)
+            limits = Limits(text=characters, items=items, depth=6, nodes=4 * items)
+            text = self._show(abridged(self.value([at]), limits))
+            if size_of(text) <= self._room:
+                return text
+        return cut(text, self._room)
 
-    def path(self, at: int) -> str:
+    def match_note(self, positions: Sequence[int]) -> str:
+        """Which items match; keys show it themselves."""
+        return "" if self._names else f": rows {_some_numbers(positions)}"
+
+    def path(self, at: int) -> str | None:
+        """The expression that selects an item."""
+        if self._names is None:
+            return f"[{at}]"
         return step(self._names[at]) or f"values(@)[{at}]"
 
-    def value(self, positions: Sequence[int]) -> dict[str, object]:
-        return {self._names[at]: self._fields[self._names[at]] for at in positions}
 
+class _Lines:
+    """Lines of a text, or matches in a text with very long lines, each with its offset."""
 
-class _Lines(_Items):
-    unit = "line"
-    match_note = ", each after its offset"
-
-    def __init__(self, text: str, asked: Asked, room: int) -> None:
+    def __init__(self, unit: str, total: int, lines: Sequence[str], room: int) -> None:
+        self.unit = unit
+        self.total = total
+        self._lines = lines
         self._room = room
-        self._lines = text.removesuffix("\n").split("\n")
-        self._numbered = asked.grep is not None
-        self.total = len(self._lines)
-        self.positions = range(self.total)
-        if asked.grep is not None:
-            self.positions = _Needle(asked.grep).in_lines(self._lines)
+        self.positions: Sequence[int] = range(len(lines))
 
-    def _line(self, at: int) -> str:
-        return f"{at}: {self._lines[at]}" if self._numbered else self._lines[at]
+    def value(self, positions: Sequence[int]) -> object:
+        return NOT_JSON
 
     def weight(self, at: int) -> int:
-        return size_of(self._line(at)) + 1
+        return size_of(self._lines[at]) + 1
 
     def show(self, positions: Sequence[int]) -> str:
-        return "\n".join(map(self._line, positions))
+        return "\n".join(self._lines[at] for at in positions)
 
     def show_cut(self, at: int) -> str:
-        return cut(self._line(at), self._room)
+        return cut(self._lines[at], self._room)
 
+    def match_note(self, positions: Sequence[int]) -> str:
+        return ", each after its offset"
 
-class _Excerpts(_Lines):
-    """Matches in a text with lines that are too long, each with the place where it begins."""
-
-    unit = "character"
-
-    def __init__(self, text: str, needle: _Needle, room: int) -> None:
-        self._room = room
-        self._text = text
-        self._places = needle.around(text)
-        self.total = len(text)
-        self.positions = range(len(self._places))
-
-    def _line(self, at: int) -> str:
-        begin, end = self._places[at]
-        return f"{begin}: …{self._text[begin:end]}…".replace("\n", " ")
+    def path(self, at: int) -> str | None:
+        return None
 
 
 def _page_of_text(text: str, asked: Asked, room: int) -> Page:
+    needle = None if asked.grep is None else _Needle(asked.grep)
     if not has_line_over(text, min(LONG_LINE, room - 20)):
-        return _page(_Lines(text, asked, room), asked, room)
-    if asked.grep:
-        return _page(_Excerpts(text, _Needle(asked.grep), room), asked, room)
+        lines = text.removesuffix("\n").split("\n")
+        total = len(lines)
+        if needle is not None:
+            lines = [f"{at}: {lines[at]}" for at in needle.in_lines(lines)]
+        return _page(_Lines("line", total, lines, room), asked, room)
+    if needle is not None:
+        places = needle.around(text)
+        lines = [f"{begin}: …{text[begin:end]}…".replace("\n", " ") for begin, end in places]
+        return _page(_Lines("character", len(text), lines, room), asked, room)
     start, stop = _bounds(asked, len(text), "character")
     shown = cut(text[start : min(stop, start + room)], room)
     end = start + len(shown)
@@ -431,7 +394,7 @@ def _page_of_text(text: str, asked: Asked, room: int) -> Page:
     return Page(_with_notes(shown, notes, asked, end, len(text)))
 
 
-def _page(items: _Items, asked: Asked, room: int) -> Page:
+def _page(items: _Json | _Lines, asked: Asked, room: int) -> Page:
     chosen = items.positions
     noun = items.unit
     among = f"in {counted(items.total, items.unit)}"
@@ -455,26 +418,11 @@ def _page(items: _Items, asked: Asked, room: int) -> Page:
         text = items.show_cut(chosen[start])
     notes = _range_note(noun, start, end, len(chosen))
     if asked.grep is not None:
-        which = items.match_note
-        if not which and items.unit == "row":
-            which = f": rows {_some_numbers(chosen[start:end])}"
+        which = items.match_note(chosen[start:end])
         notes = [f"{_range(noun, start, end, len(chosen))} {among}{which}"]
     if not count:
         notes.append(_cut_note(items, chosen[start], asked))
     return Page(_with_notes(text, notes, asked, end, len(chosen)), value)
-
-
-def _show_abridged(value: object, room: int, show: Show) -> str:
-    """A value with its long texts and lists cut so far that it fits."""
-    text = ""
-    for part in (1, 2, 4, 8, 16, 64, 256):
-        characters = room // part
-        entries = max(characters // 20, 2)
-        shown = abridged(value, Limits(text=characters, items=entries, depth=6, nodes=4 * entries))
-        text = show(shown)
-        if size_of(text) <= room:
-            return text
-    return cut(text, room)
 
 
 def _bounds(asked: Asked, count: int, unit: str) -> tuple[int, int]:
@@ -513,7 +461,7 @@ def _some_numbers(positions: Sequence[int]) -> str:
     return ", ".join(listed)
 
 
-def _cut_note(items: _Items, position: int, asked: Asked) -> str:
+def _cut_note(items: _Json | _Lines, position: int, asked: Asked) -> str:
     told = f"{items.unit} {position} is cut"
     path = items.path(position)
     if path is None:

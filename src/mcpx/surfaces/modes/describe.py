@@ -10,13 +10,12 @@ from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
 from mcpx.surfaces.batch import call_schema
 from mcpx.surfaces.compact import BUILT_IN, LONGEST_NAME, READER, Compact, Mistake, Unknown
-from mcpx.surfaces.descriptions import describe_tool, raw
-from mcpx.surfaces.finding.telling import Manner
-from mcpx.surfaces.finding.wanted import NAMES, tell_each, wanted
 from mcpx.surfaces.large.reading import PARAMETERS
-from mcpx.surfaces.menu import Menu, definitions_within
+from mcpx.surfaces.menu import Menu, definitions_within, describe_tool, raw
 from mcpx.surfaces.results import said
+from mcpx.surfaces.several_names import NAMES, tell_each, wanted
 from mcpx.surfaces.text import exact, one_line, quoted, starting
+from mcpx.surfaces.tool_search import Manner
 from mcpx.surfaces.view import View
 
 READ_ON = 'describe("server") lists the tools of a server.'

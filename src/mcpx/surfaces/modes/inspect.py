@@ -6,12 +6,11 @@ from mcpx.model.call import Call, Json
 from mcpx.model.offer import Offer
 from mcpx.surfaces.batch import call_schema
 from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake, Unknown
-from mcpx.surfaces.descriptions import describe_tool
-from mcpx.surfaces.finding.telling import Manner
-from mcpx.surfaces.finding.wanted import NAMES, tell_each, wanted
 from mcpx.surfaces.large.reading import PARAMETERS
-from mcpx.surfaces.menu import Menu, definitions_within
+from mcpx.surfaces.menu import Menu, definitions_within, describe_tool
+from mcpx.surfaces.several_names import NAMES, tell_each, wanted
 from mcpx.surfaces.text import exact
+from mcpx.surfaces.tool_search import Manner
 from mcpx.surfaces.view import View
 
 READ_ON = "inspect(server_name) lists the tools of a server."

@@ -10,15 +10,14 @@ from mcpx.model.errors import NotFound
 from mcpx.model.offer import Offer
 from mcpx.surfaces.batch import call_schema
 from mcpx.surfaces.compact import READER, Compact, Mistake, Unknown
-from mcpx.surfaces.descriptions import how_many
-from mcpx.surfaces.finding.telling import Manner
-from mcpx.surfaces.finding.wanted import tell_each, wanted
 from mcpx.surfaces.large.reading import PARAMETERS
-from mcpx.surfaces.menu import MANY_WORDS, Menu, services_within
+from mcpx.surfaces.menu import MANY_WORDS, Menu, how_many, services_within
 from mcpx.surfaces.results import MOST_BLOCKS
 from mcpx.surfaces.settings import TOOL_PROXY, Rendering
+from mcpx.surfaces.several_names import tell_each, wanted
 from mcpx.surfaces.surface import Surfaces
 from mcpx.surfaces.text import exact, one_line, purpose, quoted, short, within_tokens
+from mcpx.surfaces.tool_search import Manner
 from mcpx.surfaces.view import Service, View
 
 SERVICES = 570

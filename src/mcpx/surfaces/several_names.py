@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from mcpx.model.call import Json, is_array
 from mcpx.model.errors import RpcError
-from mcpx.surfaces.finding.mistakes import Mistake
 from mcpx.surfaces.large.measure import cut as shortened
 from mcpx.surfaces.large.measure import size_of
+from mcpx.surfaces.mistakes import Mistake
 from mcpx.surfaces.results import said, text_of
 from mcpx.surfaces.text import cut, exact, fair_share
 from mcpx.surfaces.view import View
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 MOST = 20
 """Entries of one list."""
-TRIES = 3
-"""How often less is told of one before it is cut."""
 LONGEST_LIST = 20_000
 """Characters of a text that may be a list."""
 
@@ -38,33 +36,29 @@ Tell = Callable[[str, int | None], Awaitable[Json]]
 
 def wanted(value: Any, argument: str, is_name: Callable[[str], bool]) -> str | list[str]:
     """What an argument names: one thing, or several."""
-    if isinstance(value, str):
+    if isinstance(value, str) and value.strip():
         text = value.strip()
-        if not text:
-            raise Mistake(f"{argument} must not be empty")
-        parts = _parts(text, is_name)
-        if parts is None:
+        value = _parts(text, is_name)
+        if value is None:
             return text
-        value = parts
+    if value in ("", []):
+        raise Mistake(f"{argument} must not be empty")
     if not is_array(value):
         got = "" if value is None else f", not {_short(value)}"
         raise Mistake(f"{argument} must be a string or a list of strings{got}")
     if len(value) > MOST:
         raise Mistake(f"{argument} may name {MOST} at once, not {len(value):,}")
-    if not value:
-        raise Mistake(f"{argument} must not be empty")
     names: dict[str, None] = {}
     for each in value:
         if not isinstance(each, str) or not each.strip():
-            raise Mistake(
-                f"{argument} must be a string or a list of strings, not a list with {_short(each)}"
-            )
+            told = "must be a string or a list of strings, not a list with"
+            raise Mistake(f"{argument} {told} {_short(each)}")
         names[each.strip()] = None
     return list(names)
 
 
 def _parts(text: str, is_name: Callable[[str], bool]) -> list[Any] | None:
-    """What a text lists: as JSON, or as names that are all known with commas between them."""
+    """What a text lists: as JSON, or as known names with commas between them."""
     if len(text) > LONGEST_LIST or is_name(text):
         return None
     if text[0] == "[" and text[-1] == "]":
@@ -74,63 +68,50 @@ def _parts(text: str, is_name: Callable[[str], bool]) -> list[Any] | None:
             return None
         return value if is_array(value) else None
     names = [part.strip() for part in text.split(",")]
-    return names if len(names) > 1 and all(map(is_name, names)) else None
+    if len(names) > 1 and all(map(is_name, names)):
+        return names
+    return None
 
 
 async def tell_each(surface: "Compact", view: View, names: Sequence[str], tell: Tell) -> Json:
-    """All of them in one answer: where that is too long, less is told of the longest."""
+    """All of them in one answer. If it is too long, the longest are told shorter."""
     room = surface.settings.common.result_limit
     told: list[Json] = []
     for name in names:
-        told.append(await _told(surface, view, name, tell))
-        await asyncio.sleep(0)  # twenty searches are long
+        told.append(await _told(surface, view, name, tell, None))
+        await asyncio.sleep(0)  # Twenty searches are long.
     sizes = [size_of(_text(each)) + 2 for each in told]
     if sum(sizes) > room:
-        most = fair_share(sizes, room)
-        for at, size in enumerate(sizes):
-            if size > most:
-                told[at] = await _shorter(surface, view, names[at], tell, told[at], most - 2)
-    result = surface.reply(
-        "\n\n".join(map(_text, told)),
-        {"results": [each.get("structuredContent", {}) for each in told]},
-    )
-    return {**result, "isError": True} if all(each.get("isError") for each in told) else result
+        most = fair_share(sizes, room) - 2
+        for at, each in enumerate(told):
+            if size_of(_text(each)) > most:
+                shorter = await _told(surface, view, names[at], tell, most // 2)
+                told[at] = _cut(shorter, names[at], most)
+    texts = "\n\n".join(map(_text, told))
+    result = surface.reply(texts, {"results": [each.get("structuredContent", {}) for each in told]})
+    if all(each.get("isError") for each in told):
+        result["isError"] = True
+    return result
 
 
-async def _shorter(
-    surface: "Compact", view: View, name: str, tell: Tell, whole: Json, most: int
-) -> Json:
-    """The same in at most so many bytes. What tells of it counts characters, and not all of
-    them."""
-    text = _text(whole)
-    characters = room = most * len(text) // max(size_of(text), 1)
-    for _ in range(TRIES):
-        told = await _told(surface, view, name, tell, room)
-        if size_of(text := _text(told)) <= most:
-            return told
-        room = max(room - (len(text) - characters) * 5 // 4 - 50, 0)
+def _cut(reply: Json, name: str, most: int) -> Json:
+    """The reply in at most so many bytes, to the end of a line if possible."""
+    text = _text(reply)
+    if size_of(text) <= most:
+        return reply
     note = f"... (ask for {exact(name)} alone to read the rest)"
-    head = shortened(text, most - size_of(note) - 1).rpartition("\n")[0] or shortened(
-        text, most - size_of(note) - 1
-    )
-    return {**whole, "content": [said(f"{head}\n{note}")]}
+    head = shortened(text, most - size_of(note) - 1)
+    head = head.rpartition("\n")[0] or head
+    return {**reply, "content": [said(f"{head}\n{note}")]}
 
 
-async def _told(
-    surface: "Compact", view: View, name: str, tell: Tell, room: int | None = None
-) -> Json:
+async def _told(surface: "Compact", view: View, name: str, tell: Tell, room: int | None) -> Json:
     try:
         return await tell(name, room)
     except Mistake as mistake:
         return surface.failure(await surface.guide.explained(view, mistake))
     except RpcError as error:
         return surface.failure(error.message)
-
-
-def introduced(reply: Json, words: str) -> Json:
-    """A reply with a line before its text."""
-    content: list[Any] = reply["content"]
-    return {**reply, "content": [said(f"{words}\n{_text(reply)}"), *content[1:]]}
 
 
 def _text(reply: Json) -> str:
