@@ -286,7 +286,7 @@ def test_what_nobody_caught_is_a_line_of_the_log(
     handlers, propagates = list(log.handlers), log.propagate
     log.handlers[:], log.propagate = logging.getLogger("mcpx.canary").handlers, False
     try:
-        logs.hear_the_unheard()
+        logs.log_uncaught_exceptions()
         thread = threading.Thread(target=fail, args=("known-canary-1",))
         thread.start()
         thread.join()
