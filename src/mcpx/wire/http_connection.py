@@ -78,113 +78,53 @@ _NO_MORE: Final[list[tuple[bytes, bytes]]] = []
 """Of a request that is not there; never written to: a message begins with its own."""
 
 
-class Connection(asyncio.Protocol):
-    """One client. Parser callbacks fill the request being read; complete ones are answered in
-    order."""
+class RequestReader:
+    """Parses the requests of one connection. The parser calls its `on_` methods."""
 
     __slots__ = (
-        *(
-            "_began",
-            "_body",
-            "_chunk",
-            "_counted",
-            "_current",
-            "_deaf",
-            "_ending",
-            "_fields",
-            "_http10",
-            "_in_head",
-        ),
-        *(
-            "_intake",
-            "_keep",
-            "_limits",
-            "_more",
-            "_out",
-            "_parser",
-            "_pumping",
-            "_queue",
-            "_reading",
-            "_server",
-        ),
-        *(
-            "_since",
-            "_surplus",
-            "_tail",
-            "_transport",
-            "_upgrade",
-            "_url",
-            "_used",
-            "data_received",
-        ),
+        *("_began", "_body", "_chunk", "_connection", "_fields", "_http10", "_keep", "_limits"),
+        *("_more", "_parser", "_server", "_surplus", "_upgrade", "_url"),
+        *("counted", "deaf", "in_head", "reading", "tail"),
     )
 
-    def __init__(self, server: "HttpServer") -> None:
+    def __init__(self, connection: "Connection", server: "HttpServer") -> None:
+        self._connection = connection
         self._server = server
         self._limits = server.limits
         self._parser = HttpRequestParser(self)
-        self._transport = cast(asyncio.Transport, None)
-        # The request being read.
-        self._reading = False
-        self._in_head = True
+        self.reading = False
+        """A request has begun and is not complete."""
+        self.in_head = True
+        self.deaf = False
+        """Nothing more is parsed."""
+        self.tail: bytearray | None = None
+        """Bytes after the head of an upgrade."""
+        self.counted = 0
+        """Bytes of large bodies that this connection holds."""
         self._url = b""
         self._fields: dict[bytes, bytes] = _NOTHING
         self._more: list[tuple[bytes, bytes]] = _NO_MORE
         self._body: bytes | bytearray = b""
-        self._counted = 0  # bytes of the bodies that this connection holds, if that is much
         self._keep = True
         self._http10 = False
         self._upgrade = False
-        self._chunk = 0  # size of the chunk being fed
-        self._began = False  # the request began in that chunk
-        self._surplus = (
-            0  # bytes of earlier chunks that brought neither the end of the head nor body
-        )
-        # The requests being answered.
-        self._used = False
-        self._current: Exchange | None = None
-        self._queue: list[
-            Exchange | int
-        ] = []  # complete requests, and a refusal's status as the last
-        self._pumping = False
-        self._deaf = False  # nothing more is parsed
-        self._tail: bytearray | None = None  # what came after the head of an upgrade
-        self._ending = False  # closing, or waiting for a refused client to stop sending
-        self._since = server.now
-        """When the present phase began, by the server's coarse clock."""
-        self._intake = Intake(self._feed)
-        self.data_received = self._intake.take
-        self._out = cast(Outflow, None)
+        self._chunk = 0  # Size of the chunk that is being parsed.
+        self._began = False  # The request began in that chunk.
+        self._surplus = 0  # Bytes of earlier chunks without the end of the head and without body.
 
-    # --- the socket
+    def end(self) -> None:
+        """The connection is lost. Break the reference cycles, so that memory is freed at once."""
+        self.deaf = True
+        self.count(-self.counted)
+        self._parser = cast(HttpRequestParser, None)
+        self._connection = cast(Connection, None)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self._intake.read_from(self._transport)
-        self._out = Outflow(self._transport, self._server.budget)
-        if not self._server.admit(self):
-            self._ending = self._deaf = True
-            self._transport.write(self._server.refusal(503))
-            self._transport.close()
-
-    @property
-    def client(self) -> tuple[str, int] | None:
-        return _address(self._transport, "peername")
-
-    @property
-    def server(self) -> tuple[str, int] | None:
-        return _address(self._transport, "sockname")
-
-    @property
-    def scheme(self) -> str:
-        return "http" if self._transport.get_extra_info("sslcontext") is None else "https"
-
-    def _feed(self, data: bytes) -> None:
-        if self._tail is not None:
-            self._tail += data
-            if len(self._tail) > self._limits.header_bytes:
-                self.abort()
-        while data and not self._deaf:
+    def feed(self, data: bytes) -> None:
+        if self.tail is not None:
+            self.tail += data
+            if len(self.tail) > self._limits.header_bytes:
+                self._connection.abort()
+        while data and not self.deaf:
             data = self._parse(data)
 
     def _parse(self, data: bytes) -> bytes:
@@ -199,70 +139,33 @@ class Connection(asyncio.Protocol):
         except HttpParserCallbackError as e:
             if not isinstance(e.__context__, _Stop):
                 log.error("a parser callback failed", exc_info=e)
-                self.abort()
+                self._connection.abort()
         except HttpParserError:
-            self._refuse(400)
-        if self._reading and not self._began:
-            if not self._in_head and len(self._body) != before:
+            self._connection.refuse(400)
+        if self.reading and not self._began:
+            if not self.in_head and len(self._body) != before:
                 self._surplus = 0
             else:  # an endless header, or an endless trailer
                 self._surplus += len(data)
                 if self._surplus > self._limits.header_bytes:
-                    self._refuse(431)
-        if self._reading and len(self._fields) + len(self._more) > MOST_HEADERS:
-            self._refuse(431)
+                    self._connection.refuse(431)
+        if self.reading and len(self._fields) + len(self._more) > MOST_HEADERS:
+            self._connection.refuse(431)
         return b""
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._server.forget(self)
-        self._ending = self._deaf = True
-        self._queue.clear()
-        self._count(-self._counted)
-        self._intake.end()
-        self._out.resume()
-        # We hold each other: what a connection takes would wait for the collector, which comes
-        # rarely.
-        self._parser = cast(HttpRequestParser, None)
-        self.data_received = _unheard
-        exchange, self._current = self._current, None
-        if exchange is not None:
-            try:
-                exchange.lost()
-            except Exception:
-                log.exception("on_disconnect failed")
-
-    @property
-    def congested(self) -> bool:
-        return self._out.congested
-
-    @property
-    def waiting(self) -> int:
-        return self._out.waiting
-
-    def pause_writing(self) -> None:
-        self._out.pause()
-        self._intake.hold(True)
-
-    def resume_writing(self) -> None:
-        self._out.resume()
-        if not self._pumping:
-            self._pump()
-
-    # --- the parser
-
     def on_message_begin(self) -> None:
-        self._began = self._reading = self._in_head = True
+        self._began = self.reading = self.in_head = True
         self._url = b""
         self._fields, self._more = {}, []
         self._body = b""
         self._surplus = 0
-        self._since = self._server.now
+        self._connection.since = self._server.now
 
     def on_url(self, url: bytes) -> None:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # else it is a trailer
+        if self.in_head:  # else it is a trailer
             name = name.lower()
             if name in self._fields:
                 self._more.append((name, value))
@@ -270,8 +173,8 @@ class Connection(asyncio.Protocol):
                 self._fields[name] = value
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
-        self._since = self._server.now
+        self.in_head = False
+        self._connection.since = self._server.now
         limits, fields, parser = self._limits, self._fields, self._parser
         if self._surplus + self._chunk > limits.header_bytes:
             pairs = [*fields.items(), *self._more]
@@ -306,13 +209,12 @@ class Connection(asyncio.Protocol):
                 self._stop(413)
             if size > LARGE:
                 self._forestall()
-        if b"expect" in fields and not self._http10:
-            self._continue(fields[b"expect"])
-
-    def _continue(self, expect: bytes) -> None:
-        # Behind an unfinished answer it cannot be sent; clients go on by themselves after a second.
-        if expect.strip().lower() == b"100-continue" and self._current is None and not self._queue:
-            self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        expectation = fields.get(b"expect")
+        if expectation is None or self._http10 or expectation.strip().lower() != b"100-continue":
+            return
+        # It cannot be sent behind an unfinished answer. Clients continue after a second.
+        if self._connection.current is None and not self._connection.queue:
+            self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
         size = len(self._body) + len(body)
@@ -321,7 +223,7 @@ class Connection(asyncio.Protocol):
         if size > LARGE:
             if len(self._body) <= LARGE and b"content-length" not in self._fields:
                 self._forestall()
-            self._count(len(body))
+            self.count(len(body))
             if self._server.bodies > self._limits.bodies_bytes:
                 self._stop(503)
         if not self._body:
@@ -338,17 +240,23 @@ class Connection(asyncio.Protocol):
             return
         method, target = self._parser.get_method().decode(), self._url.decode()
         request = Exchange(
-            self, method, target, Headers(self._fields, self._more), b"", False, self._http10
+            self._connection,
+            method,
+            target,
+            Headers(self._fields, self._more),
+            b"",
+            False,
+            self._http10,
         )
         if (status := self._server.forestall(request)) is not None:
             self._stop(status)
 
-    def _count(self, more: int) -> None:
-        self._counted += more
+    def count(self, more: int) -> None:
+        self.counted += more
         self._server.bodies += more
 
     def on_message_complete(self) -> None:
-        self._reading = False
+        self.reading = False
         if (
             not self._upgrade
         ):  # else it goes on in `_upgraded`, where the bytes that follow are known
@@ -357,7 +265,7 @@ class Connection(asyncio.Protocol):
     def _upgraded(self, rest: bytes) -> bytes:
         upgrade = self._fields.get(b"upgrade", b"")
         if self._parser.get_method() == b"GET" and upgrade.strip().lower() == b"websocket":
-            self._tail = bytearray(rest)
+            self.tail = bytearray(rest)
             self._keep = False
             self._complete()
             return b""
@@ -378,29 +286,107 @@ class Connection(asyncio.Protocol):
         self._parser = HttpRequestParser(self)
         return b"".join([start, *lines, b"\r\n", rest])
 
-    # --- one request after the other
-
     def _complete(self) -> None:
+        connection = self._connection
         body, self._body = bytes(self._body), b""
         method, target = self._parser.get_method().decode(), self._url.decode()
         headers = Headers(self._fields, self._more or ())
-        exchange = Exchange(self, method, target, headers, body, self._keep, self._http10)
-        self._fields, self._more, self._url = (
-            _NOTHING,
-            _NO_MORE,
-            b"",
-        )  # an idle connection holds nothing
-        self._used = True
+        exchange = Exchange(connection, method, target, headers, body, self._keep, self._http10)
+        # An idle connection holds nothing.
+        self._fields, self._more, self._url = _NOTHING, _NO_MORE, b""
+        connection.used = True
         if not self._keep:
-            self._deaf = True
-        if self._current is None and not self._queue and not self._out.congested:
-            self._begin(exchange)
+            self.deaf = True
+        if connection.current is None and not connection.queue and not connection.out.congested:
+            connection.begin(exchange)
         else:
-            self._queue.append(exchange)
-            self._intake.hold(True)
+            connection.queue.append(exchange)
+            connection.intake.hold(True)
 
-    def _begin(self, exchange: Exchange) -> None:
-        self._current = exchange
+    def _stop(self, status: int) -> NoReturn:
+        self._connection.refuse(status)
+        raise _Stop
+
+
+class Connection(asyncio.Protocol):
+    """One client, whose requests are answered in order, one at a time."""
+
+    __slots__ = (
+        *("_ending", "_pumping", "_reader", "_server", "_transport", "current"),
+        *("data_received", "intake", "out", "queue", "since", "used"),
+    )
+
+    def __init__(self, server: "HttpServer") -> None:
+        self._server = server
+        self._transport = cast(asyncio.Transport, None)
+        self.used = False
+        self.current: Exchange | None = None
+        self.queue: list[Exchange | int] = []
+        """Complete requests. The last one may be the status of a refusal."""
+        self._pumping = False
+        self._ending = False  # Closing, or waiting for a refused client to stop sending.
+        self.since = server.now
+        """When the present phase began, by the server's coarse clock."""
+        self._reader = RequestReader(self, server)
+        self.intake = Intake(self._reader.feed)
+        self.data_received = self.intake.take
+        self.out = cast(Outflow, None)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.intake.read_from(self._transport)
+        self.out = Outflow(self._transport, self._server.budget)
+        if not self._server.admit(self):
+            self._ending = self._reader.deaf = True
+            self._transport.write(self._server.refusal(503))
+            self._transport.close()
+
+    @property
+    def client(self) -> tuple[str, int] | None:
+        return _address(self._transport, "peername")
+
+    @property
+    def server(self) -> tuple[str, int] | None:
+        return _address(self._transport, "sockname")
+
+    @property
+    def scheme(self) -> str:
+        return "http" if self._transport.get_extra_info("sslcontext") is None else "https"
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.forget(self)
+        self._ending = True
+        self.queue.clear()
+        self._reader.end()
+        self.intake.end()
+        self.out.resume()
+        self.data_received = _unheard
+        exchange, self.current = self.current, None
+        if exchange is not None:
+            try:
+                exchange.lost()
+            except Exception:
+                log.exception("on_disconnect failed")
+
+    @property
+    def congested(self) -> bool:
+        return self.out.congested
+
+    @property
+    def waiting(self) -> int:
+        return self.out.waiting
+
+    def pause_writing(self) -> None:
+        self.out.pause()
+        self.intake.hold(True)
+
+    def resume_writing(self) -> None:
+        self.out.resume()
+        if not self._pumping:
+            self._pump()
+
+    def begin(self, exchange: Exchange) -> None:
+        self.current = exchange
         try:
             self._server.handler(exchange)
         except Exception:
@@ -408,106 +394,100 @@ class Connection(asyncio.Protocol):
             exchange.failed()
 
     def answered(self, keep: bool) -> None:
-        self._current = None
-        if self._counted and not self._queue and not self._reading:
-            self._count(-self._counted)
-        self._since = self._server.now
+        self.current = None
+        if self._reader.counted and not self.queue and not self._reader.reading:
+            self._reader.count(-self._reader.counted)
+        self.since = self._server.now
         if not keep or self._server.closing:
             self.close()
-        elif self._queue and not self._pumping:
+        elif self.queue and not self._pumping:
             self._pump()
 
     def _pump(self) -> None:
         self._pumping = True  # a handler that answers at once comes back here
-        while self._queue and self._current is None and not self._out.congested:
-            following = self._queue.pop(0)
+        while self.queue and self.current is None and not self.out.congested:
+            following = self.queue.pop(0)
             if isinstance(following, int):
-                self._sendrefusal(following)
+                self._send_refusal(following)
             else:
-                self._begin(following)
+                self.begin(following)
         self._pumping = False
-        if not self._queue and not self._out.congested:
-            self._intake.hold(False)
+        if not self.queue and not self.out.congested:
+            self.intake.hold(False)
 
-    def _stop(self, status: int) -> NoReturn:
-        self._refuse(status)
-        raise _Stop
-
-    def _refuse(self, status: int) -> None:
-        if self._deaf:
+    def refuse(self, status: int) -> None:
+        if self._reader.deaf:
             return
-        self._deaf = True
-        self._reading = False
-        if self._current is None and not self._queue:
-            self._sendrefusal(status)
+        self._reader.deaf = True
+        self._reader.reading = False
+        if self.current is None and not self.queue:
+            self._send_refusal(status)
         else:
-            self._queue.append(status)
+            self.queue.append(status)
 
-    def _sendrefusal(self, status: int) -> None:
+    def _send_refusal(self, status: int) -> None:
         self._ending = True
-        self._since = self._server.now
+        self.since = self._server.now
         self.write(self._server.refusal(status))
-        self._intake.hold(False)
+        self.intake.hold(False)
         if (
             self._transport.can_write_eof()
         ):  # TLS cannot: such a client must go by `connection: close`
             self._transport.write_eof()
 
-    # --- writing, waiting, ending
-
     def write(self, data: bytes, more: bytes = b"") -> None:
         if len(more) > COPY_BELOW:
-            self._out.write_both(data, more)
+            self.out.write_both(data, more)
         else:
-            self._out.write(data + more if more else data)
+            self.out.write(data + more if more else data)
 
     async def drain(self) -> None:
-        await self._out.drain()
+        await self.out.drain()
 
     def sweep(self, now: float) -> None:
         """Drop whoever has taken too long."""
-        limits, waited = self._limits, now - self._since
-        self._out.sweep(now, limits.write_timeout)
+        limits, waited = self._server.limits, now - self.since
+        self.out.sweep(now, limits.write_timeout)
         if self._ending:
-            if not self._out.waiting and waited > LINGER:
+            if not self.out.waiting and waited > LINGER:
                 self.abort()
-        elif self._current is not None or self._queue:
+        elif self.current is not None or self.queue:
             return
-        elif self._reading:
-            if waited > (limits.head_timeout if self._in_head else limits.body_timeout):
-                self._refuse(408)
-        elif waited > (limits.keep_alive if self._used else limits.head_timeout):
+        elif self._reader.reading:
+            if waited > (limits.head_timeout if self._reader.in_head else limits.body_timeout):
+                self.refuse(408)
+        elif waited > (limits.keep_alive if self.used else limits.head_timeout):
             self.close()
 
     @property
     def spare(self) -> bool:
         """It is missed least: nothing of it is being answered, and for a while nothing whole has
         come."""
-        if self._current is not None or self._queue or self._ending:
+        if self.current is not None or self.queue or self._ending:
             return False
-        return self._server.now - self._since > (
-            RESTED if self._used and not self._reading else SPARED
+        return self._server.now - self.since > (
+            RESTED if self.used and not self._reader.reading else SPARED
         )
 
     def close_if_idle(self) -> None:
-        if self._current is None and not self._queue and not self._reading:
+        if self.current is None and not self.queue and not self._reader.reading:
             self.close()
 
     def close(self) -> None:
         """After what is written has gone out."""
-        self._ending = self._deaf = True
-        self._since = self._server.now
-        self._queue.clear()
+        self._ending = self._reader.deaf = True
+        self.since = self._server.now
+        self.queue.clear()
         self._transport.close()
 
     def abort(self) -> None:
-        self._deaf = True
+        self._reader.deaf = True
         self._transport.abort()
 
     def give_away(self) -> tuple[asyncio.Transport, bytes, Budget]:
-        tail, self._tail = bytes(self._tail or b"") + self._intake.let_go(), None
-        self._current = None
-        self._ending = self._deaf = True
+        tail, self._reader.tail = bytes(self._reader.tail or b"") + self.intake.let_go(), None
+        self.current = None
+        self._ending = self._reader.deaf = True
         self._server.adopt(self._transport)
         self._server.forget(self)
         return self._transport, tail, self._server.budget
