@@ -20,10 +20,9 @@ from mcpx.config import Config, refuse_admin_exposure, refuse_exposure
 from mcpx.config.edits import Where
 from mcpx.config.load import Texts
 from mcpx.config.watch import Watcher
-from mcpx.core.approvals import PendingCalls
 from mcpx.core.chronicle import Chronicle
 from mcpx.core.gateway import Gateway
-from mcpx.core.sign_ins import SignIns
+from mcpx.core.sign_ins import PendingCalls, SignIns
 from mcpx.core.store import ConfigStore, Fresh, Read, now
 from mcpx.front.control import Control, Role, Verb, socket_path
 from mcpx.front.dispatch import Dispatcher
@@ -364,7 +363,7 @@ class Upkeep:
 
     async def _search(self, request: Json) -> Json:
         """The catalog's own search, for `mcpx search`."""
-        from mcpx.core.searching import search
+        from mcpx.core.view import search
 
         query, limit, profile = request.get("query"), request.get("limit"), request.get("profile")
         caller = Caller(

@@ -12,8 +12,8 @@ from kit.loop import run
 from kit.server import ScriptedConnection, ScriptedServer
 from kit.until import until
 from mcpx.config import Config, Global, Server
-from mcpx.core import announcements
 from mcpx.core import gateway as module
+from mcpx.core import reports
 from mcpx.model.call import Call, Json
 from mcpx.model.errors import INTERNAL_ERROR, NotFound, RpcError, Unavailable
 from mcpx.model.events import OffersChanged
@@ -105,7 +105,7 @@ def test_a_server_that_takes_too_long_does_not_hold_up_the_new_state(
 ) -> None:
     """CFG-5: it is announced when it comes."""
     monkeypatch.setattr(module, "PUBLISH_AFTER", 0.05)
-    monkeypatch.setattr(announcements, "GAP", 0.01)
+    monkeypatch.setattr(reports, "GAP", 0.01)
 
     async def main() -> None:
         a, slow = ScriptedServer(tools=("a",)), ScriptedServer(tools=("slow",))

@@ -6,8 +6,7 @@ import pytest
 
 from mcpx.config import Server
 from mcpx.core import causes
-from mcpx.core.causes import cause_of
-from mcpx.core.python_sdk import args_with_version_1
+from mcpx.core.causes import args_with_version_1, cause_of
 from mcpx.transports import Http, Stdio
 
 ENDED = "the process exited with code 1: see the log"

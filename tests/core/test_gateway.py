@@ -14,7 +14,7 @@ from kit.loop import never_return, run, yield_to_loop
 from kit.server import ScriptedConnection, ScriptedServer, echo
 from kit.until import until
 from mcpx.config import Config, Global, Naming
-from mcpx.core import announcements
+from mcpx.core import reports
 from mcpx.model.call import Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
 from mcpx.model.events import (
@@ -362,7 +362,7 @@ def test_servers_that_come_after_the_first_list_are_announced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """LIF-1: only the kinds that differ."""
-    monkeypatch.setattr(announcements, "GAP", 0.001)
+    monkeypatch.setattr(reports, "GAP", 0.001)
 
     async def main() -> None:
         late = held(tools=("late",), capabilities={"tools": {}, "prompts": {}})
@@ -391,7 +391,7 @@ def test_nothing_is_announced_before_anybody_has_listed() -> None:
 def test_a_server_that_comes_back_with_the_same_tools_is_not_announced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(announcements, "GAP", 0.001)
+    monkeypatch.setattr(reports, "GAP", 0.001)
 
     async def main() -> None:
         toy = ScriptedServer("older")
@@ -427,7 +427,7 @@ def test_fifty_servers_that_start_together_are_not_fifty_announcements(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gap = 0.1
-    monkeypatch.setattr(announcements, "GAP", gap)
+    monkeypatch.setattr(reports, "GAP", gap)
 
     async def main() -> None:
         toys = {f"s{n}": held(tools=(f"t{n}",)) for n in range(50)}
@@ -450,7 +450,7 @@ def test_fifty_servers_that_start_together_are_not_fifty_announcements(
 def test_the_last_of_several_quick_changes_is_announced_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(announcements, "GAP", 0.02)
+    monkeypatch.setattr(reports, "GAP", 0.02)
 
     async def main() -> None:
         one, two = held(tools=("one",)), held(tools=("two",))

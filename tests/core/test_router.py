@@ -6,7 +6,7 @@ import pytest
 
 from kit.callers import modern_caller, older_caller
 from kit.loop import run
-from mcpx.core.router import ROUTES, route
+from mcpx.core.view import ROUTES, route
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import (
     INVALID_PARAMS,

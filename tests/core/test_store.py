@@ -25,7 +25,7 @@ from mcpx.config.edits import (
 )
 from mcpx.config.masking import MASK
 from mcpx.config.problems import Refused
-from mcpx.core import history
+from mcpx.core import config_files
 from mcpx.core.gateway import Gateway
 from mcpx.core.store import Committed, ConfigStore, Fresh, Read, Stale, Unwritable
 from mcpx.model.events import ConfigApplied
@@ -386,8 +386,8 @@ def test_a_damaged_history_is_no_error(tmp_path: Path) -> None:
 
 
 def test_the_history_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "MOST", 3)
-    monkeypatch.setattr(history, "MOST_BYTES", 4_000)
+    monkeypatch.setattr(config_files, "MOST", 3)
+    monkeypatch.setattr(config_files, "MOST_BYTES", 4_000)
 
     async def main() -> None:
         async with StoredGateway(tmp_path / "c.yaml", tmp_path / "state") as stored:

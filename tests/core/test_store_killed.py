@@ -16,7 +16,7 @@ from kit.command import mcpx, private_environ
 from kit.gateway import Gateway
 from mcpx.base.files import remove_leftovers, temporary_file
 from mcpx.config import load
-from mcpx.core.history import History
+from mcpx.core.config_files import History
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 

@@ -17,7 +17,7 @@ from mcpx.catalog.catalog import Catalog, Source
 from mcpx.catalog.naming import Naming, wrap_uri
 from mcpx.catalog.narrowed import Blank, Narrowed
 from mcpx.config import Config, Global, Policy, Profile
-from mcpx.core import announcements
+from mcpx.core import reports
 from mcpx.front.audience import Session
 from mcpx.front.dispatch import Dispatcher
 from mcpx.front.notices import Notice
@@ -253,7 +253,7 @@ def test_nobody_waits_for_a_server_that_is_not_seen(name: str) -> None:
 def test_a_change_of_what_is_not_seen_is_told_to_nobody_who_does_not_see_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(announcements, "GAP", 0.01)
+    monkeypatch.setattr(reports, "GAP", 0.01)
 
     async def main() -> None:
         shown, unseen = ScriptedServer("older"), ScriptedServer("older", tools=("tool",))

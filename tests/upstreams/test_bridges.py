@@ -16,8 +16,7 @@ from mcpx.base.aio import Tasks
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcError, Unavailable
 from mcpx.upstreams import bridges
-from mcpx.upstreams.bridges import Parked, Parking, answer_for_older
-from mcpx.upstreams.lease import Lease
+from mcpx.upstreams.bridges import Lease, Parked, Parking, answer_for_older
 
 ELICIT: Json = {"method": "elicitation/create", "params": {"message": "who?"}}
 SAMPLE: Json = {"method": "sampling/createMessage", "params": {"messages": []}}

@@ -17,8 +17,8 @@ from mcpx.config import Server
 from mcpx.model.call import Call, Json
 from mcpx.model.errors import METHOD_NOT_FOUND, RpcError, Unavailable
 from mcpx.model.events import UpstreamChanged
+from mcpx.upstreams.connection import THRESHOLD, HealthMonitor, Verdict
 from mcpx.upstreams.context import UpstreamContext, UpstreamEvent
-from mcpx.upstreams.health import THRESHOLD, HealthMonitor, Verdict
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.snapshot import Snapshots

@@ -22,7 +22,7 @@ from mcpx.model.errors import (
     Unavailable,
 )
 from mcpx.model.events import ServerSaid
-from mcpx.upstreams import link_questions, traits
+from mcpx.upstreams import link, traits
 from mcpx.upstreams import links as module
 from mcpx.upstreams.context import KindListed, ListsVary, UpstreamContext, UpstreamEvent
 from mcpx.upstreams.life import Gate
@@ -720,7 +720,7 @@ def test_a_server_that_asked_for_roots_long_before_the_first_call_is_told_with_i
 ) -> None:
     """PRO-5: nobody could be asked for so long, and of itself it asks once; told once, it needs no
     telling."""
-    monkeypatch.setattr(link_questions, "GREETING", 0.02)
+    monkeypatch.setattr(link, "GREETING", 0.02)
     changed = "notifications/roots/list_changed"
 
     async def main() -> None:

@@ -15,9 +15,8 @@ from mcpx.model.call import Call, Caller, Json, Voice
 from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_TIMEOUT, RpcError, Unavailable
 from mcpx.transports import Http
 from mcpx.transports.dial import Dial
-from mcpx.upstreams import link_questions as module
-from mcpx.upstreams import listening
-from mcpx.upstreams.lease import Lease, client_of
+from mcpx.upstreams import link as module
+from mcpx.upstreams.bridges import Lease, client_of
 from mcpx.upstreams.link import PLAIN, Link, through
 from mcpx.upstreams.link_owner import LinkOwner
 from mcpx.upstreams.negotiate import Deadline, Era, Identity
@@ -543,7 +542,7 @@ def test_a_server_that_never_acknowledges_or_refuses_holds_nobody_up() -> None:
 
 
 def test_a_listening_that_ends_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "RETRY", (0.001,))
+    monkeypatch.setattr(module, "RETRY", (0.001,))
 
     async def main() -> None:
         async def ends(line: ScriptedConnection, params: Json) -> Json:

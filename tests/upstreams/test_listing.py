@@ -18,9 +18,9 @@ from mcpx.model.errors import (
 )
 from mcpx.model.offer import Offers
 from mcpx.model.slices import at_once, in_slices
-from mcpx.upstreams import budget, listing
-from mcpx.upstreams.budget import Budget, weight
+from mcpx.upstreams import listing
 from mcpx.upstreams.link import Link
+from mcpx.upstreams.listing import Budget, weight
 from mcpx.wire import codec, era
 
 Answer = Callable[[Json], Awaitable[Json]]
@@ -175,7 +175,7 @@ def test_a_server_that_pages_for_ever_is_stopped(monkeypatch: pytest.MonkeyPatch
 
 def test_no_more_than_so_many_items_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """SEC-6."""
-    monkeypatch.setattr(budget, "ITEMS", 5)
+    monkeypatch.setattr(listing, "ITEMS", 5)
     server = ScriptedLink(tools=endless(3))
     found = listed(server)
     assert len(found.offers["tools"]) == 5 and found.cut
@@ -219,7 +219,7 @@ def test_small_things_count_as_what_they_take_in_memory() -> None:
 @pytest.mark.parametrize("item", [None, {}, codec.load(b"[1e999]")])
 def test_a_million_empty_items_on_one_page_are_not_all_looked_at(item: Any) -> None:
     found = listed(ScriptedLink(tools=pages({"tools": [item] * 1_000_000})))
-    assert found.cut and len(found.offers["tools"]) <= budget.ITEMS
+    assert found.cut and len(found.offers["tools"]) <= listing.ITEMS
 
 
 def test_a_cursor_of_megabytes_ends_the_list() -> None:
@@ -261,7 +261,7 @@ def test_the_server_that_goes_over_the_budget_of_all_is_cut_and_not_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """SEC-6."""
-    monkeypatch.setattr(budget, "ITEMS_IN_ALL", 1_000)
+    monkeypatch.setattr(listing, "ITEMS_IN_ALL", 1_000)
     together = Budget()
     first, second, third = (together.account() for _ in range(3))
     assert not listed(ScriptedLink(tools=pages({"tools": tools(700)})), account=first).cut
@@ -270,7 +270,7 @@ def test_the_server_that_goes_over_the_budget_of_all_is_cut_and_not_the_others(
     assert "all servers together have 1,000" in over.notes["tools"][0]
     # Whatever others took, a small one has its place.
     small = listed(
-        ScriptedLink(tools=pages({"tools": tools(budget.ITEMS_IN_ANY_CASE)})), account=third
+        ScriptedLink(tools=pages({"tools": tools(listing.ITEMS_IN_ANY_CASE)})), account=third
     )
     assert not small.cut
     # What is given back is there for the others.
@@ -280,7 +280,7 @@ def test_the_server_that_goes_over_the_budget_of_all_is_cut_and_not_the_others(
 
 def test_all_servers_together_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """SEC-6."""
-    monkeypatch.setattr(budget, "BYTES_IN_ALL", 3 * 2**20)
+    monkeypatch.setattr(listing, "BYTES_IN_ALL", 3 * 2**20)
     together = Budget()
     big = pages({"tools": tools(100, 20_000)})
     assert not listed(ScriptedLink(tools=big), account=together.account()).cut

@@ -14,8 +14,8 @@ from kit.server import ScriptedConnection, ScriptedServer, echo
 from kit.until import until
 from mcpx.model.call import Json
 from mcpx.model.errors import OVERLOADED, RpcError, Unavailable
-from mcpx.upstreams import bridges, chatter, link_questions, links, list_refresh, subscriptions
-from mcpx.upstreams.chatter import Chatter
+from mcpx.upstreams import bridges, link, link_owner, links, subscriptions
+from mcpx.upstreams.link_owner import Chatter
 from mcpx.upstreams.negotiate import LARGEST_ABOUT_ITSELF, LONGEST_INSTRUCTIONS
 from mcpx.upstreams.wishes import LONGEST, told_name
 from mcpx.wire.peer import Waiting
@@ -30,16 +30,16 @@ def test_a_server_may_say_a_good_deal_at_once_and_then_so_much_a_second(
     clock = Clock()
     talk = Chatter("toy", lambda *_: None, clock)
     with caplog.at_level(logging.WARNING):
-        assert sum(talk.admits({"data": "x"}) for _ in range(5_000)) == chatter.BURST
+        assert sum(talk.admits({"data": "x"}) for _ in range(5_000)) == link_owner.BURST
     assert len(caplog.records) == 1 and "left out" in caplog.text
     clock.advance(1)
-    assert sum(talk.admits({"data": "x"}) for _ in range(5_000)) == chatter.RATE
+    assert sum(talk.admits({"data": "x"}) for _ in range(5_000)) == link_owner.RATE
 
 
 def test_chatter_is_bounded_in_bytes_too() -> None:
     talk = Chatter("toy", lambda *_: None, lambda: 0.0)
     assert sum(talk.admits({"data": "x" * 2**20}) for _ in range(100)) <= 5
-    assert not Chatter("toy", lambda *_: None).admits({"data": "x" * int(chatter.BURST_BYTES)})
+    assert not Chatter("toy", lambda *_: None).admits({"data": "x" * int(link_owner.BURST_BYTES)})
 
 
 def test_of_many_changes_of_one_resource_the_latest_is_told_to_all_who_want_it() -> None:
@@ -50,8 +50,8 @@ def test_of_many_changes_of_one_resource_the_latest_is_told_to_all_who_want_it()
         talk = Chatter("toy", lambda params, to: told.append((params, to)), lambda: 0.0)
         for number in range(2_000):
             talk.updated({"uri": f"x:{number % 2}", "n": number}, frozenset({f"s{number % 4}"}))
-        assert len(told) == chatter.BURST
-        await until(lambda: len(told) == chatter.BURST + 2)
+        assert len(told) == link_owner.BURST
+        await until(lambda: len(told) == link_owner.BURST + 2)
         assert [params["n"] for params, _ in told[-2:]] == [1998, 1999]
         assert told[-2][1] == {"s0", "s2"}
         talk.updated({"uri": "x:1"}, frozenset({"s"}))
@@ -66,8 +66,8 @@ def test_a_storm_of_messages_does_not_reach_the_gateway_whole() -> None:
             for number in range(3_000):
                 on.toy.lines[0].say("notifications/message", {"level": "info", "data": number})
             await yield_to_loop(100)
-            await until(lambda: len(on.hub.words) >= chatter.BURST)
-            assert len(on.hub.words) < 2 * chatter.BURST
+            await until(lambda: len(on.hub.words) >= link_owner.BURST)
+            assert len(on.hub.words) < 2 * link_owner.BURST
 
     run(main())
 
@@ -78,8 +78,8 @@ def test_a_storm_of_messages_does_not_reach_the_gateway_whole() -> None:
 def test_a_server_that_never_stops_announcing_changes_is_read_less_and_less_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(list_refresh, "DEBOUNCE", 0.001)
-    monkeypatch.setattr(list_refresh, "REST", 0.02)
+    monkeypatch.setattr(link_owner, "DEBOUNCE", 0.001)
+    monkeypatch.setattr(link_owner, "REST", 0.02)
 
     async def main() -> None:
         toy = ScriptedServer("older")
@@ -100,7 +100,7 @@ def test_a_server_that_never_stops_announcing_changes_is_read_less_and_less_ofte
 def test_changes_of_one_session_s_lists_are_read_one_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(list_refresh, "REST", 0.05)
+    monkeypatch.setattr(link_owner, "REST", 0.05)
 
     async def main() -> None:
         toy = ScriptedServer("older")
@@ -125,8 +125,8 @@ def test_what_is_left_out_is_said_once_and_shown_as_long_as_it_is_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """NAM-6."""
-    monkeypatch.setattr("mcpx.upstreams.budget.ITEMS", 2)
-    monkeypatch.setattr(list_refresh, "REST", 0.01)
+    monkeypatch.setattr("mcpx.upstreams.listing.ITEMS", 2)
+    monkeypatch.setattr(link_owner, "REST", 0.01)
 
     async def main() -> None:
         toy = ScriptedServer("older", tools=("a", "b", "c"))
@@ -189,7 +189,7 @@ def test_questions_that_wait_for_an_answer_are_bounded_in_number_and_bytes(size:
 
             tasks = [
                 asyncio.create_task(ask())
-                for _ in range(link_questions.MOST_QUESTIONS + 10 if size < 100 else 20)
+                for _ in range(link.MOST_QUESTIONS + 10 if size < 100 else 20)
             ]
             await asyncio.wait(tasks)
             return {}
@@ -199,12 +199,8 @@ def test_questions_that_wait_for_an_answer_are_bounded_in_number_and_bytes(size:
             assert caller.voice is not None
             caller.voice.ask = never_return
             call = asyncio.create_task(on.call(caller, "many"))
-            waiting = (
-                link_questions.MOST_QUESTIONS
-                if size < 100
-                else link_questions.QUESTION_BYTES // size
-            )
-            asked = link_questions.MOST_QUESTIONS + 10 if size < 100 else 20
+            waiting = link.MOST_QUESTIONS if size < 100 else link.QUESTION_BYTES // size
+            asked = link.MOST_QUESTIONS + 10 if size < 100 else 20
             await until(lambda: len(outcomes) == asked - waiting)
             assert set(outcomes) == {OVERLOADED}
             call.cancel()

@@ -16,7 +16,7 @@ from mcpx.model.errors import INVALID_PARAMS, SERVER_DIED, SERVER_DOWN, RpcError
 from mcpx.model.events import ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.model.offer import KINDS, Kind
 from mcpx.upstreams import bridges
-from mcpx.upstreams import list_refresh as module
+from mcpx.upstreams import link_owner as module
 from mcpx.upstreams.context import ListsRead, UpstreamContext, UpstreamEvent
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots

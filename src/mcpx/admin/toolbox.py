@@ -14,7 +14,7 @@ from mcpx.catalog.entries import MOST_PARAMETERS, description_of
 from mcpx.core.gateway import Gateway
 from mcpx.core.generation import Generation
 from mcpx.core.missing import pinned_servers, why_missing
-from mcpx.core.onlooking import Onlooker
+from mcpx.core.view import Onlooker
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import ADMIN, Call, Caller, Json, as_list, as_object
 from mcpx.model.offer import Offer

@@ -47,7 +47,7 @@ from mcpx.config.recognising import NOUNS, Section, possible
 from mcpx.config.server_names import CONTAINER_PROGRAMS
 from mcpx.config.tool_filters import with_rules
 from mcpx.core.alone import Proposal
-from mcpx.core.python_sdk import args_with_version_1
+from mcpx.core.causes import args_with_version_1
 from mcpx.core.trying import Tried
 from mcpx.imports.launch import Input
 from mcpx.imports.registry import is_name

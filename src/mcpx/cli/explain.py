@@ -15,8 +15,7 @@ from mcpx.cli.running import mistake, result_of
 from mcpx.cli.serve import check_profile
 from mcpx.cli.target import Target
 from mcpx.config import Config
-from mcpx.core.explaining import Several, assumed, found, near, outside
-from mcpx.core.missing import Missing, why_missing
+from mcpx.core.missing import Missing, Several, assumed, found, near, outside, why_missing
 from mcpx.model.errors import ConfigError
 from mcpx.model.offer import Offer
 from mcpx.policy.explain import explain as explain_tool

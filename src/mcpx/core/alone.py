@@ -14,9 +14,15 @@ from mcpx.config import Config, load
 from mcpx.config.edits import Edit, Where
 from mcpx.config.load import Texts
 from mcpx.config.plan import plan as plan_of
-from mcpx.core.config_files import ConfigFiles, changed_texts
+from mcpx.core.config_files import (
+    ConfigFiles,
+    History,
+    Revision,
+    archive_folder,
+    changed_texts,
+    now,
+)
 from mcpx.core.differences import FileChange, changes
-from mcpx.core.history import History, Revision, archive_folder, now
 from mcpx.core.saving import Overtaken, texts_of, write_all
 from mcpx.model.errors import ConfigError
 

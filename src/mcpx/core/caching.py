@@ -25,7 +25,7 @@ from typing import Any
 import orjson
 
 from mcpx.base.aio import Tasks
-from mcpx.core.source import Source
+from mcpx.core.generation import Source
 from mcpx.model.call import Call, Json, as_object, is_array, is_object
 from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_DOWN, RpcError, Unavailable
 from mcpx.wire import codec, era

@@ -25,10 +25,11 @@ from mcpx.catalog.catalog import Catalog, Held, Source
 from mcpx.catalog.merge import NOTHING_HELD
 from mcpx.catalog.naming import Naming
 from mcpx.config import Config
-from mcpx.core.source import Source as AnySource
+from mcpx.core.generation import Source as AnySource
 from mcpx.model.call import Caller
 from mcpx.model.offer import Kind, Offers
 from mcpx.model.slices import in_slices
+from mcpx.wire import era
 
 if TYPE_CHECKING:
     from mcpx.core.narrowing import Narrowing
@@ -37,6 +38,26 @@ if TYPE_CHECKING:
     from mcpx.replicas.replicas import Replicas
 
 log = logging.getLogger(__name__)
+
+
+class Annotations:
+    def __init__(self) -> None:
+        self._catalog: Catalog | None = None
+        self._known: dict[str, era.ParamHeaders | None] = {}
+
+    def of(self, catalog: Catalog, tool: str) -> era.ParamHeaders | None:
+        """As whoever has this catalog may know."""
+        whole = catalog.whole
+        if self._catalog is not whole:
+            self._catalog, self._known = whole, {}
+        offer = whole.find("tools", tool)
+        if offer is None:
+            return None  # and not kept: there is no end of names that nobody has
+        if tool not in self._known:
+            self._known[tool] = era.param_headers(offer.definition.get("inputSchema"))
+        wanted = self._known[tool]
+        return wanted if wanted and catalog.sees(offer) else None
+
 
 Given = dict[tuple[Kind, str, str], str]
 

@@ -14,9 +14,40 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mcpx.config import Server
-from mcpx.core import python_sdk
+from mcpx.processes.downloaders import program_name
 from mcpx.processes.environment import child_environment, find_program
 from mcpx.transports import Stdio
+
+SPEC = "mcp<2"
+"""The version that these servers need."""
+_ERRORS = re.compile(
+    r"'(?:Server|FastMCP|ServerSession|ClientSession)' object has no attribute '\w+'"
+    r"|cannot import name '\w+' from (?:partially initialized module )?'mcp(?:\.[\w.]+)?'"
+    r"|cannot import name 'McpError'"
+    r"|module 'mcp(?:\.[\w.]+)?' has no attribute"
+    r"|No module named 'mcp\.[\w.]+'"
+    r"|pin 'mcp<2'"
+)
+
+
+def needs_version_1(text: str) -> bool:
+    """Whether the output of a server reports an API that version 2 of the SDK does not have."""
+    return _ERRORS.search(text) is not None
+
+
+def args_with_version_1(command: str, args: Sequence[str]) -> list[str] | None:
+    """The arguments that make uv run the server with version 1. None if the command is not uv, or
+    they have them."""
+    if any(SPEC in arg for arg in args):
+        return None
+    program = program_name(command)
+    if program == "uvx":
+        return ["--with", SPEC, *args]
+    if program == "uv" and "run" in args:
+        behind = list(args).index("run") + 1
+        return [*args[:behind], "--with", SPEC, *args[behind:]]
+    return None
+
 
 LONGEST = 500
 """Characters of a line that are looked at."""
@@ -98,7 +129,7 @@ def _of_program(
     if "cannot start" in problem:
         return _unstartable(spec, problem)
     said = "\n".join([*(line[:LONGEST] for line in lines), problem])
-    if python_sdk.needs_version_1(said):
+    if needs_version_1(said):
         return _outdated_python(spec)
     for pattern, cause, fix in _SAID:
         if found := re.search(pattern, said, re.IGNORECASE):
@@ -136,14 +167,14 @@ def _of_program(
 
 def _outdated_python(spec: Stdio) -> Cause:
     cause = "The server was written for version 1 of the MCP Python SDK, and runs with version 2."
-    args = python_sdk.args_with_version_1(spec.command, spec.args)
+    args = args_with_version_1(spec.command, spec.args)
     if args is None:
         fix = (
             "install version 1 for it (`pip install 'mcp<2'`), or start it with `uvx --with "
             "'mcp<2' …`"
         )
         return Cause(cause, fix, needs_python_sdk_1=True)
-    words = [word for word in args if word in ("tool", "run", "--with", python_sdk.SPEC)]
+    words = [word for word in args if word in ("tool", "run", "--with", SPEC)]
     line = shlex.join([os.path.basename(spec.command), *words])
     return Cause(cause, f"start it with version 1: `{line} …`", needs_python_sdk_1=True)
 

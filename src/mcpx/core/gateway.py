@@ -20,26 +20,22 @@ from mcpx.catalog.naming import may_belong
 from mcpx.config import Config, Server
 from mcpx.config.plan import Plan
 from mcpx.config.plan import plan as plan_of
-from mcpx.core.annotations import Annotations
-from mcpx.core.announcements import Announcements, Shown
-from mcpx.core.catalogs import Catalogs
-from mcpx.core.generation import Generation
-from mcpx.core.passing import Passing
-from mcpx.core.provisions import Provisions
-from mcpx.core.relay import Relay
-from mcpx.core.reports import Reports
-from mcpx.core.router import route
-from mcpx.core.source import Source
-from mcpx.core.starting import Starting, all_set
-from mcpx.core.surfaces import (
+from mcpx.core.catalogs import Annotations, Catalogs
+from mcpx.core.generation import (
+    Generation,
+    Passing,
+    Provisions,
+    Source,
     SurfaceState,
     changed_menus,
     listing_menus,
     settings_of,
     shown_otherwise,
 )
-from mcpx.core.telling import described, health
-from mcpx.core.view import CallersView
+from mcpx.core.relay import Relay
+from mcpx.core.reports import Announcements, Reports, Shown, described, health
+from mcpx.core.starting import Starting, all_set
+from mcpx.core.view import CallersView, route
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import SERVER_DOWN, Unavailable
 from mcpx.model.events import Bus, Viewer

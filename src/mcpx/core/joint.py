@@ -23,9 +23,8 @@ from mcpx.config import Config, Plan
 from mcpx.config.edits import Change, EditError, Where
 from mcpx.config.load import Texts
 from mcpx.config.plan import plan as plan_of
-from mcpx.core.config_files import Read, changed_texts
+from mcpx.core.config_files import Read, Revision, changed_texts
 from mcpx.core.gateway import Gateway
-from mcpx.core.history import Revision
 from mcpx.core.saving import Overtaken, Unwritable, refuse_unwritable, write_all
 from mcpx.core.sharing import TOPIC, Shared, Sharing, etag_of_texts
 from mcpx.core.store import Agree, Committed, ConfigStore, Fresh, Prepared, Stale

@@ -173,7 +173,7 @@ def definition_of(command: Command) -> Json:
 
 
 class LocalCommands:
-    """Implements `core.source.Source`."""
+    """Implements `core.generation.Source`."""
 
     name = COMMANDS
     prefix: str | None = None

@@ -25,7 +25,7 @@ from typing import Any, Final, cast
 from mcpx.base.aio import Tasks
 from mcpx.catalog.catalog import Catalog
 from mcpx.catalog.naming import Naming
-from mcpx.core.source import Source
+from mcpx.core.generation import Source
 from mcpx.model.offer import Kind
 from mcpx.replicas.replicas import Replicas
 from mcpx.replicas.store import Script, StoreDown, Word

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Final, cast
 
 from mcpx.config.written import etag_of
-from mcpx.core.history import MOST, Revision, Via
+from mcpx.core.config_files import MOST, Revision, Via
 from mcpx.model.call import as_object
 from mcpx.replicas.replicas import Replicas
 from mcpx.replicas.store import Script

@@ -23,9 +23,19 @@ from mcpx.config.load import Texts
 from mcpx.config.plan import plan as plan_of
 from mcpx.config.problems import Refused, Told
 from mcpx.config.watch import Print, print_of
-from mcpx.core.config_files import ConfigFiles, Read, changed_texts, told_of
+from mcpx.core.config_files import (
+    ConfigFiles,
+    History,
+    Kept,
+    Read,
+    Revision,
+    Via,
+    archive_folder,
+    changed_texts,
+    now,
+    told_of,
+)
 from mcpx.core.gateway import Gateway
-from mcpx.core.history import History, Kept, Revision, Via, archive_folder, now
 from mcpx.core.saving import Overtaken, Unwritable, texts_of, write_all
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError, McpxError

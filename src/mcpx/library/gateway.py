@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self
 from mcpx import __version__
 from mcpx.config import Config, find, load
 from mcpx.core.gateway import Gateway as Core
-from mcpx.core.searching import search
+from mcpx.core.view import search
 from mcpx.library.asking import Elicit, OnProgress, Roots, Sample, Voice, capabilities
 from mcpx.library.values import (
     Change,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 from mcpx.model.events import ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.model.offer import Kind, Offers
 from mcpx.model.slices import Work
-from mcpx.upstreams.budget import Budget
 from mcpx.upstreams.life import Gate
+from mcpx.upstreams.listing import Budget
 from mcpx.upstreams.snapshot import Snapshots
 from mcpx.upstreams.traits import Kind as ClientKind
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from mcpx.model.call import Caller, Json, as_object
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, NotFound, Unavailable
 from mcpx.model.offer import Kind, Offers
-from mcpx.upstreams.budget import Account
+from mcpx.upstreams.bridges import Lease
 from mcpx.upstreams.context import Admission
-from mcpx.upstreams.lease import Lease
 from mcpx.upstreams.link import Link
+from mcpx.upstreams.listing import Account
 from mcpx.upstreams.traits import Kind as ClientKind
 from mcpx.upstreams.traits import kind_of
 

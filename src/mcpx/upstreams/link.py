@@ -4,37 +4,272 @@ A link carries calls of clients of either era and converts them for its own.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from mcpx.base.aio import Tasks
 from mcpx.config import Server
-from mcpx.model.call import Caller, Json, Voice
+from mcpx.model.call import Caller, Json, Voice, as_object
+from mcpx.model.errors import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    OVERLOADED,
+    RpcError,
+    Unasked,
+    Unavailable,
+)
 from mcpx.model.events import SEVERAL
 from mcpx.model.offer import Kind as OfferKind
 from mcpx.model.requests import SPAN
 from mcpx.transports.dial import Dial
-from mcpx.upstreams.bridges import answer_for_older
-from mcpx.upstreams.lease import Lease
-from mcpx.upstreams.link_questions import LinkQuestions
-from mcpx.upstreams.listening import ACKNOWLEDGED, Listening
+from mcpx.upstreams.bridges import Lease, answer_for_older
 from mcpx.upstreams.negotiate import Deadline, Era, Identity, Terms, negotiate
 from mcpx.upstreams.traits import (
     NOTHING,
+    ROOTS,
     Needs,
     Traits,
     forwarded_capabilities,
     without_task,
 )
 from mcpx.upstreams.traits import Kind as ClientKind
-from mcpx.wire import era
+from mcpx.wire import codec, era
 from mcpx.wire.peer import Conversation
 
 if TYPE_CHECKING:
     from mcpx.upstreams.link_owner import LinkOwner
 
 log = logging.getLogger(__name__)
+
+GREETING = 5.0
+"""Seconds that a server's question may be ahead of the call its link was opened for. Some servers
+do nothing else until they are answered."""
+MOST_QUESTIONS = 64
+QUESTION_BYTES = 16 * 2**20
+"""Unanswered questions of a server on one link, and their size."""
+
+
+class LinkQuestions:
+    def __init__(self, link: "Link", voice: Voice | None, may_ask: Callable[[], bool]) -> None:
+        """`voice` is asked between calls, as long as `may_ask` returns True."""
+        self.lease_taken = asyncio.Event()
+        self._link = link
+        self._voice = voice
+        self._may_ask = may_ask
+        self._open = 0
+        self._open_bytes = 0
+        self.roots_missed = False
+        """The server asked for roots and was not answered. It does not ask again by itself."""
+
+    @contextlib.contextmanager
+    def counted(self, params: Json | None) -> Generator[None]:
+        """Limits the questions that wait for an answer."""
+        try:
+            size = len(codec.dump(params))
+        except codec.Unencodable:
+            reason = "the question cannot be passed on: it is no JSON"
+            raise RpcError(INVALID_PARAMS, reason) from None
+        if self._open >= MOST_QUESTIONS or self._open_bytes + size > QUESTION_BYTES:
+            raise RpcError(OVERLOADED, "too many questions wait for an answer")
+        self._open += 1
+        self._open_bytes += size
+        try:
+            yield
+        finally:
+            self._open -= 1
+            self._open_bytes -= size
+
+    async def ask(self, method: str, params: Json | None) -> Json:
+        """Ask a client. Raises `Unasked` if no client can be asked in time."""
+        link = self._link
+        link.asked(method)
+        voice = self._voice if self._may_ask() else None
+        # On a client's own link, roots are that client's, and about no call: any call will do.
+        roots = method == ROOTS and (link.single or link.owner is not None)
+        if link.calls and not (link.leases or voice is not None or roots):
+            # The question is about an earlier call, or about none. The next caller is not asked.
+            link.asked_late()
+        try:
+            while True:
+                if voice is None and link.use != "learning":
+                    await self._wait_for_lease(roots=roots)
+                newest = self._askable()
+                if newest is None and voice is not None:
+                    return await voice.ask(link.name, method, params)
+                if newest is None or not link.free_for(newest.client):
+                    raise Unasked(method)
+                try:
+                    return await newest.ask(method, params)
+                except Unasked:  # The call has ended.
+                    if not roots:
+                        raise
+        except (Unasked, asyncio.CancelledError):
+            self.roots_missed = self.roots_missed or roots
+            raise
+
+    async def _wait_for_lease(self, *, roots: bool) -> None:
+        """Wait for a call whose client can be asked. A server may ask a moment before the call that
+        the link was opened for, and a slow one may ask for roots a moment after it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GREETING):
+                while self._askable() is None and (roots or not self._link.calls):
+                    self.lease_taken.clear()
+                    await self.lease_taken.wait()
+
+    def _askable(self) -> Lease | None:
+        """The newest call whose client can be asked."""
+        return next((lease for lease in reversed(self._link.leases) if lease.askable), None)
+
+    def ask_for_roots_again(self, lease: Lease) -> None:
+        """Before a call: make the server ask for roots that it missed."""
+        if lease.askable and "roots" in lease.call.caller.capabilities:
+            self.roots_missed = False
+            link = self._link
+            if as_object(link.who.capabilities.get("roots")).get("listChanged") is True:
+                link.notify("notifications/roots/list_changed", {})
+
+
+RETRY = (0.5, 2.0, 10.0, 30.0)
+"""Seconds before a listen request that ended is sent again."""
+ACKNOWLEDGED_WITHIN = 3.0
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+
+FLAGS = (
+    ("tools", "toolsListChanged"),
+    ("prompts", "promptsListChanged"),
+    ("resources", "resourcesListChanged"),
+)
+
+
+class Listening:
+    def __init__(self, link: "Link", tasks: Tasks) -> None:
+        self.subscribers: dict[str, set[str]] = {}
+        """Native URI -> the sessions and modern listenings that are subscribed."""
+        self._link = link
+        self._tasks = tasks
+        self._level: str | None = None
+        self._running: asyncio.Task[Any] | None = None
+        self._acknowledged = asyncio.Event()
+
+    async def subscribe(self, uri: str, who: str, params: Json) -> Json:
+        users = self.subscribers.setdefault(uri, set())
+        is_first = not users
+        users.add(who)
+        try:
+            if not is_first:
+                return {}
+            if self._link.modern:
+                await self.listen()
+                return {}
+            return await self._link.ask("resources/subscribe", {**params, "uri": uri})
+        except (RpcError, asyncio.CancelledError):
+            self._forget(uri, who)
+            raise
+
+    async def unsubscribe(self, uri: str, who: str, params: Json) -> Json:
+        was_last = self._forget(uri, who)
+        if not was_last or not self._link.alive:
+            return {}
+        if self._link.modern:
+            await self.listen()
+            return {}
+        return await self._link.ask("resources/unsubscribe", {**params, "uri": uri})
+
+    def _forget(self, uri: str, who: str) -> bool:
+        """Whether that was the last subscriber."""
+        users = self.subscribers.get(uri, set())
+        if who not in users:
+            return False
+        users.discard(who)
+        if not users:
+            del self.subscribers[uri]
+        return not users
+
+    async def set_level(self, level: str) -> None:
+        """Ask an older server for log messages from this level on. Modern requests carry it."""
+        link = self._link
+        if level == self._level or link.modern or "logging" not in link.terms.capabilities:
+            return
+        self._level = level
+        try:
+            await link.ask("logging/setLevel", {"level": level})
+        except RpcError as error:
+            log.debug("[%s] refused log level %s: %s", link.name, level, error.message)
+
+    def covers(self, level: str) -> bool:
+        """Whether the server sends messages of this level already."""
+        order = era.LOG_LEVELS.index
+        return self._level is not None and order(self._level) <= order(level)
+
+    def acknowledged(self) -> None:
+        self._acknowledged.set()
+
+    async def listen(self) -> None:
+        """Listen for what is wanted now. The previous request ends when this one is accepted."""
+        if not self._link.modern:
+            return  # Older servers announce changes unasked.
+        previous = self._running
+        self._acknowledged = acknowledged = asyncio.Event()
+        self._running = self._tasks.start(self._keep_listening(acknowledged), apart=True)
+        # A server that never acknowledges must not delay its own calls.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(self._link.server.timeout, ACKNOWLEDGED_WITHIN)):
+                await acknowledged.wait()
+        if previous is not None:
+            previous.cancel()
+
+    def _wanted(self) -> Json:
+        able = self._link.terms.capabilities
+        wanted: Json = {}
+        for name, flag in FLAGS:
+            if as_object(able.get(name)).get("listChanged"):
+                wanted[flag] = True
+        if self.subscribers:
+            wanted["resourceSubscriptions"] = sorted(self.subscribers)
+        return wanted
+
+    async def _keep_listening(self, acknowledged: asyncio.Event) -> None:
+        link, stream = self._link, _Stream(self._link, acknowledged)
+        tries = 0
+        while link.alive and (wanted := self._wanted()):
+            try:
+                await link.listen_for(wanted, stream)
+                tries = 0
+            except Unavailable as error:
+                log.debug("[%s] listening ended: %s", link.name, error.message)
+            except RpcError as error:
+                log.debug("[%s] does not take listeners: %s", link.name, error.message)
+                break
+            link.told.clear()  # Changes are not reported now.
+            await asyncio.sleep(RETRY[min(tries, len(RETRY) - 1)])
+            tries += 1
+        acknowledged.set()
+
+
+class _Stream:
+    """Receives messages for a listen request. Implements `wire.peer.Meanwhile`."""
+
+    def __init__(self, link: "Link", acknowledged: asyncio.Event) -> None:
+        self._link = link
+        self._acknowledged = acknowledged
+
+    def progress(self, params: Json) -> None:
+        pass
+
+    def notification(self, method: str, params: Json) -> None:
+        if method == ACKNOWLEDGED:
+            self._acknowledged.set()
+        else:
+            self._link.notification(method, params)
+
+    async def question(self, method: str, params: Json | None) -> Json:
+        raise RpcError(METHOD_NOT_FOUND, f"nobody here can be asked {method}")
+
+    def paused(self, retry_ms: int) -> None:
+        pass
+
 
 STRAYS = ("notifications/progress", "notifications/cancelled")
 """Messages that name a request of the gateway. Outside of that request they mean nothing."""

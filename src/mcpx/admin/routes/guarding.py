@@ -24,7 +24,7 @@ from mcpx.admin.toolbox import missing_error
 from mcpx.config import Config, Policy
 from mcpx.config.edits import SetSection
 from mcpx.config.written import Written as Files
-from mcpx.core.explaining import Several, assumed, found, near, outside
+from mcpx.core.missing import Several, assumed, found, near, outside
 from mcpx.model.call import Caller, Json, as_list, as_object
 from mcpx.model.errors import ConfigError, McpxError
 from mcpx.model.offer import Offer
