@@ -9,13 +9,14 @@ import asyncio
 import sys
 from typing import Any
 
-from mcpx.cli.output import Waiting, can_ask, plain, printable, shown, styled
+from mcpx.cli.output import Waiting, can_ask, plain, printable, shown, styled, warn
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import METHOD_NOT_FOUND, RpcError
 
 OURS = "mcpx"
 """Who asks where a rule wants a person's word."""
 DECLINED: Json = {"action": "decline"}
+_TRUE, _FALSE = ("y", "yes", "true"), ("n", "no", "false")
 
 
 class Questions:
@@ -57,83 +58,79 @@ async def _visit(url: str) -> Json:
 
 async def _form(schema: Json) -> Json:
     properties = as_object(schema.get("properties"))
+    if not properties and not await _yes("  Agreed? [y/N] "):
+        return dict(DECLINED)
     required = as_list(schema.get("required"))
-    if not properties:
-        return (
-            {"action": "accept", "content": {}}
-            if await _yes("  Agreed? [y/N] ")
-            else dict(DECLINED)
-        )
     content: Json = {}
     for name, about in properties.items():
-        value = await _field(name, as_object(about), name in required)
+        value = await _ask_for_field(name, as_object(about), name in required)
         if value is not None:
             content[name] = value
     return {"action": "accept", "content": content}
 
 
-async def _field(name: str, about: Json, required: bool) -> Any:
-    """Asked until it fits; nothing typed is the default, or left out where it may be."""
+async def _ask_for_field(name: str, about: Json, required: bool) -> Any:
+    """Ask until the value fits. An empty line means the default, or no value if optional."""
     default, choices = about.get("default"), _choices(about)
-    title = plain(str(about.get("title") or name))
-    notes = [
-        _kind(about, choices),
-        *([] if default is None else [f"default {plain(str(default))}"]),
-    ]
-    notes += [] if required or default is not None else ["may be left out"]
-    if isinstance(description := about.get("description"), str):
+    notes = [_kind(about, choices)]
+    if default is not None:
+        notes.append(f"default {plain(str(default))}")
+    elif not required:
+        notes.append("may be left out")
+    description = about.get("description")
+    if isinstance(description, str):
         sys.stderr.write(styled(f"  {plain(description)}\n", "dim", sys.stderr))
+    title = plain(str(about.get("title") or name))
     while True:
         text = await _line(f"  {title} ({', '.join(notes)}): ")
-        if not text:
-            if default is not None or not required:
-                return default
-            sys.stderr.write("  it has to be given; Ctrl-D declines\n")
-            continue
-        value, problem = _typed(text, about, choices)
-        if problem is None:
-            return value
-        sys.stderr.write(f"  {problem}\n")
+        if not text and (default is not None or not required):
+            return default
+        problem = "it has to be given; Ctrl-D declines"
+        if text:
+            value, problem = _parsed(text, about, choices)
+            if not problem:
+                return value
+        warn(f"  {problem}")
 
 
 def _choices(about: Json) -> list[str]:
-    """Of an enum, also in the form that has titles."""
+    """The values of an enum, with or without titles."""
     items = as_object(about.get("items"))
-    listed = as_list(about.get("enum")) or as_list(items.get("enum"))
-    titled = (
-        as_list(about.get("oneOf")) or as_list(items.get("anyOf")) or as_list(items.get("oneOf"))
-    )
-    return [str(each) for each in listed] or [str(as_object(each).get("const")) for each in titled]
+    values = as_list(about.get("enum")) or as_list(items.get("enum"))
+    titled = about.get("oneOf") or items.get("anyOf") or items.get("oneOf")
+    values = values or [as_object(each).get("const") for each in as_list(titled)]
+    return list(map(str, values))
 
 
 def _kind(about: Json, choices: list[str]) -> str:
-    if choices:
-        several = ", several with commas" if about.get("type") == "array" else ""
-        return f"{' | '.join(map(plain, choices))}{several}"
     kind = str(about.get("type") or "string")
-    return {"boolean": "y/n", "integer": "whole number"}.get(
-        kind, plain(str(about.get("format") or kind))
-    )
+    if choices:
+        several = ", several with commas" * (kind == "array")
+        return f"{' | '.join(map(plain, choices))}{several}"
+    names = {"boolean": "y/n", "integer": "whole number"}
+    return names.get(kind) or plain(str(about.get("format") or kind))
 
 
-def _typed(text: str, about: Json, choices: list[str]) -> tuple[Any, str | None]:
+def _parsed(text: str, about: Json, choices: list[str]) -> tuple[Any, str]:
+    """The value, and what is wrong with it."""
     kind = about.get("type")
     if kind == "array":
         values = [part.strip() for part in text.split(",") if part.strip()]
-        wrong = [value for value in values if choices and value not in choices]
-        return values, f"{wrong[0]!r} is none of them" if wrong else None
+        for value in values:
+            if choices and value not in choices:
+                return values, f"{value!r} is none of them"
+        return values, ""
     if choices:
-        return text, None if text in choices else f"it is one of {', '.join(map(plain, choices))}"
+        problem = f"it is one of {', '.join(map(plain, choices))}"
+        return text, problem * (text not in choices)
     if kind == "boolean":
         word = text.lower()
-        known = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
-        return known.get(word), None if word in known else "say y or n"
-    if kind in ("integer", "number"):
-        try:
-            return (int(text) if kind == "integer" else float(text)), None
-        except ValueError:
-            return None, "it is a whole number" if kind == "integer" else "it is a number"
-    return text, None
+        return word in _TRUE, "say y or n" * (word not in (*_TRUE, *_FALSE))
+    parse = {"integer": int, "number": float}.get(str(kind), str)
+    try:
+        return parse(text), ""
+    except ValueError:
+        return None, f"it is a {'whole ' * (kind == 'integer')}number"
 
 
 async def _yes(question: str) -> bool:
