@@ -10,7 +10,6 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from mcpx.cli import codes
 from mcpx.cli.add_input import (
@@ -18,9 +17,8 @@ from mcpx.cli.add_input import (
     Given,
     names_of,
     recognize,
-    settings,
-    values_by_key,
 )
+from mcpx.cli.add_plan import AddPlan
 from mcpx.cli.change import (
     ConfigChange,
     facts_of,
@@ -31,25 +29,15 @@ from mcpx.cli.change import (
 from mcpx.cli.output import Output, agreed, can_ask, plain, print_json
 from mcpx.cli.running import result_of
 from mcpx.cli.secret_references import (
-    Entries,
     SecretReferences,
-    refer_to_secrets,
-    replace_references,
-    variables_beside,
 )
 from mcpx.cli.trying import facts_of_trials, print_trial, try_all
-from mcpx.config import Config, Refused
-from mcpx.config.checks import MAX_NAME
-from mcpx.config.edits import Edit, PutEntry, SetSection
-from mcpx.config.entries import RESERVED
-from mcpx.config.lines import container_variables, is_address
-from mcpx.config.recognising import NOUNS, Section, possible
+from mcpx.config.lines import is_address
+from mcpx.config.recognising import Section
 from mcpx.config.server_names import CONTAINER_PROGRAMS
-from mcpx.config.tool_filters import with_rules
 from mcpx.core.alone import Proposal
 from mcpx.core.causes import args_with_version_1
 from mcpx.core.trying import Tried
-from mcpx.imports.launch import Input
 from mcpx.imports.registry import is_name
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import ConfigError
@@ -144,18 +132,19 @@ class _Addition:
         self._change = change
         self._given = given
         self._options = options
-        self._entries: list[Entry] = []
+        self._plan = AddPlan(change, given, options)
         self.is_done = False
         self._asks = can_ask() and not change.yes
 
     def run(self) -> int:
         given, change, options = self._given, self._change, self._options
-        present = self._choose_new(_customized(given, options))
-        if not self._entries:
+        plan = self._plan
+        present = plan.choose_new()
+        if not plan.entries:
             return self._report_present(present)
-        self._fill_settings()
-        self._leave_out_invalid()
-        secrets = self._secrets(given.secrets)
+        plan.fill_settings()
+        plan.leave_out_invalid()
+        secrets = plan.secret_references()
         if not change.json:
             sys.stdout.write("".join(f"{line}\n" for line in _introduction(given)))
             print_warnings(given.warnings)
@@ -164,175 +153,49 @@ class _Addition:
         else:
             secrets.choose_place(options.secrets)
         given.warnings += secrets.warnings
-        proposal = self._propose(secrets)
+        proposal = plan.propose(secrets)
         self._print_proposal(proposal, secrets)
         if change.dry_run:
             return self._report_dry_run(proposal, secrets)
         tried = self._try(proposal, secrets)
         if tried is not None and self._repair(tried):
-            secrets = self._secrets_of_rest(secrets)
-            proposal = self._propose(secrets)
+            secrets = plan.secret_references(secrets.place)
+            proposal = plan.propose(secrets)
             if not change.json:
                 print_change(proposal)
             names = [name for name, each in tried.items() if not each.ok]
-            tried |= result_of(try_all(self._config_to_try(proposal, secrets), names))
-        number = len(self._entries)
+            tried |= result_of(try_all(self._plan.config_to_try(proposal, secrets), names))
+        number = len(self._plan.entries)
         if tried is None or not self._choose_working(tried):
             if change.json:
                 facts = {"added": [], "tried": facts_of_trials(tried or {})}
                 print_json({**facts, "config": str(change.path)})
             return codes.FAILED
-        if len(self._entries) < number:
-            secrets = self._secrets_of_rest(secrets)
-            proposal = self._propose(secrets)
-        result = change.commit(proposal, f"add {names_of(self._entries)}", secrets)
+        if len(self._plan.entries) < number:
+            secrets = plan.secret_references(secrets.place)
+            proposal = plan.propose(secrets)
+        result = change.commit(proposal, f"add {names_of(self._plan.entries)}", secrets)
         self.is_done = True
         return self._report(result, tried, secrets)
-
-    # Entries
-
-    def _choose_new(self, entries: list[Entry]) -> list[str]:
-        """Choose the entries to add, and return the names of those that exist already.
-
-        Raises ConfigError if the configuration has other entries with their names.
-        """
-        written = self._change.written
-        present: list[str] = []
-        problems: dict[str, str] = {}
-        for section, entry in entries:
-            name = str(entry["name"])
-            indexes = [index for index, own in written.names(section) if own == name]
-            if not indexes or self._options.replace:
-                self._entries.append((section, entry))
-            elif _is_same(written.native(section, indexes[0]), entry):
-                present.append(name)
-            else:
-                problems[name] = f"there is a {NOUNS[section]} named {plain(name, 100)!r} already"
-        replaces = "--replace puts this one in its place"
-        if any(section == "mcp_servers" for section, _ in self._entries):
-            left_out = {name: f"{problem}; {replaces}" for name, problem in problems.items()}
-            self._given.left_out |= left_out
-        elif problems:
-            hint = f"{replaces}, --name gives it another name"
-            raise ConfigError([f"error: {each}\n  {hint}" for each in problems.values()])
-        return present
-
-    def _fill_settings(self) -> None:
-        """Replace references to unset variables by the values of `--set` or of the user."""
-        given, options = self._given, self._options
-        needs = {**given.needs, **_container_needs(self._entries)}
-        known = {**variables_beside(self._change.path), **os.environ}
-        said = values_by_key(options.set, "--set")
-        if said and not needs and given.kind not in ("mcpb", "registry"):
-            hint = "-e KEY=VALUE sets a variable of a program, --header KEY=VALUE a header"
-            problem = "error: --set: this server takes no settings"
-            raise ConfigError([f"{problem}\n  {hint} of an address"])
-        wanted = [
-            Input(name, what, secret=True, required=True)
-            for name, what in needs.items()
-            if name not in known or name in said
-        ]
-        if not wanted:
-            return
-        answers = settings(wanted, options, "")
-        given.secrets.update(answers.secrets)
-        for name in answers.values:
-            given.needs.pop(name, None)
-        by = {name: values[0] for name, values in answers.values.items()}
-        self._entries = [
-            (section, replace_references(entry, by)) for section, entry in self._entries
-        ]
-
-    def _leave_out_invalid(self) -> None:
-        """Leave out invalid servers if others are valid. Raises ConfigError if none is valid."""
-        servers = [entry for entry in self._entries if entry[0] == "mcp_servers"]
-        reason = self._refusal(self._entries) if len(servers) > 1 else None
-        if reason is None:
-            return
-        others = [entry for entry in self._entries if entry[0] != "mcp_servers"]
-        refusals = {str(entry[1]["name"]): self._refusal([*others, entry]) for entry in servers}
-        bad = {name: _field_problem(each) for name, each in refusals.items() if each is not None}
-        if len(bad) == len(servers):
-            raise reason
-        self._given.left_out |= bad
-        self._keep(bad)
-
-    def _refusal(self, entries: Entries) -> ConfigError | None:
-        try:
-            self._change.propose(self._edits(entries), **self._given.secrets)
-        except ConfigError as error:
-            return error
-        return None
-
-    def _keep(self, left_out: Iterable[str]) -> None:
-        """Remove servers from the entries."""
-        names = set(left_out)
-        self._entries = [
-            (section, entry)
-            for section, entry in self._entries
-            if section != "mcp_servers" or entry["name"] not in names
-        ]
-
-    def _edits(self, entries: Entries) -> list[Edit]:
-        edits: list[Edit] = [
-            PutEntry(section, str(entry["name"]), entry) for section, entry in entries
-        ]
-        names = [str(entry["name"]) for section, entry in entries if section == "mcp_servers"]
-        patterns = self._given.hidden_tools
-        hidden = {name: patterns[name] for name in names if name in patterns}
-        if hidden:
-            policy = self._change.written.section("policy")
-            edits.append(SetSection("policy", with_rules(policy, hidden)))
-        return edits
-
-    def _secrets(self, known: dict[str, str]) -> SecretReferences:
-        return refer_to_secrets(self._entries, self._change.path, os.environ, known)
-
-    def _secrets_of_rest(self, former: SecretReferences) -> SecretReferences:
-        """The secrets of the entries that are left."""
-        text = repr(self._entries)
-        given = self._given.secrets.items()
-        made = self._secrets({name: value for name, value in given if f"${{{name}}}" in text})
-        made.place = former.place
-        return made
-
-    def _propose(self, secrets: SecretReferences) -> Proposal:
-        """The change. Its `config` has the secrets even if the keyring does not have them yet."""
-        change = self._change
-        proposal = change.propose(self._edits(secrets.entries), **secrets.variables)
-        if secrets.place == "env":
-            return proposal
-        texts = change.propose(self._edits(secrets.written)).texts
-        return replace(proposal, texts=texts)
 
     # Trial
 
     def _try(self, proposal: Proposal, secrets: SecretReferences) -> dict[str, Tried] | None:
         """The outcome for each server, or None if the user does not want to go on."""
-        names = [str(entry["name"]) for section, entry in self._entries if section == "mcp_servers"]
+        names = self._plan.servers
         if self._options.no_test or not names:
             return {}
         is_strange = self._given.is_strange and self._asks
         if is_strange and not agreed("Start it once to see?", default=True):
-            return {} if agreed("Add it without trying it?") else None
-        return result_of(try_all(self._config_to_try(proposal, secrets), names))
-
-    def _config_to_try(self, proposal: Proposal, secrets: SecretReferences) -> Config:
-        """References of a disabled server are not looked up, so all servers are enabled."""
-        if not self._options.disabled and all(
-            entry.get("enabled", True) is True for _, entry in secrets.entries
-        ):
-            return proposal.config
-        entries: list[Entry] = [
-            (section, entry if section == "auth_configs" else {**entry, "enabled": True})
-            for section, entry in secrets.entries
-        ]
-        return self._change.propose(self._edits(entries), **secrets.variables).config
+            if agreed("Add it without trying it?"):
+                return {}
+            return None
+        return result_of(try_all(self._plan.config_to_try(proposal, secrets), names))
 
     def _repair(self, tried: dict[str, Tried]) -> bool:
         """Change the arguments of servers if that fixes them and the user agrees."""
         is_repaired = False
-        for index, (section, entry) in enumerate(self._entries):
+        for index, (section, entry) in enumerate(self._plan.entries):
             name = str(entry["name"])
             cause = tried[name].cause if name in tried else None
             if cause is None or not cause.needs_python_sdk_1:
@@ -349,7 +212,7 @@ class _Addition:
             question = f"{problem} To fix it, {fix}. Do so?"
             if self._change.yes or agreed(question, default=True):
                 changed = {**entry, "connection": {**connection, "args": repaired}}
-                self._entries[index] = (section, changed)
+                self._plan.entries[index] = (section, changed)
                 is_repaired = True
         return is_repaired
 
@@ -361,12 +224,14 @@ class _Addition:
         broken = [name for name, each in tried.items() if not each.ok and not each.needs_auth]
         if not broken or self._options.force:
             return not self._asks or agreed("Add it?", default=True)
-        rest = [entry["name"] for section, entry in self._entries if section != "auth_configs"]
+        rest = [entry["name"] for section, entry in self._plan.entries if section != "auth_configs"]
         has_working = len(rest) > len(broken)
         if self._asks:
             names = ", ".join(plain(name, 60) for name in broken)
-            question = f"{names}: no. Add it" if has_working else "It does not work. Add it"
-            if agreed(f"{question} all the same?"):
+            problem = "It does not work."
+            if has_working:
+                problem = f"{names}: no."
+            if agreed(f"{problem} Add it all the same?"):
                 return True
             if not has_working or not agreed("Add the others?", default=True):
                 return False
@@ -379,14 +244,16 @@ class _Addition:
             return False
         reason = "it does not work; --force adds it all the same"
         self._given.left_out |= dict.fromkeys(broken, reason)
-        self._keep(broken)
+        self._plan.leave_out(broken)
         return True
 
     # Reports
 
     @property
     def _code(self) -> int:
-        return codes.FAILED if self._given.left_out else codes.DONE
+        if self._given.left_out:
+            return codes.FAILED
+        return codes.DONE
 
     def _print_proposal(self, proposal: Proposal, secrets: SecretReferences) -> None:
         if self._change.json:
@@ -394,7 +261,7 @@ class _Addition:
         print_change(proposal)
         if secrets.variables:
             names = ", ".join(plain(name, 100) for name in secrets.variables)
-            preposition = "into" if secrets.place == "config" else "to"
+            preposition = {"config": "into"}.get(secrets.place, "to")
             sys.stdout.write(f"secrets go {preposition} {secrets.shown_place}: {names}\n")
         for name, what in self._given.needs.items():
             sys.stdout.write(f"set {plain(name, 100)}: {plain(what, 200)}\n")
@@ -437,15 +304,17 @@ class _Addition:
     def _report(self, result: Json, tried: dict[str, Tried], secrets: SecretReferences) -> int:
         change, given = self._change, self._given
         new = " (a new file)" * (change.alone.is_new)
-        lines = [f"added {names_of(self._entries)} to {change.shown}{new}"]
+        lines = [f"added {names_of(self._plan.entries)} to {change.shown}{new}"]
         for name, trial in tried.items():
             if trial.needs_auth and name not in given.left_out:
                 lines.append(f"sign in: mcpx auth login {plain(name, 100)}")
-        for section, entry in self._entries:
+        for section, entry in self._plan.entries:
             if section == "mcp_servers" and entry.get("trust") == "quarantine":
                 name = plain(str(entry["name"]), 100)
                 lines.append(f"its tools are held back until: mcpx approve {name}")
-        added = [{"section": section, "name": entry["name"]} for section, entry in self._entries]
+        added = [
+            {"section": section, "name": entry["name"]} for section, entry in self._plan.entries
+        ]
         trials = facts_of_trials(tried)
         facts = {"added": added, **self._facts(secrets), "tried": trials}
         code = change.report(result, facts, *lines)
@@ -456,108 +325,3 @@ class _Addition:
 
 def _introduction(given: Given) -> list[str]:
     return [given.title, *(f"  {fact}" for fact in given.facts)]
-
-
-def _is_same(old: Json, new: Json) -> bool:
-    """Compare two entries without settings that do not change what is called."""
-    ignored = ("enabled", "trust", "description")
-    keys = {*old, *new}.difference(ignored)
-    return all(old.get(key) == new.get(key) for key in keys)
-
-
-def _field_problem(error: ConfigError) -> str:
-    if not isinstance(error, Refused) or not error.told:
-        return error.problems[0].partition("\n")[0].removeprefix("error: ")
-    first = error.told[0]
-    field = re.sub(r"^mcp_servers\[\d+\]\.?", "", first.path)
-    problem = ": ".join(filter(None, (field, first.message)))
-    return f"{problem} ({first.hint})" if first.hint else problem
-
-
-def _container_needs(entries: Sequence[Entry]) -> dict[str, str]:
-    """The variables that `docker run -e NAME` names and that have no other value."""
-    needs: dict[str, str] = {}
-    for section, entry in entries:
-        if section != "mcp_servers":
-            continue
-        connection = as_object(entry.get("connection"))
-        env = as_object(connection.get("env"))
-        for name in container_variables(connection):
-            if env.get(name) == f"${{{name}}}":
-                needs[name] = f"the container of {plain(str(entry['name']), 60)!r} gets it by -e"
-    return needs
-
-
-# Options
-
-
-def _customized(given: Given, options: argparse.Namespace) -> list[Entry]:
-    """The entries with the options of the user. Raises ConfigError for options that do not fit."""
-    env = _last_values(options.env, "--env")
-    headers = _last_values(map(_header_pair, options.header), "--header")
-    _check_name(given, options.name)
-    trust = options.trust
-    if given.is_strange:
-        trust = trust or "pin"
-    made: list[Entry] = []
-    for section, entry in given.entries:
-        custom = dict(entry)
-        if section != "auth_configs":
-            custom["name"] = options.name or possible(str(entry["name"]))
-            custom["description"] = options.description
-            custom["enabled"] = False if options.disabled else None
-        if section == "mcp_servers":
-            custom |= {"prefix": options.prefix, "trust": trust}
-            connection = as_object(entry.get("connection"))
-            custom["connection"] = _custom_connection(connection, env, headers)
-            hidden = given.hidden_tools.pop(str(entry["name"]), None)
-            if hidden is not None:
-                given.hidden_tools[str(custom["name"])] = hidden
-            if custom["name"] in RESERVED:
-                problem = f"the name {custom['name']!r} is reserved: --name gives another"
-                raise ConfigError([f"error: {problem}"])
-        elif env or headers or (options.trust and section == "commands"):
-            raise ConfigError(["error: --env, --header and --trust are for servers"])
-        keys = ("name", "description", "enabled", "prefix", "trust", *entry)
-        values = {key: custom.get(key) for key in keys}
-        kept = {key: entry.get(key) if each is None else each for key, each in values.items()}
-        made.append((section, {key: each for key, each in kept.items() if each is not None}))
-    return made
-
-
-def _check_name(given: Given, name: str | None) -> None:
-    if name is None:
-        return
-    number = sum(section != "auth_configs" for section, _ in given.entries)
-    if number != 1:
-        raise ConfigError([f"error: --name: there are {number} entries in it"])
-    if not name.strip() or len(name) > MAX_NAME:
-        raise ConfigError([f"error: --name: 1 to {MAX_NAME} characters"])
-    if possible(name) != name.strip():
-        problem = f"{plain(possible(name))!r} could be its name, not this"
-        raise ConfigError([f"error: --name: {problem}"])
-
-
-def _last_values(given: Iterable[str], option: str) -> dict[str, str]:
-    return {key: values[-1] for key, values in values_by_key(given, option).items()}
-
-
-def _header_pair(text: str) -> str:
-    """Also accept `Name: value`, as curl does."""
-    name, colon, value = text.partition(":")
-    return f"{name}={value.strip()}" if colon and "=" not in name else text
-
-
-def _custom_connection(connection: Json, env: Json, headers: Json) -> Json:
-    is_program = connection.get("type") == "stdio"
-    if env and not is_program:
-        problem = "--env is for a server that is started as a program; --header goes to an address"
-        raise ConfigError([f"error: {problem}"])
-    if headers and is_program:
-        problem = "--header is for a server with an address; --env goes to a program"
-        raise ConfigError([f"error: {problem}"])
-    made = dict(connection)
-    for key, values in (("env", env), ("headers", headers)):
-        if values:
-            made[key] = as_object(made.get(key)) | values
-    return made
