@@ -195,7 +195,10 @@ class AttachedClient(asyncio.Protocol):
         self.since = time.time()
         self._host = host
         self._moves = moves
-        self._pid = pid if isinstance(pid, int) and not isinstance(pid, bool) else None
+        if isinstance(pid, int) and not isinstance(pid, bool):
+            self._pid = pid
+        else:
+            self._pid = None
         self._budget = budget
         self._outflow: Outflow | None = None
         self._pipe: Gathered | None = None
@@ -315,4 +318,6 @@ class AttachedClient(asyncio.Protocol):
 
 def as_told(value: str | None) -> str | None:
     """A value of the environment as it travels: one that is not UTF-8 has no place in JSON."""
-    return None if value is None else os.fsencode(value).decode("utf-8", "backslashreplace")
+    if value is None:
+        return None
+    return os.fsencode(value).decode("utf-8", "backslashreplace")

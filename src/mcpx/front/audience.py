@@ -70,7 +70,10 @@ class Session:
 
     def __init__(self, push: Callable[[Notice], None], id: str | None = None) -> None:
         """`id`: by which its client comes back; None: any."""
-        self.id = secrets.token_urlsafe(24) if id is None else id
+        if id is None:
+            self.id = secrets.token_urlsafe(24)
+        else:
+            self.id = id
         self.caller = Caller(session=self.id)
         self.push = push
         self.subscriptions: dict[tuple[str, str], set[str]] = {}
@@ -136,11 +139,9 @@ class ListenStream:
 
     def wanted_uris(self) -> list[str]:
         uris: Any = self._wanted.get("resourceSubscriptions")
-        return (
-            [uri for uri in cast(list[Any], uris) if isinstance(uri, str)]
-            if isinstance(uris, list)
-            else []
-        )
+        if isinstance(uris, list):
+            return [uri for uri in cast(list[Any], uris) if isinstance(uri, str)]
+        return []
 
     def wants(self, notice: str) -> bool:
         return self._wanted.get(FLAGS[notice]) is True
@@ -220,9 +221,11 @@ class Audience:
     def _tell_offers(self, event: OffersChanged) -> Iterator[None]:
         only = event.session
         # A notice that stands for several servers names none.
-        params: Json = (
-            {} if event.server is None else {"_meta": {"proxy": {"server": event.server}}}
-        )
+        params: Json
+        if event.server is None:
+            params = {}
+        else:
+            params = {"_meta": {"proxy": {"server": event.server}}}
         for method in sorted({NOTICES[kind] for kind in event.kinds}):
             notice = Notice(method, params)
             for session in self._there(only):
@@ -280,16 +283,18 @@ class Audience:
         for who in event.to:
             session, stream = self._sessions.get(who), self._streams.get(who)
             listener = session or stream
-            limited = None if listener is None else self._eyes.limited(listener.caller)
+            if listener is None:
+                limited = None
+            else:
+                limited = self._eyes.limited(listener.caller)
             if limited is not None and not limited.may_read(*target):
                 continue
-            subscribed = (
-                session.subscriptions
-                if session is not None
-                else stream.forms
-                if stream is not None
-                else {}
-            )
+            if session is not None:
+                subscribed = session.subscriptions
+            elif stream is not None:
+                subscribed = stream.forms
+            else:
+                subscribed = {}
             for uri in sorted(subscribed.get(target, ())):
                 if (notice := notices.get(uri)) is None:
                     notice = notices[uri] = Notice(
@@ -311,7 +316,10 @@ class Audience:
             if len(self._turns) < WAITING:
                 self._turns.do(self._tell_said(event, notice))
             return
-        owner = self._sessions.get(event.owner) if isinstance(event.owner, str) else None
+        if isinstance(event.owner, str):
+            owner = self._sessions.get(event.owner)
+        else:
+            owner = None
         for session in {**self._solo, **({} if owner is None else {owner.id: owner})}.values():
             if self._concerns(session, event):
                 session.push(notice)

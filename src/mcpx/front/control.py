@@ -83,7 +83,10 @@ class Control:
     async def start(self) -> None:
         """Listen, unless another gateway on the same config does already. Failing costs comfort,
         not function."""
-        lock = None if self._role == "background" else FileLock(self._path.with_suffix(".lock"))
+        if self._role == "background":
+            lock = None
+        else:
+            lock = FileLock(self._path.with_suffix(".lock"))
         try:
             private_folder(self._path.parent)
             if lock is not None:
@@ -99,7 +102,10 @@ class Control:
             door = channels.listen(self._path)
             try:
                 loop = asyncio.get_running_loop()
-                serve = loop.create_unix_server if _is_unix(door.listening) else loop.create_server
+                if _is_unix(door.listening):
+                    serve = loop.create_unix_server
+                else:
+                    serve = loop.create_server
                 self._server = await serve(lambda: _Connection(self, door), sock=door.listening)
             except BaseException:
                 door.clear()
@@ -308,7 +314,10 @@ async def ask(path: Path, verb: str, timeout: float = 40.0, **more: object) -> J
     try:
         connected = await asyncio.to_thread(channels.dial, path, min(timeout, PATIENCE))
         connected.setblocking(False)
-        talk = asyncio.open_unix_connection if _is_unix(connected) else asyncio.open_connection
+        if _is_unix(connected):
+            talk = asyncio.open_unix_connection
+        else:
+            talk = asyncio.open_connection
         reader, writer = await talk(sock=connected, limit=64 * 2**20)
     except (OSError, NotImplementedError):
         return None

@@ -184,7 +184,10 @@ class Dispatcher:
 
     async def serve_modern(self, message: Json, caller: Caller) -> Json:
         method = message["method"]
-        request = None if self.tracker is None else _followed(caller)
+        if self.tracker is None:
+            request = None
+        else:
+            request = _followed(caller)
         if method in era.REMOVED:
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
         if method == "server/discover":
@@ -197,7 +200,10 @@ class Dispatcher:
     ) -> Json:
         """`voice`: the way back on the stream of this very request, where requests have one."""
         method, params = message["method"], jsonrpc.params_of(message)
-        request = None if self.tracker is None else _followed(session.caller)
+        if self.tracker is None:
+            request = None
+        else:
+            request = _followed(session.caller)
         if method == "ping":
             return {}
         if method == "logging/setLevel":
@@ -228,7 +234,10 @@ class Dispatcher:
 
     async def _subscribe(self, call: Call, session: Session) -> Json:
         uri: Any = call.params.get("uri")
-        target = await self.gateway.view(call.caller).locate(uri) if isinstance(uri, str) else None
+        if isinstance(uri, str):
+            target = await self.gateway.view(call.caller).locate(uri)
+        else:
+            target = None
         known = target is not None and uri in session.subscriptions.get(target, ())
         if (
             target is not None and not known
@@ -246,7 +255,10 @@ class Dispatcher:
 
     async def _unsubscribe(self, call: Call, session: Session) -> Json:
         uri: Any = call.params.get("uri")
-        target = await self.gateway.view(call.caller).locate(uri) if isinstance(uri, str) else None
+        if isinstance(uri, str):
+            target = await self.gateway.view(call.caller).locate(uri)
+        else:
+            target = None
         if target is not None:
             left = session.drop(target, uri)
             session.note()

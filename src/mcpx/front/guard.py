@@ -39,7 +39,10 @@ class Guard:
         self._below = tuple(name[1:] for name in named if name.startswith("*."))
         bound = {_bracketed(host.lower())} - {""}
         self._hosts = {*LOOPBACK, *bound, *self._names}
-        local = LOOPBACK if bound.intersection(LOOPBACK) else ()
+        if bound.intersection(LOOPBACK):
+            local = LOOPBACK
+        else:
+            local = ()
         self._own = {*self._names, *(() if everywhere else bound), *local}
         self._met: str | None = None
         """The last host that was allowed: nearly always the next one too."""
@@ -86,7 +89,10 @@ class Guard:
         origins = exchange.headers.all("origin")
         if not origins:
             return True
-        origin = Origin.parse(origins[0]) if len(origins) == 1 else None
+        if len(origins) == 1:
+            origin = Origin.parse(origins[0])
+        else:
+            origin = None
         if origin is None:
             return False
         return origin in self._origins or self._is_ours(origin, exchange, arrival)
@@ -108,7 +114,10 @@ class Guard:
     def is_ourselves(self, headers: Headers) -> bool:
         """Whether a request came from this very gateway, which found its own address in its
         configuration."""
-        passed = (headers.get("mcpx-via") or "").split(",") if self._itself else ()
+        if self._itself:
+            passed = (headers.get("mcpx-via") or "").split(",")
+        else:
+            passed = ()
         return self._itself in [id.strip() for id in passed]
 
     def called(self, exchange: Exchange, arrival: Arrival | None) -> str | None:
@@ -117,13 +126,18 @@ class Guard:
         host, scheme = exchange.host or "", exchange.scheme
         if arrival is not None:
             host, scheme = arrival.host or host, arrival.scheme or scheme
-        return f"{scheme}://{host.lower()}" if _PLAIN.fullmatch(host) else None
+        if _PLAIN.fullmatch(host):
+            return f"{scheme}://{host.lower()}"
+        return None
 
     def origins(self, exchange: Exchange) -> list[str]:
         """Those that are ours whatever a request says: a token that is meant for one of them is
         meant for us. Of a name that the configuration has, also the one at which a proxy takes
         requests for us."""
-        port = exchange.server[1] if exchange.server is not None else 0
+        if exchange.server is not None:
+            port = exchange.server[1]
+        else:
+            port = 0
         own = [f"{exchange.scheme}://{name}:{port}" for name in self._own]
         if port == PORTS[exchange.scheme or "http"]:
             own += [f"{exchange.scheme}://{name}" for name in self._own]
@@ -131,7 +145,9 @@ class Guard:
 
 
 def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+    if ":" in host and not host.startswith("["):
+        return f"[{host}]"
+    return host
 
 
 def _name(host: str) -> str:
@@ -139,10 +155,10 @@ def _name(host: str) -> str:
     host = host.strip().lower()
     if host.startswith("["):
         name, bracket, rest = host.partition("]")
-        return (
-            name + bracket
-            if rest == "" or (rest.startswith(":") and whole_number(rest[1:]) is not None)
-            else ""
-        )
+        if rest == "" or (rest.startswith(":") and whole_number(rest[1:]) is not None):
+            return name + bracket
+        return ""
     name, colon, port = host.partition(":")
-    return name if not colon or whole_number(port) is not None else ""
+    if not colon or whole_number(port) is not None:
+        return name
+    return ""

@@ -74,7 +74,10 @@ class HttpFront:
         self._tasks = Tasks("front")
         self._streamable = Streamable(dispatcher, self._tasks, self._count_conversations)
         # Half of the descriptors. Replicas accept connections on two ports.
-        share = 2 if dispatcher.gateway.replicas is None else 4
+        if dispatcher.gateway.replicas is None:
+            share = 2
+        else:
+            share = 4
         limits = Limits(
             body_bytes=max_request, connections=min(MOST_CLIENTS, descriptors.soft_limit() // share)
         )
@@ -85,9 +88,10 @@ class HttpFront:
         """The last WebSocket is closed."""
         self._ending = False
         self._neighbours = self._streamable.neighbours = self._meet_neighbours(limits)
-        self._waits = (
-            "" if self._neighbours is None else "this replica has not joined the others yet"
-        )
+        if self._neighbours is None:
+            self._waits = ""
+        else:
+            self._waits = "this replica has not joined the others yet"
         """Why nobody is let in yet; empty: they are."""
         self._watching: asyncio.Task[None] | None = None
 
@@ -222,7 +226,10 @@ class HttpFront:
     async def close(self, grace: float) -> None:
         self._ending = True
         connections = [*self._sockets, *(stream.connection for stream in self._legacy.values())]
-        passed = () if self._neighbours is None else (self._neighbours.finish(grace),)
+        if self._neighbours is None:
+            passed = ()
+        else:
+            passed = (self._neighbours.finish(grace),)
         await asyncio.gather(
             self._streamable.close(grace), *passed, *(c.finish(grace) for c in connections)
         )
@@ -247,7 +254,10 @@ class HttpFront:
 
     def _handle(self, exchange: Exchange) -> None:
         guard = self._reception.guard
-        arrival = guard.arrival(exchange) if guard.proxied else None
+        if guard.proxied:
+            arrival = guard.arrival(exchange)
+        else:
+            arrival = None
         if not guard.host_allowed(exchange, arrival):
             if (
                 (route := place_of(exchange.path)[0]) is not None
@@ -280,7 +290,10 @@ class HttpFront:
             tell_metadata(exchange, self._reception, arrival)
             return
         identity = self._reception.identity
-        found = None if identity is None else identity.admit(exchange)
+        if identity is None:
+            found = None
+        else:
+            found = identity.admit(exchange)
         if found is None or isinstance(found, Badge):
             self._admit(exchange, route, path, asked, arrival, found)
         elif isinstance(found, Refusal):
@@ -332,10 +345,14 @@ class HttpFront:
         arrival: Arrival | None,
         badge: Badge | None,
     ) -> None:
-        profile = (
-            None if badge is None and asked is None else self._reception.doors.enter(badge, asked)
-        )
-        principal = ANONYMOUS if badge is None else badge.principal
+        if badge is None and asked is None:
+            profile = None
+        else:
+            profile = self._reception.doors.enter(badge, asked)
+        if badge is None:
+            principal = ANONYMOUS
+        else:
+            principal = badge.principal
         visitor = Visitor(principal, profile, address_of(exchange, arrival), badge)
         if route is not None and route.open:
             self._tell_health(exchange, path, visitor)
@@ -415,22 +432,20 @@ class HttpFront:
             status = self._readiness()
             exchange.reply(status, b'{"ready":%s}' % (b"true" if status == 200 else b"false"))
             return
-        seen_by = (
-            Caller()
-            if visitor is None
-            else Caller(visitor.principal, visitor.profile, visitor.address)
-        )
+        if visitor is None:
+            seen_by = Caller()
+        else:
+            seen_by = Caller(visitor.principal, visitor.profile, visitor.address)
         health: Mapping[str, object] = self._dispatcher.gateway.health(
             None if visitor is None else seen_by
         )
         if visitor is None:
             health = {"status": health["status"]}
         else:
-            whole = (
-                {}
-                if self._neighbours is None or seen_by.profile is not None
-                else self._neighbours.describe()
-            )
+            if self._neighbours is None or seen_by.profile is not None:
+                whole = {}
+            else:
+                whole = self._neighbours.describe()
             health = {
                 "status": health["status"],
                 "version": __version__,
@@ -445,7 +460,9 @@ class HttpFront:
         # requests finish.
         if self._ending:
             return 404
-        return 503 if self._waits else 200
+        if self._waits:
+            return 503
+        return 200
 
     def counts(self) -> ClientCounts:
         sessions = self._streamable.sessions
@@ -474,12 +491,18 @@ class HttpFront:
             return
         if not self._streamable.admits(exchange, visitor):
             return
-        id = None if self._neighbours is None else self._neighbours.mint()
+        if self._neighbours is None:
+            id = None
+        else:
+            id = self._neighbours.mint()
         stream = _LegacyStream(self._dispatcher, exchange, visitor, id)
         self._legacy[stream.connection.session.id] = stream
         exchange.on_disconnect = lambda: self._drop_legacy(stream)
         exchange.stream(200, EVENT_STREAM)
-        base = "" if visitor.profile is None else f"/p/{quote(visitor.profile, safe='')}"
+        if visitor.profile is None:
+            base = ""
+        else:
+            base = f"/p/{quote(visitor.profile, safe='')}"
         endpoint = f"{base}/messages?session={stream.connection.session.id}"
         exchange.write(sse_frame(endpoint.encode(), event="endpoint"))
 
@@ -493,7 +516,10 @@ class HttpFront:
             return
         wanted = parse_qs(exchange.query).get("session", [""])[0]
         stream = self._legacy.get(wanted)
-        neighbours = self._neighbours if stream is None and not passed else None
+        if stream is None and not passed:
+            neighbours = self._neighbours
+        else:
+            neighbours = None
         if neighbours is not None and neighbours.hand_to_stream(exchange, visitor, wanted):
             return
         if stream is None or not visitor.owns(stream.visitor):

@@ -141,7 +141,10 @@ class HttpSession:
         self._streams_made += 1
         # Another gateway may have made streams of this session, and the names of those last are not
         # known.
-        name = f"s{self.life}x{self._streams_made}" if self.life else f"s{self._streams_made}"
+        if self.life:
+            name = f"s{self.life}x{self._streams_made}"
+        else:
+            name = f"s{self._streams_made}"
         return PostStream(exchange, name, primed=self.primed, request=request, keeper=self)
 
     def begun(self, stream: PostStream) -> None:

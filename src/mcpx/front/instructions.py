@@ -50,7 +50,9 @@ def _names(names: Sequence[str], limit: int) -> str:
     room = limit - _size(f"{_OURS}: , ….")
     if _size(listed) > room:
         listed = _head(listed, room).rpartition(", ")[0] + ", …"
-    return f"{_OURS}: {listed}." if names else f"{_OURS}."
+    if names:
+        return f"{_OURS}: {listed}."
+    return f"{_OURS}."
 
 
 def _fit(part: str, front: str, room: int) -> str:
@@ -60,8 +62,13 @@ def _fit(part: str, front: str, room: int) -> str:
         return part
     body = _head(part, room - _size(_CUT))[len(front) :]
     ends = [found.end() for found in _SENTENCE.finditer(body + " ")]
-    kept = body[: ends[-1]] if ends else body.rpartition(" ")[0]
-    return f"{front}{kept.rstrip()}{_CUT}" if kept.strip() else ""
+    if ends:
+        kept = body[: ends[-1]]
+    else:
+        kept = body.rpartition(" ")[0]
+    if kept.strip():
+        return f"{front}{kept.rstrip()}{_CUT}"
+    return ""
 
 
 def _head(text: str, size: int) -> str:
@@ -76,4 +83,6 @@ def _one_line(text: str) -> str:
     """A stranger's text on one line, without what steers a terminal, turns the writing or is half a
     character."""
     line = " ".join(text.split())
-    return line if line.isprintable() else "".join(c for c in line if c.isprintable()).strip()
+    if line.isprintable():
+        return line
+    return "".join(c for c in line if c.isprintable()).strip()

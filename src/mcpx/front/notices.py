@@ -63,4 +63,6 @@ class Notice:
             except codec.Unencodable:
                 data = b""
             self._parcel = Parcel(data, self.droppable)
-        return self._parcel if self._parcel.data else None
+        if self._parcel.data:
+            return self._parcel
+        return None

@@ -43,18 +43,23 @@ class Proxies:
         return bool(self._networks)
 
     def arrival(self, exchange: Exchange) -> Arrival:
-        address = exchange.client[0] if exchange.client else ""
+        if exchange.client:
+            address = exchange.client[0]
+        else:
+            address = ""
         if not self._trusts(_address(address)):
             return Arrival(address)
         headers = exchange.headers
         listed = [hop.strip() for line in headers.all("x-forwarded-for") for hop in line.split(",")]
         standard = _forwarded(headers)
-        one = self._client(address, listed) if listed else None
-        other = (
-            self._client(address, [pairs.get("for", "") for pairs in standard])
-            if standard
-            else None
-        )
+        if listed:
+            one = self._client(address, listed)
+        else:
+            one = None
+        if standard:
+            other = self._client(address, [pairs.get("for", "") for pairs in standard])
+        else:
+            other = None
         if one is not None and other is not None and one != other:
             return Arrival(address)
         scheme, host = _last(headers, "x-forwarded-proto"), _last(headers, "x-forwarded-host")
@@ -86,7 +91,9 @@ def address_of(exchange: Exchange, arrival: Arrival | None) -> str:
     if arrival is not None:
         return arrival.address
     client = exchange.client
-    return client[0] if client is not None else ""
+    if client is not None:
+        return client[0]
+    return ""
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
@@ -100,7 +107,10 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
         found = ip_address(text.partition("%")[0])
     except ValueError:
         return None
-    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    if isinstance(found, IPv6Address):
+        mapped = found.ipv4_mapped
+    else:
+        mapped = None
     return mapped or found
 
 
@@ -120,7 +130,10 @@ def _forwarded(headers: Headers) -> list[dict[str, str]]:
                 elements.append(pairs)
                 pairs = {}
             elif separator != ";":
-                pairs = {} if separator else pairs
+                if separator:
+                    pairs = {}
+                else:
+                    pairs = pairs
                 break
         elements.append(pairs if position >= len(line) else {})
     return elements
@@ -129,4 +142,6 @@ def _forwarded(headers: Headers) -> list[dict[str, str]]:
 def _last(headers: Headers, name: str) -> str | None:
     """What the nearest proxy said."""
     given = headers.all(name)
-    return given[-1].rpartition(",")[2].strip() or None if given else None
+    if given:
+        return given[-1].rpartition(",")[2].strip() or None
+    return None

@@ -83,7 +83,10 @@ class Reception:
             from mcpx.front.identity.bearer import Bearer
             from mcpx.front.identity.store import TokenStore
 
-            store = None if self._house.state is None else TokenStore(self._house.state)
+            if self._house.state is None:
+                store = None
+            else:
+                store = TokenStore(self._house.state)
             self._bearer = Bearer(auth.tokens, self.doors, store)
             if not self._bearer:
                 log.warning(
@@ -101,7 +104,10 @@ class Reception:
 
     def forestall(self, exchange: Exchange) -> int | None:
         """The status with which a request is refused, whatever its body says; None: it is not."""
-        found = None if self.identity is None else self.identity.admit(exchange)
+        if self.identity is None:
+            found = None
+        else:
+            found = self.identity.admit(exchange)
         if found is None or isinstance(found, Badge):
             return None
         if isinstance(found, Refusal):
@@ -131,11 +137,15 @@ class Reception:
             return None
         if not self.doors.may_stay(badge, visitor.profile):
             return None
-        return NEVER if badge is None else badge.expires
+        if badge is None:
+            return NEVER
+        return badge.expires
 
     def knows(self, principal: str) -> bool:
         """Whether somebody of that name may come in, whoever they were before."""
-        return principal == ANONYMOUS if self.identity is None else self.identity.knows(principal)
+        if self.identity is None:
+            return principal == ANONYMOUS
+        return self.identity.knows(principal)
 
     @property
     def publishes(self) -> bool:
@@ -143,7 +153,9 @@ class Reception:
         return self.identity is not None and self.identity is not self._bearer
 
     def metadata(self, resource: str) -> Json | None:
-        return None if self.identity is None else self.identity.metadata(resource)
+        if self.identity is None:
+            return None
+        return self.identity.metadata(resource)
 
     async def close(self) -> None:
         await self._tasks.close()

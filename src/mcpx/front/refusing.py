@@ -21,11 +21,10 @@ def refuse(
             about.append(
                 f'resource_metadata="{called}{RESOURCE}{resource_of(exchange.path) or ""}"'
             )
-    more = (
-        [("www-authenticate", f"Bearer {', '.join(about)}".rstrip())]
-        if refusal.status in (401, 403)
-        else []
-    )
+    if refusal.status in (401, 403):
+        more = [("www-authenticate", f"Bearer {', '.join(about)}".rstrip())]
+    else:
+        more = []
     if refusal.retry_after is not None:
         more.append(("retry-after", str(refusal.retry_after)))
     exchange.reply(refusal.status, refusal.text.encode(), "text/plain", more)
@@ -35,10 +34,19 @@ def tell_metadata(exchange: Exchange, reception: Reception, arrival: Arrival | N
     """Whom to ask for tokens that are let in here. It says the same of every profile, be there one
     or not."""
     path = exchange.path
-    rest = path[len(RESOURCE) :] if path.startswith(RESOURCE) else None
-    place = rest if not rest else resource_of(rest)
+    if path.startswith(RESOURCE):
+        rest = path[len(RESOURCE) :]
+    else:
+        rest = None
+    if not rest:
+        place = rest
+    else:
+        place = resource_of(rest)
     called = reception.guard.called(exchange, arrival)
-    about = None if place is None or called is None else reception.metadata(called + place)
+    if place is None or called is None:
+        about = None
+    else:
+        about = reception.metadata(called + place)
     if about is None:
         exchange.reply(404, b"not found", "text/plain")
     elif exchange.method in ("GET", "HEAD"):

@@ -61,7 +61,9 @@ def route_of(path: str) -> Route | None:
 
 def _mode_before_mcp(path: str) -> str | None:
     mode = path[1:].removesuffix("/mcp")
-    return mode if path == f"/{mode}/mcp" and mode in SURFACES else None
+    if path == f"/{mode}/mcp" and mode in SURFACES:
+        return mode
+    return None
 
 
 Place = tuple["Route | None", str, "str | None"]
@@ -101,8 +103,13 @@ def below_profile(path: str) -> tuple[str, str]:
 
 def resource_of(path: str) -> str | None:
     """A path that speaks MCP, fit for a header; None: it is no such path."""
-    below, profile = below_profile(path) if path.startswith("/p/") else (path, None)
+    if path.startswith("/p/"):
+        below, profile = below_profile(path)
+    else:
+        below, profile = (path, None)
     route = route_of(below)
     if route is None or not route.profiles:
         return None
-    return below if profile is None else f"/p/{quote(profile, safe='')}{below}"
+    if profile is None:
+        return below
+    return f"/p/{quote(profile, safe='')}{below}"

@@ -148,7 +148,10 @@ class Sessions:
         ):  # The client has completed its handshake elsewhere; how often it called is not known.
             owner.calls = FEW_CALLS + 1
         for queues in (client.queues, self._queues):
-            queue = queues.fresh if owner.fresh else queues.used
+            if owner.fresh:
+                queue = queues.fresh
+            else:
+                queue = queues.used
             queue[owner] = None
         self._measure(client)
         return owner
@@ -246,7 +249,10 @@ class Sessions:
         if oldest is not None and now - oldest.seen > GRACE:
             return oldest
         largest = max(self._large, key=lambda client: len(client.queues), default=None)
-        first = everyone if largest is None else largest.queues
+        if largest is None:
+            first = everyone
+        else:
+            first = largest.queues
         rest = everyone
         held = len(newcomer.queues) + self._beside(newcomer)
         if is_large := newcomer in self._large or held > self.most // SHARE:
@@ -260,7 +266,10 @@ class Sessions:
             if (idle := self._oldest_listening(queues, now, IDLE_AFTER)) is not None:
                 return idle
         if largest is not None:
-            payer = newcomer if is_large else largest
+            if is_large:
+                payer = newcomer
+            else:
+                payer = largest
             first = payer.queues
             floods = len(first.fresh) > self.most // SHARE or self._is_heavy(payer)
             if floods and first.fresh:
@@ -294,7 +303,9 @@ class Sessions:
         for _ in range(min(LOOKS, len(queues.listening))):
             owner = next(iter(queues.listening))
             if not owner.running:
-                return owner if now - owner.seen >= idle else None
+                if now - owner.seen >= idle:
+                    return owner
+                return None
             self._mark_used(owner, now)
         return None
 
@@ -312,4 +323,6 @@ def _idle_limit(owner: HttpSession) -> float:
     """Seconds after which this session ends if it is not used."""
     if owner.fresh:
         return UNUSED
-    return SHORT_IDLE if owner.calls <= FEW_CALLS else IDLE
+    if owner.calls <= FEW_CALLS:
+        return SHORT_IDLE
+    return IDLE

@@ -105,9 +105,11 @@ class StdioFront:
             return
         if self._pipe is None:
             self._pipe = Gathered(self._output)
-        framing: Framing = (
-            "content-length" if self._reader.framing == "content-length" else "newline"
-        )
+        framing: Framing
+        if self._reader.framing == "content-length":
+            framing = "content-length"
+        else:
+            framing = "newline"
         self._pipe.write(frame(raw, framing), more_to_come=self._connection.peer.busy)
 
     def _skipped(self, size: int, reason: str, head: bytes) -> None:

@@ -90,7 +90,9 @@ class Streamable:
 
     def _most_sessions(self) -> int | None:
         limits = self._dispatcher.gateway.generation.config.server.limits
-        return None if limits is None else limits.sessions
+        if limits is None:
+            return None
+        return limits.sessions
 
     def admits(self, exchange: Exchange, visitor: Visitor) -> bool:
         """Whether one more client may come on a carrier of its own; answers the request itself when
@@ -101,7 +103,9 @@ class Streamable:
         return False
 
     def _mint(self) -> str | None:
-        return None if self.neighbours is None else self.neighbours.mint()
+        if self.neighbours is None:
+            return None
+        return self.neighbours.mint()
 
     def _left(self, owner: HttpSession) -> None:
         moved = self.neighbours is not None and owner.journal is None
@@ -180,7 +184,10 @@ class Streamable:
                 text = "the body must be one JSON-RPC 2.0 message"
                 return _refuse(exchange, 400, _id_of(message), RpcError(INVALID_REQUEST, text))
             case "request":
-                begin = self._modern_request if modern else self._older_request
+                if modern:
+                    begin = self._modern_request
+                else:
+                    begin = self._older_request
                 if self._admission.calm:
                     begin(exchange, message, visitor, mode)
                 else:
@@ -248,11 +255,10 @@ class Streamable:
             return
         rid, method = message["id"], message["method"]
         if method == "initialize" or rid in owner.running:
-            text = (
-                "initialize was already answered"
-                if method == "initialize"
-                else f"id {rid!r} is already in flight"
-            )
+            if method == "initialize":
+                text = "initialize was already answered"
+            else:
+                text = f"id {rid!r} is already in flight"
             return _refuse(exchange, 200, rid, RpcError(INVALID_REQUEST, text))
         if method == "shutdown":
             exchange.reply(200, encoded(jsonrpc.result(rid, {})))
@@ -343,7 +349,10 @@ class Streamable:
         method, params = message["method"], jsonrpc.params_of(message)
         if method == "notifications/cancelled":
             rid = params.get("requestId")
-            task = owner.running.pop(rid, None) if jsonrpc.is_id(rid) else None
+            if jsonrpc.is_id(rid):
+                task = owner.running.pop(rid, None)
+            else:
+                task = None
             if task is not None:
                 self._give_up(task)
             elif jsonrpc.is_id(rid):
@@ -354,7 +363,10 @@ class Streamable:
     def _answered(self, owner: HttpSession, message: Json) -> None:
         """The client's answer to a question of ours."""
         rid: Any = message.get("id")
-        answer = owner.questions.get(rid) if isinstance(rid, str) else None
+        if isinstance(rid, str):
+            answer = owner.questions.get(rid)
+        else:
+            answer = None
         if answer is None or answer.done():
             return
         if "error" in message:
@@ -453,9 +465,10 @@ class Streamable:
             return
         params: Json = message["params"]
         name = params.get("name")
-        annotations = (
-            self._dispatcher.gateway.param_headers(name, caller) if isinstance(name, str) else None
-        )
+        if isinstance(name, str):
+            annotations = self._dispatcher.gateway.param_headers(name, caller)
+        else:
+            annotations = None
         if annotations:
             given: dict[str, list[str]] = {}
             for key, value in exchange.headers.items():
@@ -467,11 +480,10 @@ class Streamable:
         self, stream: PostStream, message: Json, caller: Caller, headers: Headers
     ) -> None:
         listens = message["method"] == LISTEN
-        serve = (
-            self._listen(stream, message, caller)
-            if listens
-            else self._dispatcher.serve_modern(message, caller)
-        )
+        if listens:
+            serve = self._listen(stream, message, caller)
+        else:
+            serve = self._dispatcher.serve_modern(message, caller)
         if self._dispatcher.tracker is not None:
             serve = self._followed(self._dispatcher.tracker, stream, message, headers, serve)
         failed: RpcError | None = None
@@ -510,7 +522,9 @@ class Streamable:
     ) -> Coroutine[Any, Any, Json]:
         request = tracker.begin(message, headers, "http")
         stream.request_id = request.id
-        return tracker.attend(request, message, work) if tracker.attends else work
+        if tracker.attends:
+            return tracker.attend(request, message, work)
+        return work
 
     # Who leaves
     # ----------------------------------------------------------------------------------------------
@@ -639,7 +653,9 @@ def _too_many(owner: HttpSession) -> Denied:
 
 def _id_of(message: Any) -> str | int | None:
     rid = as_object(message).get("id")
-    return rid if jsonrpc.is_id(rid) else None
+    if jsonrpc.is_id(rid):
+        return rid
+    return None
 
 
 def _refuse(exchange: Exchange, status: int, rid: str | int | None, error: RpcError) -> None:

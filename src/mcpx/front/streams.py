@@ -279,7 +279,9 @@ class PostStream:
     @property
     def size(self) -> int:
         """What is kept of it, in bytes."""
-        return 0 if self._log is None else self._log.size
+        if self._log is None:
+            return 0
+        return self._log.size
 
     @property
     def taken(self) -> bool:
@@ -314,7 +316,10 @@ class PostStream:
             else:
                 # An id is made of letters and digits (`model.requests`), so it can stand in a
                 # header as it is.
-                line = b"" if self.request_id is None else NAMED % self.request_id.encode()
+                if self.request_id is None:
+                    line = b""
+                else:
+                    line = NAMED % self.request_id.encode()
                 exchange.reply(200 if self.name else _status(reply), encoded(reply), line=line)
             return
         self._write(Parcel(encoded(reply)))
@@ -381,7 +386,9 @@ class PostStream:
                 self._exchange.write(sse_frame(b"", id=f"{self.name}-0", retry=retry_ms))
 
     def _named(self) -> Sequence[tuple[str, str]]:
-        return () if self.request_id is None else ((REQUEST_ID, self.request_id),)
+        if self.request_id is None:
+            return ()
+        return ((REQUEST_ID, self.request_id),)
 
     def _write(self, parcel: Parcel) -> None:
         if self.name and self._log is None:
@@ -421,7 +428,9 @@ def refuse(
 
 def _status(reply: Json) -> int:
     """Modern era: an error travels under the HTTP status of its code."""
-    return era.HTTP_STATUS.get(reply["error"]["code"], 200) if "error" in reply else 200
+    if "error" in reply:
+        return era.HTTP_STATUS.get(reply["error"]["code"], 200)
+    return 200
 
 
 def _unnoted(number: int, parcel: Parcel | None, sent: int) -> None:

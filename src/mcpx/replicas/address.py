@@ -91,13 +91,12 @@ def parse(text: str) -> StoreAddress:
                 "redis+sentinel://host,host/SERVICE: as the Sentinels call it",
             )
         service = words.pop(0)
-    db = (
-        whole_number(words[0])
-        if len(words) == 1 and kind != "cluster"
-        else 0
-        if not words
-        else None
-    )
+    if len(words) == 1 and kind != "cluster":
+        db = whole_number(words[0])
+    elif not words:
+        db = 0
+    else:
+        db = None
     if db is None:
         raise BadAddress("what stands behind the host is no number of a database", _FORMS)
     hosts = tuple(_host(each, _PORTS[kind]) for each in where.split(","))
@@ -111,10 +110,16 @@ def parse(text: str) -> StoreAddress:
 def _host(text: str, default: int) -> tuple[str, int]:
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
-        port = rest.removeprefix(":") if bracket and (not rest or rest.startswith(":")) else "x"
+        if bracket and (not rest or rest.startswith(":")):
+            port = rest.removeprefix(":")
+        else:
+            port = "x"
     else:
         host, _, port = text.partition(":")
-    number = whole_number(port) if port else default
+    if port:
+        number = whole_number(port)
+    else:
+        number = default
     if not host or number is None or not 0 < number < 65_536:
         raise BadAddress("the host or port is missing or wrong", _FORMS)
     return host, number

@@ -316,7 +316,10 @@ class ClientChannel(Channel, Secured):
         answer = self._taken(_ANSWER)
         start, proof = answer[:-_PROOF], answer[-_PROOF:]
         key = _keys(self._seals).get(start[-_KEY_ID:])
-        secret = b"" if key is None else _secret(key, self._hello, start, self._target)
+        if key is None:
+            secret = b""
+        else:
+            secret = _secret(key, self._hello, start, self._target)
         if not secret or not hmac.compare_digest(
             hmac.digest(secret, b"server proof", "sha256"), proof
         ):
@@ -377,7 +380,9 @@ def _secret(key: bytes, hello: bytes, start: bytes, target: bytes) -> bytes:
 
 def _peer(raw: asyncio.Transport) -> str:
     peer = raw.get_extra_info("peername")
-    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "an unknown address"
+    if isinstance(peer, tuple):
+        return f"{peer[0]}:{peer[1]}"
+    return "an unknown address"
 
 
 class _Warned:

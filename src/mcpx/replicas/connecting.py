@@ -38,8 +38,14 @@ Client = Any
 def advice(error: BaseException, address: StoreAddress) -> str:
     """What to do about an error of the store. Empty if the error explains itself."""
     if isinstance(error, MovedError | AskError) and address.kind != "cluster":
-        word = "MOVED" if isinstance(error, MovedError) else "ASK"
-        scheme = "rediss+cluster" if address.tls else "redis+cluster"
+        if isinstance(error, MovedError):
+            word = "MOVED"
+        else:
+            word = "ASK"
+        if address.tls:
+            scheme = "rediss+cluster"
+        else:
+            scheme = "redis+cluster"
         return (
             f"it answered {word}, so it is a node of a cluster. Set server.store or MCPX_STORE to "
             f"{scheme}://{address.shown}, with the user and password as before"

@@ -110,11 +110,10 @@ class Turns:
             waiting.discard(event)
             if not waiting:
                 del self._waiting[name]
-        extending = (
-            self._tasks.start(self._extend(key, mine, seconds), apart=True)
-            if held and extended
-            else None
-        )
+        if held and extended:
+            extending = self._tasks.start(self._extend(key, mine, seconds), apart=True)
+        else:
+            extending = None
         try:
             yield waited
         finally:

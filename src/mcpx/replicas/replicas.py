@@ -138,7 +138,10 @@ class Replicas:
         that yet."""
         how: Literal["look", "claim", "reclaim"] = "claim"
         if self.joined.is_set():
-            how = "reclaim" if fresh and self._was_there else "claim"
+            if fresh and self._was_there:
+                how = "reclaim"
+            else:
+                how = "claim"
         elif self._odd and (self._unclaimed is None or monotonic() - self._unclaimed < UNCLAIMED):
             how = "look"
         store = self.store

@@ -72,9 +72,10 @@ class Bearer:
             token = shown(headers)
             if token is None:
                 return NO_TOKEN
-            badge = (
-                self._good.get(hashlib.sha256(token).digest()) if len(token) <= LONGEST else None
-            )
+            if len(token) <= LONGEST:
+                badge = self._good.get(hashlib.sha256(token).digest())
+            else:
+                badge = None
             if badge is not None:
                 self._met = (raw, badge)
         if badge is None:
@@ -89,7 +90,9 @@ class Bearer:
         found = self._good.get(badge.digest)
         if found is None or found.principal != badge.principal:
             return None
-        return None if found.expires <= time.time() else found
+        if found.expires <= time.time():
+            return None
+        return found
 
     def expect(self, ends: float) -> None:
         self._ends = min(self._ends, ends)

@@ -28,7 +28,9 @@ class Doors:
         """Those that a named token opens: its own first. One that is gone from the configuration
         still binds."""
         named = [profile for profile, tokens in self._named if name in tokens and profile != own]
-        return tuple(named) if own is None else (own, *named)
+        if own is None:
+            return tuple(named)
+        return (own, *named)
 
     def in_order(self, profiles: Iterable[str]) -> tuple[str, ...]:
         """As the configuration has them; those it does not have, last."""
@@ -41,8 +43,12 @@ class Doors:
         if badge is not None and badge.doors:
             if asked is None:
                 return badge.doors[0]
-            return asked if asked in badge.doors else NOWHERE
-        return asked if asked is None or asked in self._open else NOWHERE
+            if asked in badge.doors:
+                return asked
+            return NOWHERE
+        if asked is None or asked in self._open:
+            return asked
+        return NOWHERE
 
     def may_stay(self, badge: Badge | None, profile: str | None) -> bool:
         """Whether whoever came in through a profile would still get in through it."""

@@ -56,9 +56,10 @@ class Jwt:
         self._origins = origins
         issuer = auth.issuer or ""
         bare = issuer.rstrip("/")
-        self._issuers = (
-            {issuer, bare, f"{bare}/"} if urlsplit(issuer).path in ("", "/") else {issuer}
-        )
+        if urlsplit(issuer).path in ("", "/"):
+            self._issuers = {issuer, bare, f"{bare}/"}
+        else:
+            self._issuers = {issuer}
         self._good: dict[bytes, Badge] = {}
         self._version = self._looked_at = keys.version
         self._ends = NEVER
@@ -78,11 +79,9 @@ class Jwt:
         if badge is None:
             found = self._judge(token, digest)
             if found is None:
-                return (
-                    self._once_keys_came(exchange, token, digest)
-                    if self._keys.may_ask
-                    else self._unknown()
-                )
+                if self._keys.may_ask:
+                    return self._once_keys_came(exchange, token, digest)
+                return self._unknown()
             if isinstance(found, Refusal):
                 return found
             badge = found
@@ -95,10 +94,14 @@ class Jwt:
         found = self._judge(token, digest)
         if found is None:
             return self._unknown()
-        return found if isinstance(found, Refusal) else self._fit(found, exchange)
+        if isinstance(found, Refusal):
+            return found
+        return self._fit(found, exchange)
 
     def _unknown(self) -> Refusal:
-        return WRONG_TOKEN if self._keys else NOT_YET
+        if self._keys:
+            return WRONG_TOKEN
+        return NOT_YET
 
     def _fit(self, badge: Badge, exchange: Exchange) -> Badge | Refusal:
         """What is judged with every request: the time, the address it is meant for, what it
@@ -232,7 +235,9 @@ class Jwt:
         if self._auth.audience is not None and self._auth.audience not in badge.audience:
             return None
         doors = self._opened_by(badge.scopes)
-        return None if self._auth.scopes is not None and not doors else replace(badge, doors=doors)
+        if self._auth.scopes is not None and not doors:
+            return None
+        return replace(badge, doors=doors)
 
     def expect(self, ends: float) -> None:
         self._ends = min(self._ends, ends)
@@ -261,8 +266,6 @@ class Jwt:
 
 def _words(value: Any) -> list[str]:
     """Scopes stand in one text, or in a list."""
-    return (
-        value.split()
-        if isinstance(value, str)
-        else [word for word in as_list(value) if isinstance(word, str)]
-    )
+    if isinstance(value, str):
+        return value.split()
+    return [word for word in as_list(value) if isinstance(word, str)]

@@ -132,7 +132,10 @@ class Keys:
             if published is None:
                 raise FetchFailed("there is nothing at their address", sent=True)
         except (FetchFailed, ValueError) as problem:
-            kept = "those that are known stay good" if self._keys else "nobody is let in until then"
+            if self._keys:
+                kept = "those that are known stay good"
+            else:
+                kept = "nobody is let in until then"
             log.warning(
                 "the keys of %s cannot be fetched: %s; %s", one_line(self._issuer), problem, kept
             )

@@ -52,7 +52,10 @@ class SharedTokens:
 
     def rendered(self, state: Json, raw: bytes | None) -> bytes | None:
         live = state["live"]
-        there = [] if raw is None else [stored.digest for stored in parsed(raw)]
+        if raw is None:
+            there = []
+        else:
+            there = [stored.digest for stored in parsed(raw)]
         if len(there) == len(live) and live.keys() == set(there):
             return raw
         return text_of(

@@ -102,7 +102,9 @@ class TokenStore:
             raise Unreadable(
                 f"{self._file} is not what mcpx wrote; delete it and make new tokens"
             ) from None
-        return list(content.tokens) if content else []
+        if content:
+            return list(content.tokens)
+        return []
 
     def add(self, name: str, profile: str | None = None, expires: float | None = None) -> str:
         """A new token, which is told this once. Raises KeyError for a name that there is

@@ -103,7 +103,10 @@ class Neighbours:
 
     async def open(self, where: "Replica | None") -> None:
         """Let others in. Raises OSError."""
-        host = where.host if where is not None and where.host else await self._replicas.address()
+        if where is not None and where.host:
+            host = where.host
+        else:
+            host = await self._replicas.address()
         port = await self._door.open(host, 0 if where is None else where.port)
         self._members.update(host=host, port=port)
         self._members.start()
@@ -313,7 +316,10 @@ class Neighbours:
         """A message for a stream of 2024-11-05, which lives and ends with the connection that it
         is."""
         born = self._replicas.seals.owner(id)
-        member = None if born is None else self._members.find(born)
+        if born is None:
+            member = None
+        else:
+            member = self._members.find(born)
         if member is None:
             return False
 
@@ -466,7 +472,9 @@ class Neighbours:
 
 
 def _path(mode: str | None) -> str:
-    return "/mcp" if mode is None else f"/mcp/{mode}"
+    if mode is None:
+        return "/mcp"
+    return f"/mcp/{mode}"
 
 
 def _not_here(exchange: Exchange) -> None:

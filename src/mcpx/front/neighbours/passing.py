@@ -115,7 +115,10 @@ class Passing:
         listens = exchange.method == "GET"
         pool = self._pools.get((member.id, listens))
         if pool is None:
-            host = f"[{member.host}]" if ":" in member.host else member.host
+            if ":" in member.host:
+                host = f"[{member.host}]"
+            else:
+                host = member.host
             url, most = f"http://{host}:{member.port}", MOST_STREAMS if listens else MOST_CALLS
             secure = channel.connecting_to(member.id, self._seals)
             pool = Pool(url, connect_timeout=CONNECTING, most=most, secure=secure)
@@ -177,7 +180,10 @@ class Passing:
         times, last = self._late.get(member, (0, -IN_A_ROW))
         if since < last:
             return
-        times = times + 1 if now - last < IN_A_ROW else 1
+        if now - last < IN_A_ROW:
+            times = times + 1
+        else:
+            times = 1
         self._late[member] = times, now
         if times >= LATE:
             self._lost(member)
@@ -268,7 +274,10 @@ class _Passed:
             return
         exchange = self.exchange
         exchange.write(data)
-        self._tail = data[-2:] if len(data) > 1 else self._tail[-1:] + data
+        if len(data) > 1:
+            self._tail = data[-2:]
+        else:
+            self._tail = self._tail[-1:] + data
         if exchange.congested and self.request is not None and not self._held:
             self._held = True
             self.request.hold(True)
