@@ -16,7 +16,7 @@ from mcpx.catalog import naming
 from mcpx.commands import COMMANDS
 from mcpx.commands.parameters import Parameter
 from mcpx.config import schema, sections
-from mcpx.config.field_docs import docs_of
+from mcpx.config.json_schema import docs_of
 from mcpx.model.family import Family
 from mcpx.model.kinds import Inside, OfType
 from mcpx.surfaces import settings

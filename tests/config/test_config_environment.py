@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.config import Config, dotenv
+from mcpx.config import Config
+from mcpx.config.environment import parse_dotenv
 from mcpx.config.load import load
 
 Loaded = Callable[..., Config]
@@ -349,8 +350,8 @@ def test_a_folder_named_env_is_no_env_file(loaded: Loaded, folder: Path) -> None
     ],
 )
 def test_an_env_file_is_read_as_the_usual_tools_do(text: str, values: dict[str, str]) -> None:
-    assert dotenv.parse(text) == (values, [])
+    assert parse_dotenv(text) == (values, [])
 
 
 def test_lines_that_are_no_assignment_are_counted() -> None:
-    assert dotenv.parse("A=b\noops\n=c\nD='open") == ({"A": "b"}, [2, 3, 4])
+    assert parse_dotenv("A=b\noops\n=c\nD='open") == ({"A": "b"}, [2, 3, 4])

@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 from mcpx.base.files import private_folder
 from mcpx.cli.output import can_ask, plain
-from mcpx.config import dotenv
+from mcpx.config.environment import parse_dotenv
+from mcpx.config.exports import without_secrets
 from mcpx.config.recognising import Section
-from mcpx.config.references import without_secrets
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
 from mcpx.model.secret_rules import map_texts
@@ -107,7 +107,7 @@ class SecretReferences:
 
         before = _read_bytes(self.file)
         text = (before or b"").decode("utf-8-sig", errors="surrogateescape")
-        known, odd_lines = dotenv.parse(text)
+        known, odd_lines = parse_dotenv(text)
         new = {name: value for name, value in self.variables.items() if known.get(name) != value}
         if not new:
             return
@@ -118,7 +118,7 @@ class SecretReferences:
             text += ends
         added = "".join(f"{name}={_quoted(value)}{ends}" for name, value in new.items())
         text = (text or _HEADER) + added
-        read_back = dotenv.parse(text)[0]
+        read_back = parse_dotenv(text)[0]
         if any(read_back.get(name) != value for name, value in new.items()):
             problem = "a secret holds characters that no .env file can: use --secrets keyring"
             if odd_lines:  # A quote that is left open contains the lines below it.
@@ -195,7 +195,7 @@ def _env_file(config: Path) -> Path:
 def variables_beside(config: Path) -> dict[str, str]:
     """The variables of the `.env` file that a configuration reads."""
     data = _read_bytes(_env_file(config)) or b""
-    return dotenv.parse(data.decode("utf-8-sig", errors="replace"))[0]
+    return parse_dotenv(data.decode("utf-8-sig", errors="replace"))[0]
 
 
 def _renamed(entries: Entries, values: dict[str, str], known: Mapping[str, str]) -> Entries:

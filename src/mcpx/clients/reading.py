@@ -15,10 +15,9 @@ from typing import Any
 
 from mcpx.clients.catalogue import Client, Place, places_here
 from mcpx.clients.glance import parsed
-from mcpx.config import dotenv
 from mcpx.config.dialects import CLIENT_DIALECTS, Reading, Translation, translate
 from mcpx.config.edits import EntrySection
-from mcpx.config.environment import ENV_FILE, MAX_DOTENV, client_words, workspace_of
+from mcpx.config.environment import ENV_FILE, MAX_DOTENV, client_words, parse_dotenv, workspace_of
 from mcpx.config.foreign import Rewriting, inputs_of
 from mcpx.config.itself import is_mcpx
 from mcpx.config.pasted import import_text
@@ -269,7 +268,7 @@ def _with_env_file(entry: Tree, origin: Origin, note: Callable[[str], None]) -> 
     name = os.path.expanduser(name.replace("${userHome}", str(Path.home())))
     values: Mapping[str, str] = {}
     try:
-        values, _ = dotenv.parse(read_text_file(folder / name, MAX_DOTENV))
+        values, _ = parse_dotenv(read_text_file(folder / name, MAX_DOTENV))
     except UnreadableError as error:
         problem = f"its file of variables {shorten(name)!r} {error}; set them in env"
         note(f"{entry.get('name')}: {problem}")

@@ -2,8 +2,8 @@
 
 from mcpx.catalog.naming import Naming
 from mcpx.commands.parameters import Parameter
-from mcpx.config.exposure import refuse_admin_exposure, refuse_exposure
 from mcpx.config.fields import is_loopback
+from mcpx.config.guard_checks import refuse_admin_exposure, refuse_exposure
 from mcpx.config.itself import without_itself
 from mcpx.config.load import load
 from mcpx.config.locate import find

@@ -26,10 +26,12 @@ from mcpx.config.edits import (
 from mcpx.config.emit import Form, fresh_text
 from mcpx.config.load import Layers, Texts
 from mcpx.config.masking import MASK, Unknown, restore_comments, restore_text, unmask
+from mcpx.config.schema import Profile, Server
 from mcpx.config.shapes import entry_of
 from mcpx.config.source import tree_of
 from mcpx.config.textedit import Unchangeable, alike, rewritten
 from mcpx.config.tree import KeyPath, Tree, as_map, is_list, is_map, shorten, spell
+from mcpx.config.validate import keys_of
 from mcpx.config.written import NOUNS, EntrySection, Sheet, Written, absolute, masks_of
 
 Read = Callable[[Texts], Written]
@@ -402,8 +404,30 @@ def native_tree(written: Written) -> Tree:
     for section in sections:
         if section in tree:
             names = written.names(section)
-            tree[section] = [written.native(section, index) for index, _ in names]
+            entries = [written.native(section, index) for index, _ in names]
+            tree[section] = [_ordered_entry(section, entry) for entry in entries]
     return tree
+
+
+_FIRST_KEYS = ("name", "type", "description", "enabled", "prefix", "connection")
+_CONNECTION_KEYS = ("type", "command", "args", "env", "cwd", "url", "headers")
+_CLASSES: dict[EntrySection, type] = {"mcp_servers": Server, "profiles": Profile}
+
+
+def _ordered_entry(section: EntrySection, entry: Tree) -> Tree:
+    """The entry with its name first. Keys that are not in the order follow as they are."""
+    keys = list(_FIRST_KEYS)
+    if section in _CLASSES:
+        keys += keys_of(_CLASSES[section])
+    found = _ordered(entry, keys)
+    if is_map(connection := found.get("connection")):
+        found["connection"] = _ordered(connection, _CONNECTION_KEYS)
+    return found
+
+
+def _ordered(table: Tree, keys: Sequence[str]) -> Tree:
+    first = {key: table[key] for key in keys if key in table}
+    return {**first, **table}
 
 
 def _exists(section: EntrySection, name: str) -> EditError:

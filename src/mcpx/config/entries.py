@@ -11,8 +11,7 @@ from itertools import count
 from typing import Any
 
 from mcpx.config.environment import ENV_FILE
-from mcpx.config.origins import Origins
-from mcpx.config.problems import Findings, nearest
+from mcpx.config.problems import Findings, Origins, nearest
 from mcpx.config.schema import Dialect, Server
 from mcpx.config.tool_filters import hidden_tools
 from mcpx.config.tree import (

@@ -9,17 +9,22 @@ Stricter than the loader in one thing: words to choose from are to be written as
 lower case mostly. Not said: what holds between fields (`checks`).
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+import ast
+import inspect
+import itertools
+import textwrap
+from collections.abc import Mapping
+from dataclasses import Field, fields
+from functools import cache
+from types import NoneType
+from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
-from mcpx.config.field_docs import docs_of
+from mcpx.base.build import is_required, is_table, is_union, shape_of
 from mcpx.config.schema import Config, PerServer, Server
-from mcpx.config.validate import is_text
+from mcpx.config.validate import classes_of, is_text, required_keys
 from mcpx.model.call import Json
 from mcpx.model.family import Family, Part
-from mcpx.model.kinds import Inside, OfType, Rule, Tagged
+from mcpx.model.kinds import Inside, Rule, Tagged
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 REFERENCE = r"\$\{"
@@ -55,7 +60,9 @@ def part_schema(part: type) -> Json:
     """Of one part's own fields: an auth type's, say; it stands on its own."""
     schemas = _Schemas()
     made = schemas.fields_of(part)
-    return {"$schema": DRAFT, **made, **({"$defs": schemas.shared} if schemas.shared else {})}
+    if schemas.shared:
+        made = {**made, "$defs": schemas.shared}
+    return {"$schema": DRAFT, **made}
 
 
 class _Schemas:
@@ -73,50 +80,43 @@ class _Schemas:
         return {**title, **told, "$defs": dict(sorted(self.shared.items()))}
 
     def fields_of(self, cls: type) -> Json:
-        """A mapping with the fields of a class as its keys."""
-        named = [
-            (key, mark) for key, _, kind in _keys(cls) if (mark := _mark(kind, OfType)) is not None
-        ]
-        if not named:
+        """A map with the fields of a class as its keys."""
+        families = [classes for _, kind in shape_of(cls).values() if (classes := classes_of(kind))]
+        if not families:
             return self._object(cls, {}, [])
-        # `type: http` comes with `http` and no other section.
-        (_, mark), *_ = named
+        # `type: http` belongs to the section `http` and no other.
         ways: list[Json] = []
-        for name, part in _parts(mark.classes):
+        for name, part in _parts(families[0]):
             section = {"type": {"const": name, **_described(part)}, name: self._referred(part)}
-            needs = ["type", *([name] if self._needs(part) else [])]
-            if not self._needs(part):
+            needed = ["type", name]
+            if not required_keys(part):
                 section[name] = _or_nothing(section[name])
-            ways.append(self._object(cls, section, needs))
+                needed.remove(name)
+            ways.append(self._object(cls, section, needed))
         return {"oneOf": ways}
 
     def _object(self, cls: type, properties: dict[str, Json], needed: list[str]) -> Json:
-        docs = docs_of(cls)
-        told: dict[str, Json] = {}
+        described: dict[str, Json] = {}
         required = list(needed)
-        for key, field, kind in _keys(cls):
-            if _mark(kind, OfType) is not None:
+        for key, (field, kind) in shape_of(cls).items():
+            if classes_of(kind):
                 continue
             schema = self.of(kind)
-            if _is_required(field):
+            if is_required(field):
                 required.append(key)
             else:
                 schema = _or_nothing(schema)
-            words = docs.get(field.name, "")
+            words = docs_of(cls).get(field.name, "")
             if cls is Server and key in _INHERITED:
                 words = f"{words} Absent: as `global` says."
-            told[key] = {
-                **({"description": words} if words else {}),
-                **schema,
-                **_default(cls, field),
-            }
-        closed: Json = {"type": "object", "properties": {**properties, **told, "$schema": True}}
+            if words:
+                schema = {"description": words, **schema}
+            described[key] = {**schema, **_default(cls, field)}
+        known: Json = {**properties, **described, "$schema": True}
+        closed: Json = {"type": "object", "properties": known}
         if required:
             closed["required"] = required
         return {**_described(cls), **closed, **EXTRA}
-
-    def _needs(self, cls: type) -> bool:
-        return any(_is_required(field) for _, field, _ in _keys(cls))
 
     def _referred(self, cls: type) -> Json:
         """By name: several places may hold the same, and a class may hold itself."""
@@ -135,14 +135,16 @@ class _Schemas:
             return self._annotated(options[0], options[1:])
         if origin is Literal:
             return _one_of(options)
-        if origin in (Union, UnionType):
-            told = [self.of(option) for option in options if option is not NoneType]
-            return told[0] if len(told) == 1 else {"anyOf": told}
+        if is_union(kind):
+            schemas = [self.of(option) for option in options if option is not NoneType]
+            if len(schemas) == 1:
+                return schemas[0]
+            return {"anyOf": schemas}
         if origin is tuple:
             return {"type": "array", "items": self._item(options[0])}
         if origin is Mapping:
             return {"type": "object", "additionalProperties": self._item(options[1]) or True}
-        if isinstance(kind, type) and is_dataclass(kind):
+        if is_table(kind):
             return self._referred(kind)
         return dict(_SCALARS[kind])
 
@@ -153,23 +155,20 @@ class _Schemas:
         return {**self.of(kind), "type": ["string", "number", "boolean"]}
 
     def _annotated(self, kind: Any, marks: tuple[Any, ...]) -> Json:
-        schema: Json | None = None
         for mark in marks:
             if isinstance(mark, Tagged):
                 return {"oneOf": [self._tagged(name, part) for name, part in _parts(mark.classes)]}
             if isinstance(mark, Family):
                 return _one_of(tuple(_listed(cast("Family[Part]", mark))))
-            schema = self.of(kind) if schema is None else schema
+        schema: Json = self.of(kind)
+        for mark in marks:
             if isinstance(mark, Rule):
                 schema = {**schema, **mark.keywords}
             if isinstance(mark, Inside):
-                alone: Json = {
-                    "type": "object",
-                    "properties": {mark.key: schema},
-                    "required": [mark.key],
-                }
-                schema = {"anyOf": [schema, {**alone, **EXTRA}]}
-        return self.of(kind) if schema is None else schema
+                only: Json = {"properties": {mark.key: schema}, "required": [mark.key]}
+                alone: Json = {"type": "object", **only, **EXTRA}
+                schema = dict[str, Any](anyOf=[schema, alone])
+        return schema
 
     def _tagged(self, name: str, part: type) -> Json:
         if part not in self._names:
@@ -181,22 +180,6 @@ class _Schemas:
 
 _INHERITED = {*(field.name for field in fields(PerServer)), "timeout"}
 """Keys of a server that `global` says where it says nothing."""
-
-
-def _keys(cls: type) -> Iterator[tuple[str, "Field[Any]", Any]]:
-    hints = get_type_hints(cls, include_extras=True)
-    for field in fields(cls):
-        if field.init and field.metadata.get("in_file", True):
-            yield field.name.rstrip("_"), field, hints[field.name]
-
-
-def _mark(kind: Any, wanted: type) -> Any:
-    marks = get_args(kind)[1:] if get_origin(kind) is Annotated else ()
-    return next((mark for mark in marks if isinstance(mark, wanted)), None)
-
-
-def _is_required(field: "Field[Any]") -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
 
 
 def _parts(classes: Mapping[str, type]) -> list[tuple[str, type]]:
@@ -216,29 +199,32 @@ def _one_of(options: tuple[Any, ...]) -> Json:
 
 
 def _or_nothing(schema: Json) -> Json:
-    """A key without a value is as good as none."""
+    """A key without a value means the same as no key."""
     kinds = schema.get("type")
-    if isinstance(kinds, str | list):
-        return {
-            **schema,
-            "type": [*([kinds] if isinstance(kinds, str) else cast("list[str]", kinds)), "null"],
-        }
+    if isinstance(kinds, str):
+        return {**schema, "type": [kinds, "null"]}
+    if isinstance(kinds, list):
+        return {**schema, "type": [*cast("list[str]", kinds), "null"]}
     if "anyOf" in schema:
         return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
-    return {"anyOf": [schema, {"type": "null"}]} if schema else {}
+    if not schema:
+        return {}
+    return {"anyOf": [schema, {"type": "null"}]}
 
 
 def _described(cls: type) -> Json:
-    """A dataclass without a docstring has one that is made of its fields."""
     words = " ".join((cls.__doc__ or "").split())
-    return {} if not words or words.startswith(f"{cls.__name__}(") else {"description": words}
+    if not words or words.startswith(f"{cls.__name__}("):  # The generated one of a dataclass.
+        return {}
+    return {"description": words}
 
 
 def _default(cls: type, field: "Field[Any]") -> Json:
     value = field.default
-    if cls is Server and field.name in _INHERITED:
+    is_inherited = cls is Server and field.name in _INHERITED
+    if is_inherited or value == "" or not isinstance(value, str | int | float):
         return {}
-    return {"default": value} if isinstance(value, str | int | float) and value != "" else {}
+    return {"default": value}
 
 
 def _free(cls: type, taken: Mapping[str, Any]) -> str:
@@ -249,3 +235,30 @@ def _free(cls: type, taken: Mapping[str, Any]) -> str:
     while name in taken:
         name, number = f"{name}.{number}", number + 1
     return name
+
+
+# Docstrings of fields
+
+
+@cache
+def docs_of(part: type) -> dict[str, str]:
+    """The docstrings below the fields of a dataclass and its bases. Empty without the source."""
+    found: dict[str, str] = {}
+    for owner in reversed(part.__mro__[:-1]):
+        for node, after in itertools.pairwise(_body(owner)):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                text = getattr(getattr(after, "value", None), "value", None)
+                if isinstance(after, ast.Expr) and isinstance(text, str):
+                    found[node.target.id] = inspect.cleandoc(text).replace("\n", " ")
+    return found
+
+
+def _body(owner: type) -> list[ast.stmt]:
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(owner)))
+    except (OSError, TypeError, SyntaxError):
+        return []
+    for node in tree.body[:1]:
+        if isinstance(node, ast.ClassDef):
+            return node.body
+    return []

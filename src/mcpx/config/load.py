@@ -6,24 +6,34 @@ more than a moment. Nothing is written, started or connected.
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from mcpx.catalog.naming import safe_name
+from mcpx.commands import COMMANDS
 from mcpx.config.checks import check, secret_warnings
-from mcpx.config.dialects import CLIENT_DIALECTS, Reading, Translation, detect, translate
+from mcpx.config.dialects import CLIENT_DIALECTS, Reading, Translation, detect, join, lay, translate
 from mcpx.config.environment import Environment, client_words, expand, peek, workspace_of
 from mcpx.config.files import Files, find_files
-from mcpx.config.fill_in import fill_in
 from mcpx.config.itself import without_runs_of
-from mcpx.config.merge import join, lay
 from mcpx.config.nodes import MAX_NODES
-from mcpx.config.problems import Findings, GaveUpError, Refused, explain, tell
-from mcpx.config.schema import Config, Dialect
+from mcpx.config.problems import Findings, GaveUpError, Origins, Refused, explain, tell
+from mcpx.config.schema import Config, Dialect, PerServer
 from mcpx.config.source import MAX_BYTES, Source
-from mcpx.config.tree import Tree, children, shorten
-from mcpx.config.validate import build
+from mcpx.config.tree import (
+    KeyPath,
+    Tree,
+    Unresolved,
+    as_bool,
+    as_map,
+    children,
+    map_leaves,
+    maps_in,
+    shorten,
+)
+from mcpx.config.validate import build, keys_of
 from mcpx.model.secret_rules import learnable_secrets
 from mcpx.transports import Stdio
 
@@ -139,7 +149,7 @@ def _load(
     where = Path(os.path.abspath(path))
     told = findings.through(whole.origins.trace)
     whole.tree, off = expand(whole.tree, environment, told, strict=strict)
-    tree = fill_in(whole, layers.folder, layers.workspace)
+    tree = _fill_in(whole, layers.folder, layers.workspace)
     warnings += check(tree, told, environ)
     config = build(Config, tree, told, whole.origins.literal, environ)
     if config is None:
@@ -230,3 +240,84 @@ def _passed_over(keys: list[str]) -> list[str]:
     return (
         [f"keys mcpx does not know are passed over: {', '.join(names[:10])}{more}"] if names else []
     )
+
+
+# Defaults
+
+_INHERITED = keys_of(PerServer)
+
+
+def _fill_in(translation: Translation, folder: Path, workspace: Path) -> Tree:
+    """Fill in what the files leave out, before the tree is validated.
+
+    Servers get what `global` says, mode and naming are those of the dialect, and paths become
+    absolute. `workspace`: the folder to which the working folders of servers are relative.
+    """
+    tree, origins = translation.tree, translation.origins
+    common: Tree = {}
+    if tree.get("global") is None:
+        tree["global"] = common
+    common = as_map(tree.get("global")) or common  # `validate` reports a wrong type.
+    if tree.get("mode") is None:
+        tree["mode"] = translation.mode
+        if as_bool(common.get("tool_proxy_mode")):
+            tree["mode"] = "search"
+    if translation.naming and (naming := as_map(tree.get("naming") or {})) is not None:
+        tree["naming"] = {**translation.naming, **naming}
+    defaults = [("timeout", "default_timeout"), *zip(_INHERITED, _INHERITED, strict=True)]
+    for index, server in maps_in(tree.get("mcp_servers")):
+        at: KeyPath = ("mcp_servers", index)
+        own = server.pop("default_timeout", None)
+        _default(server, at, "timeout", own, (*at, "default_timeout"), origins)
+        for key, source in defaults:
+            _default(server, at, key, common.get(source), ("global", source), origins)
+        _make_absolute(as_map(server.get("connection")), "cwd", workspace)
+    for index, command in maps_in(tree.get("commands")):
+        _fill_in_command(command, ("commands", index), common, folder, origins)
+    front = as_map(tree.get("server")) or {}
+    for section in (front, as_map(front.get("admin")) or {}):
+        for key in ("cert", "key"):
+            _make_absolute(as_map(section.get("tls")), key, folder)
+    if common.get("script_paths") is None:
+        common["script_paths"] = ["."]
+    for key in ("log_file", "script_paths"):
+        _make_absolute(common, key, folder)
+    return tree
+
+
+def _fill_in_command(
+    command: Tree, at: KeyPath, common: Tree, folder: Path, origins: Origins
+) -> None:
+    kind = str(command.get("type")).lower()
+    section, part = as_map(command.get(kind)), COMMANDS.get(kind)
+    if section is None or part is None:
+        return
+    sources = {"timeout": "default_timeout", "max_retries": "max_retries"}
+    sources["retry_delay"] = "retry_delay"
+    for key in sources.keys() & keys_of(part):
+        source = sources[key]
+        _default(section, (*at, kind), key, common.get(source), ("global", source), origins)
+    for field in fields(part):  # pyright: ignore[reportArgumentType]
+        if field.metadata.get("in_folder"):
+            if section.get(field.name) is None and isinstance(field.default, str):
+                section[field.name] = field.default
+            _make_absolute(section, field.name, folder)
+
+
+def _default(
+    section: Tree, at: KeyPath, key: str, value: Any, source: KeyPath, origins: Origins
+) -> None:
+    if value is not None and section.get(key) is None:
+        section[key] = value
+        origins.adopt((*at, key), origins, source)
+
+
+def _make_absolute(section: Tree | None, key: str, folder: Path) -> None:
+    if section and key in section:
+        section[key] = map_leaves(section[key], lambda path, _: _absolute_path(path, folder))
+
+
+def _absolute_path(path: Any, folder: Path) -> Any:
+    if not isinstance(path, str) or isinstance(path, Unresolved) or not path or "\0" in path:
+        return path
+    return os.path.normpath(folder / os.path.expanduser(path))

@@ -17,12 +17,11 @@ from mcpx.config.editing import native_tree
 from mcpx.config.edits import Where
 from mcpx.config.emit import Form, fresh_text
 from mcpx.config.environment import ENV_FILE
-from mcpx.config.key_order import ordered_entry
 from mcpx.config.load import load
 from mcpx.config.schema import Config
 from mcpx.config.textedit import Unchangeable, rewritten
 from mcpx.config.tree import Tree, as_list, as_map
-from mcpx.config.written import NOUNS, Written
+from mcpx.config.written import Written
 
 _COMMENTS = {
     "yaml": r"(?m)(?:^|(?<=\s))#(?!!).*$",
@@ -69,10 +68,6 @@ def _native(written: Written, config: Config, target: Path) -> Tree:
         tree = {**tree, "mode": config.mode}
         if naming:
             tree = {"mode": config.mode, "naming": naming, **tree}
-    for section in NOUNS:
-        if section in tree:
-            entries = cast("list[Tree]", tree[section])
-            tree[section] = [ordered_entry(section, entry) for entry in entries]
     for server in cast("list[Tree]", tree.get("mcp_servers") or []):
         connection = as_map(server.get("connection")) or {}
         cwd = connection.get("cwd")

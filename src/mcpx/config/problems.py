@@ -7,9 +7,9 @@ looking for mistakes.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from mcpx.config.tree import KeyPath, shorten, spell
 from mcpx.model.errors import ConfigError
@@ -154,9 +154,13 @@ class Findings:
     ) -> str | None:
         """Reports a key nobody knows; gives back the one that was probably meant."""
         known = list(known)
-        meant = None if hint else nearest(key, known)
-        listed = f"known: {', '.join(known)}" if 1 < len(known) <= FEW else ""
-        hint = f"did you mean '{meant}'?" if meant else hint or listed
+        meant = None
+        if not hint:
+            meant = nearest(key, known)
+        if meant:
+            hint = f"did you mean '{meant}'?"
+        elif not hint and 1 < len(known) <= FEW:
+            hint = f"known: {', '.join(known)}"
         self.add(f"unknown key {shorten(key)!r}", (*path, key), hint=hint, at="key")
         return meant
 
@@ -170,12 +174,13 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
         return None
     from difflib import get_close_matches  # only somebody who made a mistake pays for it
 
+    lower = word.lower()
     by_lower = {name.lower(): name for name in known}
-    match = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.7)
-    match = match or [
-        name for name in by_lower if len(name) > 2 and sorted(name) == sorted(word.lower())
-    ]  # ulr, url
-    return by_lower[match[0]] if match else None
+    swapped = (name for name in by_lower if len(name) > 2 and sorted(name) == sorted(lower))
+    found = [*get_close_matches(lower, by_lower, n=1, cutoff=0.7), *swapped]
+    if not found:
+        return None
+    return by_lower[found[0]]
 
 
 def may_be_secret(path: KeyPath) -> bool:
@@ -183,71 +188,67 @@ def may_be_secret(path: KeyPath) -> bool:
 
 
 def tell(findings: Findings) -> list[str]:
-    """Everything found, ready to print; the last line counts."""
-    told = _in_order(findings)
-    problems = [_tell(finding, place) for place, finding in told]
+    """All findings, ready to print. The last one ends with their number."""
+    ordered = _in_order(findings)
+    problems = [_tell(finding) for finding in ordered]
     count = len(problems)
-    files = ", ".join(dict.fromkeys(finding.file.name for _, finding in told))
-    more = "; there may be more" if count >= MAX_FINDINGS else ""
+    files = ", ".join(dict.fromkeys(finding.file.name for finding in ordered))
+    more = "; there may be more" * (count >= MAX_FINDINGS)
     problems[-1] += f"\n\n{count} error{'s' * (count != 1)} in {files}{more}."
     return problems
 
 
-def _in_order(findings: Findings) -> list[tuple[Place | None, Finding]]:
-    told = [
-        (finding.place or finding.file.place(finding.path, finding.at), finding)
-        for finding in findings
-    ]
-    told.sort(
-        key=lambda pair: (
-            pair[1].file.name,
-            *((pair[0].line, pair[0].column) if pair[0] else (0, 0)),
-        )
-    )
-    return told
+def _in_order(findings: Findings) -> list[Finding]:
+    def position(finding: Finding) -> tuple[str, int, int]:
+        place = _place(finding)
+        if place is None:
+            return finding.file.name, 0, 0
+        return finding.file.name, place.line, place.column
+
+    return sorted(findings, key=position)
+
+
+def _place(finding: Finding) -> Place | None:
+    return finding.place or finding.file.place(finding.path, finding.at)
 
 
 def explain(findings: Findings) -> list[Told]:
-    """Everything found, in its parts and in the order of `tell`."""
-    return [_explain(finding, place) for place, finding in _in_order(findings)]
+    """All findings in their parts, in the order of `tell`."""
+    return [explain_finding(finding) for finding in _in_order(findings)]
 
 
 def explain_finding(finding: Finding) -> Told:
-    return _explain(finding, finding.place or finding.file.place(finding.path, finding.at))
-
-
-def _explain(finding: Finding, place: Place | None) -> Told:
-    at = (place.line, place.column, max(1, place.length)) if place else (None, None, 1)
-    return Told(
-        _visible(finding.message),
-        _hint(finding),
-        _visible(spell(finding.path)),
-        finding.file.name,
-        *at,
-    )
+    message, path = _visible(finding.message), _visible(spell(finding.path))
+    told = Told(message, _hint(finding), path, finding.file.name)
+    place = _place(finding)
+    if place is None:
+        return told
+    return replace(told, line=place.line, column=place.column, length=max(1, place.length))
 
 
 def brief(finding: Finding) -> str:
-    """What and where, for a sentence."""
-    place = finding.place or finding.file.place(finding.path, finding.at)
-    return _visible(f"{finding.message} ({_position(finding.file, place)})")
+    """The message and the position, for a sentence."""
+    return _visible(f"{finding.message} ({_position(finding.file, _place(finding))})")
 
 
-def _tell(finding: Finding, place: Place | None) -> str:
-    head = f"error: {_visible(finding.message)}"
-    hint = _hint(finding)
-    field = f"  ({_visible(spell(finding.path))})" if finding.path else ""
+def _tell(finding: Finding) -> str:
+    place = _place(finding)
     line = _source_line(finding, place)
-    gutter = (len(str(place.line)) if place and line else 1) + 1
-    told = [head, f"{' ' * gutter}--> {_position(finding.file, place)}{field}"]
-    bar = f"{' ' * (gutter + 1)}|"
+    gutter = 2
     if place and line:
-        shown, before, marked = line
-        carets = f"{' ' * _width(before)}{'^' * max(1, _width(marked))} {hint}"
-        told += [bar, f"{place.line:>{gutter}} | {shown}", f"{bar} {carets}".rstrip()]
+        gutter = len(str(place.line)) + 1
+    where = _position(finding.file, place)
+    if finding.path:
+        where = f"{where}  ({_visible(spell(finding.path))})"
+    blanks, hint = " " * gutter, _hint(finding)
+    lines = [f"error: {_visible(finding.message)}", f"{blanks}--> {where}"]
+    if place and line:
+        carets = " " * _width(line.before) + "^" * max(1, _width(line.marked))
+        lines += [f"{blanks} |", f"{place.line:>{gutter}} | {line.text}"]
+        lines.append(f"{blanks} | {carets} {hint}".rstrip())
     elif hint:
-        told.append(f"{' ' * (gutter + 1)}= {hint}")
-    return "\n".join(told)
+        lines.append(f"{blanks} = {hint}")
+    return "\n".join(lines)
 
 
 def _hint(finding: Finding) -> str:
@@ -258,49 +259,88 @@ def _hint(finding: Finding) -> str:
 
 
 def _position(file: Text, place: Place | None) -> str:
-    return f"{file.name}:{place.line}:{place.column}" if place else file.name
+    if place is None:
+        return file.name
+    return f"{file.name}:{place.line}:{place.column}"
 
 
-def _source_line(finding: Finding, place: Place | None) -> tuple[str, str, str] | None:
-    """The line as it may be shown, what stands before the carets, what above them; None to hide
-    it."""
-    line = finding.file.line(place.line) if place else ""
-    if not place or not line.strip() or len(line) > MAX_LINE:
+class _SourceLine(NamedTuple):
+    text: str
+    before: str
+    """The text before the carets."""
+    marked: str
+
+
+def _source_line(finding: Finding, place: Place | None) -> _SourceLine | None:
+    """The line of a finding as it may be shown. None if it may contain a secret."""
+    if place is None:
         return None
-    if (
-        may_be_secret(finding.path)
-        or re.search(_SECRET_LINE, line)
-        or any(True for _ in find_shapes(line))
-    ):
+    line = finding.file.line(place.line)
+    if not line.strip() or len(line) > MAX_LINE or may_be_secret(finding.path):
+        return None
+    if re.search(_SECRET_LINE, line) or any(True for _ in find_shapes(line)):
         return None
     start = place.column - 1
-    if not finding.path:
-        # A syntax error is not known to stand outside of a secret: keys are shown, values are not.
-        key = re.match(r"[^:=]*[:=]", line)
-        if key:
-            line = f"{key[0]} …"
-            start = min(start, len(line) - 1)
+    if not finding.path and (key := re.match(r"[^:=]*[:=]", line)):
+        # The position of a syntax error may be in a secret. Only the key is shown.
+        line = f"{key[0]} …"
+        start = min(start, len(line) - 1)
     line = _visible(line)
-    cut = max(0, start - MAX_SHOWN // 2) if len(line) > MAX_SHOWN else 0
-    lead = "…" if cut else ""
+    cut = max(0, start - MAX_SHOWN // 2) * (len(line) > MAX_SHOWN)
+    lead = "…" * (cut > 0)
     shown = lead + shorten(line[cut:].rstrip(), MAX_SHOWN)
     start += len(lead) - cut
-    return shown, shown[:start].ljust(start), shown[start : start + place.length]
+    return _SourceLine(shown, shown[:start].ljust(start), shown[start : start + place.length])
 
 
 def _visible(text: str) -> str:
-    """Without what a terminal would obey; a tab becomes the one column it counts for."""
-    return (
-        text
-        if text.isprintable()
-        else "".join(char if char.isprintable() else " " for char in text)
-    )
+    """Replace characters that control a terminal. Each takes one column, as a tab does here."""
+    if text.isprintable():
+        return text
+    return "".join([char if char.isprintable() else " " for char in text])
 
 
 def _width(text: str) -> int:
-    """Columns on a terminal: Chinese characters take two."""
+    """Columns on a terminal. Chinese characters take two."""
     if text.isascii():
         return len(text)
     from unicodedata import east_asian_width
 
-    return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)
+    return len(text) + sum(east_asian_width(char) in "WF" for char in text)
+
+
+class Traced(Protocol):
+    """A file, or a tree made from other trees."""
+
+    def trace(self, path: KeyPath) -> Spot: ...
+
+
+class Origins:
+    """The positions of the parts of a tree in the trees from which it was made.
+
+    The nearest parent that was moved decides.
+    """
+
+    def __init__(self, below: Traced) -> None:
+        self._below = below
+        self._moved: dict[KeyPath, tuple[Traced, KeyPath]] = {}
+
+    def __setitem__(self, path: KeyPath, written: KeyPath) -> None:
+        """It stands elsewhere in the tree below."""
+        self._moved[path] = self._below, written
+
+    def adopt(self, path: KeyPath, origins: Traced, there: KeyPath) -> None:
+        """It came from another tree, with all that is in it."""
+        self._moved[path] = origins, there
+
+    def trace(self, path: KeyPath) -> Spot:
+        for length in range(len(path), 0, -1):
+            if (found := self._moved.get(path[:length])) is not None:
+                origins, there = found
+                return origins.trace(there + path[length:])
+        return self._below.trace(path)
+
+    def literal(self, path: KeyPath) -> str | None:
+        """How a scalar is spelled in its file."""
+        file, written = self.trace(path)
+        return file.literal(written)

@@ -158,7 +158,7 @@ class _ConfigBuilder(Builder):
         except Exception as error:  # noqa: BLE001 - A plug-in. Its message may contain a secret.
             what = f"{type(error).__name__} in {cls.__module__}, which cannot be made of this"
             return self.wrong(what, path, "whoever made that part should know")
-        if not is_off and any(_classes(kind) for _, kind in shape_of(cls).values()):
+        if not is_off and any(classes_of(kind) for _, kind in shape_of(cls).values()):
             mistakes: Callable[[], Iterable[Mistake]] = getattr(entry, "mistakes", tuple)
             self._report(mistakes(), path)
         return entry
@@ -170,7 +170,7 @@ class _ConfigBuilder(Builder):
         spelled, explained = self._match_keys(shape, table, path, foreign)
         built: dict[str, Any] = {}
         for key, (field, kind) in shape.items():
-            if classes := _classes(kind):
+            if classes := classes_of(kind):
                 built[field.name] = self._of_its_type(classes, table, path, spelled)
                 continue
             written = spelled.get(key, key)
@@ -193,9 +193,9 @@ class _ConfigBuilder(Builder):
         a misplaced key explains."""
         spelled: dict[str, str] = {}
         explained = set[str]()
-        sections = [classes for _, kind in shape.values() if (classes := _classes(kind))]
+        sections = [classes for _, kind in shape.values() if (classes := classes_of(kind))]
         names = {name for classes in sections for name in ("type", *classes)}
-        plain_keys = [key for key, (_, kind) in shape.items() if not _classes(kind)]
+        plain_keys = [key for key, (_, kind) in shape.items() if not classes_of(kind)]
         known = [*plain_keys, *sorted(names)]
         for key in table:
             is_plugin = key == table.get("type") and any(key in each for each in sections)
@@ -226,7 +226,7 @@ class _ConfigBuilder(Builder):
             what, hint = f"'{other}' goes with 'type: {other}'", f"this one is 'type: {name}'"
             self._findings.add(what, (*path, other), hint=hint, at="key")
         written = spelled.get(name, name)
-        if table.get(written) is None and _required_keys(classes[name]):
+        if table.get(written) is None and required_keys(classes[name]):
             return self.wrong(f"missing key '{name}'", path, f"it goes with 'type: {name}'")
         return self.table(classes[name], table.get(written) or {}, (*path, written))
 
@@ -234,7 +234,7 @@ class _ConfigBuilder(Builder):
         table = as_map(value)
         if table is None:
             return self.unfit("a mapping", value, path)
-        fitting = (name for name, cls in classes.items() if _required_keys(cls) & table.keys())
+        fitting = (name for name, cls in classes.items() if required_keys(cls) & table.keys())
         name = self._type(classes, table, path, next(fitting, None))
         if name is None:
             return INVALID
@@ -357,7 +357,7 @@ def _names(classes: Mapping[str, type], asked: object) -> tuple[str, ...]:
 
 def _hint_for_table(cls: type, value: object) -> str:
     """What to write instead of a scalar. The value may be a secret."""
-    if value is True and not _required_keys(cls):
+    if value is True and not required_keys(cls):
         return "write {} to have it as it comes"
     if isinstance(value, str) and "type" in shape_of(cls):
         return "write {type: …}"
@@ -402,7 +402,7 @@ def _parent_of(key: str, table: Tree, shape: Shape) -> str | None:
             return name
     chosen = table.get("type")
     for _, kind in shape.values():
-        classes = _classes(kind)
+        classes = classes_of(kind)
         if isinstance(chosen, str) and chosen in classes and key in shape_of(classes[chosen]):
             return chosen
     return None
@@ -414,12 +414,12 @@ def _keys_below(kind: Any) -> set[str]:
         return set(shape_of(kind))
     if isinstance(kind, Tagged):
         return set[str]().union(*map(shape_of, kind.classes.values()))
-    if is_union(kind) or (get_origin(kind) is Annotated and not _classes(kind)):
+    if is_union(kind) or (get_origin(kind) is Annotated and not classes_of(kind)):
         return set[str]().union(*map(_keys_below, get_args(kind)))
     return set()
 
 
-def _classes(kind: Any) -> Mapping[str, type]:
+def classes_of(kind: Any) -> Mapping[str, type]:
     """The classes of a field whose section has the name of a type."""
     if get_origin(kind) is Annotated:
         for mark in get_args(kind)[1:]:
@@ -428,7 +428,7 @@ def _classes(kind: Any) -> Mapping[str, type]:
     return {}
 
 
-def _required_keys(cls: type) -> set[str]:
+def required_keys(cls: type) -> set[str]:
     return {key for key, (field, _) in shape_of(cls).items() if is_required(field)}
 
 

@@ -7,6 +7,7 @@ told why, and there are no entries. Not done here: changing (`edits`), judging (
 """
 
 import hashlib
+import json
 import os
 import stat
 from collections.abc import Collection, Iterator, Mapping
@@ -22,7 +23,7 @@ from mcpx.config.load import Layers, Texts, read_layers
 from mcpx.config.masking import Masks, mask, outlined, secrets_written
 from mcpx.config.problems import Findings, GaveUpError, Place, Told, explain
 from mcpx.config.schema import Dialect
-from mcpx.config.source import MAX_BYTES, Source
+from mcpx.config.source import MAX_BYTES, Source, tree_of
 from mcpx.config.textedit import TEXTUAL, Unchangeable, rewritten
 from mcpx.config.tree import KeyPath, Tree, as_list, as_map, maps_in
 from mcpx.model.call import Json
@@ -303,3 +304,34 @@ def mask_text(
         except Unchangeable:
             pass
     return masks.of_text(text, secrets_written(tree))
+
+
+LONG_LINE = 80
+"""Characters of a line with an object from which JSON is formatted anew for a diff."""
+
+
+def in_lines(before: str, after: str) -> tuple[str, str]:
+    """Format two JSON texts in several lines, if one of them has an object on a long line.
+
+    Texts that are not JSON or have comments do not change.
+    """
+    if not _has_long_line(before) and not _has_long_line(after):
+        return before, after
+    formatted = [_formatted(text) for text in (before, after)]
+    if None in formatted:
+        return before, after
+    return str(formatted[0]), str(formatted[1])
+
+
+def _has_long_line(text: str) -> bool:
+    lines = text.strip().splitlines()
+    is_long = len(lines) == 1 or any(len(line) > LONG_LINE and "{" in line for line in lines)
+    return is_long and text.lstrip().startswith("{")
+
+
+def _formatted(text: str) -> str | None:
+    if not text.strip():
+        return text
+    if not text.lstrip().startswith("{") or (tree := tree_of(text.strip(), "json")) is None:
+        return None
+    return json.dumps(tree, indent=2, ensure_ascii=False) + "\n"

@@ -10,10 +10,9 @@ from pathlib import Path
 from mcpx.base.text_diff import lines_of, unified_diff
 from mcpx.config.load import Texts
 from mcpx.config.masking import Masks, secrets_written
-from mcpx.config.pretty import in_lines
 from mcpx.config.source import Source, tree_of
 from mcpx.config.tree import Tree
-from mcpx.config.written import Written, mask_text
+from mcpx.config.written import Written, in_lines, mask_text
 
 LONGEST = 200_000
 """Characters of a difference that are told."""
