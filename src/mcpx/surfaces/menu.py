@@ -1,13 +1,13 @@
 """What a compact mode tells of servers and tools: the menu, and descriptions of one (SUR-2, SUR-3,
 SUR-10).
 
-The menu is in the description of a mode's first tool, within a token budget. As the catalog grows:
-every tool with a short description, then names only, then one line for each server with its purpose,
-then totals. Tokens that are left go to more words for all servers alike, then to names of tools. The
-same catalog gives the same bytes.
+The menu is in the description of a mode's first tool, within a token budget. As the catalog
+grows: every tool with a short description, then names only, then one line for each server with its
+purpose, then totals. Tokens that are left go to more words for all servers alike, then to names of
+tools. The same catalog gives the same bytes.
 
-The description of a server says once what its tools have in common: a sentence that most of them end
-with, that they only read.
+The description of a server says once what its tools have in common: a sentence that most of them
+end with, that they only read.
 """
 
 import re
@@ -110,7 +110,7 @@ def tools_by_server(services: Sequence[Service], offers: Sequence[Offer]) -> Too
 def definitions_within(
     budget: int, menu: Menu, define: Callable[[str], list[Json]], more: str
 ) -> list[Json]:
-    """The definitions `define` makes around the fullest menu with which they stay within the budget.
+    """The definitions that `define` makes around the fullest menu within the budget.
 
     `more` says how to read on where not all is shown.
     """
@@ -263,7 +263,8 @@ def describe_tool(surface: Describer, offer: Offer) -> Json:
     """All there is to know of one tool."""
     shown = _shown(surface, offer)
     longest = surface.settings.of(offer.server).max_description_len
-    longest = DESCRIPTION_LENGTH if longest is None else longest
+    if longest is None:
+        longest = DESCRIPTION_LENGTH
     head, _, types = surface.signature(offer).partition("\n")
     lines = [head + _marked(marks(offer)), types, shown.text]
     # The signature has only their beginnings.
@@ -278,7 +279,9 @@ def describe_tool(surface: Describer, offer: Offer) -> Json:
 def how_many(tools: int, server: str, starting: Sequence[str]) -> str:
     """The number of a server's tools. None is not said of one that is starting and has not told yet
     (LIF-1)."""
-    return "tools not known yet" if not tools and server in starting else counted(tools, "tool")
+    if not tools and server in starting:
+        return "tools not known yet"
+    return counted(tools, "tool")
 
 
 async def describe_server(
@@ -292,54 +295,35 @@ async def describe_server(
     last."""
     about = cut(one_line(service.instructions or service.description), INSTRUCTIONS)
     count = how_many(len(offers), service.name, starting)
-    lines = [f"{service.name} ({service.status}, {count}){f': {about}' if about else ''}"]
+    lines = [f"{service.name} ({service.status}, {count}): {about}".removesuffix(": ")]
     if service.trouble is not None and service.reason:
         lines.append(f"It {service.trouble}: {cut(one_line(service.reason), INSTRUCTIONS)}")
-    pace = Pace()  # there may be thousands of them
-    told: list[_Listed] = []
-    tools: list[Json] = []
-    unread = room
-    most = 4 * LISTED if len(offers) > 1 else None
-    for offer in offers:
-        await pace.step()
-        tools.append(raw(offer))
-        listed = _listed(surface, offer, most) if unread > 0 else _Listed(offer, marks(offer), ())
-        unread -= max(sum(map(len, listed.said)), min(len(description_of(offer)), 4 * LISTED) // 2)
-        told.append(listed)
-    told.sort(key=lambda each: DEPRECATED in each.marks)
-    shared = _shared(told)
-    once = frozenset(sentence for line in shared for sentence in line.sentences)
+    pace = Pace()  # There may be thousands of tools.
+    listed = await _all_listed(surface, offers, room, pace)
+    shared = _shared(listed)
     lines += [line.told for line in shared]
-    usual = _usual(told)
-    lines += [f"Unless marked, tools are {usual}."] if usual else []
-    texts = [" ".join(sentence for sentence in each.said if sentence not in once) for each in told]
-    sizes = list(map(len, texts))
-    longest = (
-        LISTED
-        if sum(sizes) <= ALL_LISTED
-        else min(max(fair_share(sizes, ALL_LISTED), LEAST_LISTED), LISTED)
-    )
-    cuts = named = False
-    for each, said in zip(told, texts, strict=True):
+    usual = _usual(listed)
+    if usual:
+        lines.append(f"Unless marked, tools are {usual}.")
+    once = frozenset(sentence for line in shared for sentence in line.sentences)
+    texts = [" ".join([part for part in each.said if part not in once]) for each in listed]
+    longest = _longest_text(texts)
+    cuts = False
+    for each, said in zip(listed, texts, strict=True):
         await pace.step()
-        offer = each.offer
         if room < 0:
-            lines.append(f"- {cut(one_line(offer.name), LONGEST_NAME)}")
-            named = True
+            lines.append(f"- {cut(one_line(each.offer.name), LONGEST_NAME)}")
             continue
-        if len(said) > longest and len(told) > 1:
+        if len(said) > longest:
             said, cuts = short(said, longest), True
-        numbers = "".join(
-            line.sign for line in shared if line.sign and line.sentences[0] in each.said
-        )
-        head, _, types = surface.signature(offer).partition("\n")
+        signs = [line.sign for line in shared if line.sentences[0] in each.said]
+        head, _, types = surface.signature(each.offer).partition("\n")
         said = _FORGED.sub(r"(\1)", said)
-        line = (
-            f"- {head}{f': {said}' if said else ''}{numbers}{_marked(_unusual(each.marks, usual))}"
-        )
-        lines += [line, types] if types else [line]
+        line = f"- {head}: {said}".removesuffix(": ")
+        line += "".join(signs) + _marked(_unusual(each.marks, usual))
+        lines += filter(None, (line, types))
         room -= size_of(line) + size_of(types)
-    if named:
+    if lines[-1].startswith("- ") and room < 0:
         lines.append("Of some only names are told; ask for those you need, several at once.")
     if cuts:
         lines.append("Some descriptions are shortened; ask for one tool to read all of its own.")
@@ -348,9 +332,37 @@ async def describe_server(
         "description": service.description,
         "instructions": service.instructions,
         "status": service.status,
-        "tools": tools,
+        "tools": [raw(offer) for offer in offers],
     }
     return surface.reply("\n".join(lines), structured)
+
+
+async def _all_listed(
+    surface: Describer, offers: Sequence[Offer], room: int, pace: Pace
+) -> "list[_Listed]":
+    """Descriptions are read as long as there may be room for them."""
+    most = 4 * LISTED if len(offers) > 1 else None
+    found: list[_Listed] = []
+    for offer in offers:
+        await pace.step()
+        listed = _Listed(offer, marks(offer), ())
+        if room > 0:
+            listed = _listed(surface, offer, most)
+        description = min(len(description_of(offer)), 4 * LISTED)
+        room -= max(sum(map(len, listed.said)), description // 2)
+        found.append(listed)
+    found.sort(key=lambda each: DEPRECATED in each.marks)
+    return found
+
+
+def _longest_text(texts: Sequence[str]) -> int:
+    """Characters of one description, so that all of them stay within their room."""
+    sizes = [len(text) for text in texts]
+    if len(texts) == 1:
+        return sizes[0]
+    if sum(sizes) <= ALL_LISTED:
+        return LISTED
+    return min(max(fair_share(sizes, ALL_LISTED), LEAST_LISTED), LISTED)
 
 
 def raw(offer: Offer, key: str = "name") -> Json:
@@ -362,7 +374,9 @@ def raw(offer: Offer, key: str = "name") -> Json:
         for key, value in as_object(definition.pop("_meta", None)).items()
         if key != "proxy"
     }
-    return {**definition, "_meta": meta} if meta else definition
+    if meta:
+        definition["_meta"] = meta
+    return definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,8 +404,7 @@ def _shown(surface: Describer, offer: Offer) -> Docstring:
     in it."""
     if schema_writer(surface.settings.of(offer.server).schema_format).takes_notes:
         return docstring_of(offer)
-    about = offer.definition.get("description")
-    return Docstring(about.strip() if isinstance(about, str) else "")
+    return Docstring(description_of(offer).strip())
 
 
 def _listed(surface: Describer, offer: Offer, most: int | None) -> _Listed:

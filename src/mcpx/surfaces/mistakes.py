@@ -152,17 +152,20 @@ def suggested(names: Sequence[str]) -> str:
 def listed(names: Sequence[str], noun: str) -> str:
     if not names:
         return f"There are no {noun}."
-    some = ", ".join(cut(one_line(name), COMPARED) for name in names[:20])
-    return (
-        f"There are these {noun}: "
-        f"{some}{f' and {len(names) - 20} more' if len(names) > 20 else ''}."
-    )
+    some = [cut(one_line(name), COMPARED) for name in names[:20]]
+    told = f"There are these {noun}: {', '.join(some)}"
+    if len(names) > 20:
+        told += f" and {len(names) - 20} more"
+    return f"{told}."
 
 
 def nearest(wanted: str, names: Iterable[str], noun: str) -> str:
     """The nearest names, or those there are."""
     names = list(names)
-    return suggested(close) if (close := near(wanted, names)) else listed(names, noun)
+    close = near(wanted, names)
+    if close:
+        return suggested(close)
+    return listed(names, noun)
 
 
 LONGEST_SIGNATURE = 4_000
@@ -206,25 +209,33 @@ class Guide:
             return str(mistake)
         catalog, hints = view.catalog, [str(mistake)]
         offers = await self.meant(catalog, *mistake.names, server=mistake.server)
-        close = (
-            near(mistake.names[0], mistake.among) if mistake.noun == "servers" or not offers else []
-        )
+        close: list[str] = []
+        if mistake.noun == "servers" or not offers:
+            close = near(mistake.names[0], mistake.among)
         if close:
             hints.append(suggested(close))
         if offers:
             hints.append(f"There is a tool of that name: {self._calls(offers)}.")
         elif close and mistake.server:
             offer = catalog.native("tools", mistake.server, close[0])
-            offers = [] if offer is None else [offer]
+            offers = [offer] if offer is not None else []
         elif not close:
-            if (
-                mistake.noun != "servers" or len(mistake.names) > 1
-            ):  # else nothing was said of a tool
-                hints += await self._perhaps(catalog, " ".join(mistake.names))
-            hints += [listed(mistake.among, mistake.noun)] if mistake.among else []
-            hints += [mistake.otherwise] if mistake.otherwise and len(hints) == 1 else []
-        hints += [note] if (note := starting(view)) and not offers else []
+            hints += await self._otherwise(catalog, mistake)
+        note = starting(view)
+        if note and not offers:
+            hints.append(note)
         return self._with_signature(" ".join(hints), offers)
+
+    async def _otherwise(self, catalog: Catalog, mistake: Unknown) -> list[str]:
+        """What to do if no name is near."""
+        hints: list[str] = []
+        if mistake.noun != "servers" or len(mistake.names) > 1:  # Else no tool was named.
+            hints += await self._perhaps(catalog, " ".join(mistake.names))
+        if mistake.among:
+            hints.append(listed(mistake.among, mistake.noun))
+        if mistake.otherwise and not hints:
+            hints.append(mistake.otherwise)
+        return hints
 
     async def no_tool(self, catalog: Catalog, name: str) -> Mistake | NotFound:
         """A tool was called under a name that is none of the surface's own."""
@@ -233,8 +244,10 @@ class Guide:
             said = f"Tools are not called by name here. Call it as {self._calls(offers)}"
             return Mistake(self._with_signature(said, offers))
         ours = ", ".join(tool["name"] for tool in self._surface.definitions(Menu((), {})))
-        hints = [f"The tools here are {ours}."] if ours else []
-        return NotFound("tool", name, hint=" ".join([*hints, *await self._perhaps(catalog, name)]))
+        hints = await self._perhaps(catalog, name)
+        if ours:
+            hints.insert(0, f"The tools here are {ours}.")
+        return NotFound("tool", name, hint=" ".join(hints))
 
     async def searched(self, view: View, words: str) -> Json:
         """What is told where a server was to be named and is not: a search over everything, after
@@ -248,15 +261,13 @@ class Guide:
         words = words[:WORDS]
         if not (await self._surface.finder.index(catalog)).search(words, limit=1).hits:
             raise unknown
-        close = near(name, names, NEAR) if name else []
-        said = [
-            f"No server is called {quoted(words)}.",
-            *([suggested(close)] if close else []),
-            "Searched everything:",
-        ]
-        return _introduced(
-            await self._surface.finder.search(view, words, limit=HITS), " ".join(said)
-        )
+        said = [f"No server is called {quoted(words)}."]
+        close = near(name, names, NEAR)
+        if name and close:
+            said.append(suggested(close))
+        said.append("Searched everything:")
+        found = await self._surface.finder.search(view, words, limit=HITS)
+        return _introduced(found, " ".join(said))
 
     async def _perhaps(self, catalog: Catalog, words: str) -> list[str]:
         """What a search makes of a name that is nobody's."""
@@ -264,22 +275,20 @@ class Guide:
         offers = [
             catalog.offers["tools"][hit.position] for hit in hits if 2 * hit.score > hits[0].score
         ]
-        return [f"Did you mean {self._calls(offers)}?"] if offers else []
+        if not offers:
+            return []
+        return [f"Did you mean {self._calls(offers)}?"]
 
     def _calls(self, offers: Sequence[Offer]) -> str:
-        calls = dict.fromkeys(
-            self._surface.how_to_call(offer, "{...}") for offer in offers[:NEAREST]
-        )
-        return " or ".join(calls) + (
-            f" or {len(offers) - NEAREST} more" if len(offers) > NEAREST else ""
-        )
+        calls = [self._surface.how_to_call(offer, "{...}") for offer in offers[:NEAREST]]
+        if len(offers) > NEAREST:
+            calls.append(f"{len(offers) - NEAREST} more")
+        return " or ".join(dict.fromkeys(calls))
 
     def _with_signature(self, text: str, offers: Sequence[Offer]) -> str:
-        return (
-            f"{text}\n{cut(self._surface.signature(offers[0]), LONGEST_SIGNATURE)}"
-            if len(offers) == 1
-            else text
-        )
+        if len(offers) != 1:
+            return text
+        return f"{text}\n{cut(self._surface.signature(offers[0]), LONGEST_SIGNATURE)}"
 
 
 def _introduced(reply: Json, words: str) -> Json:

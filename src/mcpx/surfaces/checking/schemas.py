@@ -7,8 +7,8 @@ cannot stop the validator once it runs. So a schema is written out before it is 
 reference replaced by its target, as far down as the arguments go. Arguments beyond a plain bound
 pass, and the server judges them. So do arguments for a broken schema.
 
-Patterns that the linear regular expressions cannot do are left out. Formats are notes, not rules, as
-JSON Schema says.
+Patterns that the linear regular expressions cannot do are left out. Formats are notes, not rules,
+as JSON Schema says.
 """
 
 import math
@@ -97,7 +97,10 @@ def measure(value: Json, most: int) -> Size | None:
             nodes += len(holder)
             if nodes > most:
                 return None
-            for each in (*holder, *holder.values()) if is_object(holder) else holder:
+            values = holder
+            if is_object(holder):
+                values = (*holder, *holder.values())
+            for each in values:
                 if isinstance(each, str):
                     text += len(each)
                 elif isinstance(each, (dict, list)):
@@ -152,16 +155,18 @@ class Bounds:
             return False
         if "uniqueItems" in self.words and size.nodes > 4 * MOST_TO_TELL_APART:
             return False
-        exactly = size.odd and not self.words.isdisjoint(_COMPARES)
-        return self._work(size) * (_EXACTLY if exactly else 1) <= PATIENCE * MOST_WORK
+        work = self._work(size)
+        if size.odd and not self.words.isdisjoint(_COMPARES):
+            work *= _EXACTLY
+        return work <= PATIENCE * MOST_WORK
 
     def _work(self, size: Size) -> float:
         if size.depth not in self._rules:
             self._rules[size.depth] = self._written_out(size.depth)
         rules = self._rules[size.depth]
-        return (
-            inf if rules is None else rules * (size.nodes + size.text // 16 * bool(self.patterns))
-        )
+        if rules is None:
+            return inf
+        return rules * (size.nodes + size.text // 16 * bool(self.patterns))
 
     def _written_out(self, levels: int) -> int | None:
         """How many rules there are for a value of so many levels; None: too many."""
@@ -193,7 +198,10 @@ class Bounds:
 def bounds_of(root: Json, *, own: bool = False) -> Bounds | None:
     """None when the schema is too large, or may do what cannot be foreseen. `own`: no stranger
     wrote it."""
-    size = measure(root, MOST_NODES * (4 if own else 1))
+    many, never, most_nodes = 1, _NEVER, MOST_NODES
+    if own:
+        many, never, most_nodes = 20, _UNFORESEEN, 4 * MOST_NODES
+    size = measure(root, most_nodes)
     if size is None or size.odd or size.depth > DEEPEST:
         return None
     seen: dict[int, Json] = {id(root): root}
@@ -214,15 +222,15 @@ def bounds_of(root: Json, *, own: bool = False) -> Bounds | None:
             if is_object(each) and id(each) not in seen:
                 seen[id(each)] = each
                 waiting.append(each)
-    many = 20 if own else 1
     if len(patterns) > many * MOST_PATTERNS or sum(map(len, patterns)) > many * MOST_PATTERN_TEXT:
         return None
-    if words & (_UNFORESEEN if own else _NEVER):
+    if words & never:
         return None
     bounds = Bounds(root, size.nodes, frozenset(words), len(patterns))
-    return (
-        bounds if (bounds.bear({}) if own else bounds.allow({})) else None
-    )  # circles that never get further down
+    is_bounded = bounds.bear if own else bounds.allow
+    if not is_bounded({}):  # Circles that never get further down.
+        return None
+    return bounds
 
 
 def _own(schema: Json) -> int:
@@ -376,11 +384,15 @@ def compile_schema(schema: Json, *, own: bool = False) -> Compiled:
     draft, bounds = draft_of(schema), bounds_of(schema, own=own)
     if bounds is None:
         return OPEN
-    validator = None if draft <= 7 and bounds.words & _CONTENT else _validator(schema, draft)
+    validator = None
+    if draft > 7 or not bounds.words & _CONTENT:
+        validator = _validator(schema, draft)
     if validator is None and bounds.words & _LEFT_OUT and not bounds.words & _NEGATES:
         schema = cast(Json, _lenient(schema))
         validator = _validator(schema, draft)
-    return OPEN if validator is None else Compiled(schema, _known(schema), validator, bounds)
+    if validator is None:
+        return OPEN
+    return Compiled(schema, _known(schema), validator, bounds)
 
 
 def unjudged(schema: Json) -> str | None:
@@ -393,7 +405,9 @@ def unjudged(schema: Json) -> str | None:
         return "holds what JSON has not (a date, a number that is not finite)"
     compiled = compile_schema(schema, own=True)
     if compiled.validator is not None:
-        return None if compiled.schema is schema else _wrong_with(schema)
+        if compiled.schema is schema:
+            return None
+        return _wrong_with(schema)
     if bounds_of(schema, own=True) is None:
         return (
             "is too large, goes in circles, refers to what is not in it, or uses what is not "
@@ -485,7 +499,9 @@ def _validator(schema: Json, draft: int) -> "Validator | None":
 def _known(schema: Json) -> frozenset[str] | None:
     """No properties at all says that nobody wrote the names down, not that there are none."""
     names = as_object(schema.get("properties"))
-    return None if not names or schema.keys() & _MORE_NAMES else frozenset(names)
+    if not names or schema.keys() & _MORE_NAMES:
+        return None
+    return frozenset(names)
 
 
 def lenient(schema: Json) -> Json:

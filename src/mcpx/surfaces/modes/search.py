@@ -2,7 +2,7 @@
 S2)."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.model.call import Call, Json, as_list, as_object
@@ -36,12 +36,12 @@ class Search(Compact):
     def __init__(self, surfaces: Surfaces) -> None:
         super().__init__(surfaces)
         self._limit = min(self.settings.search_limit, MOST)
-        listed = ", or mcp_list_services" if self.settings.enable_list_services else ""
+        listed = ", or mcp_list_services" * self.settings.enable_list_services
         self.manner = Manner("Search for names to get their signatures.", listed, pages=True)
 
     def definitions(self, menu: Menu) -> list[Json]:
         settings = self.settings
-        more = "mcp_list_services names them." if settings.enable_list_services else ""
+        more = "mcp_list_services names them." * settings.enable_list_services
         told = services_within(min(SERVICES, settings.menu_budget), menu, more)
         switches = {
             "mcp_search_tools": settings.enable_search,
@@ -124,7 +124,7 @@ class Search(Compact):
             offer = _by_own_name(view.catalog, name)
             if offer is not None:
                 return offer
-            otherwise = "Use mcp_search_tools to find tools." if self.settings.enable_search else ""
+            otherwise = "Use mcp_search_tools to find tools." * self.settings.enable_search
             raise Unknown(f"Unknown tool {quoted(name)}.", name, otherwise=otherwise) from None
 
     def finished(self, result: Json, how: Rendering) -> Json:
@@ -133,7 +133,7 @@ class Search(Compact):
             return result
         failed = result.get("isError") is True
         content: Any = result.get("content")
-        blocks = cast(list[Any], content)[:MOST_BLOCKS] if isinstance(content, list) else []
+        blocks = as_list(content)[:MOST_BLOCKS]
         texts = [text for block in blocks if isinstance(text := as_object(block).get("text"), str)]
         value = result.get("structuredContent")
         if value is None and texts:
@@ -200,7 +200,7 @@ def _service_line(service: Service, count: int, starting: Sequence[str]) -> str:
             f"{how_many(count, service.name, starting)}"
         )
     said = within_tokens(purpose(service), MANY_WORDS)
-    return f"{one_line(service.name)} ({state}){f': {said}' if said else ''}"
+    return f"{one_line(service.name)} ({state}): {said}".removesuffix(": ")
 
 
 def _by_own_name(catalog: Catalog, name: str) -> Offer | None:
