@@ -46,6 +46,9 @@ class Shape:
     off: Mapping[str, bool] = field(default_factory=dict[str, bool])
     """The key and value that disable an entry; empty: the client knows none."""
 
+    def root_in(self, project: str) -> tuple[str, ...]:
+        return tuple(key.replace("{project}", project) for key in self.root)
+
 
 @dataclass(frozen=True, slots=True)
 class Spec:
@@ -185,23 +188,21 @@ class Client:
         project: str | PurePath,
     ) -> list[Place]:
         """Every file it may have, the preferred one of several names first; `gui` is no file."""
-        kind = PureWindowsPath if system == "windows" else PurePosixPath
+        kind = {"windows": PureWindowsPath}.get(system, PurePosixPath)
         found: list[Place] = []
         for spec in self.specs:
             if spec.scope == "gui":
                 continue
-            below = kind(project) if spec.scope == "project" else kind(home)
-            roots = tuple(
-                tuple(key.replace("{project}", str(project)) for key in s.root) for s in spec.shapes
-            )
+            folder, project_folder = kind(home), None
+            if spec.scope == "project":
+                folder = project_folder = kind(project)
+            roots = tuple(shape.root_in(str(project)) for shape in spec.shapes)
             for spelled in spec.paths[system]:
-                path = _at(spelled, environ, kind(home), below)
-                sign = (
-                    _at(spec.sign[system], environ, kind(home), below) if spec.sign else path.parent
-                )
-                found.append(
-                    Place(self, spec, path, roots, sign, below if spec.scope == "project" else None)
-                )
+                path = _at(spelled, environ, kind(home), folder)
+                sign = path.parent
+                if spec.sign:
+                    sign = _at(spec.sign[system], environ, kind(home), folder)
+                found.append(Place(self, spec, path, roots, sign, project_folder))
         return found
 
 
@@ -215,17 +216,19 @@ def _at(spelled: str, environ: Mapping[str, str], home: PurePath, below: PurePat
 
     def value(found: re.Match[str]) -> str:
         given = environ.get(found[1], "")
-        # As its own programs have it: a folder that is named must be one wherever one stands.
-        return given if given and kind(given).is_absolute() else found[2]
+        if given and kind(given).is_absolute():  # The clients ignore relative paths, too.
+            return given
+        return found[2]
 
     path = _VARIABLE.sub(value, spelled)
-    return home / path[2:] if path.startswith("~/") else below / path
+    if path.startswith("~/"):
+        return home / path[2:]
+    return below / path
 
 
 def this_system() -> System:
-    return (
-        "macos" if sys.platform == "darwin" else "windows" if sys.platform == "win32" else "linux"
-    )
+    known: dict[str, System] = {"darwin": "macos", "win32": "windows"}
+    return known.get(sys.platform, "linux")
 
 
 def home_folder(environ: Mapping[str, str] = os.environ) -> Path:

@@ -6,13 +6,14 @@ done here: finding the place in a file.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mcpx.clients.catalogue import Client, Format, Shape, Transport
 from mcpx.config.emit import Manner, pair
-from mcpx.config.tree import as_list, as_map
+from mcpx.config.tree import as_map, is_list, is_map
 
 Json = dict[str, Any]
 
@@ -38,56 +39,62 @@ class Target:
 
 
 def entry(client: Client, shape: Shape, transport: Transport, target: Target) -> Json:
-    header = {"Authorization": f"Bearer {client.token or PLACEHOLDER}"}
     values: Json = {
         "{command}": target.command[0],
         "{args}": list(target.command[1:]),
         "{words}": list(target.command),
         "{url}": target.url,
         "{name}": NAME,
-        "{headers}": header if target.token else _NOTHING,
-        "{variable}": VARIABLE if target.token else _NOTHING,
+        "{headers}": _NOTHING,
+        "{variable}": _NOTHING,
     }
-    filled: Json = _filled(shape.http if transport == "http" else shape.stdio, values)
-    return filled
+    if target.token:
+        values["{headers}"] = {"Authorization": f"Bearer {client.token or PLACEHOLDER}"}
+        values["{variable}"] = VARIABLE
+    template = {"http": shape.http, "stdio": shape.stdio}[transport]
+    return _filled(template, values)
 
 
 def _filled(value: Any, values: Mapping[str, Any]) -> Any:
+    """A copy of a template without keys that have no value."""
     if isinstance(value, str):
         return values.get(value, value)
-    if (table := as_map(value)) is None:
+    table = as_map(value)
+    if table is None:
         return value
     filled = {key: _filled(each, values) for key, each in table.items()}
-    told = {key: each for key, each in filled.items() if each is not _NOTHING}
-    return told or _NOTHING
+    return {key: each for key, each in filled.items() if each is not _NOTHING} or _NOTHING
 
 
 def asks(shape: Shape, transport: Transport, target: Target) -> Mapping[str, Mapping[str, Any]]:
-    """What has to stand in lists beside the entries."""
-    return shape.asks if transport == "http" and target.token else {}
+    """Items of lists beside the entries."""
+    if transport == "http" and target.token:
+        return shape.asks
+    return {}
 
 
 def needs_hand(client: Client, transport: Transport, target: Target) -> bool:
-    """Whether a token would have to be written into the file itself."""
+    """Return True if the user has to write the token into the file."""
     return transport == "http" and target.token and not client.token
 
 
-# As text
-# --------------------------------------------------------------------------------------------------
+# Text
 
 
 def whole(
     shape: Shape, root: Sequence[str], made: Json, beside: Mapping[str, Mapping[str, Any]]
 ) -> Json:
-    """A file that holds nothing else."""
-    held: Any = [made] if shape.listed else {NAME: made}
+    """The values of a file with this entry only."""
+    held: Any = {NAME: made}
+    if shape.listed:
+        held = [made]
     for key in reversed(root):
         held = {key: held}
     return {**held, **{key: [dict(item)] for key, item in beside.items()}}
 
 
 def as_text(tree: Mapping[str, Any], format: Format, root: Sequence[str] = ()) -> str:
-    """`root`: of TOML, below which the entry is a table of its own."""
+    """`root`: the keys of the entries in TOML, where the entry becomes a table."""
     if format == "yaml":
         return "".join(f"{pair(key, value, '', Manner('yaml'))}\n" for key, value in tree.items())
     if format != "toml":
@@ -99,23 +106,24 @@ def as_text(tree: Mapping[str, Any], format: Format, root: Sequence[str] = ()) -
 
 
 def toml_table(path: Sequence[str], table: Mapping[str, Any]) -> str:
-    lines = [f"{_toml_key(key)} = {toml_value(value)}\n" for key, value in table.items()]
-    return "".join((f"[{'.'.join(map(_toml_key, path))}]\n", *lines))
+    header = ".".join(map(_toml_key, path))
+    return "".join([f"[{header}]\n", *(f"{line}\n" for line in _toml_pairs(table))])
 
 
 def toml_value(value: Any) -> str:
-    """On one line: what JSON writes of texts, numbers and lists is TOML too, all but one
-    character."""
-    if (table := as_map(value)) is not None:
-        return f"{{ {', '.join(f'{_toml_key(key)} = {toml_value(each)}' for key, each in table.items())} }}"
-    if (items := as_list(value)) is not None:
-        return f"[{', '.join(map(toml_value, items))}]"
+    """The value on one line. TOML reads texts, numbers, and lists of JSON, except DEL."""
+    if is_map(value):
+        return f"{{ {', '.join(_toml_pairs(value))} }}"
+    if is_list(value):
+        return f"[{', '.join(map(toml_value, value))}]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+def _toml_pairs(table: Mapping[str, Any]) -> list[str]:
+    return [f"{_toml_key(key)} = {toml_value(value)}" for key, value in table.items()]
+
+
 def _toml_key(key: str) -> str:
-    return (
-        key
-        if key.isascii() and key.replace("_", "a").replace("-", "a").isalnum()
-        else toml_value(key)
-    )
+    if re.fullmatch(r"[A-Za-z0-9_-]+", key):
+        return key
+    return toml_value(key)

@@ -116,7 +116,7 @@ def present_entries(written: Written) -> PresentEntries:
     """Raises ConfigError if the configuration cannot be read."""
     if written.told:
         first = written.told[0]
-        place = f"{first.file}:{first.line}: " if first.line else ""
+        place = f"{first.file}:{first.line}: " * bool(first.line)
         problem = f"{place}{first.message}; fix it first (mcpx check)"
         raise ConfigError([f"error: the config cannot be read: {problem}"])
     layers = written.layers
@@ -125,7 +125,9 @@ def present_entries(written: Written) -> PresentEntries:
         if layers is None:
             return None
         found = peek(layers.environment, layers.written[0][0].trace, text)
-        return None if isinstance(found, Unresolved) else str(found)
+        if isinstance(found, Unresolved):
+            return None
+        return str(found)
 
     entries: dict[EntrySection, dict[str, Tree]] = {}
     for section in SECTIONS:
@@ -177,10 +179,12 @@ def _joined(one: Given, other: Given) -> Given | None:
     mine, its = one.connection.get("headers"), other.connection.get("headers")
     if mine and its and mine != its:
         return None
-    fuller = other if its and not mine else one
-    entry = {**fuller.entry, "name": one.name}
-    # A filter of one client would hide the tools from the other one.
-    hidden = one.hidden_tools if one.hidden_tools == other.hidden_tools else ()
+    entry = one.entry
+    if its and not mine:
+        entry = {**other.entry, "name": one.name}
+    hidden: tuple[str, ...] = ()
+    if one.hidden_tools == other.hidden_tools:  # A filter of one client would affect the other.
+        hidden = one.hidden_tools
     if not one.enabled and not other.enabled:
         return replace(one, entry=entry, hidden_tools=hidden)
     entry = {key: value for key, value in entry.items() if key not in ("enabled", WHY_OFF)}

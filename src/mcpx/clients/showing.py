@@ -40,14 +40,18 @@ def _lines(change: Change, data: bytes | None) -> list[str]:
             shown[name] = replace_secrets(entry, (), _mask)
         else:
             kept = {key: value for key, value in (as_map(entry) or {}).items() if key in off}
-            shown[name] = {**kept, HIDDEN: HIDDEN} if kept else HIDDEN
+            shown[name] = HIDDEN
+            if kept:
+                shown[name] = {**kept, HIDDEN: HIDDEN}
     if change.place.spec.format == "toml":
         tables = [
             toml_table((*reading.root, name), as_map(entry) or {HIDDEN: HIDDEN})
             for name, entry in shown.items()
         ]
         return "\n".join(tables).splitlines()
-    tree: Any = list(shown.values()) if reading.shape.listed else shown
+    tree: Any = shown
+    if reading.shape.listed:
+        tree = list(shown.values())
     for key in reversed(reading.root):
         tree = {key: tree}
     for key, item in reading.shape.asks.items():

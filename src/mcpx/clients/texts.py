@@ -15,7 +15,7 @@ from typing import Any
 from mcpx.clients import toml_text
 from mcpx.clients.catalogue import Place, Shape
 from mcpx.clients.entry import NAME, Json, as_text, whole
-from mcpx.config.emit import Manner, in_json
+from mcpx.config.emit import Form, Manner, in_json
 from mcpx.config.problems import Findings, GaveUpError, Refused, explain, tell
 from mcpx.config.source import Source
 from mcpx.config.textedit import Unchangeable, rewritten
@@ -28,6 +28,7 @@ MAX_VALUES = 2_000_000
 BARE = ""
 """The key of an entry that is not a table."""
 _BOM = "\ufeff"
+_FORMS: Mapping[str, Form] = {"yaml": "yaml"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,9 @@ def without_entry(reading: Reading, former: Json | None = None) -> str:
 def without_own(reading: Reading, names: Sequence[str]) -> str:
     """The text in which entries of the client are disabled, or removed if it cannot disable them."""
     off = reading.shape.off
-    entries = {name: {**reading.entries[name], **off} if off else None for name in names}
+    entries: dict[str, Any] = dict.fromkeys(names)
+    if off:
+        entries = {name: {**reading.entries[name], **off} for name in names}
     return _changed(reading, _with_entries(reading, entries), names)
 
 
@@ -184,15 +187,17 @@ def _with_entries(reading: Reading, entries: Mapping[str, Any]) -> Json:
     holder: Any = wanted
     *above, last = reading.root
     for index, key in enumerate(reading.root):
-        is_list = reading.shape.listed and key == last and index == len(above)
-        expected = list if is_list else dict
+        is_listed = reading.shape.listed and index == len(above)
+        expected: type = dict
+        if is_listed:
+            expected = list
         if holder.get(key) is None:
             holder[key] = expected()
         if not isinstance(holder[key], expected):
-            what = "list" if is_list else "table"
+            what = {list: "list"}.get(expected, "table")
             path = ".".join(reading.root[: index + 1])
             raise _refusal(reading, f"'{path}' is no {what}", [NAME])
-        if key != last or index < len(above):
+        if index < len(above):
             holder = holder[key]
     changed = {name: entry for name, entry in entries.items() if entry is not None}
     if not reading.shape.listed:
@@ -250,7 +255,7 @@ def _rewritten(reading: Reading, wanted: Json) -> str:
         if _has_only_comments(bare):
             kept = bare + "\n" * (not bare.endswith("\n"))
         return (kept + as_text(wanted, "yaml")).replace("\n", line_break)
-    new = rewritten(bare, "yaml" if form == "yaml" else "json", wanted, MAX_VALUES)
+    new = rewritten(bare, _FORMS.get(form, "json"), wanted, MAX_VALUES)
     return _with_line_ends(text, bare, new, line_break)
 
 
