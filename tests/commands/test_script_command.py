@@ -16,7 +16,7 @@ import uvloop
 
 from kit.until import until
 from mcpx.commands.script import Script
-from mcpx.commands.scripts import arguments, confine, output, running, turns
+from mcpx.commands.scripts import arguments, confine, output, running
 from mcpx.commands.scripts.arguments import Template
 from mcpx.commands.work import Bench, CommandFailed, Progress, Work
 from mcpx.processes import process
@@ -770,10 +770,10 @@ def test_the_time_of_those_who_wait_counts_and_who_gives_up_leaves_his_turn(
     async def go() -> tuple[str, str]:
         work = shop.work(shop.script(quick, args=("{slow}",), concurrency=1, timeout=1.0))
         slow = asyncio.create_task(work.run({"slow": "yes"}, None))
-        await until(lambda: work._turns._own.locked())
+        await until(lambda: work._queue.running == 1)
         waiting = asyncio.create_task(work.run({}, None))
         cancelled = asyncio.create_task(work.run({}, None))
-        await until(lambda: work._turns._waiting == 2)
+        await until(lambda: work._queue.waiting == 2)
         cancelled.cancel()
         messages: list[str] = []
         for call in (slow, waiting):
@@ -792,42 +792,44 @@ def test_the_time_of_those_who_wait_counts_and_who_gives_up_leaves_his_turn(
     assert second == "waited 1 s for its turn, in vain: 1 run at a time"
 
 
-def test_the_queue_is_bounded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_queue_is_bounded(run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """SEC-3."""
-    monkeypatch.setattr(turns, "MOST_WAITING", 2)
+    monkeypatch.setattr(running, "MAX_WAITING", 2)
 
     async def go() -> None:
-        own = turns.Turns(1)
-        await own.take()
-        waiting = [asyncio.create_task(own.take()) for _ in range(2)]
+        work = shop.work(shop.script("", concurrency=1))
+        await work._enter()
+        waiting = [asyncio.create_task(work._enter()) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(CommandFailed, match="1 run and 2 wait"):
-            await own.take()
+            await work._enter()
         for task in waiting:
-            own.give_back()
+            work._leave()
             await task
-        own.give_back()
-        await own.take()
-        own.give_back()
+        work._leave()
+        await work._enter()
+        work._leave()
 
     run(go())
 
 
-def test_all_scripts_together_are_bounded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_scripts_together_are_bounded(
+    run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SEC-3."""
-    monkeypatch.setattr(turns, "ALL_TOGETHER", 2)
+    monkeypatch.setattr(running, "MAX_RUNNING", 2)
 
     async def go() -> None:
-        several = [turns.Turns(4) for _ in range(3)]
-        await several[0].take()
-        await several[1].take()
-        third = asyncio.create_task(several[2].take())
-        await until(lambda: several[2]._waiting == 1)
-        assert not third.done()
-        several[0].give_back()
-        await third
-        for one in several[1:]:
-            one.give_back()
+        first, second, last = [shop.work(shop.script("", concurrency=4)) for _ in range(3)]
+        await first._enter()
+        await second._enter()
+        waiting = asyncio.create_task(last._enter())
+        await until(lambda: running._queue_of_all().waiting == 1)
+        assert not waiting.done()
+        first._leave()
+        await waiting
+        second._leave()
+        last._leave()
 
     run(go())
 

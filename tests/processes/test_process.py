@@ -998,7 +998,7 @@ def test_what_confines_the_starting_thread_may_refuse(run: Run) -> None:
     assert len(children()) == 1  # the keeper
 
 
-@pytest.mark.parametrize("what", ["Child", "resource_limits.impose"])
+@pytest.mark.parametrize("what", ["Child", "_limit_resources"])
 def test_a_start_that_fails_after_the_program_began_leaves_nobody(
     run: Run, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

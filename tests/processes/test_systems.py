@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpx.processes import keeper, signals
-from mcpx.processes.batch import command_line, quoted
 from mcpx.processes.environment import child_environment, find_program
 from mcpx.processes.systems import posix, windows
 from mcpx.processes.systems.tree import MARK, Popen, Tree
+from mcpx.processes.systems.windows import command_line, quoted
 
 # --- which
 

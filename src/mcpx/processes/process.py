@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
-from mcpx.processes import limits as resource_limits
 from mcpx.processes.child import Child
 from mcpx.processes.environment import child_environment, find_program
 from mcpx.processes.keeper import Keeper
@@ -315,7 +314,7 @@ def _popen(argv: list[str], env: Mapping[str, str], spec: Spawn) -> "subprocess.
         child = start() if spec.confine is None else _aside(spec.confine, start)
     try:
         descriptors.give_back(child.pid)
-        resource_limits.impose(child.pid, spec.limits)
+        _limit_resources(child.pid, spec.limits)
     except BaseException:  # without its limits it must not run
         _undo(child)
         raise
@@ -350,3 +349,29 @@ def _aside(
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
     return outcome[0]
+
+
+def _limit_resources(pid: int, limits: Mapping[int, int]) -> None:
+    """Lower these limits (`resource.RLIMIT_…`) of a child, soft and hard.
+
+    Linux only. `preexec_fn` would fork all of our memory, and is unsafe beside threads. Instead,
+    the limits apply some ten microseconds after the start, while the program is being loaded. They
+    do not apply to a program that runs as another user.
+    """
+    if not limits:
+        return
+    import resource
+
+    prlimit = getattr(resource, "prlimit", None)
+    if prlimit is None:
+        return
+    none = resource.RLIM_INFINITY
+    for which, most in limits.items():
+        try:
+            soft, hard = prlimit(pid, which)
+            hard = most if hard == none else min(most, hard)
+            prlimit(pid, which, (hard if soft == none else min(soft, hard), hard))
+        except ProcessLookupError:
+            return
+        except (OSError, ValueError) as error:
+            _log.debug("no limit %d for %d: %s", which, pid, error)

@@ -12,21 +12,24 @@ import errno
 import functools
 import os
 import shutil
+import stat
+import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
+from mcpx.base.aio import FairQueue, QueueFull
 from mcpx.commands.scripts import arguments as given
-from mcpx.commands.scripts import places
 from mcpx.commands.scripts.arguments import Template
 from mcpx.commands.scripts.output import Reports, ended_by, failure_of, result_of
-from mcpx.commands.scripts.turns import Turns
 from mcpx.commands.work import Bench, CommandFailed, Progress, Resolved
 from mcpx.model.call import Json
 from mcpx.model.redaction import blotted, spellings
 from mcpx.model.secret_rules import hide_secrets, learnable_secrets, map_texts
 from mcpx.processes import process
+from mcpx.processes.environment import find_program
 from mcpx.processes.stderrlog import Allowance, StderrLog, redaction
 
 if TYPE_CHECKING:
@@ -37,6 +40,12 @@ GRACE = 0.0
 MOST_FILES = 4096
 """Descriptors it may have open."""
 LINES_TOLD = 100
+MAX_RUNNING = 32
+"""Scripts of all commands that run at a time."""
+MAX_WAITING = 100
+"""Calls of one command that wait."""
+
+_all_commands: "WeakKeyDictionary[asyncio.AbstractEventLoop, FairQueue]" = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +67,7 @@ class Scripts:
         self._stdin = None if script.stdin is None else Template.parse(script.stdin)
         self._redact = redaction(script.env, script.args)
         self._allowance = Allowance()
-        self._turns = Turns(script.concurrency)
+        self._queue = FairQueue(script.concurrency, MAX_WAITING)
         self._children: set[process.Child] = set()
         self._closed = False
 
@@ -68,9 +77,9 @@ class Scripts:
         run: _Run | None = None
         try:
             async with asyncio.timeout(script.timeout):
-                await self._turns.take()
+                await self._enter()
                 if self._closed:  # those who ran were ended: who waited for them must not be next
-                    self._turns.give_back()
+                    self._leave()
                     raise CommandFailed(
                         "was removed or changed while this call waited for its turn"
                     )
@@ -94,6 +103,25 @@ class Scripts:
         if code != 0:
             raise run.failure(ended_by(code))
         return await result_of(run.printed, script.result, self._redact)
+
+    async def _enter(self) -> None:
+        """Wait for a place among the calls of this command, and one among those of all commands."""
+        try:
+            await self._queue.enter()
+        except QueueFull:
+            running, waiting = self._queue.running, self._queue.waiting
+            raise CommandFailed(
+                f"{running} run and {waiting} wait already; try again later"
+            ) from None
+        try:
+            await _queue_of_all().enter(self)
+        except BaseException:
+            self._queue.leave()
+            raise
+
+    def _leave(self) -> None:
+        _queue_of_all().leave()
+        self._queue.leave()
 
     async def close(self) -> None:
         self._closed = True
@@ -126,8 +154,8 @@ class Scripts:
         env = process.child_environment(
             self._bench.environ, given.variables(self._env, values), False
         )
-        real = places.allowed(script.path, self._bench.script_paths)
-        line = [*places.program(script.interpreter, real, env, script.cwd), *script_args]
+        real = _allowed(script.path, self._bench.script_paths)
+        line = [*_program(script.interpreter, real, env, script.cwd), *script_args]
         given.require_room(line, env)
         text = "" if self._stdin is None else self._stdin.fill(values)
         return Order(line, env, text.encode("utf-8", "surrogatepass"))
@@ -135,7 +163,7 @@ class Scripts:
     async def _finished(self, order: Order, run: "_Run") -> int | None:
         """The exit code; None for one that printed too much. Gives back the turn that was taken."""
         left = contextlib.ExitStack()  # what is done when nothing of it is left
-        left.callback(self._turns.give_back)
+        left.callback(self._leave)
         try:
             child = await self._started(order, run, left)
         except asyncio.CancelledError:
@@ -324,3 +352,69 @@ def _cannot_start(program: str, error: Exception) -> CommandFailed:
         case _:
             why = f"{error.strerror or error}: {error.filename or program}"
     return CommandFailed(f"cannot be started: {why}")
+
+
+def _queue_of_all() -> FairQueue:
+    loop = asyncio.get_running_loop()
+    if loop not in _all_commands:
+        _all_commands[loop] = FairQueue(MAX_RUNNING, float("inf"))
+    return _all_commands[loop]
+
+
+# Which scripts may run, and by what program (SEC-3). A script is a regular file below one of the
+# allowed folders, with every link resolved at each run. The file that was found is the one that is
+# run, even if the link changes afterwards.
+
+_PYTHON_NAMES = ("python3", "python")
+"""Interpreters that the Python of mcpx replaces if none is on PATH."""
+
+
+def _allowed(path: str, folders: Sequence[str]) -> str:
+    """The script itself, behind all links."""
+    try:
+        real = os.path.realpath(path, strict=True)
+        kind = os.stat(real).st_mode
+    except OSError as error:
+        raise CommandFailed(f"the script cannot be used: {error.strerror}: {path}") from None
+    if not any(
+        _below(real, os.path.realpath(folder)) for folder in folders if folder
+    ):  # "" is where mcpx was started
+        behind = "" if real == os.path.normpath(path) else f" (in truth {real})"
+        raise CommandFailed(
+            f"the script {path}{behind} is outside of the folders that scripts may stand in; "
+            "'global.script_paths' in the config says which"
+        )
+    if not stat.S_ISREG(kind):
+        raise CommandFailed(f"the script {path} is not a file")
+    return real
+
+
+def _below(path: str, folder: str) -> bool:
+    return path.startswith(os.path.join(folder, ""))
+
+
+def _program(interpreter: str | None, script: str, env: Mapping[str, str], cwd: str) -> list[str]:
+    """The beginning of the command line: the script, behind the program that runs it if there is
+    one."""
+    if not os.path.isdir(cwd):
+        raise CommandFailed(f"its working folder is not there: {cwd}")
+    if interpreter is None:
+        if not os.access(script, os.X_OK):
+            raise CommandFailed(
+                f"the script {script} is not executable: chmod +x it, or name its 'interpreter'"
+            )
+        return [script]
+    try:
+        return [find_program(interpreter, env, cwd), script]
+    except PermissionError:
+        raise CommandFailed(f"{interpreter} cannot be run: permission denied") from None
+    except OSError:
+        if interpreter in _PYTHON_NAMES and sys.executable:
+            return [sys.executable, script]
+    hint = "; 'interpreter' is one program, without options" if " " in interpreter else ""
+    if os.path.dirname(interpreter):
+        where = "" if os.path.isabs(interpreter) else f" in {cwd}"
+        raise CommandFailed(f"the interpreter {interpreter} is not there{where}{hint}")
+    raise CommandFailed(
+        f"{interpreter} is not found on PATH; install it or give its full path{hint}"
+    )

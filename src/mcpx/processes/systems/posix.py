@@ -22,7 +22,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from mcpx.processes.systems.plain import (
+from mcpx.processes.systems.tree import (
+    MARK,
+    Popen,
+    Tree,
     adopt_orphans,
     adopted,
     adopting,
@@ -34,7 +37,6 @@ from mcpx.processes.systems.plain import (
     runaway,
     wait_aside,
 )
-from mcpx.processes.systems.tree import MARK, Popen, Tree
 
 __all__ = ["adopt_orphans", "adopted", "adopting", "branding", "chase"]
 __all__ += ["has_forked", "put_aside", "reap_strays", "runaway"]

@@ -13,16 +13,20 @@ tested, elsewhere.
 
 import asyncio
 import ctypes
+import errno
 import functools
 import importlib
 import logging
+import ntpath
 import os
 import signal
-from collections.abc import Callable, Sequence
+import string
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mcpx.processes.batch import command_line
-from mcpx.processes.systems.plain import (
+from mcpx.processes.systems.tree import (
+    Popen,
+    Tree,
     adopt_orphans,
     adopted,
     adopting,
@@ -34,7 +38,6 @@ from mcpx.processes.systems.plain import (
     runaway,
     wait_aside,
 )
-from mcpx.processes.systems.tree import Popen, Tree
 
 __all__ = ["adopt_orphans", "adopted", "adopting", "branding", "chase"]
 __all__ += ["has_forked", "put_aside", "reap_strays", "runaway"]
@@ -250,3 +253,58 @@ def release(tree: Tree) -> None:
     job, tree.job = tree.job, 0
     if job:
         api().close(job)  # with the last handle all that is in it is gone
+
+
+# Command lines. `npx` is `npx.cmd` on Windows, a batch file, whose arguments `cmd.exe` reads a
+# second time. No argument is taken for more than an argument: for a program, `subprocess` quotes the
+# list. For a batch file, everything that `cmd.exe` could interpret is quoted, quotes are doubled, and
+# variables are not expanded, as in Rust's standard library (CVE-2024-24576). A line break cannot be
+# quoted, and is refused.
+
+_HARMLESS = frozenset(string.ascii_letters + string.digits + "#$*+-./:?@\\_")
+
+
+def command_line(
+    argv: Sequence[str], environ: Mapping[str, str]
+) -> tuple[str | Sequence[str], str | None]:
+    """What to start: the words, or for a batch file one line and the program that reads it."""
+    program = argv[0]
+    if ntpath.splitext(program)[1].lower() not in (".bat", ".cmd"):
+        return argv, None
+    if '"' in program or program.endswith("\\"):
+        raise OSError(errno.EINVAL, "no name that a batch file can have", program)
+    words = " ".join([f'"{program}"', *(quoted(word) for word in argv[1:])])
+    folder = environ.get("SystemRoot") or environ.get("SYSTEMROOT") or r"C:\Windows"
+    # Extensions on: by them `%` is kept from being a variable. Delayed expansion off, and no
+    # AutoRun.
+    return f'cmd.exe /e:ON /v:OFF /d /c "{words}"', ntpath.join(folder, "System32", "cmd.exe")
+
+
+def quoted(word: str) -> str:
+    """One argument of a batch file. Raises OSError for one that cannot be handed to it."""
+    if any(letter in word for letter in "\r\n\0"):
+        raise OSError(
+            errno.EINVAL, "a batch file cannot be given a line break in an argument", word[:80]
+        )
+    is_plain = (
+        bool(word) and not word.endswith("\\") and all(_is_harmless(letter) for letter in word)
+    )
+    parts: list[str] = []
+    backslashes = 0
+    for letter in word:
+        if letter == '"':
+            parts.append(
+                "\\" * backslashes + '"'
+            )  # twice as many before a quote, and the quote twice
+        elif letter == "%":
+            parts.append(
+                "%%cd:~,"
+            )  # nothing of a variable that is always there, so that no name begins here
+        backslashes = backslashes + 1 if letter == "\\" else 0
+        parts.append(letter)
+    text = "".join(parts)
+    return text if is_plain else '"' + text + "\\" * backslashes + '"'
+
+
+def _is_harmless(letter: str) -> bool:
+    return letter in _HARMLESS if letter.isascii() else not "\x80" <= letter <= "\x9f"
