@@ -10,12 +10,11 @@ import pytest
 
 from mcpx.base.jsonl_file import backup_path
 from mcpx.cli import audit as module
-from mcpx.cli.audit import audit, moment
+from mcpx.cli.audit import moment, show
 from mcpx.cli.logs import appended_lines
 from mcpx.cli.main import main
 from mcpx.cli.options import COMMANDS
 from mcpx.cli.parsing import parser_of
-from mcpx.config import Audit, Config, Global
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
 
@@ -36,37 +35,36 @@ def row(number: int, **more: object) -> Json:
     return {"time": f"2026-01-{number:02d}T00:00:00.000Z", "method": "tools/call", **base, **more}
 
 
-def written(folder: Path, *files: Sequence[Json]) -> Config:
+def written(folder: Path, *files: Sequence[Json]) -> None:
     """The newest file last, as the rows are."""
     for age, rows in enumerate(reversed(files)):
         name = "trail.jsonl" if age == 0 else f"trail.jsonl.{age}"
         (folder / name).write_text("".join(json.dumps(each) + "\n" for each in rows))
-    return Config(path=folder / "mcpx.yaml", global_=Global(audit=Audit(file="trail.jsonl")))
 
 
-def days(config: Config, capsys: pytest.CaptureFixture[str], *words: str) -> list[int]:
-    assert audit(config, config.path.parent, None, options("--json", *words)) == 0  # type: ignore[union-attr]
+def days(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[int]:
+    assert show(folder / "trail.jsonl", options("--json", *words)) == 0
     return [int(json.loads(line)["time"][8:10]) for line in capsys.readouterr().out.splitlines()]
 
 
 def test_the_latest_come_last_through_all_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = written(tmp_path, [row(1), row(2)], [row(3), row(4)], [row(5)])
-    assert days(config, capsys) == [1, 2, 3, 4, 5]
-    assert days(config, capsys, "--limit", "2") == [4, 5]
-    assert days(config, capsys, "--limit", "4") == [2, 3, 4, 5]
+    written(tmp_path, [row(1), row(2)], [row(3), row(4)], [row(5)])
+    assert days(tmp_path, capsys) == [1, 2, 3, 4, 5]
+    assert days(tmp_path, capsys, "--limit", "2") == [4, 5]
+    assert days(tmp_path, capsys, "--limit", "4") == [2, 3, 4, 5]
 
 
 def test_a_trail_whose_newest_file_was_just_turned_over_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = written(tmp_path, [row(1)], [row(2)])
+    written(tmp_path, [row(1)], [row(2)])
     (tmp_path / "trail.jsonl").rename(tmp_path / "trail.jsonl.2")
     (tmp_path / "trail.jsonl.1").rename(tmp_path / "x")
     (tmp_path / "trail.jsonl.2").rename(tmp_path / "trail.jsonl.1")
     (tmp_path / "x").rename(tmp_path / "trail.jsonl.2")
-    assert days(config, capsys) == [1, 2]
+    assert days(tmp_path, capsys) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +84,7 @@ def test_a_trail_whose_newest_file_was_just_turned_over_is_read(
 def test_rows_are_chosen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], found: list[int]
 ) -> None:
-    config = written(
+    written(
         tmp_path,
         [
             row(1),
@@ -95,16 +93,16 @@ def test_rows_are_chosen(
             row(4),
         ],
     )
-    assert days(config, capsys, *words) == found
+    assert days(tmp_path, capsys, *words) == found
 
 
 def test_what_is_no_row_is_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = written(tmp_path, [row(1), row(2)])
+    written(tmp_path, [row(1), row(2)])
     file = tmp_path / "trail.jsonl"
     file.write_bytes(
         b'\n{"half":\n[]\nnull\n\xff\xfe\n' + file.read_bytes() + b'{"time":"being wri'
     )
-    assert days(config, capsys) == [1, 2]
+    assert days(tmp_path, capsys) == [1, 2]
 
 
 def test_people_get_a_table_without_commands_to_their_terminal(
@@ -121,8 +119,8 @@ def test_people_get_a_table_without_commands_to_their_terminal(
         },
         row(3, method="resources/read", name="file:///x"),
     ]
-    config = written(tmp_path, events)
-    assert audit(config, tmp_path, None, options()) == 0
+    written(tmp_path, events)
+    assert show(tmp_path / "trail.jsonl", options()) == 0
     out = capsys.readouterr().out
     head, first, second, third = out.splitlines()
     assert head.split()[:3] == ["TIME", "(UTC)", "WHO"] and "\x1b" not in out
@@ -136,7 +134,9 @@ def test_people_get_a_table_without_commands_to_their_terminal(
 def test_without_a_trail_it_says_what_to_set(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert audit(Config(path=tmp_path / "mcpx.yaml"), tmp_path, None, options()) == 1
+    file = tmp_path / "mcpx.yaml"
+    file.write_text("mcp_servers: []\n")
+    assert main(["audit", str(file)]) == 1
     told = capsys.readouterr()
     assert told.out == "" and "audit: {}" in told.err
 
@@ -144,11 +144,10 @@ def test_without_a_trail_it_says_what_to_set(
 def test_a_trail_with_nothing_in_it_is_no_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = Config(path=tmp_path / "mcpx.yaml", global_=Global(audit=Audit(file="trail.jsonl")))
-    assert audit(config, tmp_path, None, options()) == 0
+    assert show(tmp_path / "trail.jsonl", options()) == 0
     assert "nothing was written yet" in capsys.readouterr().err
     written(tmp_path, [row(1)])
-    assert audit(config, tmp_path, None, options("--tool", "none")) == 0
+    assert show(tmp_path / "trail.jsonl", options("--tool", "none")) == 0
     assert "nothing to show" in capsys.readouterr().err
 
 
@@ -164,7 +163,7 @@ def test_a_mistake_on_the_command_line_is_said(
     assert main(["audit", *words, str(file)]) == 2
     assert words[0] in capsys.readouterr().err
     with pytest.raises(ConfigError):
-        audit(written(tmp_path, []), tmp_path, None, options(*words))
+        show(tmp_path / "trail.jsonl", options(*words))
 
 
 def test_a_span_is_counted_back_from_now() -> None:
@@ -176,15 +175,15 @@ def test_a_span_is_counted_back_from_now() -> None:
 def test_rows_of_short_names_fit_a_terminal_and_long_ones_are_not_cut(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = written(tmp_path, [row(1), row(2, name="list_directory", outcome="tool_error")])
-    assert audit(config, tmp_path, None, options()) == 0
+    written(tmp_path, [row(1), row(2, name="list_directory", outcome="tool_error")])
+    assert show(tmp_path / "trail.jsonl", options()) == 0
     lines = capsys.readouterr().out.splitlines()
     assert (
         max(map(len, lines)) <= 80
         and [line.index("mail") for line in lines[1:]] == [lines[0].index("SERVER")] * 2
     )
-    config = written(tmp_path, [row(1, name="x" * 100)])
-    assert audit(config, tmp_path, None, options()) == 0
+    written(tmp_path, [row(1, name="x" * 100)])
+    assert show(tmp_path / "trail.jsonl", options()) == 0
     assert "x" * 100 in capsys.readouterr().out
 
 

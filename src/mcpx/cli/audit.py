@@ -24,7 +24,6 @@ from mcpx.cli.output import Output, counted, plain, say, warn
 from mcpx.cli.running import mistake
 from mcpx.cli.target import Target
 from mcpx.cli.token import UNITS
-from mcpx.config import Config
 from mcpx.model.call import Json, as_object
 from mcpx.telemetry.audit import trail_file
 from mcpx.telemetry.audit_rows import BEGINS
@@ -45,33 +44,30 @@ Wanted = Callable[[Json], bool]
 
 def run(options: argparse.Namespace) -> int:
     words = list[str](options.words)
-    work = audit
+    work = show
     if words[:1] == ["verify"]:
         work = verify
         del words[0]
     if len(words) > 1:
         raise mistake(f"mcpx audit takes one config file, not {len(words)}")
     options.config_file = next(iter(words), None)
-    target = Target.required(options, "audit")
-    return work(target.load(), target.state, target.env, options)
-
-
-def audit(config: Config, state: Path, env: str | None, options: argparse.Namespace) -> int:
-    wanted, limit = _wanted(options), _limit(options.limit)
-    file, out = trail_file(config, state, env), Output(options.json)
+    target, out = Target.required(options, "audit"), Output(options.json)
+    file = trail_file(target.load(), target.state, target.env)
     if file is None:
-        return _no_log(config, out)
+        message = f"{target.path} keeps no audit log; put 'audit: {{}}' into its global section"
+        return out.fail("no_trail", f"{message} to have one", FAILED)
     try:
-        _show(file, wanted, limit, options)
-    except BrokenPipeError:  # The reader of the output has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return work(file, options)
+    except BrokenPipeError:
+        raise  # `main` ends quietly.
     except OSError as error:
-        return _unreadable(file, error, out)
-    return DONE
+        message = f"the audit log {file} cannot be read: {error.strerror or error}"
+        return out.fail("no_trail", message, FAILED)
 
 
-def _show(file: Path, wanted: Wanted, limit: int, options: argparse.Namespace) -> None:
-    found, position = _latest(file, wanted, limit)
+def show(file: Path, options: argparse.Namespace) -> int:
+    wanted = _wanted(options)
+    found, position = _latest(file, wanted, _limit(options.limit))
     cells = [_cells(row) for row in found]
     widths = _widths([row for row, _ in cells], options.follow)
 
@@ -93,28 +89,13 @@ def _show(file: Path, wanted: Wanted, limit: int, options: argparse.Namespace) -
         for row in _rows(appended_lines(file, _reopened(file, position))):
             if row.get("event") not in (BEGINS, OPENED) and wanted(row):
                 write(row)
+    return DONE
 
 
-def _no_log(config: Config, out: Output) -> int:
-    hint = "put 'audit: {}' into its global section to have one"
-    return out.fail("no_trail", f"{config.path} keeps no audit log; {hint}", FAILED)
-
-
-def _unreadable(file: Path, error: OSError, out: Output) -> int:
-    message = f"the audit log {file} cannot be read: {error.strerror or error}"
-    return out.fail("no_trail", message, FAILED)
-
-
-def verify(config: Config, state: Path, env: str | None, options: argparse.Namespace) -> int:
+def verify(file: Path, options: argparse.Namespace) -> int:
     """Report whether rows of the audit log are missing or were changed."""
-    file, out = trail_file(config, state, env), Output(options.json)
-    if file is None:
-        return _no_log(config, out)
     key = key_from(os.environ)
-    try:
-        report = check(_all_lines(file), key)
-    except OSError as error:
-        return _unreadable(file, error, out)
+    report = check(_all_lines(file), key)
     facts = {
         "ok": not report.problems,
         "keyed": key is not None,
@@ -125,7 +106,7 @@ def verify(config: Config, state: Path, env: str | None, options: argparse.Names
         "problems": list(report.problems),
         "more_problems": report.more_problems,
     }
-    out.result(facts, *_lines_of(file, report, has_key=key is not None))
+    Output(options.json).result(facts, *_lines_of(file, report, has_key=key is not None))
     return code_if(report.problems, FAILED)
 
 

@@ -10,11 +10,10 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
-from mcpx.base import PORTABLE
 from mcpx.cli.codes import DONE, FAILED, SIGN_IN, code_if
 from mcpx.cli.gateway_client import (
     Verbs,
@@ -24,6 +23,7 @@ from mcpx.cli.gateway_client import (
     temporary_gateway,
 )
 from mcpx.cli.output import Table, counted, plain, print_json, printable, say, text_of, warn
+from mcpx.cli.questions import read_line
 from mcpx.cli.running import mistake, result_of
 from mcpx.cli.target import Target
 from mcpx.model.call import Json, as_object
@@ -204,32 +204,15 @@ def _open(url: str) -> None:
 
 async def _paste(ask: Verbs, name: str) -> None:
     """Take addresses from the terminal until one of them completes the sign-in."""
-    loop = asyncio.get_running_loop()
-    lines: asyncio.Queue[str] = asyncio.Queue()
-    if PORTABLE:  # The thread ends with the process.
-        threading.Thread(target=_read_lines, args=(loop, lines.put_nowait), daemon=True).start()
-    else:
-        loop.add_reader(sys.stdin.fileno(), lambda: lines.put_nowait(sys.stdin.readline()))
-    try:
-        while line := await lines.get():
-            if not line.strip():
+    with contextlib.suppress(EOFError):
+        while True:
+            url = await read_line("")
+            if not url:
                 continue
-            answer = await ask("auth.finish", name=name, url=line)
+            answer = await ask("auth.finish", name=name, url=url)
             if answer["ok"]:
                 return
-            warn(f"{text_of(answer, 'error')}")
-    finally:
-        if not PORTABLE:
-            loop.remove_reader(sys.stdin.fileno())
-
-
-def _read_lines(loop: asyncio.AbstractEventLoop, take: Callable[[str], None]) -> None:
-    # The terminal or the loop may be closed.
-    with contextlib.suppress(OSError, ValueError, RuntimeError):
-        line = "\n"
-        while line:
-            line = sys.stdin.readline()
-            loop.call_soon_threadsafe(take, line)
+            warn(text_of(answer, "error"))
 
 
 async def _logout(target: Target, name: str) -> int:

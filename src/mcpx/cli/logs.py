@@ -48,7 +48,7 @@ async def _logs(target: Target, options: argparse.Namespace, server: str | None)
     if answer is None:
         where = target.path or "a config here"
         message = f"no gateway runs on {where}; what servers print is kept while one runs"
-        return out.not_running(message, NOT_RUNNING)
+        return out.fail("not_running", message, NOT_RUNNING)
     if server is not None and not answer.get("ok"):
         names = [str(name) for name in as_list(answer.get("names"))]
         hint = suggestion(server, names, f"there is {', '.join([*names, OWN])}")

@@ -78,9 +78,6 @@ class Output:
     def not_found(self, message: str, **more: object) -> int:
         return self.fail("not_found", message, MISTAKE, **more)
 
-    def not_running(self, message: str, code: int) -> int:
-        return self.fail("not_running", message, code)
-
     def not_offered(self, missing: Json, suffix: str) -> int:
         """A tool or a server that exists and is not offered. `suffix`: see `Target.suffix`."""
         message = f"{missing['message']}\n  {hint_of(missing, suffix)}"

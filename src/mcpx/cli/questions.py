@@ -82,7 +82,7 @@ async def _ask_for_field(name: str, about: Json, required: bool) -> Any:
         sys.stderr.write(styled(f"  {plain(description)}\n", "dim", sys.stderr))
     title = plain(str(about.get("title") or name))
     while True:
-        text = await _line(f"  {title} ({', '.join(notes)}): ")
+        text = await read_line(f"  {title} ({', '.join(notes)}): ")
         if not text and (default is not None or not required):
             return default
         problem = "it has to be given; Ctrl-D declines"
@@ -134,10 +134,10 @@ def _parsed(text: str, about: Json, choices: list[str]) -> tuple[Any, str]:
 
 
 async def _yes(question: str) -> bool:
-    return (await _line(question)).lower() in ("y", "yes")
+    return (await read_line(question)).lower() in ("y", "yes")
 
 
-async def _line(prompt: str) -> str:
+async def read_line(prompt: str) -> str:
     """One line of the terminal, without a thread that would outlive Ctrl-C. Raises EOFError."""
     sys.stderr.write(prompt)
     sys.stderr.flush()

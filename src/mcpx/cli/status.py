@@ -72,7 +72,7 @@ def reload(options: argparse.Namespace) -> int:
     answer = target.ask_now("reload")
     if answer is None:
         message = f"no gateway runs on {target.path}; start one with: mcpx {target.path}"
-        return out.not_running(message, NOT_RUNNING)
+        return out.fail("not_running", message, NOT_RUNNING)
     if out.json or answer.get("ok"):
         out.result(answer, str(answer.get("plan")))
         return code_if(not answer.get("ok"), MISTAKE)
@@ -94,7 +94,7 @@ def admin(options: argparse.Namespace) -> int:
     answer = target.ask_now("admin", file=opens_browser)
     if answer is None:
         message = f"no gateway runs on {target.path}; start one with: mcpx {target.path} --admin"
-        return out.not_running(message, NOT_RUNNING)
+        return out.fail("not_running", message, NOT_RUNNING)
     if not answer.get("ok"):
         return out.fail("failed", str(answer.get("error")), FAILED)
     url = str(answer["url"])
