@@ -309,8 +309,10 @@ async def _decide(ask: Verbs, call: Json, options: argparse.Namespace) -> int:
     if options.json:
         print_json(answer)
     elif is_done:
-        outcome = {True: "denied", False: "may be made once"}
-        say(f"{what}: {outcome[options.deny]}")
+        outcome = "may be made once"
+        if options.deny:
+            outcome = "denied"
+        say(f"{what}: {outcome}")
     else:
         error = answer.get("error") or "it does not wait any more"
         warn(f"error: {_line(error)}")

@@ -78,8 +78,10 @@ def show(file: Path, options: argparse.Namespace) -> int:
             _write_line(*_cells(row), widths)
 
     if not found and not options.follow:
-        what = {True: "nothing to show in", False: "nothing was written yet to"}
-        warn(f"{what[file.exists()]} {file}")
+        what = "nothing was written yet to"
+        if file.exists():
+            what = "nothing to show in"
+        warn(f"{what} {file}")
     elif not options.json:
         _write_line(_HEADS, "WHY", widths)
     for row in found:

@@ -446,7 +446,9 @@ async def _until_changed(late: Callable[[], Awaitable[str]], names: str) -> None
 def _late_text(servers: Sequence[Json]) -> str:
     if not servers:
         return ""
-    doing = {True: "downloading", False: "starting"}[all(map(is_downloading, servers))]
+    doing = "starting"
+    if all(map(is_downloading, servers)):
+        doing = "downloading"
     seconds = max(each.get("phase_s") or 0 for each in servers)
     return f"{doing} {limited([text_of(each, 'name') for each in servers], 3)}, {seconds} s"
 

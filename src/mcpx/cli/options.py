@@ -57,8 +57,12 @@ def word(
     return value(name, metavar, help, completes, nargs=nargs)
 
 
+def choice(names: str, help: str, *choices: str, **settings: Any) -> Option:
+    return value(names, None, help, choices=choices, **settings)
+
+
 def action(*choices: str) -> Option:
-    return value("action", None, "what to do", choices=choices)
+    return choice("action", "what to do", *choices)
 
 
 def seconds(text: str) -> float:
@@ -111,7 +115,7 @@ NAMES = word("names", "NAME", "what it is called; several do", "+", "servers com
 SWITCH = (
     NAMES,
     *CONFIG,
-    value("--kind", None, "which of two that have the name", choices=("server", "command")),
+    choice("--kind", "which of two that have the name", "server", "command"),
     DRY_RUN,
     JSON,
 )
@@ -144,7 +148,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             (
                 *CONFIG_WORD,
                 flag("--strict", "an unset variable of one server is an error"),
-                value("--transport", None, "how clients reach mcpx", choices=("stdio", "http")),
+                choice("--transport", "how clients reach mcpx", "stdio", "http"),
                 value("--host", None, "address to bind (default 127.0.0.1)"),
                 value("--port", None, "port to bind (default 8000; 0 takes any free one)"),
                 value(
@@ -255,24 +259,25 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 value("--prefix", "P", "begin the names of its tools with this"),
                 value("--description", "TEXT", "what it is for"),
                 flag("--disabled", "add it switched off"),
-                value(
-                    "--trust",
-                    None,
-                    "how its tools' definitions are guarded",
-                    choices=("open", "pin", "quarantine"),
+                choice(
+                    "--trust", "how its tools' definitions are guarded", "open", "pin", "quarantine"
                 ),
-                value("--secrets", None, "where secrets are kept; default: env", choices=SECRETS),
+                choice("--secrets", "where secrets are kept; default: env", *SECRETS),
                 repeated(
                     "--set",
                     "KEY=VALUE",
                     "a setting of a bundle, a registry entry, or an OpenAPI document",
                 ),
                 value("--into", "FOLDER", "bundles: unpack it here"),
-                value(
+                choice(
                     "--package",
-                    None,
                     "registries: which of several ways to run it",
-                    choices=("remote", "npm", "pypi", "oci", "nuget", "mcpb"),
+                    "remote",
+                    "npm",
+                    "pypi",
+                    "oci",
+                    "nuget",
+                    "mcpb",
                 ),
                 repeated(
                     "--only",
@@ -313,12 +318,7 @@ before it is written.""",
             (
                 NAMES,
                 *CONFIG,
-                value(
-                    "--kind",
-                    None,
-                    "which of two that have the name",
-                    choices=("server", "command", "auth"),
-                ),
+                choice("--kind", "which of two that have the name", "server", "command", "auth"),
                 flag("--force", "although something refers to it"),
                 flag("--purge", "with the files of a bundle"),
                 YES,
@@ -382,13 +382,12 @@ to a file with -o.""",
                             "overlays",
                         ),
                         flag("--replace", "replace servers of the same name that differ"),
-                        value(
+                        choice(
                             "--secrets",
-                            None,
                             "where secrets go that stand in the files: a .env file beside the "
                             "config (what is done where nobody can be asked), the system's "
                             "keyring, or the config itself",
-                            choices=SECRETS,
+                            *SECRETS,
                         ),
                         DRY_RUN,
                         flag("-y --yes", "write without asking"),
@@ -453,13 +452,7 @@ to a file with -o.""",
             "config_files:export",
             (
                 *CONFIG_WORD,
-                value(
-                    "--format",
-                    None,
-                    "default: yaml",
-                    choices=("yaml", "json", "mcpServers"),
-                    default="yaml",
-                ),
+                choice("--format", "default: yaml", "yaml", "json", "mcpServers", default="yaml"),
                 OUTPUT,
                 FORCE,
                 JSON,
@@ -583,12 +576,12 @@ approval, 124 took too long.""",
             "connect:connect",
             (
                 *CLIENTS,
-                value(
+                choice(
                     "--transport",
-                    None,
                     "stdio (default): the client starts mcpx, which joins the one that runs; http: "
                     "one you keep running",
-                    choices=("stdio", "http"),
+                    "stdio",
+                    "http",
                 ),
                 value(
                     "--profile", "NAME", "what the client sees: a profile of the config", "profiles"
@@ -596,7 +589,7 @@ approval, 124 took too long.""",
                 flag("--print", "print what to paste, and the vendor's command; write nothing"),
                 flag(
                     "--replace",
-                    "disable (else remove) the client's own entries for servers that the config has",
+                    "disable (else remove) the client's own entries for servers of the config",
                 ),
                 flag("--undo", "take the last change back, or the last one of each CLIENT"),
                 DRY_RUN,
@@ -836,7 +829,7 @@ A config that has server.auth: {type: bearer} lets them in, a running gateway wi
             "SHELL",
             "Completion for bash, zsh, fish or PowerShell.",
             "completion:completion",
-            (value("shell", None, "the shell", choices=("bash", "zsh", "fish", "powershell")),),
+            (choice("shell", "the shell", "bash", "zsh", "fish", "powershell"),),
             """\
   bash         in ~/.bashrc:  eval "$(mcpx completion bash)"
   zsh          in ~/.zshrc, below compinit:  eval "$(mcpx completion zsh)"

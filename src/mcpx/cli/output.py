@@ -1,5 +1,5 @@
-"""What commands write: tables that fit the terminal, colors, JSON for programs, questions, failures,
-and a progress line.
+"""What commands write: tables that fit the terminal, colors, JSON for programs, questions,
+failures, and a progress line.
 
 Piped output has no colors and is not cut. Text from servers and clients cannot control the
 terminal.
@@ -346,8 +346,10 @@ def agreed(question: str, *, default: bool = False) -> bool:
     """Ask for yes or no. Without a terminal, the answer is no."""
     if not can_ask():
         return False
-    choices = {True: "Y/n", False: "y/N"}
-    sys.stderr.write(f"{question} [{choices[default]}] ")
+    choices = "y/N"
+    if default:
+        choices = "Y/n"
+    sys.stderr.write(f"{question} [{choices}] ")
     sys.stderr.flush()
     answer = sys.stdin.readline()
     if not answer:  # Ctrl-D is no agreement.

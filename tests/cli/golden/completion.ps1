@@ -6,11 +6,15 @@ Register-ArgumentCompleter -Native -CommandName mcpx -ScriptBlock {
     $before = $env:MCPX_COMPLETE_LINE
     $env:MCPX_COMPLETE_LINE = $line
     try {
-        mcpx __complete powershell 2>$null | Where-Object { -not $_.StartsWith("`t") } | ForEach-Object {
+        mcpx __complete powershell 2>$null |
+            Where-Object { -not $_.StartsWith("`t") } |
+            ForEach-Object {
             $value, $about = $_ -split "`t", 2
-            $text = if ($value -match "[\s'`"``$;&|(){}]") { "'" + $value.Replace("'", "''") + "'" } else { $value }
+            $text = $value
+            if ($value -match "[\s'`"``$;&|(){}]") { $text = "'" + $value.Replace("'", "''") + "'" }
             $tip = if ($about) { $about } else { $value }
-            [System.Management.Automation.CompletionResult]::new($text, $value, 'ParameterValue', $tip)
+            $result = [System.Management.Automation.CompletionResult]
+            $result::new($text, $value, 'ParameterValue', $tip)
         }
     } finally {
         $env:MCPX_COMPLETE_LINE = $before
