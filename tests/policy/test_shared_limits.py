@@ -176,7 +176,7 @@ async def at_rest(store: RealStore, *all: ReplicaLimits) -> None:
 def test_a_minutes_calls_are_those_of_all_replicas_whatever_their_spread(store: RealStore) -> None:
     async def main() -> None:
         async with limit_replicas(store, of_clients(per_minute=60)) as all:
-            calls = [all[n % 7 % 3].connection.start() for n in range(200)]
+            calls = [all[n % 7 % 3].start() for n in range(200)]
             done = await asyncio.gather(*calls, return_exceptions=True)
             assert sum(isinstance(each, dict) for each in done) == 60
             denied = next(each for each in done if isinstance(each, Denied))
@@ -272,9 +272,9 @@ def test_no_more_run_at_a_time_than_allowed_over_all_and_who_waits_elsewhere_is_
     async def main() -> None:
         async with limit_replicas(store, of_server(in_flight=3, queue=2)) as all:
             gates = [Gate() for _ in range(7)]
-            calls = [all[n].connection.start(gates[n], who=f"w{n}") for n in range(3)]
+            calls = [all[n].start(gates[n], who=f"w{n}") for n in range(3)]
             await until(lambda: sum(gate.running for gate in gates) == 3)
-            calls += [all[n % 3].connection.start(gates[n], who=f"w{n}") for n in range(3, 7)]
+            calls += [all[n % 3].start(gates[n], who=f"w{n}") for n in range(3, 7)]
             await until(lambda: sum(replica.counters.depth()["server"] for replica in all) == 4)
             denied = await refused(all[0].call(who="w9"))
             assert "3 calls of server files are in flight and 2 wait" in denied.message
@@ -445,7 +445,7 @@ def test_a_rate_is_not_exceeded_though_calls_wait_and_are_refused_after_it(
         config = of_server(call_timeout=0.3, in_flight=2, queue=8, per_minute=20)
         async with limit_replicas(store, config) as all:
             began = time.monotonic()
-            calls = [all[n % 3].connection.start(work, who=f"w{n % 5}") for n in range(300)]
+            calls = [all[n % 3].start(work, who=f"w{n % 5}") for n in range(300)]
             done = await asyncio.gather(*calls, return_exceptions=True)
             assert {type(each) for each in done} <= {dict, Denied}
             await at_rest(store, *all)
