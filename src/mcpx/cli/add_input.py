@@ -1,7 +1,7 @@
 """Recognizes what `mcpx add` is given.
 
-A command line, a URL, the JSON of a client, an OpenAPI document, a curl line, a bundle, or a name in
-a registry becomes entries of a configuration. Documents are fetched and bundles are unpacked. No
+A command line, a URL, the JSON of a client, an OpenAPI document, a curl line, a bundle, or a name
+in a registry becomes entries of a configuration. Documents are fetched and bundles are unpacked. No
 server is started, and no configuration is written.
 """
 

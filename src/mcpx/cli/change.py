@@ -1,7 +1,7 @@
 """One change of a configuration by a command: propose, show, ask, write, report.
 
-The diff has no secrets. A gateway that runs on the configuration reloads it before the command ends.
-Nothing is written if the new configuration is invalid.
+The diff has no secrets. A gateway that runs on the configuration reloads it before the command
+ends. Nothing is written if the new configuration is invalid.
 """
 
 import argparse
@@ -116,9 +116,12 @@ class ConfigChange:
         """Print the outcome, and how to undo the change. Returns the exit code."""
         answer: Json | None = result["gateway"]
         is_applied = answer is None or bool(answer.get("ok"))
+        code = codes.DONE
+        if not is_applied:
+            code = codes.FAILED
         if self.json:
             print_json({**facts, **result})
-            return codes.DONE if is_applied else codes.FAILED
+            return code
         out = [*lines]
         if answer is None:
             out.append(f"no gateway runs on it; start one: mcpx {self.shown}")
@@ -128,11 +131,12 @@ class ConfigChange:
         if answer is not None and not is_applied:
             problems: list[Any] = answer.get("problems") or [answer.get("error")]
             sys.stderr.write("error: it is written, but the running gateway has not taken it up:\n")
-            sys.stderr.write("".join(f"  {shown(str(problem))}\n" for problem in problems))
+            for problem in problems:
+                sys.stderr.write(f"  {shown(str(problem))}\n")
         number = result["revision"]
         if number is not None and number > 1:
             sys.stdout.write(f"undo: mcpx config rollback {number - 1}{self._config_option()}\n")
-        return codes.DONE if is_applied else codes.FAILED
+        return code
 
     def _config_option(self) -> str:
         """`--config FILE` unless commands find the configuration without it."""

@@ -80,7 +80,7 @@ def undo(options: argparse.Namespace) -> int:
     elif not options.all:  # The changes of the last command.
         records = [record for record in records if record.run == records[0].run]
     if not records:
-        whose = f" of {', '.join(client.name for client in wanted)}" if wanted else ""
+        whose = f" of {', '.join(client.name for client in wanted)}" * bool(wanted)
         hint = "'mcpx disconnect' takes the entry out, whoever wrote it"
         raise mistake(f"there is nothing{whose} to take back; {hint}")
     return changes.each(records, lambda record: _undo(changes, record))

@@ -61,7 +61,9 @@ class _Import:
 
     @property
     def failure_code(self) -> int:
-        return codes.FAILED if self.problems else codes.DONE
+        if self.problems:
+            return codes.FAILED
+        return codes.DONE
 
 
 def run(options: argparse.Namespace) -> int:
@@ -183,7 +185,8 @@ def _edits(work: _Import) -> list[Edit]:
     is_native = all(sheet.dialect == "native" for sheet in written.sheets)
     for item, (section, entry) in zip(work.chosen, work.secrets.written, strict=True):
         kept = {key: value for key, value in entry.items() if is_native or key != WHY_OFF}
-        edits.append(PutEntry(section, item.name, kept, True if item.state == "new" else None))
+        is_new = {"new": True}.get(item.state)
+        edits.append(PutEntry(section, item.name, kept, is_new))
     hidden = {item.name: item.hidden_tools for item in work.chosen if item.hidden_tools}
     if hidden:
         edits.append(SetSection("policy", with_rules(written.section("policy"), hidden)))

@@ -1,4 +1,4 @@
-"""`mcpx import openapi` and `mcpx import curl`: descriptions of requests as a config file (SRC-7)."""
+"""`mcpx import openapi` and `mcpx import curl`: requests as commands of a configuration (SRC-7)."""
 
 import argparse
 import os

@@ -1,8 +1,8 @@
 """MCP bundles (`.mcpb`, formerly `.dxt`): a server in a zip file with a manifest.
 
-Before a bundle is unpacked, the names, types, and sizes of its files are checked. The folder appears
-complete or not at all. Texts of the manifest contain no references. The signature of a bundle is not
-checked.
+Before a bundle is unpacked, the names, types, and sizes of its files are checked. The folder
+appears complete or not at all. Texts of the manifest contain no references. The signature of a
+bundle is not checked.
 """
 
 import hashlib

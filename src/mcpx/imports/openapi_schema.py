@@ -242,7 +242,9 @@ def _types(table: Json) -> list[str]:
 
 def _with_types(made: Json, types: list[str]) -> Json:
     if types:
-        made["type"] = types[0] if len(types) == 1 else types
+        made["type"] = types
+    if len(types) == 1:
+        made["type"] = types[0]
     return made
 
 
@@ -265,7 +267,8 @@ def _join(made: Json, more: Json) -> None:
             other = {name: field for name, field in value.items() if name in made[key]}
             made[key] |= {name: field for name, field in value.items() if name not in made[key]}
             different = {name: field for name, field in other.items() if made[key][name] != field}
-            apart |= {key: different} if different else {}
+            if different:
+                apart[key] = different
         elif key == "required":
             made[key] = list(dict.fromkeys([*made[key], *value]))
         elif key not in _KEPT_ONCE and made[key] != value:

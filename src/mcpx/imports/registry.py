@@ -239,7 +239,9 @@ class _Inputs:
             return self.text(fixed, described)
         name = str(described.get("name") or described.get("valueHint") or "")
         key = re.sub(r"[{}]", "", name.lstrip("-").rstrip("="))
-        return self._input(key, described) if key else ""
+        if not key:
+            return ""
+        return self._input(key, described)
 
     def pairs(self, described: Any) -> dict[str, str]:
         tables = list(map(as_object, as_list(described)))[:MAX_ITEMS]
@@ -264,13 +266,15 @@ class _Inputs:
 
     def _input(self, key: str, described: Json) -> str:
         default = described.get("default")
+        if default is not None:
+            default = str(default)
         kinds = {"filepath": "file", "boolean": "boolean", "number": "number"}
         made = Input(
             key=key,
             title=one_line(str(described.get("description") or ""), 200),
             required=described.get("isRequired") is True,
             secret=described.get("isSecret") is True,
-            default=None if default is None else str(default),
+            default=default,
             kind=kinds.get(str(described.get("format")), "string"),
             choices=tuple(map(str, as_list(described.get("choices"))[:50])),
             repeated=described.get("isRepeated") is True,
@@ -300,12 +304,14 @@ def _package(listed: Listed, kind: str, package: Json) -> Launch:
     if kind == "npm":
         runtime = [("-y",), *(group for group in runtime if group not in (("-y",), ("--yes",)))]
     elif kind == "nuget":
-        after = [("--yes",), *([("--",), *after] if after else [])]
+        after = [("--yes",), *([("--",)] * bool(after)), *after]
     elif kind == "oci":
         usual = [group for group in (("-i",), ("--rm",)) if group not in runtime]
         runtime = [("run",), *usual, *runtime, ENV_OPTIONS]
         is_tagged = "@" in identifier or ":" in identifier.rpartition("/")[2]
-        name = (identifier if is_tagged or not version else f"{identifier}:{version}",)
+        name = (identifier,)
+        if version and not is_tagged:
+            name = (f"{identifier}:{version}",)
     connection: Json = {"type": "stdio", "command": _PROGRAMS[kind]}
     return _launch(listed, kind, connection, inputs, args=[*runtime, name, *after], env=env)
 

@@ -1,6 +1,5 @@
 """Downloads, text, and names from third parties, limited in size and safe for terminals."""
 
-import math
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -79,7 +78,7 @@ def bounded(value: Any, depth: int = MAX_VALUE_DEPTH) -> Any:
     if isinstance(value, str):
         fits = len(value) <= MAX_VALUE_TEXT and clean(value) == value
     elif isinstance(value, int | float):
-        fits = math.isfinite(value) if isinstance(value, float) else abs(value) < 2**1000
+        fits = -(2**1000) < value < 2**1000
         if fits and abs(value) >= 2**63:
             value = float(value)
     elif is_object(value) or is_array(value):
