@@ -112,7 +112,7 @@ def _kind(about: Json, choices: list[str]) -> str:
 
 
 def _parsed(text: str, about: Json, choices: list[str]) -> tuple[Any, str]:
-    """The value, and what is wrong with it."""
+    """The value, and an error message or an empty text."""
     kind = about.get("type")
     if kind == "array":
         values = [part.strip() for part in text.split(",") if part.strip()]

@@ -83,7 +83,7 @@ class SecretReferences:
             self.place = places.get(sys.stdin.readline().strip().lower()[:1], "env")
 
     def keep(self) -> None:
-        """Raises ConfigError. Nothing is kept then."""
+        """Write the secrets. Raises ConfigError without having written any."""
         if self.place == "env" and self.variables:
             self._write_env_file()
         elif self.place == "keyring":
@@ -280,7 +280,7 @@ def _is_ignored(file: Path, root: Path) -> bool:
 
 
 def _has_line(file: Path, root: Path) -> bool:
-    """Look for a usual line in the .gitignore files, because git cannot be asked."""
+    """Look for a usual line in the .gitignore files, because git cannot be run."""
     for folder in file.parents:
         path = file.relative_to(folder).as_posix()
         usual = {file.name, path, f"/{path}", f"**/{file.name}", f"{file.name}*"}

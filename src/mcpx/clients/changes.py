@@ -229,7 +229,7 @@ def _with_own(
 
 
 def to_undo(record: Record, ledger: Ledger) -> Change | None:
-    """Returns None if nothing is left to undo. Raises ConfigError."""
+    """Returns None if the change was already undone. Raises ConfigError."""
     known, file = client(record.client), Path(record.file)
     place = known and _place(known, record)
     if known is None or place is None:

@@ -67,7 +67,7 @@ def _filled(value: Any, values: Mapping[str, Any]) -> Any:
 
 
 def asks(shape: Shape, transport: Transport, target: Target) -> Mapping[str, Mapping[str, Any]]:
-    """Items of lists beside the entries."""
+    """Items of other lists of the file, which the entry needs."""
     if transport == "http" and target.token:
         return shape.asks
     return {}

@@ -33,7 +33,7 @@ class Item:
 
     section: EntrySection
     name: str
-    """Its name in the configuration."""
+    """The name in the configuration."""
     entry: Tree
     state: State
     origins: tuple[Origin, ...]

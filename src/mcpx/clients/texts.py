@@ -125,7 +125,7 @@ def _entries(held: Any) -> Json:
 
 
 def connected(reading: Reading, entry: Json, asks: Mapping[str, Mapping[str, Any]]) -> str:
-    """The text with the entry of the gateway. `asks`: items of lists beside the entries."""
+    """The text with the entry of the gateway. `asks`: items of other lists."""
     wanted = _with_entries(reading, {NAME: entry})
     for key, item in asks.items():
         items = as_list(wanted.get(key)) or []

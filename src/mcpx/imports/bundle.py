@@ -171,7 +171,7 @@ def _read_manifest(archive: zipfile.ZipFile, begin: str) -> Json:
 
 
 def launch_of(bundle: Bundle, folder: Path, environ: Mapping[str, str]) -> Launch:
-    """How the server is started from `folder`. Raises ConfigError."""
+    """The launch of the server in `folder`. Raises ConfigError."""
     server = bundle.server
     config = as_object(server.get("mcp_config"))
     config |= as_object(as_object(config.get("platform_overrides")).get(sys.platform))

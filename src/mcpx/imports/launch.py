@@ -1,7 +1,7 @@
 """How a bundle or a registry entry starts a server, and the inputs that it needs.
 
-Texts of third parties contain no references. A secret input becomes a reference to a variable, and
-its value is kept apart.
+Texts of third parties contain no references. A secret input becomes a reference to a variable. The
+secret is stored separately.
 """
 
 import re
@@ -26,7 +26,7 @@ _VALUES = {
 @dataclass(frozen=True, slots=True)
 class Input:
     key: str
-    """Its name for `--set`."""
+    """The name for `--set`."""
     title: str = ""
     required: bool = False
     secret: bool = False
@@ -37,7 +37,7 @@ class Input:
     repeated: bool = False
 
     def problem(self, value: str) -> str:
-        """What is expected instead of the value."""
+        """The expected form of the value, or an empty text if it fits."""
         if _REFERENCE.search(value):
             return ""
         if self.choices and value not in self.choices:

@@ -55,7 +55,7 @@ class Request:
         return f"{{{made}}}"
 
     def fields(self) -> Json:
-        """The keys of an HTTP command beside its method and URL."""
+        """The keys of an HTTP command except its method and URL."""
         made: Json = {"params": self.params, "headers": self.headers, "body": self.body}
         made["body_format"] = self.body_format
         return {key: value for key, value in made.items() if value not in (None, {})}

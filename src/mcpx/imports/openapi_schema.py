@@ -18,7 +18,7 @@ from mcpx.model.call import Json, as_list, as_object, is_array, is_object
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """How much of a document is kept."""
+    """Limits for texts and schemas from a document."""
 
     depth: int
     """Levels of nested schemas."""
@@ -136,7 +136,7 @@ class _Conversion:
         except BadReference:
             return {}
         made = self.schema(target, depth, (*path, ref))
-        # OpenAPI 3.1 allows other keywords beside `$ref`. Documents of 3.0 have them, too.
+        # OpenAPI 3.1 allows other keywords next to `$ref`. Documents of 3.0 have them, too.
         beside = {key: value for key, value in table.items() if key != "$ref"}
         if beside:
             over = self.schema(beside, depth, (*path, ""))

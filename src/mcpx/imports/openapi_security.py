@@ -34,7 +34,7 @@ class Security:
         """The name of the auth config of each requirement."""
 
     def auth_of(self, operation: Json) -> tuple[str | None, str]:
-        """The name of the auth config for an operation, and the reason if there is none."""
+        """The name of the auth config for an operation, or None with a reason."""
         required = operation.get("security", self._document.tree.get("security"))
         reasons: list[str] = []
         for alternative in map(as_object, as_list(required)[:20]):

@@ -160,7 +160,7 @@ async def look_up(name: str, environ: Mapping[str, str], *, allow_private: bool 
 
 
 def launches(listed: Listed) -> tuple[list[Launch], list[str]]:
-    """The possible ways, the preferred one first, and the reasons against the others."""
+    """The possible ways, the preferred one first, and why other ways are impossible."""
     found: list[Launch] = []
     problems: list[str] = []
     remotes = map(as_object, as_list(listed.document.get("remotes")))
