@@ -214,9 +214,11 @@ def _command_warnings(tree: Tree) -> Iterator[str]:
             yield f"{what}; if it does not, say 'read_only: true'"
         if kind == "http":
             if host := _private_host(section):
-                unreachable.setdefault(host, []).append(name)
+                names = unreachable.setdefault(host, [])
+                names.append(name)
             yield from _body_warnings(section, name)
-        file = _text((as_map(command.get("script")) or {}).get("path"))
+        script = as_map(command.get("script")) or {}
+        file = _text(script.get("path"))
         if file and "\0" not in file:
             folders = as_list(_map_at(tree, "global").get("script_paths")) or []
             yield from _script_warnings(file, name, folders)
@@ -241,7 +243,8 @@ def _private_host(http: Tree) -> str | None:
     from mcpx.wire.reach import is_public
 
     try:
-        host = parse((_text(http.get("url")) or "").partition("{")[0]).host
+        url = _text(http.get("url")) or ""
+        host = parse(url.partition("{")[0]).host
     except BadAddress:
         return None
     if as_bool(http.get("allow_private")):

@@ -223,10 +223,8 @@ def _as_gemini_allows(servers: Any, tree: Tree) -> Any:
 
 def _projects(tree: Tree) -> dict[str, Tree]:
     """The servers `~/.claude.json` keeps by project; nothing for any other file."""
-    sections = {
-        path: as_map(project) or {}
-        for path, project in (as_map(tree.get("projects")) or {}).items()
-    }
+    projects = as_map(tree.get("projects")) or {}
+    sections = {path: as_map(project) or {} for path, project in projects.items()}
     found = {path: as_map(section.get("mcpServers")) for path, section in sections.items()}
     return {path: servers for path, servers in found.items() if servers is not None}
 

@@ -327,7 +327,8 @@ class _Editor:
             raise EditError("not_possible", f"{what}: {hint}", path=edit.section)
         sheet = self._sheet(sources[0])
         tree = deepcopy(sheet.tree or {})
-        items = _get(tree, next(iter(spots.values()))[1][:-1])
+        _, path = next(iter(spots.values()))
+        items = _get(tree, path[:-1])
         items[:] = [items[indexes[name]] for name in edit.names]
         return {sheet.path: _text_of(sheet, tree)}
 

@@ -133,11 +133,15 @@ def _variable(path: KeyPath, tree: Tree, secret: str) -> str:
     owner: Any = tree
     for step in path[:2]:
         owner = owner[step]
-    name = str((as_map(owner) or {}).get("name") or (NOUNS.get(str(path[0]), str(path[0]))))
+    section = str(path[0])
+    entry = as_map(owner) or {}
+    name = str(entry.get("name") or NOUNS.get(section, section))
     last = {"args": "TOKEN", "value": "KEY", "url": "SECRET"}.get(steps[-1], steps[-1])
     return _word(f"{name}_{last}")
 
 
 def _word(text: str) -> str:
     word = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").upper()
-    return f"_{word}" if word[:1].isdigit() else word or "SECRET"
+    if word[:1].isdigit():
+        return f"_{word}"
+    return word or "SECRET"

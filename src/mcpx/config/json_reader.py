@@ -42,7 +42,7 @@ class _JsonReader:
         return root
 
     def _next(self) -> str:
-        """Return the next character that is not a blank or part of a comment, or an empty string."""
+        """The next character that is not a blank or part of a comment. Empty at the end."""
         if found := _BETWEEN.match(self._text, self._at):
             self._at = found.end()
         return self._text[self._at : self._at + 1]

@@ -77,7 +77,8 @@ def load(
         config = _load(path, environ, env, findings, looked_for, strict, texts or {})
     except GaveUpError:
         pass
-    sources = tuple(dict.fromkeys(Path(os.path.abspath(file)) for file in looked_for))
+    absolute = (Path(os.path.abspath(file)) for file in looked_for)
+    sources = tuple(dict.fromkeys(absolute))
     if config is None or findings:
         raise Refused(tell(findings), sources, explain(findings))
     return replace(config, sources=sources)
@@ -98,19 +99,21 @@ def read_layers(
     looked_for += files.looked_for
     gave_up = bool(findings)
     chosen = [*files.base, *files.overlays]
-    written = _parse(
-        [Source(file, texts.get(Path(os.path.abspath(file)))) for file in chosen], findings
-    )
+    given = {file: texts.get(Path(os.path.abspath(file))) for file in chosen}
+    written = _parse([Source(file, text) for file, text in given.items()], findings)
     if gave_up or len(written) < len(chosen):
         raise GaveUpError
     warnings = files.warnings + [
         line for source, tree in written for line in secret_warnings(tree, source.path)
     ]
     where = Path(os.path.abspath(path))
-    folder = where if os.path.isdir(where) else where.parent
-    is_client = any(detect(tree, source) in CLIENT_DIALECTS for source, tree in written)
-    workspace = workspace_of(folder) if is_client else folder
-    words = client_words(environ, workspace) if is_client else {}
+    folder = where
+    if not os.path.isdir(where):
+        folder = where.parent
+    workspace, words = folder, dict[str, str]()
+    if any(detect(tree, source) in CLIENT_DIALECTS for source, tree in written):
+        workspace = workspace_of(folder)
+        words = client_words(environ, workspace)
     environment = Environment(environ, folder, words, looked_for)
     renamed: dict[str, str] = {}
 

@@ -46,9 +46,8 @@ def find(argument: str | None, environ: Mapping[str, str], cwd: Path) -> Path | 
 
 def own_file(environ: Mapping[str, str]) -> Path:
     """The user's own, looked at last."""
-    return Path(
-        os.path.abspath(os.path.expanduser(Path(config_home(environ), "mcpx", "config.yaml")))
-    )
+    path = os.path.join(config_home(environ), "mcpx", "config.yaml")
+    return Path(os.path.abspath(os.path.expanduser(path)))
 
 
 def config_home(environ: Mapping[str, str]) -> str:

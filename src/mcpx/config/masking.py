@@ -9,8 +9,9 @@ items of lists by their `name`, if they have one. The text around a secret stays
 "unchanged" if exactly one value fits. A mask that no secret belongs to is a mistake, and so is a
 mask in a place where its secret would be shown from then on.
 
-Texts that are not parsed, such as comments, are masked by their looks. There the name is a digest of
-the text before the mask on its line. A secret that is neither named nor looks like one stays visible.
+Texts that are not parsed, such as comments, are masked by their looks. There the name is a digest
+of the text before the mask on its line. A secret that is neither named nor looks like one stays
+visible.
 """
 
 import json
@@ -240,7 +241,8 @@ def restore_text(text: str, masks: Masks) -> str:
     def secret_of(found: re.Match[str]) -> str:
         secret = masks.secrets.get(found[1] or "")
         if secret is None:
-            line = text[text.rfind("\n", 0, found.start()) + 1 :].partition("\n")[0]
+            start = text.rfind("\n", 0, found.start()) + 1
+            line = text[start:].partition("\n")[0]
             raise Unknown((), line.strip())
         used.add(str(secret))
         return str(secret)
@@ -268,7 +270,8 @@ _PAIR = re.compile(
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*_[A-Z0-9_]+")
 """A name that only variables of an environment have, and no word of a comment."""
 _LINE = re.compile(
-    r"""(?m)^[ \t]*(?:[-#][ \t]+|//)?["']?(?:([A-Z][A-Z0-9]*_[A-Z0-9_]+)["']?[ \t]*[:=][ \t]*["']?)?(\S.*?)["']?,?$"""
+    r"""(?m)^[ \t]*(?:[-#][ \t]+|//)?["']?"""
+    r"""(?:([A-Z][A-Z0-9]*_[A-Z0-9_]+)["']?[ \t]*[:=][ \t]*["']?)?(\S.*?)["']?,?$"""
 )
 """A value on a separate line, behind the name of a variable or the mark of a list item."""
 _OPTION = re.compile(

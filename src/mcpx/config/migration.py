@@ -56,7 +56,8 @@ def migrated(written: Written, where: Where, target: Path) -> Migrated:
     ]
     kept = {" ".join(comment.split()) for comment in _comments(text, form)}
     gone = tuple(comment for comment in dict.fromkeys(lost) if comment not in kept)
-    return Migrated(text, gone, tuple(dict.fromkeys(_differences(_bare(before), _bare(after), ""))))
+    differences = _differences(_bare(before), _bare(after), "")
+    return Migrated(text, gone, tuple(dict.fromkeys(differences)))
 
 
 def _native(written: Written, config: Config, target: Path) -> Tree:

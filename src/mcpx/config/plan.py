@@ -4,14 +4,13 @@ Promised: pure; every server that runs before or after stands in exactly one lis
 when there is nothing to do. Not done here: doing it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from mcpx.config.schema import Config, Server
 from mcpx.config.sections import Admin, AuthConfig, Command
 from mcpx.config.tree import shorten
-from mcpx.model.same import same
 
 RESTARTS = frozenset({"connection", "isolation", "auth", "lazy", "max_message"})
 """Keys of a server that its connections are made with; all others can be changed while they
@@ -176,3 +175,27 @@ def _is_fixed(key: str) -> bool:
 
 def _listed(names: tuple[str, ...]) -> str:
     return shorten(", ".join(names), 200)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Compare two values of a configuration as JSON does: 1, 1.0, and true differ."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if is_dataclass(one):
+        return all(
+            same(getattr(one, each.name), getattr(other, each.name))
+            for each in fields(one)
+            if each.compare
+        )
+    if isinstance(one, Mapping):
+        mine, its = cast(Mapping[Any, Any], one), cast(Mapping[Any, Any], other)
+        # Keys too: 1 and true are different fields. Their order is nobody's, as before.
+        return {(type(key), key) for key in mine} == {(type(key), key) for key in its} and all(
+            same(value, its[key]) for key, value in mine.items()
+        )
+    if isinstance(one, list | tuple):
+        pairs = zip(cast(list[Any], one), cast(list[Any], other), strict=False)
+        return len(cast(list[Any], one)) == len(other) and all(same(*pair) for pair in pairs)
+    return bool(one == other)

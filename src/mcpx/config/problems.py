@@ -29,7 +29,8 @@ _SECRET_KEY = (
 )
 """Whatever stands below such a key may be a secret."""
 _SECRET_LINE = (
-    r"(?i)(?:token|passw|pwd|secret|api.?key|authorization|cookie|credential|bearer|basic)\w*[\"']?[\s:=,]+\S"
+    r"(?i)(?:token|passw|pwd|secret|api.?key|authorization|cookie|credential|bearer|basic)\w*"
+    r"[\"']?[\s:=,]+\S"
     r"|(?:env|environment|headers|params|body|stdin)[\"']?\s*:\s*[{\[\"']"
     r"|-H\b|--?[\w-]*(?:token|passw|secret|key|auth|header|cookie)[\w-]*[\"']?[\s,=]"
     r"|://[^/\s]*@|enc:v\d"

@@ -122,7 +122,8 @@ def _is_prose(text: str) -> bool:
 
 def possible(wanted: str) -> str:
     """What a stranger calls an entry, as it can be called here: nothing is looked up for it."""
-    cleaned = "".join(c for c in wanted if c.isprintable()).replace("::", "-")
+    printable = [character for character in wanted if character.isprintable()]
+    cleaned = "".join(printable).replace("::", "-")
     cleaned = re.sub(r"\$(?=[${])", "", cleaned).strip()[:MAX_NAME].strip()
     return "server" if not cleaned or cleaned in DOTS else cleaned
 
@@ -188,9 +189,8 @@ def secrets_noted(entries: Iterable[tuple[Section, Json]]) -> Iterator[str]:
         def note(secret: str, path: KeyPath, places: dict[str, str] = places) -> str:
             where = path[2:]
             word = next((step for step in reversed(where) if isinstance(step, str)), "SECRET")
-            places.setdefault(
-                spell(where), re.sub(r"\W+", "_", word).upper().strip("_") or "SECRET"
-            )
+            name = re.sub(r"\W+", "_", word).upper()
+            places.setdefault(spell(where), name.strip("_") or "SECRET")
             return secret
 
         replaced({section: [entry]}, note, presumed=False)

@@ -125,11 +125,9 @@ class Server(PerServer):
             return self.timeout
         if self.start_timeout is not None:
             return self.start_timeout
-        return (
-            max(self.timeout, DOWNLOAD_SECONDS)
-            if downloads_itself(self.connection)
-            else self.timeout
-        )
+        if downloads_itself(self.connection):
+            return max(self.timeout, DOWNLOAD_SECONDS)
+        return self.timeout
 
     @property
     def connect_limit(self) -> float:
@@ -264,14 +262,10 @@ class Config:
     def guarded(self) -> bool:
         """Whether anything stands between callers and what is offered: a profile, a rule, a limit,
         a pin."""
-        return bool(
-            self.profiles
-            or self.policy != Policy()
-            or self.server.limits is not None
-            or any(
-                server.limits is not None or server.trust != "open" for server in self.mcp_servers
-            )
-        )
+        if self.profiles or self.policy != Policy() or self.server.limits is not None:
+            return True
+        servers = self.mcp_servers
+        return any(each.limits is not None or each.trust != "open" for each in servers)
 
     @property
     def tells_apart(self) -> bool:

@@ -333,10 +333,10 @@ class Command:
         if self.input_schema is not None:
             return dict(self.input_schema)
         # One that declares none takes what its placeholders name: a text each.
-        named: tuple[str, ...] = () if self.parameters else getattr(self.action, "placeholders", ())
-        return schema_of(
-            self.parameters or tuple(Parameter(name=name, required=True) for name in named)
-        )
+        if self.parameters:
+            return schema_of(self.parameters)
+        named: tuple[str, ...] = getattr(self.action, "placeholders", ())
+        return schema_of(tuple(Parameter(name=name, required=True) for name in named))
 
     def mistakes(self) -> Iterator[Mistake]:
         for index, parameter in enumerate(self.parameters):
@@ -395,7 +395,7 @@ def _told(part: Part, mistakes: Callable[[], Iterable[Mistake]]) -> list[Mistake
     """What a part says is wrong with it; that of another package may not be able to."""
     try:
         return [wrong.below(part.type) for wrong in mistakes()]
-    except Exception as error:  # noqa: BLE001 - its words may hold a value of the file, which may be secret
+    except Exception as error:  # noqa: BLE001 - Its message may contain a secret of the file.
         what = (
             f"whether this is right cannot be told: {type(error).__name__} in "
             f"{type(part).__module__}"

@@ -117,9 +117,10 @@ def name_of_connection(connection: Mapping[str, Any]) -> str:
     """A name for a server whose entry has no name."""
     command, url = connection.get("command"), connection.get("url")
     if isinstance(command, str) and command:
-        return name_of_command([command, *map(str, as_list(connection.get("args")) or [])])
+        arguments = as_list(connection.get("args")) or []
+        return name_of_command([command, *map(str, arguments)])
     try:
-        return name_of_url(url) if isinstance(url, str) else "server"
+        return name_of_url(str(url or ""))
     except ValueError:
         return "server"
 
@@ -233,8 +234,10 @@ def _identifier_name(word: str) -> str | None:
         )
     path, _, fragment = remote[1].partition("#")
     subdirectory = re.search(r"subdirectory=([^&]+)", fragment)
-    found = _telling_of_path(subdirectory[1]) if subdirectory else None
-    return found or _telling_of_path(_without_version(path.partition("?")[0]))
+    if subdirectory and (found := _telling_of_path(subdirectory[1])):
+        return found
+    package = _without_version(path.partition("?")[0])
+    return _telling_of_path(package)
 
 
 def _without_version(word: str) -> str:

@@ -71,7 +71,9 @@ def rewritten(text: str, form: Form, wanted: Tree, max_nodes: int = MAX_NODES) -
 def alike(one: Any, other: Any) -> bool:
     """Compare two trees as JSON does: 30 and 30.0 are the same number, and True is not 1."""
     if is_map(one) and is_map(other):
-        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
+        if one.keys() != other.keys():
+            return False
+        return all(alike(value, other[key]) for key, value in one.items())
     if is_list(one) and is_list(other):
         return len(one) == len(other) and all(map(alike, one, other))
     if isinstance(one, bool | str) or isinstance(other, bool | str):
@@ -83,15 +85,15 @@ def _reads(node: Node, wanted: Any, path: KeyPath) -> bool:
     """Compare the values of a node, where texts may be written as numbers."""
     if is_map(wanted) and node.kind == "map":
         entries = (node.target or node).entries
-        return entries.keys() == wanted.keys() and all(
-            _reads(entries[key].node, value, (*path, key)) for key, value in wanted.items()
-        )
+        if entries.keys() != wanted.keys():
+            return False
+        return all(_reads(entries[key].node, wanted[key], (*path, key)) for key in wanted)
     if is_list(wanted) and node.kind == "list":
         items = (node.target or node).children
-        return len(items) == len(wanted) and all(
-            _reads(item.node, value, (*path, index))
-            for index, (item, value) in enumerate(zip(items, wanted, strict=True))
-        )
+        if len(items) != len(wanted):
+            return False
+        indexes = range(len(items))
+        return all(_reads(items[at].node, wanted[at], (*path, at)) for at in indexes)
     return alike(node.value, wanted) or _is_spelled(node, wanted, path)
 
 
@@ -271,11 +273,8 @@ class _Rewriter:
         if coming is None:
             coming, merges = {}, []
         gone = [key for key in own if key not in wanted]
-        new = [
-            key
-            for key in wanted
-            if key not in own and not (key in coming and alike(coming[key], wanted[key]))
-        ]
+        given = [key for key, value in coming.items() if alike(value, wanted[key])]
+        new = [key for key in wanted if key not in own and key not in given]
         renamed = _renamed(own, gone, wanted, new)
         splices: dict[int, list[Splice]] = {id(child): [] for child in merges}
         for key, child in own.items():

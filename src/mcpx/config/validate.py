@@ -345,7 +345,9 @@ def _has_invalid(values: Iterable[Any]) -> bool:
 
 
 def is_text(kind: Any) -> bool:
-    return kind is str or (get_origin(kind) is Annotated and is_text(get_args(kind)[0]))
+    if get_origin(kind) is Annotated:
+        kind, *_ = get_args(kind)
+    return kind is str
 
 
 def _names(classes: Mapping[str, type], asked: object) -> tuple[str, ...]:

@@ -139,10 +139,12 @@ class Written:
             )
             if isinstance(file, Source):
                 place: Place | None = file.place(path, "key")
-                value = cast(Json, mask({section: [self.native(section, index)]})[section][0])
-                yield Entry(
-                    section, name, value, absolute(file.path), place.line if place else None
-                )
+                masked = mask({section: [self.native(section, index)]})
+                value = cast(Json, masked[section][0])
+                line = None
+                if place is not None:
+                    line = place.line
+                yield Entry(section, name, value, absolute(file.path), line)
 
     def entry(self, section: EntrySection, name: str) -> Entry | None:
         return next((entry for entry in self.entries(section) if entry.name == name), None)
@@ -325,8 +327,9 @@ def in_lines(before: str, after: str) -> tuple[str, str]:
 
 def _has_long_line(text: str) -> bool:
     lines = text.strip().splitlines()
-    is_long = len(lines) == 1 or any(len(line) > LONG_LINE and "{" in line for line in lines)
-    return is_long and text.lstrip().startswith("{")
+    if not text.lstrip().startswith("{"):
+        return False
+    return len(lines) == 1 or any(len(line) > LONG_LINE and "{" in line for line in lines)
 
 
 def _formatted(text: str) -> str | None:

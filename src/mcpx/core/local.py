@@ -20,10 +20,10 @@ from mcpx.auth.ring import Ring
 from mcpx.commands.parameters import with_defaults
 from mcpx.commands.work import Bench, CommandFailed, Progress, Resolved, Resolves, Work
 from mcpx.config import Command, Config
+from mcpx.config.plan import same
 from mcpx.model.call import Call, Caller, Json, as_object
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, NotFound, RpcError
 from mcpx.model.offer import Offers
-from mcpx.model.same import same
 from mcpx.upstreams.life import Status
 from mcpx.wire.fetch import Fetcher
 
