@@ -15,12 +15,12 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property, partialmethod
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_args, get_origin
 from typing import get_type_hints as type_hints
 from urllib.parse import parse_qsl
 
 import orjson
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
 
 from mcpx.admin.errors import ApiError, error_of, field_path
 from mcpx.admin.pages import Headers, Reply, error_reply
@@ -40,7 +40,6 @@ BODY: Final = "body"
 """Metadata of an annotated parameter."""
 SOURCES: Final = ("path", "query", HEADER, BODY)
 """In the order in which their mistakes are reported."""
-_MISSING: Final = inspect.Parameter.empty
 
 Handler = Callable[..., Awaitable[Any]]
 
@@ -53,8 +52,8 @@ class ApiRequest:
     live: "Live"
     door: "Door"
     entry: "Entry"
-    body: Any = _MISSING
-    """Parsed JSON."""
+    body: Any = None
+    """Parsed JSON. None: there was none."""
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     """The client has disconnected, or has lost its access."""
     status: int | None = None
@@ -67,55 +66,10 @@ class ApiRequest:
         return EventStream.media_type in (self.entry.request.headers.get("accept") or "")
 
 
-class _Parameter(NamedTuple):
-    name: str
-    source: str
-    alias: str
-    adapter: TypeAdapter[Any]
-    default: Any
-
-    def value(self, request: ApiRequest, texts: dict[str, dict[str, str]]) -> Any:
-        """Raises _Invalid."""
-        given: Any
-        if self.source == BODY:
-            given, location = request.body, (BODY,)
-        elif self.source == HEADER:
-            header = request.entry.request.headers.get(self.alias)
-            given, location = _MISSING if header is None else header, (HEADER, self.alias)
-        else:
-            given = texts[self.source].get(self.alias, _MISSING)
-            location = (self.source, self.alias)
-        if given is _MISSING:
-            if self.default is _MISSING:
-                raise _Invalid([{"path": field_path(location), "message": "Field required"}])
-            return self.default
-        try:
-            return self.adapter.validate_python(given)
-        except ValidationError as error:
-            raise _Invalid(
-                {"path": field_path((*location, *each["loc"])), "message": each["msg"]}
-                for each in error.errors(include_url=False, include_input=False)
-            ) from None
-
-
 class Query(NamedTuple):
     """Metadata of a parameter with another name in the query."""
 
     name: str
-
-
-class _Group(NamedTuple):
-    """A dataclass of several parameters."""
-
-    name: str
-    build: Callable[..., Any]
-    members: "list[_Parameter | _Group]"
-
-
-class _Invalid(Exception):
-    def __init__(self, mistakes: Iterable[dict[str, Any]]) -> None:
-        super().__init__()
-        self.mistakes = list(mistakes)
 
 
 @dataclass(frozen=True)
@@ -134,59 +88,74 @@ class Route:
     """The data of its events by their names, and a description."""
 
     @cached_property
-    def _parameters(self) -> list[_Parameter | _Group]:
-        return sorted(_parameters(self.handler, self.path), key=_place)
+    def _parameters(self) -> "_Parameters":
+        return _Parameters(self.handler, self.path)
 
     async def call(self, request: ApiRequest, names: dict[str, str]) -> Any:
-        texts = {"path": names, "query": {}}
-        if request.entry.request.query:
-            texts["query"] = dict(parse_qsl(request.entry.request.query, keep_blank_values=True))
-        mistakes: list[dict[str, Any]] = []
-        values = _values(self._parameters, request, texts, mistakes)
-        if mistakes:
-            first = mistakes[0]
-            raise ApiError(422, None, first["message"], first["path"], errors=mistakes)
-        return await self.handler(request, **values)
+        return await self.handler(request, **self._parameters.read(request, names))
 
 
-def _values(
-    parameters: list[_Parameter | _Group],
-    request: ApiRequest,
-    texts: dict[str, dict[str, str]],
-    mistakes: list[dict[str, Any]],
-) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for each in parameters:
-        if isinstance(each, _Group):
-            members = _values(each.members, request, texts, mistakes)
-            if not mistakes:
-                values[each.name] = each.build(**members)
-            continue
+class _Parameters:
+    """The parameters of a handler. A pydantic model checks all of them together."""
+
+    def __init__(self, handler: Handler, path: str) -> None:
+        self._sources: dict[str, tuple[str, str]] = {}
+        """The source of each parameter, and its name there."""
+        self._groups: dict[str, tuple[type, list[str]]] = {}
+        """The dataclass and the fields of each parameter that is one."""
+        fields: dict[str, Any] = {}
+        for group, hint, parameter in _flat(handler):
+            name = parameter.name
+            default = ... if parameter.default is parameter.empty else parameter.default
+            fields[name] = hint, default
+            self._sources[name] = source_of(name, hint, path)
+            if group is not None:
+                self._groups.setdefault(group[0], (group[1], []))[1].append(name)
+        order = sorted(fields, key=lambda name: SOURCES.index(self._sources[name][0]))
+        self._model: type[BaseModel] = create_model(
+            "Parameters", **{name: fields[name] for name in order}
+        )
+
+    def read(self, request: ApiRequest, names: dict[str, str]) -> dict[str, Any]:
+        """Raises ApiError."""
+        sent = request.entry.request
+        sources: dict[str, Any] = {"path": names, HEADER: sent.headers, "query": {}, BODY: {}}
+        if sent.query:
+            sources["query"] = dict(parse_qsl(sent.query, keep_blank_values=True))
+        given: dict[str, Any] = {}
+        for name, (source, alias) in self._sources.items():
+            value = request.body if source == BODY else sources[source].get(alias)
+            if value is not None:
+                given[name] = value
         try:
-            values[each.name] = each.value(request, texts)
-        except _Invalid as invalid:
-            mistakes += invalid.mistakes
-    return values
+            values = vars(self._model.model_validate(given))
+        except ValidationError as error:
+            raise self._refusal(error) from None
+        for name, (build, members) in self._groups.items():
+            values[name] = build(**{member: values.pop(member) for member in members})
+        return values
+
+    def _refusal(self, error: ValidationError) -> ApiError:
+        mistakes: list[dict[str, Any]] = []
+        for each in error.errors(include_url=False, include_input=False):
+            name, *rest = each["loc"]
+            source, alias = self._sources[str(name)]
+            location = [source] if source == BODY else [source, alias]
+            mistakes.append({"path": field_path([*location, *rest]), "message": each["msg"]})
+        first = mistakes[0]
+        return ApiError(422, None, first["message"], first["path"], errors=mistakes)
 
 
-def _place(parameter: _Parameter | _Group) -> int:
-    if isinstance(parameter, _Group):
-        return SOURCES.index("query")
-    return SOURCES.index(parameter.source)
-
-
-def _parameters(function: Callable[..., Any], path: str) -> Iterator[_Parameter | _Group]:
-    hints = type_hints(function, include_extras=True)
-    for parameter in inspect.signature(function).parameters.values():
+def _flat(handler: Callable[..., Any]) -> Iterator[tuple[tuple[str, type] | None, Any, inspect.Parameter]]:
+    """The parameters and the fields of those that are dataclasses."""
+    hints = type_hints(handler, include_extras=True)
+    for parameter in inspect.signature(handler).parameters.values():
         hint = hints[parameter.name]
-        if hint is ApiRequest:
-            continue
-        if is_dataclass(hint) and isinstance(hint, type):
-            yield _Group(parameter.name, hint, list(_parameters(hint, path)))
-            continue
-        source, alias = source_of(parameter.name, hint, path)
-        adapter: TypeAdapter[Any] = TypeAdapter(cast(Any, hint))
-        yield _Parameter(parameter.name, source, alias, adapter, parameter.default)
+        if is_dataclass(hint) and isinstance(hint, type) and hint is not ApiRequest:
+            for _, inner, field in _flat(hint):
+                yield (parameter.name, hint), inner, field
+        elif hint is not ApiRequest:
+            yield None, hint, parameter
 
 
 def source_of(name: str, hint: Any, path: str) -> tuple[str, str]:

@@ -7,7 +7,6 @@ not accepted from other pages at all (`visit`). No GET changes anything. Tokens 
 """
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -148,7 +147,7 @@ class Door:
         if entry.by is None and len(exchange.body) > MAX_ANONYMOUS_BODY_BYTES:
             told = f"the body is larger than {MAX_ANONYMOUS_BODY_BYTES} bytes"
             raise ApiError(413, None, told)
-        body = inspect.Parameter.empty
+        body = None
         if exchange.body:
             body = _json_of(exchange)
         grant = entry.session or self.keys.by_token

@@ -20,6 +20,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple
 
@@ -199,6 +200,7 @@ class Attempts:
         self._known[_place(address)] = True
 
 
+@lru_cache(MOST_ADDRESSES)
 def _place(address: str) -> str:
     """Somebody with IPv6 has 2^64 addresses at least."""
     try:

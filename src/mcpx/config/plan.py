@@ -52,7 +52,8 @@ class Plan:
 
     @property
     def empty(self) -> bool:
-        return not any(getattr(self, field.name) for field in fields(self) if field.name != "kept")
+        servers = self.updated or self.started or self.restarted or self.stopped or self.renamed
+        return not (servers or self.commands or self.settings or self.needs_restart)
 
     def __str__(self) -> str:
         if self.empty:
