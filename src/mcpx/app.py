@@ -383,7 +383,7 @@ async def _serve_in_background(
     looks who is there when none comes: another may have been quicker."""
     if not upkeep.found:
         return 1
-    upkeep.wait_for_clients()
+    upkeep.clients.wait_for_first()
     if run.log_file is not None:
         tasks.start(logs.keep_small(run.log_file))
     dispatcher.gateway.start()
@@ -397,16 +397,16 @@ async def _serve_in_background(
     )
     if run.started is not None:
         run.started()
-    await _first_of(stop, upkeep.over)
+    await _first_of(stop, upkeep.clients.over)
     why = (
         "another gateway takes its place"
-        if upkeep.retired
+        if upkeep.clients.retired
         else "asked to"
         if stop.is_set()
         else "no client is left"
     )
     log.info("mcpx ends: %s", why)
-    if not upkeep.retired:
+    if not upkeep.clients.retired:
         dispatcher.gateway.wind_down()
     parting = asyncio.ensure_future(upkeep.part())
     ended = asyncio.ensure_future(stop.wait())  # while it retires it can still be asked to be quick
@@ -466,8 +466,9 @@ async def _serve_http(
         return 1
     dispatcher.gateway.start()
     shown_host = f"[{run.host}]" if ":" in run.host else run.host
-    upkeep.url = f"{'https' if server.tls else 'http'}://{shown_host}:{port}/mcp"
-    host.listening(run, upkeep.url, upkeep.login_url())
+    scheme = "https" if server.tls else "http"
+    upkeep.verbs.url = url = f"{scheme}://{shown_host}:{port}/mcp"
+    host.listening(run, url, upkeep.login_url())
     ready = await _open_admin(run, upkeep, host)
     if ready:
         await stop.wait()

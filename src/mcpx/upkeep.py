@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -108,9 +109,231 @@ def say(run: Run, line: str, level: int = logging.INFO) -> None:
         sys.stderr.flush()
 
 
+class ControlVerbs:
+    """Answers the command line over the control channel."""
+
+    def __init__(
+        self, run: Run, gateway: Gateway, telemetry: Telemetry, store: ConfigStore
+    ) -> None:
+        self._run = run
+        self._gateway = gateway
+        self._telemetry = telemetry
+        self._store = store
+        self._started_at = now()
+        self.chronicle = Chronicle(gateway)  # What servers print at their start explains failures.
+        self.office: Office | None = None
+        self.clients: AttachedClients | None = None
+        self.url: str | None = None
+        """The address for clients over HTTP, when it is open."""
+
+    def verbs(self) -> dict[str, Verb]:
+        gateway = self._gateway
+        # A gateway without pins never builds them.
+        pins: dict[str, Verb] = {
+            verb: lambda request, verb=verb: gateway.pinning.verbs[verb](request)
+            for verb in ("pins", "pins.waiting", "pins.approve")
+        }
+        return {
+            "status": self._status,
+            "reload": self._reload,
+            "admin": self._admin,
+            "activity": self._telemetry.tell_activity,
+            "search": self._search,
+            "missing": self._missing,
+            "logs": self._logs,
+            "names": self._names,
+            **SignIns(gateway).verbs,
+            **PendingCalls(gateway).verbs,
+            **pins,
+        }
+
+    async def _status(self, _: Json) -> Json:
+        config, url, attached = self._gateway.generation.config, None, list[Json]()
+        if self.office is not None:
+            url = self.office.url
+        assert self.clients is not None
+        if self.clients.attached is not None:
+            attached = self.clients.attached.describe()
+        about = {
+            "version": __version__,
+            "config": str(config.path),
+            "url": self.url,
+            "role": self._run.role,
+            "attached": attached,
+            "pid": os.getpid(),
+            "started_at": self._started_at,
+            "log_file": self._log_file(),
+            "admin_url": url,
+            "clients": self.clients.sessions,
+            "replicas": self._store.replicas(),
+        }
+        told = {"ok": True, **about, **self._store.status(), **await self._gateway.describe()}
+        return self._gateway.redactor.redact_values(told)
+
+    async def _reload(self, request: Json) -> Json:
+        return await self._store.asked(author=str(request.get("author") or "")[:100])
+
+    async def _admin(self, request: Json) -> Json:
+        if self.office is None:
+            hint = "this gateway was started without --admin; end it, and start it with it"
+            return {"ok": False, "error": hint}
+        return await self.office.tell_login(request)
+
+    async def _search(self, request: Json) -> Json:
+        """The catalog's search, for `mcpx search`."""
+        from mcpx.core.view import search
+
+        caller = Caller("local", _text(request.get("profile")), since=time.monotonic())
+        await self._gateway.prepare(caller)
+        limit = _positive(request.get("limit")) or SEARCHED
+        query = str(request.get("query") or "")
+        matches, total = await search(self._gateway, caller, query, limit)
+        tools = [
+            {"definition": each.offer.definition, "score": each.score, "strong": each.strong}
+            for each in matches
+        ]
+        return {"ok": True, "tools": tools, "total": total}
+
+    async def _missing(self, request: Json) -> Json:
+        """Why a tool or a server is not offered, for `mcpx call` and `mcpx tools`."""
+        from mcpx.core.missing import why_missing
+
+        await self._gateway.catalogs.ready()
+        profile = _text(request.get("profile"))
+        found = why_missing(self._gateway, str(request.get("name")), profile)
+        if found is None:
+            return {"ok": True, "missing": None}
+        return {"ok": True, "missing": self._gateway.redactor.redact_values(found.told())}
+
+    async def _names(self, _: Json) -> Json:
+        """All names, for the completion of shells."""
+        from mcpx.core.names import names_of
+
+        await self._gateway.catalogs.ready()
+        offers = self._gateway.catalog.offers
+        listed = {
+            kind: ((each.server, each.name, each.definition) for each in offers[kind])
+            for kind in KINDS
+        }
+        return {"ok": True, **names_of(self._gateway.generation.config, listed)}
+
+    async def _logs(self, request: Json) -> Json:
+        """The output of one server or of all, after the given line numbers, for `mcpx logs`."""
+        wanted, after = request.get("server"), as_object(request.get("after"))
+        names = list(self._gateway.generation.upstreams)
+        if wanted is not None and wanted not in names:
+            return {"ok": False, "error": "no such server", "names": names}
+        limit = min(_positive(request.get("limit")) or PRINTED, PRINTED)
+        told: Json = {}
+        for name in [wanted] if wanted is not None else names:
+            lines, last = self.chronicle.lines(name, _positive(after.get(name)) or 0, limit)
+            told[name] = {"lines": [asdict(line) for line in lines], "last": last}
+        return {"ok": True, "servers": told, "log_file": self._log_file()}
+
+    def _log_file(self) -> str | None:
+        """The gateway's own log."""
+        config, file = self._gateway.generation.config, self._run.log_file
+        if config.global_.log_file is not None:
+            folder = Path.cwd() if config.path is None else config.path.parent
+            file = folder / config.global_.log_file
+        return None if file is None else str(file)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _positive(value: object) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None
+
+
+class AttachedClients:
+    """The clients that attach over the control channel.
+
+    A gateway in the background ends some time after its last client, or when another gateway takes
+    its place.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        dispatcher: Dispatcher,
+        environ: Mapping[str, str],
+        has_admin: Callable[[], bool],
+    ) -> None:
+        self._run = run
+        self._dispatcher = dispatcher
+        self._environ = environ
+        self._has_admin = has_admin
+        self._leaving: asyncio.TimerHandle | None = None
+        self.attached: Attached | None = None
+        self.over = asyncio.Event()
+        """The gateway in the background has to end."""
+        self.retired = False
+        """Another gateway takes its place."""
+
+    @property
+    def sessions(self) -> int:
+        return len(self._dispatcher.audience.callers())
+
+    def admit(self, request: Json) -> "tuple[Json, asyncio.Protocol | None]":
+        """For `Control`: a client attaches."""
+        if self._run.role == "alone":
+            error = "this gateway is one client's alone"
+            about = {"version": __version__, "role": "alone"}
+            return {"ok": False, "reason": "alone", "error": error, **about}, None
+        if self.attached is None:
+            from mcpx.front.attached import Attached  # Most gateways have no such client.
+
+            self.attached = Attached(
+                self._dispatcher,
+                self._environ,
+                grace=GRACE,
+                about=self._about,
+                on_change=self._counted,
+            )
+        return self.attached.admit(request)
+
+    def _about(self) -> Json:
+        level = logging.getLevelName(logging.getLogger("mcpx").level)
+        log_file = None
+        if self._run.log_file is not None:
+            log_file = str(self._run.log_file)
+        role, admin = self._run.role, self._has_admin()
+        return {"role": role, "admin": admin, "log_level": level, "log_file": log_file}
+
+    def _counted(self) -> None:
+        if self._run.linger is None:
+            return
+        if self._leaving is not None:
+            self._leaving.cancel()
+            self._leaving = None
+        if not self.attached:
+            self._end_after(self._run.linger)
+
+    def wait_for_first(self) -> None:
+        """End if no client attaches soon."""
+        self._end_after(max(self._run.linger or 0.0, FIRST_CLIENT))
+
+    def _end_after(self, seconds: float) -> None:
+        self._leaving = asyncio.get_running_loop().call_later(seconds, self.over.set)
+
+    def retire(self) -> None:
+        if self._run.role == "background":
+            self.retired = True
+            self.over.set()
+
+    async def part(self) -> None:
+        """Let the clients finish, or move to the gateway that takes the place."""
+        if self.attached is not None:
+            if self.retired:
+                await self.attached.retire(RETIRING)
+            await self.attached.close()
+
+
 class Upkeep:
-    """What a running gateway does besides serving: reload its file, and answer whoever looks after
-    it."""
+    """Reloads the configuration of a running gateway, and opens its control channel and its admin
+    port."""
 
     def __init__(
         self,
@@ -124,29 +347,22 @@ class Upkeep:
         self._run = run
         self._telemetry = telemetry
         self._dispatcher = dispatcher
-        self._started_at = now()
         self._gateway = gateway
         self._tasks = tasks
-        self._chronicle = Chronicle(
-            gateway
-        )  # from before servers start: what they print then says why they do not
         self._control: Control | None = None
-        self.store = self._make_store(environ)
         self._office: Office | None = None
-        self._environ = environ
-        self._attached: Attached | None = None
-        self._leaving: asyncio.TimerHandle | None = None
-        self.over = asyncio.Event()
-        """In the background: nobody needs it any more, or another gateway takes its place."""
-        self.retired = False
+        self.store = self._make_store(environ)
+        self.verbs = ControlVerbs(run, gateway, telemetry, self.store)
+        self.clients = AttachedClients(run, dispatcher, environ, lambda: self._office is not None)
+        self.verbs.clients = self.clients
         self.front: HttpFront | None = None
-        """Who takes up what of a new configuration concerns clients over HTTP."""
-        self.url: str | None = None
-        """Where clients find it over HTTP, once it listens."""
+        """Applies a new configuration to clients over HTTP."""
+
+    # Admin port
+    # ----------------------------------------------------------------------------------------------
 
     def take_admin_port(self) -> bool:
-        """Whether to go on: where it cannot be had, clients over stdio get their tools all the
-        same."""
+        """Return whether to go on. Over stdio, the tools matter more than the admin port."""
         run = self._run
         if run.admin is None:
             return True
@@ -154,15 +370,15 @@ class Upkeep:
 
         office = Office(run.admin, run.config)
         if (problem := office.bind()) is None:
-            self._office = office
+            self._office = self.verbs.office = office
             self.store.keep_history(run.state)
-            office.watch(self._chronicle)
+            office.watch(self.verbs.chronicle)
             return True
         say(run, f"mcpx: {problem}", logging.ERROR)
         return run.transport == "stdio"
 
     async def open_admin(self) -> bool:
-        """Whether to go on."""
+        """Return whether to go on."""
         if self._office is None:
             return True
         from mcpx.office import Room
@@ -174,267 +390,63 @@ class Upkeep:
             telemetry=self._telemetry,
             audience=self._dispatcher.audience,
             transport=run.transport,
-            url=lambda: self.url,
+            url=lambda: self.verbs.url,
             state=run.state,
             env=run.env,
         )
         try:
             await self._office.open(room)
-        except ImportError as error:  # somebody installed other versions of what it is made of
-            say(
-                run,
-                f"mcpx: the admin UI cannot be loaded: {error}. Install mcpx anew, or leave "
-                "--admin out.",
-                logging.ERROR,
-            )
+        except ImportError as error:  # Other versions of its dependencies are installed.
+            advice = "Install mcpx anew, or leave --admin out."
+            say(run, f"mcpx: the admin UI cannot be loaded: {error}. {advice}", logging.ERROR)
             return False
         return True
 
     def login_url(self) -> str | None:
-        """Of the admin UI, where there is one; whoever follows it before it is loaded waits a
-        moment."""
+        """A login URL of the admin UI. A browser that opens it before the UI is loaded waits."""
         return None if self._office is None else self._office.login_url()
 
+    # Control channel
+    # ----------------------------------------------------------------------------------------------
+
     async def start(self) -> None:
-        config = self._run.config
-        self._share()
+        run, config = self._run, self._run.config
+        if self._gateway.replicas is not None:
+            # Replicas share their configuration, with or without an admin UI.
+            if self._office is None:
+                self.store.keep_history(run.state)
+            self.store.follow()
         if config.path is None:
             return
-        if self._run.state is not None:
-            await self._listen(self._run.state, config.path)
-        if self._run.reload is not None:
+        if run.state is not None:
+            await self._listen(run.state, config.path)
+        if run.reload is not None:
             self._watch()
 
     async def _listen(self, state: Path, config: Path) -> None:
-        """To `mcpx status` and its kin."""
-        sign_ins = SignIns(self._gateway)
-        pins = {verb: self._pins(verb) for verb in ("pins", "pins.waiting", "pins.approve")}
-        self._control = Control(
-            socket_path(state, config, self._run.env),
-            {
-                "status": lambda _: self.status(),
-                "retire": lambda _: self._retire(),
-                "reload": lambda request: self.store.asked(
-                    author=str(request.get("author") or "")[:100]
-                ),
-                **sign_ins.verbs,
-                **PendingCalls(self._gateway).verbs,
-                **pins,
-                "admin": self._tell_login,
-                "activity": self._telemetry.tell_activity,
-                "search": self._search,
-                "missing": self._missing,
-                "logs": self._logs,
-                "names": self._names,
-            },
-            self,
-            role=self._run.role,
-        )
+        path = socket_path(state, config, self._run.env)
+        verbs = {**self.verbs.verbs(), "retire": self._retire}
+        self._control = Control(path, verbs, self.clients, role=self._run.role)
         await self._control.start()
 
     @property
     def found(self) -> bool:
-        """Whether it is this gateway that is found on the config."""
+        """Whether commands for this configuration reach this gateway."""
         return self._control is not None and self._control.listening
 
-    # Clients that attach
-    # -----------------------------------------------------------------------------------------
-
-    def admit(self, request: Json) -> "tuple[Json, asyncio.Protocol | None]":
-        """For `Control`: somebody wants to come in."""
-        if self._run.role == "alone":
-            about = {"version": __version__, "role": "alone"}
-            return {
-                "ok": False,
-                "reason": "alone",
-                "error": "this gateway is one client's alone",
-                **about,
-            }, None
-        return self._host().admit(request)
-
-    def _host(self) -> "Attached":
-        if self._attached is None:
-            from mcpx.front.attached import Attached  # nobody may ever come
-
-            self._attached = Attached(
-                self._dispatcher,
-                self._environ,
-                grace=GRACE,
-                about=self._about,
-                on_change=self._counted,
-            )
-        return self._attached
-
-    def _about(self) -> Json:
-        level = logging.getLevelName(logging.getLogger("mcpx").level)
-        admin = self._office is not None
-        log_file = None if self._run.log_file is None else str(self._run.log_file)
-        return {"role": self._run.role, "admin": admin, "log_level": level, "log_file": log_file}
-
-    def _counted(self) -> None:
-        """In the background: the last that leaves puts out the light, after a while."""
-        if self._run.linger is None:
-            return
-        if self._leaving is not None:
-            self._leaving.cancel()
-            self._leaving = None
-        if not self._attached:
-            self._leaving = asyncio.get_running_loop().call_later(self._run.linger, self.over.set)
-
-    def wait_for_clients(self) -> None:
-        """In the background: whoever had it started comes at once, or not at all."""
-        wait = max(self._run.linger or 0.0, FIRST_CLIENT)
-        self._leaving = asyncio.get_running_loop().call_later(wait, self.over.set)
-
-    async def _retire(self) -> Json:
-        """Leave the place to another."""
+    async def _retire(self, _: Json) -> Json:
+        """Leave the place to another gateway."""
         if self._run.role == "http" or self._control is None:
             return {"ok": False, "error": "this gateway was started by somebody, and stays"}
         self._control.leave_place()
-        if self._run.role == "background":
-            self.retired = True
-            self.over.set()
+        self.clients.retire()
         return {"ok": True}
 
     async def part(self) -> None:
-        """Nobody comes in any more; those who are there finish, or move on."""
+        """Accept no more clients, and let the attached ones finish."""
         if self._control is not None:
             self._control.leave_place()
-        if self._attached is not None:
-            if self.retired:
-                await self._attached.retire(RETIRING)
-            await self._attached.close()
-
-    def _watch(self) -> None:
-        watcher = Watcher(
-            lambda: self.store.sources,
-            lambda: self._gateway.generation.config.global_.hot_reload_interval,
-            self._changed,
-        )
-        self._tasks.start(watcher.run())
-
-    def _make_store(self, environ: Mapping[str, str]) -> ConfigStore:
-        run, path = self._run, self._run.config.path
-        where = None if path is None else Where(path, environ, run.env)
-        fresh = None
-        if run.fresh is not None:
-            file, read, state = run.fresh
-
-            def begin() -> None:
-                self._watch()
-                self._tasks.start(self._listen(state, file))
-
-            fresh = Fresh(Where(file, environ, run.env), self._judging(read), begin, state)
-        read, replicas = self._reading(), self._gateway.replicas
-        if replicas is None:
-            return ConfigStore(
-                self._gateway, read, self._applied, self._coming, where=where, fresh=fresh
-            )
-        from mcpx.core.joint import JointStore
-
-        return JointStore(
-            self._gateway,
-            read,
-            self._applied,
-            self._coming,
-            where=where,
-            fresh=fresh,
-            replicas=replicas,
-        )
-
-    def _share(self) -> None:
-        """With other replicas a change of the configuration is that of all, with or without an
-        admin UI here."""
-        if self._gateway.replicas is not None:
-            if self._office is None:
-                self.store.keep_history(self._run.state)
-            self.store.follow()
-
-    def _reading(self) -> Read | None:
-        return None if self._run.reload is None else self._judging(self._run.reload)
-
-    async def _tell_login(self, request: Json) -> Json:
-        if self._office is None:
-            return {
-                "ok": False,
-                "error": "this gateway was started without --admin; end it, and start it with it",
-            }
-        return await self._office.tell_login(request)
-
-    async def _search(self, request: Json) -> Json:
-        """The catalog's own search, for `mcpx search`."""
-        from mcpx.core.view import search
-
-        query, limit, profile = request.get("query"), request.get("limit"), request.get("profile")
-        caller = Caller(
-            "local", profile if isinstance(profile, str) else None, since=time.monotonic()
-        )
-        await self._gateway.prepare(caller)
-        most = limit if isinstance(limit, int) and limit > 0 else SEARCHED
-        matches, total = await search(self._gateway, caller, str(query or ""), most)
-        tools = [
-            {"definition": each.offer.definition, "score": each.score, "strong": each.strong}
-            for each in matches
-        ]
-        return {"ok": True, "tools": tools, "total": total}
-
-    async def _missing(self, request: Json) -> Json:
-        """Why a tool or a server is not offered, for `mcpx call` and `mcpx tools`."""
-        from mcpx.core.missing import why_missing
-
-        profile = request.get("profile")
-        await self._gateway.catalogs.ready()
-        found = why_missing(
-            self._gateway, str(request.get("name")), profile if isinstance(profile, str) else None
-        )
-        told = None if found is None else self._gateway.redactor.redact_values(found.told())
-        return {"ok": True, "missing": told}
-
-    async def _names(self, _: Json) -> Json:
-        """All that can be named, for shells that complete it."""
-        from mcpx.core.names import names_of
-
-        await self._gateway.catalogs.ready()
-        offers = self._gateway.catalog.offers
-        listed = {
-            kind: ((each.server, each.name, each.definition) for each in offers[kind])
-            for kind in KINDS
-        }
-        return {"ok": True, **names_of(self._gateway.generation.config, listed)}
-
-    async def _logs(self, request: Json) -> Json:
-        """What servers have printed, for `mcpx logs`: of one or of all, after the numbers that are
-        known."""
-        wanted, after, limit = (
-            request.get("server"),
-            as_object(request.get("after")),
-            request.get("limit"),
-        )
-        names = list(self._gateway.generation.upstreams)
-        if wanted is not None and wanted not in names:
-            return {"ok": False, "error": "no such server", "names": names}
-        most = min(limit, PRINTED) if isinstance(limit, int) and limit > 0 else PRINTED
-        told: Json = {}
-        for name in names if wanted is None else [wanted]:
-            known = after.get(name)
-            lines, last = self._chronicle.lines(name, known if isinstance(known, int) else 0, most)
-            told[name] = {"lines": [asdict(line) for line in lines], "last": last}
-        return {"ok": True, "servers": told, "log_file": self._log_file()}
-
-    def _log_file(self) -> str | None:
-        """Where the gateway's own log is."""
-        config = self._gateway.generation.config
-        if config.global_.log_file is not None:
-            return str(
-                (config.path.parent if config.path is not None else Path.cwd())
-                / config.global_.log_file
-            )
-        return None if self._run.log_file is None else str(self._run.log_file)
-
-    def _pins(self, verb: str) -> Verb:
-        return lambda request: self._gateway.pinning.verbs[verb](
-            request
-        )  # who never asks does without
+        await self.clients.part()
 
     async def close(self) -> None:
         if self._office is not None:
@@ -443,15 +455,33 @@ class Upkeep:
         if self._control is not None:
             await self._control.close()
 
-    def reload_soon(self) -> None:
-        self._tasks.start(self.store.propose(by="SIGHUP"))
+    # Configuration
+    # ----------------------------------------------------------------------------------------------
 
-    async def _changed(self) -> None:
-        if self._gateway.generation.config.global_.hot_reload:
-            await self.store.file_changed()
+    def _make_store(self, environ: Mapping[str, str]) -> ConfigStore:
+        run, replicas = self._run, self._gateway.replicas
+        where = fresh = read = None
+        if run.config.path is not None:
+            where = Where(run.config.path, environ, run.env)
+        if run.fresh is not None:
+            file, read_fresh, state = run.fresh
+
+            def begin() -> None:
+                self._watch()
+                self._tasks.start(self._listen(state, file))
+
+            fresh = Fresh(Where(file, environ, run.env), self._judging(read_fresh), begin, state)
+        if run.reload is not None:
+            read = self._judging(run.reload)
+        make = ConfigStore
+        if replicas is not None:
+            from mcpx.core.joint import JointStore
+
+            make = partial(JointStore, replicas=replicas)
+        return make(self._gateway, read, self._applied, self._coming, where=where, fresh=fresh)
 
     def _judging(self, read: Read) -> Read:
-        """What opens the tools to the network by accident is refused when it is read again too."""
+        """Refuse a new configuration, too, if it opens the tools to the network by accident."""
         run = self._run
         if run.transport != "http" and run.admin is None:
             return read
@@ -466,6 +496,21 @@ class Upkeep:
 
         return judged
 
+    def _watch(self) -> None:
+        async def changed() -> None:
+            if self._gateway.generation.config.global_.hot_reload:
+                await self.store.file_changed()
+
+        watcher = Watcher(
+            lambda: self.store.sources,
+            lambda: self._gateway.generation.config.global_.hot_reload_interval,
+            changed,
+        )
+        self._tasks.start(watcher.run())
+
+    def reload_soon(self) -> None:
+        self._tasks.start(self.store.propose(by="SIGHUP"))
+
     def _coming(self, config: Config) -> None:
         if self.front is not None:
             self.front.narrow(config)
@@ -479,22 +524,3 @@ class Upkeep:
             logs.set_level(config.global_.log_level)
         logs.set_format(config.global_.log_format)
         self._telemetry.take_up(config)
-
-    async def status(self) -> Json:
-        about = {
-            "version": __version__,
-            "config": str(self._gateway.generation.config.path),
-            "url": self.url,
-        }
-        about |= {
-            "role": self._run.role,
-            "attached": [] if self._attached is None else self._attached.describe(),
-        }
-        about |= {"pid": os.getpid(), "started_at": self._started_at, "log_file": self._log_file()}
-        about |= {
-            "admin_url": None if self._office is None else self._office.url,
-            "clients": len(self._dispatcher.audience.callers()),
-        }
-        about["replicas"] = self.store.replicas()
-        told = {"ok": True, **about, **self.store.status(), **await self._gateway.describe()}
-        return self._gateway.redactor.redact_values(told)

@@ -146,7 +146,9 @@ class _Parameters:
         return ApiError(422, None, first["message"], first["path"], errors=mistakes)
 
 
-def _flat(handler: Callable[..., Any]) -> Iterator[tuple[tuple[str, type] | None, Any, inspect.Parameter]]:
+def _flat(
+    handler: Callable[..., Any],
+) -> Iterator[tuple[tuple[str, type] | None, Any, inspect.Parameter]]:
     """The parameters and the fields of those that are dataclasses."""
     hints = type_hints(handler, include_extras=True)
     for parameter in inspect.signature(handler).parameters.values():

@@ -36,7 +36,7 @@ class Live:
         self._desk = desk
         self.people = People(desk)
         self.weights = Weights(desk.gateway)
-        self.toolbox = Toolbox(desk.gateway, self.weights)
+        self.toolbox = Toolbox(desk, self.weights)
         self.calling = Calling(desk)
         self.events = Events(desk, self.people, self._etag)
 

@@ -62,35 +62,32 @@ class _Voice:
         self._redact = redact
 
     async def ask(self, server: str, method: str, params: Json | None) -> Json:
-        text = as_object(params).get("message")
-        text = plain(self._redact(text[:4_000])) if isinstance(text, str) else ""
-        declined = method == "elicitation/create"
-        self._say(
-            "question", CallQuestion(server=server, method=method, message=text, answer="decline")
-        )
-        if declined:
+        text = self._shown(as_object(params).get("message"), 4_000) or ""
+        question = CallQuestion(server=server, method=method, message=text, answer="decline")
+        self._say("question", question)
+        if method == "elicitation/create":
             return {"action": "decline"}
         raise RpcError(-32601, f"the admin cannot answer {method}")
 
     def tell(self, method: str, params: Json) -> None:
         if method == "notifications/progress":
-            progress, total, words = (params.get(key) for key in ("progress", "total", "message"))
-            self._say(
-                "progress",
-                CallProgress(
-                    progress=float(progress) if isinstance(progress, int | float) else 0,
-                    total=float(total) if isinstance(total, int | float) else None,
-                    message=plain(self._redact(words[:1_000])) if isinstance(words, str) else None,
-                ),
+            told = CallProgress(
+                progress=_number(params.get("progress")) or 0.0,
+                total=_number(params.get("total")),
+                message=self._shown(params.get("message"), 1_000),
             )
+            self._say("progress", told)
         elif method == "notifications/message":
-            data = params.get("data")
-            text = data if isinstance(data, str) else _json(data)
-            level = params.get("level")
-            text = plain(self._redact(text[:5_000]))[:4_000]
-            self._say(
-                "message", CallMessage(level=level if isinstance(level, str) else "info", text=text)
-            )
+            data, level = params.get("data"), params.get("level")
+            if not isinstance(data, str):
+                data = _json(data)
+            if not isinstance(level, str):
+                level = "info"
+            text = (self._shown(data, 5_000) or "")[:4_000]
+            self._say("message", CallMessage(level=level, text=text))
+
+    def _shown(self, text: object, most: int) -> str | None:
+        return plain(self._redact(text[:most])) if isinstance(text, str) else None
 
     def pause(self, retry_ms: int) -> None:
         """Nobody polls here."""
@@ -144,22 +141,14 @@ class Calling:
 
     def _begin(self, name: str, given: CallGiven, say: Said) -> asyncio.Task[CallResult]:
         if len(self._running) >= MOST:
-            message = f"{MOST} calls are running already"
-            raise ApiError(
-                429,
-                "too_many_calls",
-                message,
-                hint="cancel one, or wait",
-                headers={"retry-after": "1"},
-            )
+            message, again = f"{MOST} calls are running already", {"retry-after": "1"}
+            hint = "cancel one, or wait"
+            raise ApiError(429, "too_many_calls", message, hint=hint, headers=again)
         id = given.call_id or secrets.token_hex(8)
         if id in self._running:
             raise ApiError(409, None, "a call runs under this id already", "call_id")
-        profile = given.profile
-        config = self._desk.gateway.generation.config
-        if profile is not None and all(profile != known.name for known in config.profiles):
-            raise ApiError(404, None, f"there is no profile {profile[:200]!r}", "profile")
-        work = self._call(name, given.arguments, profile, id, say)
+        self._desk.check_profile(given.profile)
+        work = self._call(name, given.arguments, given.profile, id, say)
         task = self._tasks.start(work, awaited=True, apart=True)
         self._running[id] = task
         task.add_done_callback(lambda _: self._over(id))
@@ -181,7 +170,7 @@ class Calling:
             client=CLIENT,
             mode="direct",
             session=session,
-            capabilities={} if offer is None else self._askable(offer.server),
+            capabilities=self._capabilities(offer),
             voice=_Voice(say, gateway.redactor.redact),
             since=time.monotonic(),
         )
@@ -190,62 +179,58 @@ class Calling:
         began = time.perf_counter()
         try:
             result = await gateway.handle(call)
-            ms = _since(began)
-            model = (
-                None if offer is None else await self._seen_by_model(call, offer, arguments, result)
-            )
-            return self._told(result, ms, model)
+            told = self._told(result, _since(began))
+            if offer is not None:
+                told.model = await self._seen_by_model(call, offer, arguments, result)
+            return told
         except RpcError as error:
-            missing = missing_error(gateway, name, profile, "name") if offer is None else None
-            message = error.message if missing is None else f"{missing.message}; {missing.hint}"
-            told = {"code": error.code, "message": message, "data": error.data}
-            return CallResult(
-                ok=False, ms=_since(began), error=plain(gateway.redactor.redact_values(told))
-            )
+            message = error.message
+            if offer is None and (missing := missing_error(gateway, name, profile, "name")):
+                message = f"{missing.message}; {missing.hint}"
+            failure = {"code": error.code, "message": message, "data": error.data}
+            failure = plain(gateway.redactor.redact_values(failure))
+            return CallResult(ok=False, ms=_since(began), error=failure)
         except asyncio.CancelledError:
             if id not in self._cancelled:
                 raise
-            return CallResult(
-                ok=False,
-                ms=_since(began),
-                error={"code": CANCELLED, "message": "the call was cancelled"},
-            )
+            failure = {"code": CANCELLED, "message": "the call was cancelled"}
+            return CallResult(ok=False, ms=_since(began), error=failure)
         finally:
             self._tasks.start(gateway.end_session(session), apart=True)
 
-    def _askable(self, server: str) -> Json:
-        upstream = self._desk.gateway.generation.upstreams.get(server)
+    def _capabilities(self, offer: Offer | None) -> Json:
+        """A server that is known to ask may ask. Others would be started again for it."""
+        upstreams = self._desk.gateway.generation.upstreams
+        if offer is None or offer.server not in upstreams:
+            return {}
         return (
-            {"elicitation": {}}
-            if upstream is not None and "elicitation" in upstream.traits.may_ask
-            else {}
+            {"elicitation": {}} if "elicitation" in upstreams[offer.server].traits.may_ask else {}
         )
 
-    def _told(self, result: Json, ms: float, model: ModelSees | None) -> CallResult:
-        failed = result.get("isError") is True
+    def _told(self, result: Json, ms: float) -> CallResult:
+        is_ok = result.get("isError") is not True
         if len(_json(result)) > LARGEST:
             shortened = {"content": [{"type": "text", "text": TOO_LARGE}]}
-            return CallResult(ok=not failed, ms=ms, result=shortened, shortened=True, model=model)
+            return CallResult(ok=is_ok, ms=ms, result=shortened, shortened=True)
         redacted = plain(self._desk.gateway.redactor.redact_values(result))
-        return CallResult(ok=not failed, ms=ms, result=redacted, model=model)
+        return CallResult(ok=is_ok, ms=ms, result=redacted)
 
     async def _seen_by_model(
         self, call: Call, offer: Offer, arguments: Json, result: Json
-    ) -> ModelSees | None:
+    ) -> ModelSees:
         """The result as the configured compact mode shows it, or as `search` does."""
         generation = self._desk.gateway.generation
-        mode: Any = generation.config.mode if generation.config.mode in COMPACT else "search"
+        mode: Any = generation.config.mode
+        if mode not in COMPACT:
+            mode = "search"
         surface = generation.surfaces.of(mode)
         assert isinstance(surface, Compact)
         how = surface.settings.of(offer.server)
         shown = await surface.bounded(call, result, how, lambda: not reads_files(offer, arguments))
         text, raw = _text(shown), _text(result)
         redact = self._desk.gateway.redactor
-        content = [
-            as_object(block)
-            for block in as_list(shown.get("content"))
-            if "text" not in as_object(block)
-        ]
+        blocks = map(as_object, as_list(shown.get("content")))
+        content = [block for block in blocks if "text" not in block]
         if len(_json(content)) > LARGEST:
             content = []
         return ModelSees(
@@ -273,6 +258,10 @@ async def _told(
             yield COMMENT
     if not task.cancelled():
         yield frame("result", task.result())
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _since(began: float) -> float:

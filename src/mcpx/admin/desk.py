@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
-from mcpx.admin.errors import ApiError
+from mcpx.admin.errors import ApiError, plain
 from mcpx.admin.trials import Trials
 from mcpx.core.chronicle import Chronicle
 from mcpx.core.gateway import Gateway
@@ -128,6 +128,15 @@ class Desk:
     @property
     def profiles(self) -> list[str]:
         return [profile.name for profile in self.gateway.generation.config.profiles]
+
+    def check_profile(self, name: str | None, path: str = "profile") -> None:
+        """Raises ApiError for a profile that does not exist."""
+        if name is not None and name not in self.profiles:
+            hint = f"there is {', '.join(self.profiles)}"[:500]
+            if not self.profiles:
+                hint = "there are no profiles"
+            told = f"there is no profile {plain(name)[:200]!r}"
+            raise ApiError(404, None, told, path, hint)
 
 
 def _counted(counter: T | None) -> T:

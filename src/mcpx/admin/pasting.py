@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from mcpx.admin.desk import Desk
+from mcpx.admin.errors import plain
 from mcpx.admin.routes.given import yaml_of
 from mcpx.admin.shapes.servers import Operation, PasteResult, Recognised
 from mcpx.config import Refused
@@ -45,6 +46,7 @@ MOST_WARNINGS = 50
 
 
 async def recognise(desk: Desk, text: str) -> PasteResult:
+    text = plain(text)
     bare = text.strip()
     if is_curl(bare) and "curl" in desk.imports:
         return await _imported(desk, "curl", bare.removeprefix("$").strip())
@@ -148,7 +150,9 @@ async def _imported(desk: Desk, kind: Literal["openapi", "curl"], text: str) -> 
     title, number = "A curl line: one HTTP command", len(made["operations"])
     if kind == "openapi":
         called = f" “{made['title']}”" if made["title"] else ""
-        title = f"An OpenAPI document{called}: {number} operation{'s' * (number != 1)} to pick from"
+        title = f"An OpenAPI document{called}: {number} operations to pick from"
+        if number == 1:
+            title = f"An OpenAPI document{called}: 1 operation to pick from"
     told: list[Any] = made["warnings"]
     return PasteResult(
         kind=kind,

@@ -7,6 +7,7 @@ list is kept until its catalog changes.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError, plain
 from mcpx.admin.shapes.tools import Hit, SearchResult, ToolDetail
 from mcpx.catalog.catalog import Catalog
@@ -111,8 +112,9 @@ class _Listed(NamedTuple):
 
 
 class Toolbox:
-    def __init__(self, gateway: Gateway, weights: Weights) -> None:
-        self._gateway = gateway
+    def __init__(self, desk: Desk, weights: Weights) -> None:
+        self._desk = desk
+        self._gateway = desk.gateway
         self._weights = weights
         self._kept: tuple[Catalog, _Listed] | None = None
 
@@ -188,8 +190,7 @@ class Toolbox:
         """The owner, looking through a profile."""
         if profile is None:
             return OWNER
-        if all(profile != known.name for known in self._gateway.generation.config.profiles):
-            raise ApiError(404, None, f"there is no profile {plain(profile)[:200]!r}", "profile")
+        self._desk.check_profile(profile)
         return Caller(OWNER.principal, profile, client=OWNER.client)
 
     # Finding

@@ -186,8 +186,10 @@ def _check_server_auth(
     for name in filter(None, map(_text, names)):
         is_framing = re.fullmatch(FRAMING, name)  # Reported for the auth config.
         if re.fullmatch(OURS, name) and not is_framing:
-            header = f"the header {shorten(name)!r} of this auth config"
-            what = f"{header} is set by mcpx on the way to a server"
+            what = (
+                f"the header {shorten(name)!r} of this auth config is set by mcpx on the way to a "
+                "server"
+            )
             findings.add(what, at, hint="use another auth config there")
 
 

@@ -20,6 +20,7 @@ from mcpx.admin.shapes.commands import (
 )
 from mcpx.admin.shapes.servers import Operation, Recognised
 from mcpx.admin.streaming import attended
+from mcpx.admin.toolbox import tokens_of
 from mcpx.config import Command
 from mcpx.config.edits import PutEntry
 from mcpx.config.written import Entry, Written
@@ -71,7 +72,7 @@ def _row(desk: Desk, command: Command, entry: Entry | None) -> Json:
         "parameters": [str(name) for name in as_object(command.schema.get("properties"))],
         "read_only": command.changes_nothing,
         "auth": command.auth,
-        "tokens": given.cost(definition_of(command)),
+        "tokens": tokens_of(definition_of(command)),
         "source": given.place_of(entry),
         **figures,
     }
@@ -240,7 +241,7 @@ async def _try(
     if ran.resolved is not None:
         told.resolved = Resolved(**plain(asdict(ran.resolved)))
     if ran.tool:
-        told.tool, told.tokens = plain(ran.tool), given.cost(ran.tool)
+        told.tool, told.tokens = plain(ran.tool), tokens_of(ran.tool)
     if ran.error is not None:
         told.path = "arguments"
     return told

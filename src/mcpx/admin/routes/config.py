@@ -2,10 +2,11 @@
 
 import asyncio
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -132,11 +133,7 @@ async def _new_text(desk: Desk, text: ConfigText) -> NewText:
     for document in documents:
         if text.file in (str(document.path), document.name):
             return NewText(text.text, document.path)
-    hint = (
-        f"there is {', '.join(str(document.path) for document in documents)}"[:500]
-        if documents
-        else None
-    )
+    hint = f"there is {', '.join(str(document.path) for document in documents)}"[:500]
     raise ApiError(404, None, "this is no file of the configuration", "file", hint)
 
 
@@ -175,13 +172,8 @@ async def _reload(request: ApiRequest) -> ReloadResult:
 async def _one_revision(desk: Desk, number: int) -> RevisionTold:
     revision = next((each for each in desk.store.revisions() if each.number == number), None)
     if revision is None:
-        raise ApiError(
-            404,
-            None,
-            "there is no such revision",
-            "path.number",
-            "the history lists those there are",
-        )
+        hint = "the history lists those there are"
+        raise ApiError(404, None, "there is no such revision", "path.number", hint)
     try:
         texts = await desk.store.revision_text(number)
     except (EditError, ConfigError) as error:
@@ -222,22 +214,24 @@ async def _take_over(
     return await given.write(request, change, edits, wanted.message)
 
 
+def _auths(entry: Json) -> Iterator[tuple[Json, str]]:
+    """The references to auth configs: the objects that contain them, and their names."""
+    for place in (entry, entry.get("http")):
+        auth = as_object(place).get("auth")
+        name = as_object(auth).get("ref", auth)
+        if isinstance(name, str):
+            yield as_object(place), name
+
+
 def _without(entries: Sequence[tuple[Section, Json]], left: set[str]) -> list[tuple[Section, Json]]:
-    """Without these auth configs, and without what refers to them."""
+    """Remove these auth configs, and the references to them."""
     kept = [each for each in entries if each[0] != "auth_configs" or each[1]["name"] not in left]
-    return [(section, _bare(entry, left)) for section, entry in kept]
-
-
-def _bare(entry: Json, left: set[str]) -> Json:
-    made = {
-        key: value for key, value in entry.items() if key != "auth" or _auth_of(entry) not in left
-    }
-    if isinstance(made.get("http"), dict):
-        http = as_object(made["http"])
-        made["http"] = {
-            key: value for key, value in http.items() if key != "auth" or _auth_of(http) not in left
-        }
-    return made
+    kept = deepcopy(kept)
+    for _, entry in kept:
+        for place, name in list(_auths(entry)):
+            if name in left:
+                del place["auth"]
+    return kept
 
 
 def _picked(
@@ -254,7 +248,7 @@ def _picked(
         for section, entry in entries
         if section != "auth_configs" and entry["name"] in pick
     ]
-    needed = {name for _, entry in chosen for name in _auths_of(entry)}
+    needed = {name for _, entry in chosen for _, name in _auths(entry)}
     return [
         each
         for each in entries
@@ -280,37 +274,11 @@ def _edits(
                 own, name = name, free[section].free(name)
                 if section == "auth_configs":
                     renamed[own] = name
-        edits.append(PutEntry(section, name, _referring(entry, name, renamed)))
+        for place, auth in _auths(entry):
+            if auth in renamed:
+                place["auth"] = {"ref": renamed[auth]}
+        edits.append(PutEntry(section, name, {**entry, "name": name}))
     return edits
-
-
-def _auths_of(entry: Json) -> list[str]:
-    """Names of auth configs that an entry refers to."""
-    names = [_auth_of(place) for place in (entry, as_object(entry.get("http")))]
-    return [name for name in names if name is not None]
-
-
-def _auth_of(place: Json) -> str | None:
-    auth: Any = place.get("auth")
-    name = as_object(auth).get("ref") if isinstance(auth, dict) else auth
-    return name if isinstance(name, str) else None
-
-
-def _referring(entry: Json, name: str, renamed: dict[str, str]) -> Json:
-    made: Json = {**entry, "name": name}
-    if any(each in renamed for each in _auths_of(entry)):
-        made = _with_auth(made, renamed)
-        if isinstance(made.get("http"), dict):
-            made["http"] = _with_auth(as_object(made["http"]), renamed)
-    return made
-
-
-def _with_auth(place: Json, renamed: dict[str, str]) -> Json:
-    auth = place.get("auth")
-    if isinstance(auth, str) and auth in renamed:
-        return {**place, "auth": renamed[auth]}
-    ref = as_object(auth).get("ref")
-    return {**place, "auth": {**cast(Json, auth), "ref": renamed[ref]}} if ref in renamed else place
 
 
 router = Router("/api", "Configuration")

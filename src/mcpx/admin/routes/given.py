@@ -38,10 +38,8 @@ from mcpx.config.written import EntrySection
 from mcpx.config.written import Written as Files
 from mcpx.core.store import Committed, Stale, Unwritable, Via
 from mcpx.core.store import Preview as Seen
-from mcpx.formats.tokens import estimate
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
-from mcpx.wire import codec
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 EntryBody = Annotated[Entry, BODY]
@@ -256,17 +254,9 @@ def _written(done: Committed) -> Written:
 
 
 def plan_told(plan: Plan) -> PlanTold:
-    return PlanTold(
-        summary=str(plan),
-        kept=list(plan.kept),
-        updated=list(plan.updated),
-        started=list(plan.started),
-        restarted=list(plan.restarted),
-        stopped=list(plan.stopped),
-        commands=list(plan.commands),
-        settings=list(plan.settings),
-        needs_restart=list(plan.needs_restart),
-    )
+    names = PlanTold.model_fields.keys() - {"summary", "said"}
+    lists: dict[str, Any] = {name: list(getattr(plan, name)) for name in names}
+    return PlanTold(summary=str(plan), **lists)
 
 
 # Refusing
@@ -285,10 +275,8 @@ async def refusal(desk: Desk, error: Exception, edit: Edits | None = None) -> Ap
     match error:
         case Stale():
             hint = "read it again, look at what is different, and save once more"
-            told, headers = (
-                "the configuration was changed by somebody else meanwhile",
-                {"ETag": quoted(error.etag)},
-            )
+            told = "the configuration was changed by somebody else meanwhile"
+            headers = {"etag": quoted(error.etag)}
             return ApiError(412, "stale", told, hint=hint, headers=headers)
         case Unwritable():
             return ApiError(409, "unwritable", str(error))
@@ -296,23 +284,20 @@ async def refusal(desk: Desk, error: Exception, edit: Edits | None = None) -> Ap
             if error.code == "not_found" and isinstance(edit, PutEntry | SetFields | RemoveEntry):
                 if edit.section == "mcp_servers" and edit.name in desk.gateway.generation.upstreams:
                     told = f"{edit.name} stands in no file, so nothing can be changed about it"
-                    return ApiError(
-                        409, "not_possible", told, hint="it goes with the first server of your own"
-                    )
+                    hint = "it goes with the first server of your own"
+                    return ApiError(409, "not_possible", told, hint=hint)
                 names = [each.name for each in (await desk.store.look()).entries(edit.section)]
                 return unknown(edit.section, edit.name, names)
-            at = await _index_of(desk, edit)
-            own = (
-                error.path if at is None else re.sub(rf"^{at.section}\[\d+\]\.?", "", error.path)
-            )  # it names no other
-            path = "name" if error.code == "exists" else _relative(own, at) or None
-            return ApiError(
-                STATUSES[error.code], error.code, error.message, path, error.hint or None
-            )
+            at, path = await _index_of(desk, edit), error.path
+            if at is not None:  # The path of an entry names no other entry.
+                path = _relative(re.sub(rf"^{at.section}\[\d+\]\.?", "", path), at)
+            if error.code == "exists":
+                path = "name"
+            status = STATUSES[error.code]
+            return ApiError(status, error.code, error.message, path or None, error.hint or None)
         case ConfigError():
-            return await _there_before(desk, error, edit) or invalid(
-                error, await _index_of(desk, edit)
-            )
+            before = await _there_before(desk, error, edit)
+            return before or invalid(error, await _index_of(desk, edit))
         case _:
             raise error
 
@@ -325,28 +310,22 @@ async def _there_before(desk: Desk, error: ConfigError, edit: Edits | None) -> A
     there = (await desk.store.preview([])).told
     if not any((each.message, each.path) == (first.message, first.path) for each in there):
         return None
-    where = (
-        f"{os.path.basename(first.file)}:{first.line}"
-        if first.file and first.line
-        else "the config file"
-    )
+    where = "the config file"
+    if first.file and first.line:
+        where = f"{os.path.basename(first.file)}:{first.line}"
     told = f"nothing was written: {where} has a mistake already ({first.message})"
-    hint = "; ".join(
-        each for each in (first.hint, "mend it in the file or under Config, then try again") if each
-    )
+    advice = "mend it in the file or under Config, then try again"
+    hint = "; ".join(filter(None, (first.hint, advice)))
     errors = [problem_of(each, None).model_dump(exclude_none=True) for each in error.told]
     return ApiError(422, "invalid_config", told, first.path or None, hint, errors=errors)
 
 
 def invalid(error: ConfigError, at: "_Spot | None" = None) -> ApiError:
-    told: Sequence[Told] = error.told if isinstance(error, Refused) else ()
-    problems = [problem_of(each, at) for each in told]
-    problems = problems or [
-        Problem(message=line.removeprefix("error: "), path=None) for line in error.problems
-    ]
-    first = (
-        problems[0] if problems else Problem(message="the configuration is not valid", path=None)
-    )
+    problems = [Problem(message=line.removeprefix("error: ")) for line in error.problems]
+    if isinstance(error, Refused) and error.told:
+        problems = [problem_of(each, at) for each in error.told]
+    problems = problems or [Problem(message="the configuration is not valid")]
+    first = problems[0]
     errors = [each.model_dump(exclude_none=True) for each in problems]
     return ApiError(422, "invalid_config", first.message, first.path, first.hint, errors=errors)
 
@@ -422,24 +401,18 @@ def entry_of(written: Files, section: EntrySection, name: str) -> Found:
 
 
 def unknown(section: EntrySection, name: str, names: list[str]) -> ApiError:
-    meant = nearest(name, names)
     noun = NOUNS[section]
-    few = f"there is {', '.join(names[:10])}" if names else f"there is no {noun} yet"
-    hint = f"did you mean {meant!r}?" if meant else few
+    hint = f"there is no {noun} yet"
+    if meant := nearest(name, names):
+        hint = f"did you mean {meant!r}?"
+    elif names:
+        hint = f"there is {', '.join(names[:10])}"
     return ApiError(404, "not_found", f"there is no {noun} named {name[:100]!r}", "name", hint)
 
 
 def yaml_of(entry: Json) -> str:
     """As it would stand in a file, below the key of its section."""
     return f"{item_of(entry, '', Manner('yaml'))}\n"
-
-
-def cost(definition: Json) -> int:
-    """Tokens of a tool's definition, about."""
-    try:
-        return estimate(codec.dump(definition).decode())
-    except codec.Unencodable:
-        return 0
 
 
 def figures_of(desk: Desk, server: str, tool: str | None = None) -> Json:
@@ -450,11 +423,4 @@ def figures_of(desk: Desk, server: str, tool: str | None = None) -> Json:
     found = counted.server(server) if tool is None else counted.tool(server, tool)
     if found is None:
         return {}
-    return {
-        "calls_per_minute": found.calls_per_minute,
-        "calls": found.calls,
-        "errors": found.errors,
-        "p50_ms": found.p50_ms,
-        "p95_ms": found.p95_ms,
-        "last_call": moment(found.last_call or None),
-    }
+    return {**found._asdict(), "last_call": moment(found.last_call or None)}

@@ -51,24 +51,24 @@ async def _profile(desk: Desk, name: str | None, entry: Json, place: Place | Non
         for source in gateway.generation.sources
         if source.enabled and catalog.knows(source.name)
     ]
-    path = "/mcp" if name is None else f"/p/{quote(name, safe='')}/mcp"
-    mode = entry.get("mode") if name is not None else gateway.generation.config.mode
-    tokens = entry.get("tokens")
-    return ProfileRow(
+    told = ProfileRow(
         name=name or "",
-        path=path,
-        url=_url(desk.about().url, path),
-        mode=mode if isinstance(mode, str) else None,
+        path="/mcp",
         servers=sum(not source.local for source in seen),
         tools=sum(catalog.count(source.name, "tools") for source in seen),
-        tokens=[str(each) for each in as_list(tokens)] if tokens is not None else None,
         entry=entry,
         source=place,
     )
-
-
-def _url(base: str | None, path: str) -> str | None:
-    return None if base is None else urlunsplit(urlsplit(base)._replace(path=path))
+    mode = gateway.generation.config.mode
+    if name is not None:
+        told.path, mode = f"/p/{quote(name, safe='')}/mcp", entry.get("mode")
+    if isinstance(mode, str):
+        told.mode = mode
+    if entry.get("tokens") is not None:
+        told.tokens = [str(each) for each in as_list(entry["tokens"])]
+    if (url := desk.about().url) is not None:
+        told.url = urlunsplit(urlsplit(url)._replace(path=told.path))
+    return told
 
 
 def _policy(desk: Desk, written: Files) -> PolicyTold:
@@ -76,25 +76,18 @@ def _policy(desk: Desk, written: Files) -> PolicyTold:
     value: Any = written.section("policy")
     entry = as_object(value)
     rules = [as_object(each) for each in as_list(entry.get("rules"))]
-    # What a reference stands for is known to what runs, while both have as many rules.
-    effects: list[Effect] = (
-        [rule.effect for rule in running.rules] if len(rules) == len(running.rules) else []
-    )
+    # The effects that run are those of these rules, as long as there are as many.
+    effects: list[Effect] = [_effect(rule.get("effect")) for rule in rules]
+    if len(rules) == len(running.rules):
+        effects = [rule.effect for rule in running.rules]
     told = [
-        RuleTold(
-            number=index + 1,
-            effect=effects[index] if effects else _effect(rule.get("effect")),
-            entry=rule,
-            source=_rule_place(written, index),
-        )
-        for index, rule in enumerate(rules)
+        RuleTold(number=index + 1, effect=effect, entry=rule, source=_rule_place(written, index))
+        for index, (rule, effect) in enumerate(zip(rules, effects, strict=True))
     ]
     default = entry.get("default")
-    return PolicyTold(
-        default=default if default in ("allow", "deny") else running.default,
-        rules=told,
-        entry=entry,
-    )
+    if default not in ("allow", "deny"):
+        default = running.default
+    return PolicyTold(default=default, rules=told, entry=entry)
 
 
 def _effect(given: Any) -> Effect:
@@ -109,14 +102,11 @@ def _rule_place(written: Files, rule: int) -> Place | None:
 async def _simulate(desk: Desk, question: Question) -> Verdict:
     generation = desk.gateway.generation
     config, warden = generation.config, generation.warden
-    profiles = [profile.name for profile in config.profiles]
-    if question.profile is not None and question.profile not in profiles:
-        hint = f"there is {', '.join(profiles)}"[:500] if profiles else "there are no profiles"
-        raise ApiError(404, None, "there is no profile of this name", "profile", hint)
+    desk.check_profile(question.profile)
     if question.policy is not None:
-        policy = await _unsaved(desk, question)
-        config = replace(config, policy=policy)
-        warden = Warden(config, PolicyState(None)) if config.guarded else None
+        config, warden = replace(config, policy=await _unsaved(desk, question)), None
+        if config.guarded:
+            warden = Warden(config, PolicyState(None))
     offer, note = await _meant(desk, config, question.tool)
     verdict = await explain_call(
         warden, question.profile, question.principal, offer, question.arguments
@@ -160,16 +150,16 @@ async def _meant(desk: Desk, config: Config, tool: str) -> tuple[Offer, str]:
     if (offer := assumed(config, tool)) is not None:
         upstream = desk.gateway.generation.upstreams.get(offer.server)
         if upstream is None or not upstream.known:
-            return (
-                offer,
-                f"server {offer.server!r} has not told what it offers yet; judged by its name "
-                "alone",
+            note = (
+                f"server {offer.server!r} has not told what it offers yet; judged by its name alone"
             )
+            return offer, note
     missing = missing_error(desk.gateway, tool, None, "tool")
     if missing is not None:
         raise missing
-    meant = near(catalog, tool)
-    hint = "the public name, or server.tool" if meant is None else f"did you mean {meant!r}?"
+    hint = "the public name, or server.tool"
+    if (meant := near(catalog, tool)) is not None:
+        hint = f"did you mean {meant!r}?"
     raise ApiError(404, None, "no server offers this tool", "tool", hint)
 
 

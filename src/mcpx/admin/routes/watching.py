@@ -134,11 +134,9 @@ async def clients(
     desk = request.desk
     facts, config = desk.about(), desk.gateway.generation.config
     url = facts.url
-    if profile is not None:
-        if profile not in desk.profiles:
-            raise ApiError(404, None, f"there is no profile {plain(profile)!r}", "query.profile")
-        if url is not None:
-            url = f"{url.removesuffix('/mcp')}/p/{quote(profile, safe='')}/mcp"
+    desk.check_profile(profile, "query.profile")
+    if profile is not None and url is not None:
+        url = f"{url.removesuffix('/mcp')}/p/{quote(profile, safe='')}/mcp"
     names = request.live.people.names()
     told = ClientPrograms(clients=[], url=url, profiles=desk.profiles)
     command, has_token = _command_line(facts, profile), config.server.auth is not None
