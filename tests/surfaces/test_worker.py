@@ -298,7 +298,8 @@ def test_a_process_that_died_or_hangs_harms_nobody_else(
             with pytest.raises(BadReading, match="too much time"):
                 await ask(worker, ROWS, jmespath="length(@)")
         else:
-            await until(lambda: started[0].poll() is not None)
+            process = worker._reading._process
+            await until(lambda: process is not None and process.returncode is not None)
         assert "500" in (await ask(worker, ROWS, jmespath="length(@)")).text
         assert len(started) == 2
 
