@@ -12,7 +12,7 @@ from kit.command import private_environ, run_command
 from kit.gateway import Gateway
 from kit.process import stdio_command
 from kit.until import wait_until
-from mcpx.cli.servers import print_table
+from mcpx.cli.status import print_table
 from mcpx.cli.target import Target
 from mcpx.config import Config, Server
 from mcpx.model.call import Json

@@ -230,7 +230,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             "servers",
             "[CONFIG]",
             "Every server and how it is; without a running gateway they are connected to.",
-            "servers:servers",
+            "status:servers",
             (
                 *CONFIG_WORD,
                 flag("--json", "one JSON object instead of a table"),
