@@ -466,6 +466,7 @@ def test_new_limits_count_at_once_for_what_runs_already(store: RealStore) -> Non
             await until(lambda: gate.running == 3)
             for replica in (one, other):
                 replica.take_up(of_server(in_flight=3, queue=5))
+            await until(lambda: leases(store) == 3)
             calls += [replica.start(gate) for replica in (one, other)]
             await until(
                 lambda: sum(replica.counters.depth()["server"] for replica in (one, other)) == 2

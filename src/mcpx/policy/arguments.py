@@ -11,9 +11,9 @@ not matching for one that allows. In the same spirit one matching element of an 
 forbid, and all must match to allow. What is absent matches neither. No rule holds up anybody else:
 work is counted, and given up as not to be judged.
 
-Servers written in Go ignore the case of names. A rule on `text` must therefore also match `Text` and
-`text `. A reading is a copy of the arguments in which the name of the rule replaces one of the other
-spellings. Two spellings that the tool's schema declares are two arguments.
+Servers written in Go ignore the case of names. A rule on `text` must therefore also match `Text`
+and `text `. A reading is a copy of the arguments in which the name of the rule replaces one of the
+other spellings. Two spellings that the tool's schema declares are two arguments.
 """
 
 import json

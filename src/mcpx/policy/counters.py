@@ -175,7 +175,7 @@ class Counters:
         return counter
 
     def _evict_client(self) -> bool:
-        """Prefer idle clients to those that have spent some of their rate. Never evict busy ones."""
+        """Prefer idle clients to those that have spent some of their rate. Skip busy ones."""
         for only_idle in (True, False):
             for _ in range(min(EVICTION_ATTEMPTS, len(self.clients))):
                 name, counter = next(iter(self.clients.items()))

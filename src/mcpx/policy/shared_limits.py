@@ -151,7 +151,8 @@ class SharedLimits:
 
     def key_of(self, kind: str, name: Hashable) -> str:
         if not isinstance(name, str):
-            name = hashlib.sha256(repr(name).encode()).hexdigest()[:32]
+            digest = hashlib.sha256(repr(name).encode())
+            name = digest.hexdigest()[:32]
         return self._store.key("counter", kind, name)
 
     async def take(self, counters: Sequence[SharedCounter]) -> tuple[int, int, int]:
@@ -202,7 +203,8 @@ class SharedLimits:
             while len(counter.leases) < counter.running:
                 counter.leases.append(self._new_id())
             words = [int(LEASE_SECONDS * 1000), *counter.leases]
-            self._store.run_later(_RENEW, [counter.key], words)
+            # In order with `take`: a new limit counts the running calls first.
+            self._store.run(_RENEW, [counter.key], words)
 
     def _new_id(self) -> str:
         return f"{self._replicas.id}:{next(self._ids)}"

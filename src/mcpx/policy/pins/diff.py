@@ -90,8 +90,9 @@ def _around(old: str, new: str) -> tuple[str, str]:
 
 
 def _shown(sign: str, path: FieldPath, text: str) -> Iterator[str]:
-    place = visible(".".join(path[0])).replace("\n", "<U+000A>").replace("\t", " ")
-    for line in visible(text).replace("\t", "    ").split("\n"):
+    place = visible(".".join(path[0]))
+    place = place.replace("\n", "<U+000A>").replace("\t", " ")
+    for line in visible(text).expandtabs(4).split("\n"):
         if len(line) > LONGEST:
             line = f"{line[:LONGEST]} ... {TOO_LONG}"
         yield f"{sign} {place}: {line}"

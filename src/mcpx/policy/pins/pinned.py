@@ -46,7 +46,7 @@ MAX_LOGGED = 5
 
 
 class _Inspector:
-    """Fingerprints and hints of definitions. A definition that did not change is the same object."""
+    """Fingerprints and hints of definitions. An unchanged definition is the same object."""
 
     def __init__(self) -> None:
         self._fingerprints: Lru[int, tuple[Json, str]] = Lru(MAX_FINGERPRINTS)
@@ -138,24 +138,9 @@ class Pinned:
             return known[1]
         shown: Offers = {kind: [] for kind in KINDS}
         if self.shown:
-            shown = self._approved(offers)
+            shown = _approved(offers, self.kept, self._inspector)
         self._shown_of[id(offers)] = (offers, shown)
         return shown
-
-    def _approved(self, offers: Offers) -> Offers:
-        approved: Offers = dict(offers)
-        for kind in LISTED:
-            if kind in offers:
-                approved[kind] = [each for each in offers[kind] if self._is_approved(kind, each)]
-        if all(len(approved[kind]) == len(offers[kind]) for kind in offers):
-            return offers
-        return approved
-
-    def _is_approved(self, kind: Literal["tools", "prompts"], definition: Json) -> bool:
-        name = as_object(definition).get("name")
-        if not isinstance(name, str):
-            return False
-        return self.kept.approves(self._inspector.item(kind, name, definition))
 
     def instructions(self, text: str) -> str:
         """Return the instructions, or those that were approved last."""
@@ -221,7 +206,10 @@ class Pinned:
         for item in approved:
             kept.approve(item, time.time(), FIRST_SIGHT)
         kept.kinds |= frozenset(first)
-        self._log_first_sight(approved)
+        # Of many definitions, only quick checks. `mcpx pins` shows all hints.
+        elsewhere = self._elsewhere()
+        hints = [(*self._inspector.hints(item), *same_name(item, elsewhere)) for item in approved]
+        _log_first_sight(self.server, approved, hints)
         self._changed()
 
     def _hold(self, items: Iterable[Item], for_some: Iterable[Item]) -> None:
@@ -237,41 +225,10 @@ class Pinned:
                 if place in before:
                     kept.held[place] = replace(before[place], item=item, for_some=is_special)
         if self.shown:
-            self._log_held([held.item for (key, _), held in kept.held.items() if key not in known])
+            new = [held.item for (key, _), held in kept.held.items() if key not in known]
+            _log_held(self, new)
         if kept.held.keys() != before.keys():
             self._changed()
-
-    def _log_first_sight(self, approved: Sequence[Item]) -> None:
-        if not approved:
-            return
-        kinds = [item.kind for item in approved]
-        counts = [f"{kinds.count(kind)} {kind}" for kind in LISTED if kind in kinds]
-        log.info(
-            "[%s] pinned at first sight: %s", self.server, ", ".join(counts) or "its instructions"
-        )
-        # Of many definitions, only quick checks. `mcpx pins` shows all hints.
-        elsewhere = self._elsewhere()
-        hints = [(*self._inspector.hints(item), *same_name(item, elsewhere)) for item in approved]
-        doubtful = [pair for pair in zip(approved, hints, strict=True) if pair[1]]
-        for item, found in doubtful[:MAX_LOGGED]:
-            text = "; ".join(found)
-            log.warning("[%s] pinned, but look at it: %s %s", self.server, item.called, text)
-        left = len(doubtful) - MAX_LOGGED
-        if left > 0:
-            text = "[%s] pinned, but look at them: %d more, see `mcpx pins %s`"
-            log.warning(text, self.server, left, self.server)
-
-    def _log_held(self, new: Sequence[Item]) -> None:
-        command = f"`mcpx approve {self.server}`"
-        for item in new[:MAX_LOGGED]:
-            how = "is new"
-            if item.key in self.kept.approved:
-                how = "has changed"
-            text = "; ".join([f"{item.called} {how}", *self.hints(item)])
-            log.warning("[%s] held back: %s; see %s", self.server, text, command)
-        left = len(new) - MAX_LOGGED
-        if left > 0:
-            log.warning("[%s] held back: %d more; see %s", self.server, left, command)
 
     # Decisions
 
@@ -311,6 +268,54 @@ class Pinned:
         self._shown_of.clear()
         if not self.shown:
             log.warning("[%s] in quarantine until `mcpx approve %s`", self.server, self.server)
+
+
+def _approved(offers: Offers, kept: Kept, inspector: _Inspector) -> Offers:
+    """Return the approved definitions, as the same object if that is all."""
+
+    def is_approved(kind: Literal["tools", "prompts"], definition: Json) -> bool:
+        name = as_object(definition).get("name")
+        if not isinstance(name, str):
+            return False
+        return kept.approves(inspector.item(kind, name, definition))
+
+    approved: Offers = dict(offers)
+    for kind in LISTED:
+        if kind in offers:
+            approved[kind] = [each for each in offers[kind] if is_approved(kind, each)]
+    if all(len(approved[kind]) == len(offers[kind]) for kind in offers):
+        return offers
+    return approved
+
+
+def _log_first_sight(
+    server: str, approved: Sequence[Item], hints: Sequence[tuple[str, ...]]
+) -> None:
+    if not approved:
+        return
+    kinds = [item.kind for item in approved]
+    counts = [f"{kinds.count(kind)} {kind}" for kind in LISTED if kind in kinds]
+    log.info("[%s] pinned at first sight: %s", server, ", ".join(counts) or "its instructions")
+    doubtful = [pair for pair in zip(approved, hints, strict=True) if pair[1]]
+    for item, found in doubtful[:MAX_LOGGED]:
+        log.warning("[%s] pinned, but look at it: %s %s", server, item.called, "; ".join(found))
+    left = len(doubtful) - MAX_LOGGED
+    if left > 0:
+        text = "[%s] pinned, but look at them: %d more, see `mcpx pins %s`"
+        log.warning(text, server, left, server)
+
+
+def _log_held(pinned: Pinned, new: Sequence[Item]) -> None:
+    server, command = pinned.server, f"`mcpx approve {pinned.server}`"
+    for item in new[:MAX_LOGGED]:
+        how = "is new"
+        if item.key in pinned.kept.approved:
+            how = "has changed"
+        text = "; ".join([f"{item.called} {how}", *pinned.hints(item)])
+        log.warning("[%s] held back: %s; see %s", server, text, command)
+    left = len(new) - MAX_LOGGED
+    if left > 0:
+        log.warning("[%s] held back: %d more; see %s", server, left, command)
 
 
 def is_waiting(pinned: Pinned) -> bool:

@@ -26,38 +26,43 @@ MIN_NAME: Final = 6
 """Characters from which a tool's name in a text counts as its mention."""
 
 _UNSEEN = (
-    "\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
-    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\ud800-\udfff\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 _RUN = re.compile(f"[{_UNSEEN}]+")
 _TAGS = re.compile("[\U000e0020-\U000e007e]{2,}")
 
 PHRASES: dict[str, str] = {
     "tells to ignore other instructions": (
-        r"\b(?:ignor|disregard|forget|overrid)\w*\s(?:\w+\s){0,3}?(?:previous|prior|above|earlier|other|all)\b"
+        r"\b(?:ignor|disregard|forget|overrid)\w*\s(?:\w+\s){0,3}?"
+        r"(?:previous|prior|above|earlier|other|all)\b"
     ),
     "asks to keep something from the user": (
         r"\b(?:do not|don['\u2019]t|never|without)\s(?:\w+\s){0,2}?"
         r"(?:tell|telling|mention|mentioning|inform|informing|show|showing|reveal|notify|notifying)"
         r"\s(?:\w+\s){0,3}?(?:user|human|anyone|anybody)\b"
     ),
-    "has the form of an order to the model": r"<\s*/?\s*(?:important|system|instructions?|secret|hidden|critical)\s*>",
+    "has the form of an order to the model": (
+        r"<\s*/?\s*(?:important|system|instructions?|secret|hidden|critical)\s*>"
+    ),
     "speaks of the system prompt": r"\bsystem\s(?:prompt|message|instructions?)\b",
     "wants to come before or instead of other tools": (
-        r"\b(?:before|instead of|prior "
-        r"to)\s(?:us|call|invok|runn)ing\s(?:\w+\s){0,2}?(?:any|other|another|all)\b"
+        r"\b(?:before|instead of|prior to)\s(?:us|call|invok|runn)ing\s(?:\w+\s){0,2}?"
+        r"(?:any|other|another|all)\b"
     ),
     "names keys or secrets of the user": (
-        r"~/\.(?:ssh|aws|gnupg|kube|netrc|config)|\bid_(?:rsa|ed25519)\b|\.ssh/|(?<![\w.])\.env\b|/etc/(?:passwd|shadow)"
+        r"~/\.(?:ssh|aws|gnupg|kube|netrc|config)|\bid_(?:rsa|ed25519)\b|\.ssh/"
+        r"|(?<![\w.])\.env\b|/etc/(?:passwd|shadow)"
         r"|\b(?:private|ssh|api)[ _-]keys?\b|\bmcp\.json\b"
     ),
     "wants something sent elsewhere": (
-        r"\b(?:send|post|upload|forward|exfiltrat\w*|transmit)\s(?:\w+\s){0,6}?(?:https?://|to\s(?:this|the)\s"
-        r"(?:url|address|server|endpoint))"
+        r"\b(?:send|post|upload|forward|exfiltrat\w*|transmit)\s(?:\w+\s){0,6}?"
+        r"(?:https?://|to\s(?:this|the)\s(?:url|address|server|endpoint))"
     ),
     "runs a command": r"\b(?:curl|wget|powershell|bash)\s+-\w|\brm\s-rf\b|\|\s*(?:ba|z)?sh\b",
 }
-"""What a hint says, and the pattern it is given for; blanks of any kind count as one."""
+"""Hints, and the patterns of their texts. All whitespace counts as one space."""
 
 _PHRASES = [(hint, re.compile(pattern, re.IGNORECASE)) for hint, pattern in PHRASES.items()]
 _BLOB = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{120,}={0,2}")
