@@ -251,8 +251,8 @@ class QueueFull(Exception):
 class FairQueue:
     """Limits concurrency. Callers without a slot wait in a bounded queue.
 
-    Keys (usually clients) take turns. Calls of one key keep their order. In a full queue, a key with
-    fewer waiting calls displaces the last call of the key with the most.
+    Keys (usually clients) take turns. Calls of one key keep their order. In a full queue, a key
+    with fewer waiting calls displaces the last call of the key with the most.
     """
 
     def __init__(

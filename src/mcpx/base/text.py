@@ -7,8 +7,8 @@ MAX_REASON_CHARACTERS: Final = 200
 
 # Classes are disjoint, so that matching takes linear time.
 UNSAFE_CLASS: Final = (
-    "\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e007f"
+    "\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
 )
 """Content of a regular expression's character class: characters that break lines, hide or reorder
 text, or control a terminal."""

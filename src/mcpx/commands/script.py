@@ -105,9 +105,8 @@ class Script:
             try:
                 jmespath.compile(self.result)
             except jmespath.exceptions.JMESPathError as error:
-                yield Mistake(
-                    "not a JMESPath expression", ("result",), " ".join(str(error).split())[:200]
-                )
+                why = " ".join(str(error).split())
+                yield Mistake("not a JMESPath expression", ("result",), why[:200])
 
     def _impossible(self) -> Iterator[Mistake]:
         """What no program can be given."""

@@ -32,8 +32,10 @@ def downloads_itself(command: str, args: Sequence[str]) -> bool:
         return _of_cmd(args)
     if program == "go":
         return _has_subcommand(args, ["run"])
-    subcommands = LAUNCHERS.get(program, ())
-    return any(not each or _has_subcommand(args, each.split()) for each in subcommands)
+    for subcommand in LAUNCHERS.get(program, ()):
+        if not subcommand or _has_subcommand(args, subcommand.split()):
+            return True
+    return False
 
 
 def program_name(command: str) -> str:

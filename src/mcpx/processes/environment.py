@@ -120,7 +120,8 @@ def mark_of(path: Path | None, env: str | None) -> str:
     """What tells gateways on this configuration from others."""
     if path is None:
         return secrets.token_hex(8)
-    return hashlib.sha256(f"{os.path.realpath(path)}\0{env or ''}".encode()).hexdigest()[:16]
+    identity = f"{os.path.realpath(path)}\0{env or ''}"
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
 def find_program(

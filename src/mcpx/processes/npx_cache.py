@@ -40,7 +40,8 @@ def install_folder(command: str, args: Sequence[str], env: Mapping[str, str]) ->
     cache = _cache_folder(env)
     if not packages or cache is None:
         return None
-    digest = hashlib.sha512("\n".join(sorted(packages)).encode()).hexdigest()
+    names = "\n".join(sorted(packages))
+    digest = hashlib.sha512(names.encode()).hexdigest()
     return cache / "_npx" / digest[:16]
 
 

@@ -175,9 +175,8 @@ class StderrLog:
             self._timer.cancel()
             self._timer = None
         if self._left_out:
-            _log.info(
-                "[%s] … and %d more line%s", self.name, self._left_out, "s" * (self._left_out != 1)
-            )
+            plural = "s" * (self._left_out != 1)
+            _log.info("[%s] … and %d more line%s", self.name, self._left_out, plural)
             self._left_out = 0
 
     def _readable(self, raw: bytes) -> str:

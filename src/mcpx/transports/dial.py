@@ -107,7 +107,7 @@ class Dial:
 
 
 class Carried:
-    """A conversation over a carrier that moves whole messages in order: stdio, WebSocket, HTTP+SSE."""
+    """A conversation over a carrier that moves whole messages in order: stdio, WebSocket, SSE."""
 
     def __init__(self, dial: Dial, transmit: Callable[[bytes], None]) -> None:
         """`transmit` sends one message; it never blocks and never fails."""

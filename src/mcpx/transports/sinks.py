@@ -190,8 +190,8 @@ class EventFeed:
         endless: int = 0,
     ) -> None:
         """`on_event` returns True for a message. `on_too_large` receives the size and the beginning
-        of an event over the limit, and returns True if it was a message. An event that has `endless`
-        bytes more than the limit has the size 0: it does not end."""
+        of an event over the limit, and returns True if it was a message. The size is 0 if the event
+        has `endless` bytes more than the limit and has not ended."""
         self._on_event = on_event
         self._on_too_large = on_too_large
         self._on_noise = on_noise

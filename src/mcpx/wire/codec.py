@@ -53,16 +53,12 @@ class _NotFinite(float):
 # chance: only then all of it is looked at.
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 # Digits, minus, what may stand before a number, all else: so not "123…" in quotes, nor 0.123….
-_PLAIN = bytes(
-    ord("0")
-    if c in b"0123456789"
-    else c
-    if c == ord("-")
-    else ord(",")
-    if c in b":,[ \t\r\n"
-    else ord("x")
-    for c in range(256)
-)
+_CLASSES = {
+    **dict.fromkeys(b"0123456789", ord("0")),
+    **dict.fromkeys(b":,[ \t\r\n", ord(",")),
+    ord("-"): ord("-"),
+}
+_PLAIN = bytes([_CLASSES.get(c, ord("x")) for c in range(256)])
 _LONG_POSITIVE = b"," + b"0" * 20  # 2**64 has 20 digits
 _LONG_NEGATIVE = b"-" + b"0" * 19  # -2**63 - 1 has 19
 

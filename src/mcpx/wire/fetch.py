@@ -243,6 +243,10 @@ def _failure(receipt: Receipt, host: str, timeout: float, sent: bool) -> FetchFa
     return FetchFailed(said, sent=sent, too_large=isinstance(error, TooLarge))
 
 
+def _is_about_body(name: str) -> bool:
+    return name.lower().startswith("content-")
+
+
 def _redirected(request: Fetch, host: str, receipt: Receipt) -> Fetch:
     """The request to which an answer leads. Raises FetchFailed."""
 
@@ -252,19 +256,15 @@ def _redirected(request: Fetch, host: str, receipt: Receipt) -> Fetch:
     location = receipt.headers.first[b"location"]
     try:
         before = parse(request.url)
-        to = parse(
-            urljoin(before.url, location.decode("utf-8", "replace").strip().replace(" ", "%20"))
-        )
+        target = location.decode("utf-8", "replace").strip()
+        to = parse(urljoin(before.url, target.replace(" ", "%20")))
     except ValueError:
         raise odd("to something that is no address of the web") from None
     method, headers, body = request.method, request.headers, request.body
-    if method not in ("GET", "HEAD") and (
-        receipt.status == 303 or (receipt.status < 303 and method == "POST")
-    ):
+    becomes_get = receipt.status == 303 or (receipt.status < 303 and method == "POST")
+    if becomes_get and method not in ("GET", "HEAD"):
         method, body = "GET", b""
-        headers = tuple(
-            header for header in headers if not header[0].lower().startswith("content-")
-        )
+        headers = tuple([each for each in headers if not _is_about_body(each[0])])
     if (to.scheme, to.host, to.port) != (before.scheme, before.host, before.port):
         kept = tuple(
             header for header in headers if header[0].lower() not in PROOF | request.private

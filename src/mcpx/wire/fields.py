@@ -8,7 +8,10 @@ from mcpx.model.kinds import Mistake
 from mcpx.wire.address import BadAddress, parse
 
 HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-FRAMING = r"(?i)content-length|transfer-encoding|host|connection|keep-alive|proxy-connection|te|trailer|upgrade|expect"
+FRAMING = (
+    r"(?i)content-length|transfer-encoding|host|connection|keep-alive|proxy-connection"
+    r"|te|trailer|upgrade|expect"
+)
 """Headers that say where a message goes and ends: whoever could write them could write requests of
 his own."""
 OURS = rf"{FRAMING}|mcp-.*|mcpx-via|last-event-id|sec-websocket-.*"

@@ -412,8 +412,9 @@ class MessageReader:
 def _may_become_header(start: bytes) -> bool:
     if len(start) < len(BOM) and BOM.startswith(start):
         return True
-    names = (b"content-length", b"content-type")
-    return (
-        any(name.startswith(start) or start.rstrip(b" \t") == name for name in names)
-        and len(start) < 32
+    if len(start) >= 32:
+        return False
+    word = start.rstrip(b" \t")
+    return any(
+        name.startswith(start) or name == word for name in (b"content-length", b"content-type")
     )

@@ -16,16 +16,19 @@ MessageKind = Literal["request", "notification", "response", "invalid"]
 def classify(message: Any) -> MessageKind:
     """What kind of message this is. Only the envelope is looked at, never params or result beyond
     their type."""
-    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":  # pyright: ignore[reportUnknownMemberType]
+    if not isinstance(message, dict):
         return "invalid"
-    if "method" in message:
-        method, params = message["method"], message.get("params")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-        if not isinstance(method, str) or not (params is None or isinstance(params, dict)):
+    fields: Json = message  # pyright: ignore[reportUnknownVariableType]
+    if fields.get("jsonrpc") != "2.0":
+        return "invalid"
+    if "method" in fields:
+        params = fields.get("params")
+        if not isinstance(fields["method"], str) or not isinstance(params, dict | None):
             return "invalid"
-        if "id" not in message:
+        if "id" not in fields:
             return "notification"
-        return "request" if is_id(message["id"]) else "invalid"
-    if "id" in message and ("result" in message or "error" in message):
+        return "request" if is_id(fields["id"]) else "invalid"
+    if "id" in fields and ("result" in fields or "error" in fields):
         return "response"
     return "invalid"
 

@@ -283,8 +283,8 @@ class LogFile(logging.handlers.RotatingFileHandler):
         if time.monotonic() - self._complained_at < COMPLAINT_SECONDS:
             return
         self._complained_at = time.monotonic()
-        why = visible(str(sys.exc_info()[1])[:200])
-        text = f"mcpx: the log file {self.baseFilename} cannot be written: {why}"
+        why = str(sys.exc_info()[1])[:200]
+        text = f"mcpx: the log file {self.baseFilename} cannot be written: {visible(why)}"
         if isinstance(self.formatter, AsJson):
             values = {"name": "mcpx", "levelname": "ERROR", "msg": text}
             text = self.formatter.format(logging.makeLogRecord(values))

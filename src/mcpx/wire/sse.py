@@ -100,7 +100,8 @@ class SseReader:
         if head.startswith(b":") and not self._skipping:
             return
         if not self._skipping:
-            self._head = bytes(self._data or head.removeprefix(b"data:").lstrip())[:HEAD]
+            begin = self._data or head.removeprefix(b"data:").lstrip()
+            self._head = bytes(begin[:HEAD])
             self._skipping, self._data = True, None
             self._lines.limit = 0
         self._size += size

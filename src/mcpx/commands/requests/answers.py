@@ -35,8 +35,8 @@ _LETTERS = re.compile(
     r"[^\x09\x0a\x20-\x7e\xa0-\u2027\u202f-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+"
 )
 _TEXTUAL = re.compile(
-    r"text/.*|.*[/+](?:json|xml|yaml|x-yaml|toml|javascript|ecmascript|x-ndjson|jsonlines|jsonl|graphql|sql|csv|"
-    r"x-www-form-urlencoded|x-sh|xhtml)"
+    r"text/.*|.*[/+](?:json|xml|yaml|x-yaml|toml|javascript|ecmascript|x-ndjson|jsonlines|jsonl"
+    r"|graphql|sql|csv|x-www-form-urlencoded|x-sh|xhtml)"
 )
 _KIND = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,100}/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}")
 _PRIVATE = frozenset(
@@ -72,7 +72,8 @@ def result_mistakes(expression: str | None) -> "Iterable[Mistake]":
 
 def _briefly(error: ValueError) -> str:
     """Without the expression itself, which the library repeats and the message points at."""
-    return str(error).splitlines()[0].removesuffix("for expression:").rstrip(" ,:")[:200]
+    first_line = str(error).splitlines()[0]
+    return first_line.removesuffix("for expression:").rstrip(" ,:")[:200]
 
 
 def selection(expression: str) -> Expression:
@@ -138,8 +139,8 @@ async def _selected(value: Any, how: Reading, body: bytes | None, *, large: bool
             found = await asyncio.to_thread(how.result.search, value)
         else:
             found = how.result.search(value)
-    except Exception as error:  # noqa: BLE001 - the library lets through whatever its functions stumble over
-        # Its own texts may hold the whole value.
+    except Exception as error:  # noqa: BLE001 - any error of the library's functions
+        # Texts of the library may hold the whole value.
         raise CommandFailed(
             f"'result' could not be applied to the response ({type(error).__name__})"
         ) from None
