@@ -6,13 +6,12 @@ programs and the shell's history see.
 """
 
 import argparse
-import json
 import os
 import sys
 
 from mcpx.cli.codes import FAILED
-from mcpx.cli.output import Output
-from mcpx.model.errors import ConfigError
+from mcpx.cli.output import Output, warn
+from mcpx.cli.running import mistake
 
 LONGEST = 64 * 1024
 """Bytes of a secret."""
@@ -24,48 +23,38 @@ def run(options: argparse.Namespace) -> int:
     from mcpx.auth import keychain, sealing
 
     action, name = str(options.action), str(options.name or "")
-    if (not name) == (action in _NAMED):
-        if not name:
-            raise ConfigError([f"error: say: mcpx secret {action} NAME"])
-        # It may be the secret itself: it is not said again.
-        raise ConfigError(
-            [f"error: 'mcpx secret {action}' takes no name; a secret is read from standard input"]
-        )
+    out = Output(options.json)
+    if action in _NAMED and not name:
+        raise mistake(f"say: mcpx secret {action} NAME")
+    if action not in _NAMED and name:  # The word may be a secret, so the message omits it.
+        hint = "a secret is read from standard input"
+        raise mistake(f"'mcpx secret {action}' takes no name; {hint}")
     if name and not keychain.is_name(name):
-        raise ConfigError(
-            ["error: not a possible name: letters, digits and _ - . / make one, 'vault' is taken"]
-        )
+        hint = "letters, digits and _ - . / make one, 'vault' is taken"
+        raise mistake(f"not a possible name: {hint}")
     try:
         match action:
             case "key":
                 sys.stdout.write(f"{sealing.new_key()}\n")
-                _tell(
-                    "keep it where mcpx finds it as MCPX_KEY; it is not shown again, and nothing "
-                    "replaces it"
-                )
+                hint = "it is not shown again, and nothing replaces it"
+                warn(f"keep it where mcpx finds it as MCPX_KEY; {hint}")
             case "encrypt":
                 sys.stdout.write(f"{sealing.encrypt(_read(), os.environ)}\n")
             case "set":
                 keychain.keep(name, _read())
-                _tell(f"kept; a config refers to it by ${{keyring:{name}}}")
+                warn(f"kept; a config refers to it by ${{keyring:{name}}}")
             case "remove":
                 if not keychain.remove(name):
-                    _tell(f"the keyring has no secret {name!r}")
+                    warn(f"the keyring has no secret {name!r}")
                     return FAILED
             case _:
                 names = list(keychain.names())
-                told = (
-                    json.dumps({"secrets": names}, indent=2) if options.json else "\n".join(names)
-                )
-                sys.stdout.write(f"{told}\n" if told else "")
+                out.result({"secrets": names}, *names)
     except (keychain.NoKeyring, sealing.NoKey) as error:
-        how = (
-            "\nmake one: export MCPX_KEY=$(mcpx secret key)"
-            if isinstance(error, sealing.NoKey)
-            else ""
-        )
-        word = "no_key" if how else "no_keyring"
-        return Output(options.json).fail(word, f"{error}{how}", FAILED)
+        if isinstance(error, sealing.NoKey):
+            hint = "make one: export MCPX_KEY=$(mcpx secret key)"
+            return out.fail("no_key", f"{error}\n{hint}", FAILED)
+        return out.fail("no_keyring", str(error), FAILED)
     return 0
 
 
@@ -78,15 +67,11 @@ def _read() -> str:
     else:
         raw = sys.stdin.buffer.read(LONGEST + 1)
         if len(raw) > LONGEST:
-            raise ConfigError([f"error: a secret has at most {LONGEST:,} bytes"])
+            raise mistake(f"a secret has at most {LONGEST:,} bytes")
         try:
             secret = raw.decode().removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:
-            raise ConfigError(["error: a secret is text (UTF-8)"]) from None
+            raise mistake("a secret is text (UTF-8)") from None
     if not secret:
-        raise ConfigError(["error: there is nothing on standard input"])
+        raise mistake("there is nothing on standard input")
     return secret
-
-
-def _tell(line: str) -> None:
-    sys.stderr.write(f"{line}\n")

@@ -1,43 +1,41 @@
-"""Servers tried from the command line: connect and list, with a word on what is waited for, and
-what came of it."""
+"""Tries servers for `mcpx add`: connects to them, lists their tools, and reports the outcome."""
 
 import asyncio
 import logging
 import os
-import sys
 import time
 from collections.abc import Mapping
 
-from mcpx.cli.output import Waiting, counted, plain
+from mcpx.cli.output import Waiting, counted, plain, say, warn
 from mcpx.config import Config
 from mcpx.core.trying import Tried
 from mcpx.model.call import Json
 from mcpx.transports import downloads_itself
 
-MOST_TOOLS = 12
-"""Names that are told."""
-TAIL = 5
-"""Lines of a server that does not work."""
+MAX_TOOLS = 12
+MAX_STDERR_LINES = 5
 
 
 async def try_all(config: Config, names: list[str]) -> dict[str, Tried]:
+    """Connect to each server, and list its tools."""
     from mcpx.core.gateway import Gateway
     from mcpx.core.trying import only, try_server
     from mcpx.model.state import state_folder
     from mcpx.processes import process
 
-    logging.getLogger("mcpx").addHandler(logging.NullHandler())  # what went wrong is told here
+    logging.getLogger("mcpx").addHandler(logging.NullHandler())  # The command reports errors.
     gateway = Gateway(only(config), os.environ, state_folder(os.environ), looks=True)
+    connections = {server.name: server.connection for server in config.mcp_servers}
     found: dict[str, Tried] = {}
     try:
         with Waiting() as waiting:
             for name in names:
-                downloads = _downloads(config, name)
+                hint = "; the first time it is downloaded" * downloads_itself(connections[name])
                 attempt = asyncio.ensure_future(try_server(gateway, config, name))
                 began = time.monotonic()
                 while not attempt.done():
-                    more = "; the first time it is downloaded" if downloads else ""
-                    waiting.tell(f"trying {name} ({time.monotonic() - began:.0f} s{more})")
+                    seconds = time.monotonic() - began
+                    waiting.tell(f"trying {name} ({seconds:.0f} s{hint})")
                     await asyncio.wait([attempt], timeout=0.2)
                 found[name] = attempt.result()
     finally:
@@ -46,37 +44,25 @@ async def try_all(config: Config, names: list[str]) -> dict[str, Tried]:
     return found
 
 
-def _downloads(config: Config, name: str) -> bool:
-    server = next(server for server in config.mcp_servers if server.name == name)
-    return downloads_itself(server.connection)
-
-
 def print_trial(name: str, tried: Tried) -> None:
     named = plain(name, 100)
     if tried.ok:
-        tools = [plain(tool, 60) for tool in tried.tools[:MOST_TOOLS]]
-        more = (
-            f", and {len(tried.tools) - MOST_TOOLS} more" if len(tried.tools) > MOST_TOOLS else ""
-        )
-        names = f": {', '.join(tools)}{more}" if tools else ""
-        extra = [
-            counted(n, what)
-            for n, what in ((tried.prompts, "prompt"), (tried.resources, "resource"))
-            if n
-        ]
-        told = ", ".join([counted(len(tried.tools), "tool"), *extra])
-        sys.stdout.write(f"{named} works ({tried.seconds:.1f} s): {told}{names}\n")
-        return
-    if tried.needs_auth:
-        sys.stdout.write(f"{named} answers, and wants somebody to sign in\n")
-        return
-    sys.stderr.write(f"{named} does not work: {plain(tried.error or '?', 1000)}\n")
-    if tried.cause is not None:
-        sys.stderr.write(
-            f"  {plain(tried.cause.cause, 500)}\n  to mend it: {plain(tried.cause.fix, 500)}\n"
-        )
-    for line in tried.stderr[-TAIL:]:
-        sys.stderr.write(f"  | {plain(line, 200)}\n")
+        counts = [counted(len(tried.tools), "tool")]
+        for number, noun in ((tried.prompts, "prompt"), (tried.resources, "resource")):
+            counts += [counted(number, noun)] * bool(number)
+        tools = [plain(tool, 60) for tool in tried.tools[:MAX_TOOLS]]
+        more = len(tried.tools) - MAX_TOOLS
+        names = f": {', '.join(tools)}" * bool(tools) + f", and {more} more" * (more > 0)
+        say(f"{named} works ({tried.seconds:.1f} s): {', '.join(counts)}{names}")
+    elif tried.needs_auth:
+        say(f"{named} answers, and wants somebody to sign in")
+    else:
+        warn(f"{named} does not work: {plain(tried.error or '?', 1000)}")
+        if tried.cause is not None:
+            warn(f"  {plain(tried.cause.cause, 500)}")
+            warn(f"  to mend it: {plain(tried.cause.fix, 500)}")
+        for line in tried.stderr[-MAX_STDERR_LINES:]:
+            warn(f"  | {plain(line, 200)}")
 
 
 def facts_of_trials(tried: Mapping[str, Tried]) -> list[Json]:
@@ -88,7 +74,7 @@ def facts_of_trials(tried: Mapping[str, Tried]) -> list[Json]:
             "tools": list(each.tools),
             "needs_auth": each.needs_auth,
             "error": each.error,
-            "cause": None if each.cause is None else each.cause.told(),
+            "cause": each.cause and each.cause.told(),
         }
         for name, each in tried.items()
     ]
