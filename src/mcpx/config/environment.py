@@ -28,6 +28,7 @@ from mcpx.config.tree import (
     as_list,
     as_map,
     is_extra,
+    map_leaves,
     shorten,
 )
 from mcpx.model.redaction import is_secret_name
@@ -238,9 +239,8 @@ def expand(
             off[path] = "; ".join(brief(found) for found in list(missing)[:MAX_FAILURES])
             hint = next(iter(missing)).hint
             what = f"{ENTRY_SECTIONS[str(path[0])]} {shorten(str(name.get('name')))!r}"
-            environment.warnings.append(
-                f"{what} is switched off: {off[path]}" + (f"; {hint}" if hint else "")
-            )
+            reason = "; ".join(filter(None, (off[path], hint)))
+            environment.warnings.append(f"{what} is switched off: {reason}")
         return expanded
 
     return {key: section(key, value) for key, value in tree.items()}, off
@@ -281,12 +281,11 @@ class _Expander:
                 }
 
     def value(self, value: Any, path: KeyPath) -> Any:
+        return map_leaves(value, self._leaf, path)
+
+    def _leaf(self, value: Any, path: KeyPath) -> Any:
         if isinstance(value, str):
             return self.text(value, path)
-        if (table := as_map(value)) is not None:
-            return {key: self.value(item, (*path, key)) for key, item in table.items()}
-        if (items := as_list(value)) is not None:
-            return [self.value(item, (*path, index)) for index, item in enumerate(items)]
         return value
 
     def text(self, text: str, path: KeyPath, depth: int = 0) -> str:
@@ -302,7 +301,7 @@ class _Expander:
             follows = text[dollar + 1 : dollar + 2]
             if follows != "{":
                 parts.append("$")
-                at = dollar + (2 if follows == "$" else 1)
+                at = dollar + 1 + (follows == "$")
                 continue
             end = _closing_brace(text, dollar + 2)
             if end < 0:
@@ -316,7 +315,11 @@ class _Expander:
             at, replaced = end + 1, True
         parts.append(text[at:])
         result = "".join(parts)
-        return Unresolved(text) if failures else Expanded(result) if replaced else result
+        if failures:
+            return Unresolved(text)
+        if replaced:
+            return Expanded(result)
+        return result
 
     def _reference(self, body: str, path: KeyPath, depth: int) -> str:
         if body in self._environment.words:
@@ -414,14 +417,15 @@ class _Expander:
 
 def _leave(value: Any) -> Any:
     """The same with its references left as they are."""
-    if isinstance(value, str):
-        unread = "${" in value or is_encrypted(value)
-        return Unresolved(value) if unread else value.replace("$$", "$")
-    if (table := as_map(value)) is not None:
-        return {key: _leave(item) for key, item in table.items()}
-    if (items := as_list(value)) is not None:
-        return [_leave(item) for item in items]
-    return value
+
+    def left(value: Any, path: KeyPath) -> Any:
+        if not isinstance(value, str):
+            return value
+        if "${" in value or is_encrypted(value):
+            return Unresolved(value)
+        return value.replace("$$", "$")
+
+    return map_leaves(value, left)
 
 
 def is_encrypted(text: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcpx.config.tree import KeyPath, Tree, as_list, as_map
+from mcpx.config.tree import KeyPath, Tree, as_list, as_map, map_leaves
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _VARIABLE = re.compile(rf"(?:env:)?({_NAME})(?::-(.*))?", re.DOTALL)
@@ -52,13 +52,12 @@ class Rewriting:
         return told, "; ".join(dict.fromkeys(problems)) or None
 
     def _value(self, value: Any, path: KeyPath, problems: list[str]) -> Any:
-        if isinstance(value, str):
-            return self._text(value, path, problems)
-        if (table := as_map(value)) is not None:
-            return {key: self._value(item, (*path, key), problems) for key, item in table.items()}
-        if (items := as_list(value)) is not None:
-            return [self._value(item, (*path, index), problems) for index, item in enumerate(items)]
-        return value
+        def rewritten(value: Any, path: KeyPath) -> Any:
+            if isinstance(value, str):
+                return self._text(value, path, problems)
+            return value
+
+        return map_leaves(value, rewritten, path)
 
     def _text(self, text: str, path: KeyPath, problems: list[str]) -> str:
         if "$" not in text:
@@ -117,7 +116,9 @@ class Rewriting:
 def variable_name(text: str) -> str:
     """A name for a variable."""
     word = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").upper()
-    return f"_{word}" if word[:1].isdigit() else word or "SECRET"
+    if word[:1].isdigit():
+        return f"_{word}"
+    return word or "SECRET"
 
 
 def inputs_of(tree: Tree) -> dict[str, Input]:

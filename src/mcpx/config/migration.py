@@ -87,9 +87,7 @@ def _native(written: Written, config: Config, target: Path) -> Tree:
 def _with_words(value: Any, words: Any) -> Any:
     """What a client program gives a meaning of its own is said in full: nobody else knows it."""
     if isinstance(value, str):
-        return re.sub(
-            r"\$\$|\$\{([^{}:]*)\}", lambda m: words.get(m[1], m[0]) if m[1] else m[0], value
-        )
+        return re.sub(r"\$\$|\$\{([^{}:]*)\}", lambda m: words.get(m[1] or "", m[0]), value)
     if (table := as_map(value)) is not None:
         return {key: _with_words(item, words) for key, item in table.items() if key != ENV_FILE}
     items = as_list(value)

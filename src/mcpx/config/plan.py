@@ -60,13 +60,16 @@ class Plan:
             return "nothing changed"
         words = ("started", "restarted", "updated", "stopped")
         changed = [(word, getattr(self, word)) for word in words]
-        told = [f"{len(names)} {word} ({_listed(names)})" for word, names in changed if names]
-        told += [f"{len(self.kept)} kept"] if self.kept else []
-        parts = [", ".join(told)] if told else []
-        parts += [f"commands: {_listed(self.commands)}"] if self.commands else []
-        parts += [f"settings: {_listed(self.settings)}"] if self.settings else []
-        parts += [f"needs a restart: {_listed(self.needs_restart)}"] if self.needs_restart else []
-        return "; ".join(parts)
+        servers = [f"{len(names)} {word} ({_listed(names)})" for word, names in changed if names]
+        if self.kept:
+            servers.append(f"{len(self.kept)} kept")
+        others = {
+            "commands": self.commands,
+            "settings": self.settings,
+            "needs a restart": self.needs_restart,
+        }
+        parts = [f"{word}: {_listed(names)}" for word, names in others.items() if names]
+        return "; ".join(filter(None, [", ".join(servers), *parts]))
 
 
 def plan(old: Config, new: Config) -> Plan:

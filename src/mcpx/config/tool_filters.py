@@ -31,7 +31,9 @@ def hidden_tools(entry: Tree) -> tuple[str, ...]:
 
 def _names(value: Any) -> list[str] | None:
     items = as_list(value)
-    return None if items is None else [item for item in items if isinstance(item, str) and item]
+    if items is None:
+        return None
+    return [item for item in items if isinstance(item, str) and item]
 
 
 def describe(patterns: Sequence[str]) -> str:
@@ -40,8 +42,12 @@ def describe(patterns: Sequence[str]) -> str:
         return f"without {', '.join(patterns)}"
     included = [pattern.removeprefix("!") for pattern in patterns if pattern.startswith("!")]
     excluded = [pattern for pattern in patterns[1:] if not pattern.startswith("!")]
-    only = f"only {', '.join(included)}" if included else "no tool"
-    return f"{only}, without {', '.join(excluded)}" if excluded else only
+    parts = ["no tool"]
+    if included:
+        parts = [f"only {', '.join(included)}"]
+    if excluded:
+        parts.append(f"without {', '.join(excluded)}")
+    return ", ".join(parts)
 
 
 def with_rules(policy: Any, hidden: Mapping[str, Sequence[str]]) -> Tree:

@@ -25,7 +25,7 @@ from mcpx.config.problems import Findings, GaveUpError, Place, Told, explain
 from mcpx.config.schema import Dialect
 from mcpx.config.source import MAX_BYTES, Source, tree_of
 from mcpx.config.textedit import TEXTUAL, Unchangeable, rewritten
-from mcpx.config.tree import KeyPath, Tree, as_list, as_map, maps_in
+from mcpx.config.tree import KeyPath, Tree, map_leaves, maps_in
 from mcpx.model.call import Json
 from mcpx.model.redaction import is_worth_hiding
 
@@ -196,13 +196,13 @@ class Written:
 
 def spelled(value: Any, path: KeyPath, literal: Any) -> Any:
     """What is text however it is spelled (`PORT: 8080`), as it is spelled."""
-    if (table := as_map(value)) is not None:
-        return {key: spelled(item, (*path, key), literal) for key, item in table.items()}
-    if (items := as_list(value)) is not None:
-        return [spelled(item, (*path, index), literal) for index, item in enumerate(items)]
-    if isinstance(value, str) or value is None or path[-2] not in TEXTUAL:
-        return value
-    return literal(path) or value
+
+    def written(value: Any, path: KeyPath) -> Any:
+        if isinstance(value, str) or value is None or path[-2] not in TEXTUAL:
+            return value
+        return literal(path) or value
+
+    return map_leaves(value, written, path)
 
 
 def read_written(where: Where, texts: Texts | None = None, known: Written | None = None) -> Written:
