@@ -13,7 +13,7 @@ from mcpx.admin import events as module
 from mcpx.admin.application import Live
 from mcpx.admin.desk import About, Desk
 from mcpx.admin.events import Events
-from mcpx.admin.shapes.events import Reset
+from mcpx.admin.shapes.watching import Reset
 from mcpx.config import Config
 from mcpx.core.gateway import Gateway
 from mcpx.core.store import ConfigStore

@@ -4,7 +4,7 @@ import pytest
 
 from mcpx.admin import events as module
 from mcpx.admin.events import EventBuffer
-from mcpx.admin.shapes.events import Reset
+from mcpx.admin.shapes.watching import Reset
 
 
 class Ring(EventBuffer):

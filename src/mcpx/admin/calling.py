@@ -18,7 +18,7 @@ from typing import Any
 from mcpx import __version__
 from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError, plain
-from mcpx.admin.shapes.tools import (
+from mcpx.admin.shapes.watching import (
     CallGiven,
     CallMessage,
     CallProgress,

@@ -19,7 +19,7 @@ from mcpx.admin import watching
 from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError
 from mcpx.admin.shapes.common import Told
-from mcpx.admin.shapes.events import (
+from mcpx.admin.shapes.watching import (
     ApprovalsEvent,
     CallEvent,
     CatalogEvent,

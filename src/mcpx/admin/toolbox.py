@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError, plain
-from mcpx.admin.shapes.tools import Hit, SearchResult, ToolDetail
+from mcpx.admin.shapes.watching import Hit, SearchResult, ToolDetail
 from mcpx.catalog.catalog import Catalog
 from mcpx.catalog.entries import MOST_PARAMETERS, description_of
 from mcpx.core.gateway import Gateway

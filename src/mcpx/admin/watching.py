@@ -9,18 +9,19 @@ from typing import Any, Final
 from mcpx.admin.desk import Desk
 from mcpx.admin.errors import moment, plain, told_at
 from mcpx.admin.shapes.common import Outcome
-from mcpx.admin.shapes.events import RatesEvent, StatusEvent
 from mcpx.admin.shapes.watching import (
     CallRow,
     ClientRow,
     ClientSaving,
     GatewayRow,
     Overview,
+    RatesEvent,
     RecentError,
     RevisionRow,
     Savings,
     ServerCost,
     ServerRate,
+    StatusEvent,
     ToolCost,
     Waiting,
 )

@@ -25,7 +25,7 @@ from mcpx.admin.shapes.servers import (
     Trial,
     TrialResult,
 )
-from mcpx.admin.shapes.tools import Tools
+from mcpx.admin.shapes.watching import Tools
 from mcpx.admin.streaming import attended
 from mcpx.config import Server
 from mcpx.config.edits import PutEntry

@@ -7,7 +7,7 @@ from pydantic import Field
 from mcpx.admin.api import ApiRequest, Router
 from mcpx.admin.routes.given import Name, Profile, Text
 from mcpx.admin.shapes.common import Done
-from mcpx.admin.shapes.tools import (
+from mcpx.admin.shapes.watching import (
     CallEvents,
     CallGiven,
     CallResult,

@@ -16,15 +16,16 @@ from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError, plain, quoted, told_at
 from mcpx.admin.routes.given import Text
 from mcpx.admin.shapes.common import Outcome
-from mcpx.admin.shapes.events import EventShapes
-from mcpx.admin.shapes.tools import CallGiven, CallResult
 from mcpx.admin.shapes.watching import (
     About,
     Activity,
     CallDetail,
+    CallGiven,
+    CallResult,
     CallRow,
     ClientProgram,
     ClientPrograms,
+    EventShapes,
     Overview,
     Point,
     ReplicaRow,

@@ -1,8 +1,20 @@
-"""What goes on: overview, activity, statistics, savings, clients, about."""
+"""The gateway at work: overview, activity, statistics, savings, clients, tools, and events.
+
+`GET /api/events` sends one JSON object for each event:
+
+    id: <run>-<number>    (`Last-Event-ID` resumes after it, or `reset` comes first)
+    event: <name>
+    data: <one line of JSON>
+
+With several replicas, each replica sends the events of all of them; `replica` says where an event
+happened. A comment line comes every 15 seconds, so that both sides notice a dead connection.
+"""
 
 from typing import Any, Literal
 
-from mcpx.admin.shapes.common import Outcome, Spoken, Status, Told
+from pydantic import Field
+
+from mcpx.admin.shapes.common import Given, Outcome, Spoken, Status, Told
 from mcpx.admin.shapes.config import RevisionRow
 
 
@@ -259,3 +271,225 @@ class About(Told):
     auth: Literal["none", "bearer", "jwt"] = "none"
     links: dict[str, str] = {}
     """Health and metrics pages."""
+
+
+class ToolRow(Told):
+    name: str
+    """As clients know it."""
+    server: str
+    """`commands` for local ones."""
+    tool: str
+    """Its name at its own server."""
+    title: str | None = None
+    description: str = ""
+    """At most 300 characters."""
+    read_only: bool | None = None
+    destructive: bool | None = None
+    tokens: int
+    """What its definition costs, estimated."""
+    held: bool = False
+    """Waits for approval: clients do not see it."""
+    parameters: list[str] = []
+
+
+class Tools(Told):
+    tools: list[ToolRow]
+    total: int
+    tokens: int
+    """Of all of them, estimated."""
+
+
+class ToolDetail(ToolRow):
+    definition: dict[str, Any]
+    """As clients get it in `direct`."""
+    signature: str
+    """As compact modes show it."""
+    signature_tokens: int
+
+
+class Hit(Told):
+    name: str
+    server: str
+    tool: str
+    description: str
+    score: float
+
+
+class SearchResult(Told):
+    query: str
+    hits: list[Hit]
+    total: int
+    model_sees: str
+    """The text a model gets for this query in `search`."""
+    model_tokens: int
+
+
+class CallGiven(Given):
+    arguments: dict[str, Any] = {}
+    profile: str | None = None
+    """Through which view; absent: everything."""
+    call_id: str | None = Field(default=None, max_length=64, pattern="^[A-Za-z0-9_-]+$")
+    """To cancel it by."""
+
+
+class ModelSees(Told):
+    """The result as a compact mode hands it to a model."""
+
+    mode: Literal["search", "inspect", "describe"]
+    text: str
+    tokens: int
+    raw_tokens: int
+    content: list[dict[str, Any]] = []
+
+
+class CallResult(Told):
+    ok: bool
+    ms: float
+    result: dict[str, Any] | None = None
+    """As the server gave it; secrets blotted out."""
+    error: dict[str, Any] | None = None
+    """A JSON-RPC error: code, message, data."""
+    shortened: bool = False
+    """The result was too large to be answered whole."""
+    model: ModelSees | None = None
+
+
+class CallProgress(Told):
+    """`progress`: how far a running call is."""
+
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+class CallMessage(Told):
+    """`message`: what its server says meanwhile."""
+
+    level: str
+    text: str
+
+
+class CallQuestion(Told):
+    """`question`: its server asked something; it was answered so, for nobody can be asked here."""
+
+    server: str
+    method: str
+    message: str = ""
+    answer: Literal["decline"] = "decline"
+
+
+class CallEvents(Told):
+    """What comes as server-sent events, by the name of the event; `result` is the last."""
+
+    progress: CallProgress
+    message: CallMessage
+    question: CallQuestion
+    result: CallResult
+
+
+Replica = str | None
+"""Of several replicas the one that it happened at."""
+
+
+class Hello(Told):
+    """`hello`, first on every stream."""
+
+    version: str
+    run: str
+    revision: int
+    etag: str
+    replica: str | None = None
+    """Of several replicas the one that tells."""
+
+
+class Reset(Told):
+    """`reset`: what happened meanwhile is not known any more; read everything again."""
+
+    reason: str = ""
+
+
+class StatusEvent(Spoken):
+    """`status`: a server is in another state, came or went."""
+
+    SENTENCES = ("last_error",)
+
+    name: str
+    status: Status
+    since: str
+    last_error: str | None = None
+    tools_count: int = 0
+    gone: bool = False
+    replica: Replica = None
+
+
+class CatalogEvent(Told):
+    """`catalog`: the tools, prompts, resources or templates of a server changed."""
+
+    server: str | None = None
+    kinds: list[str]
+    tools: int
+    replica: Replica = None
+
+
+class CallEvent(CallRow):
+    """`call`: one is over. Many a second come together: at most 50 a second are told, `skipped`
+    counts the others."""
+
+    skipped: int = 0
+    replica: Replica = None
+
+
+class ConfigEvent(Spoken):
+    """`config`: a configuration was taken up, or refused."""
+
+    SENTENCES = ("summary",)
+
+    ok: bool
+    revision: int
+    etag: str
+    by: str
+    summary: str
+    problems: int = 0
+    replica: Replica = None
+
+
+class ApprovalsEvent(Told):
+    """`approvals`: what waits for somebody is not what it was."""
+
+    pending: int
+    replica: Replica = None
+
+
+class ClientsEvent(Told):
+    """`clients`: one came or went, or changed."""
+
+    clients: list[ClientRow]
+    sessions: int
+
+
+class RatesEvent(Told):
+    """`rates`: once a second while something is called, and once when nothing is any more. Servers
+    and clients that are not in it were not called for a minute."""
+
+    calls_per_minute: float
+    p95_ms: float | None
+    in_flight: int
+    servers: list[ServerRate]
+    local: ServerRate | None = None
+    """The local commands; absent where there are none."""
+    clients: list[ClientRow]
+
+
+class EventShapes(Told):
+    """The data of each event, by its name. `clients` and `rates` have no id: only the latest
+    counts."""
+
+    hello: Hello
+    reset: Reset
+    status: StatusEvent
+    catalog: CatalogEvent
+    call: CallEvent
+    config: ConfigEvent
+    approvals: ApprovalsEvent
+    clients: ClientsEvent
+    rates: RatesEvent
