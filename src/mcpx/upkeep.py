@@ -184,7 +184,7 @@ class ControlVerbs:
         from mcpx.core.view import search
 
         caller = Caller("local", _text(request.get("profile")), since=time.monotonic())
-        await self._gateway.prepare(caller)
+        await self._gateway.access.prepare(caller)
         limit = _positive(request.get("limit")) or SEARCHED
         query = str(request.get("query") or "")
         matches, total = await search(self._gateway, caller, query, limit)

@@ -124,7 +124,7 @@ class World:
         """At any moment: nobody finds what it does not see by now, whatever is still being
         built."""
         for place, caller in enumerate(self.callers):
-            view, sight = self.views[place], self.gateway.sight(caller)
+            view, sight = self.views[place], self.gateway.access.sight(caller)
             found = self.found(caller)
             assert [*view.catalog.offers["tools"]] == found
             if sight is not None:
@@ -137,7 +137,7 @@ class World:
         for caller in self.callers:
             while await self.gateway.catalogs.ready(caller):
                 pass
-            sight, found = self.gateway.sight(caller), self.found(caller)
+            sight, found = self.gateway.access.sight(caller), self.found(caller)
             told = {(offer.server, offer.name, str(offer.definition)) for offer in found}
             whole = {
                 (offer.server, offer.name, str(offer.definition)): offer

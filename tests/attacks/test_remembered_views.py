@@ -237,7 +237,7 @@ def test_a_server_may_ask_its_client_just_after_a_reload_though_it_is_not_narrow
                 replace(guarded, policy=replace(rules, rules=(*rules.rules, rules.rules[0])))
             )
             assert gateway.catalogs.of(caller).blank
-            assert gateway.knows(caller, "a") and not gateway.knows(caller, "b")
+            assert gateway.access.knows(caller, "a") and not gateway.access.knows(caller, "b")
             asks.set()
             assert (await call)["content"][0]["text"] == "decline"
         finally:

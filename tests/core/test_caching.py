@@ -395,7 +395,7 @@ def test_the_first_may_leave_and_the_others_get_the_answer() -> None:
         await yield_to_loop()
         first.cancel()
         await yield_to_loop()
-        await desk.gateway.end_session("a")
+        await desk.gateway.sessions.end_session("a")
         desk.counter.open.set()
         assert await second == "1"
         assert await desk.look() == "1"

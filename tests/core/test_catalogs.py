@@ -98,7 +98,7 @@ def test_nothing_is_kept_for_a_session_that_is_over() -> None:
             for number in range(10):
                 able = older_caller(f"s{number}", askable=True)
                 assert await names(gateway, able) == ["plain", "secret"]
-                await gateway.end_session(f"s{number}")
+                await gateway.sessions.end_session(f"s{number}")
             assert len(gateway.catalogs._special) <= 1
         finally:
             await gateway.close()
@@ -237,9 +237,9 @@ def test_names_that_nobody_has_are_not_kept() -> None:
         try:
             await names(gateway, older_caller())
             for number in range(100):
-                assert gateway.param_headers(f"nobody_{number}", modern_caller()) is None
-            gateway.param_headers("echo", modern_caller())
-            assert list(gateway._annotations._known) == ["echo"]
+                assert gateway.access.param_headers(f"nobody_{number}", modern_caller()) is None
+            gateway.access.param_headers("echo", modern_caller())
+            assert list(gateway.annotations._known) == ["echo"]
         finally:
             await gateway.close()
 

@@ -324,7 +324,7 @@ def test_auto_goes_by_the_client_and_the_size_of_the_list(client: str, mode: str
             names = [tool["name"] for tool in await model.menu()]
             assert ("fs_read" in names) == (mode == "direct")
             assert [choice["mode"] for choice in (await gateway.describe())["auto"]] == [mode]
-            await gateway.end_session("s")
+            await gateway.sessions.end_session("s")
             assert (await gateway.describe())["auto"] == []
 
     run(main())

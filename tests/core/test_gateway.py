@@ -400,7 +400,7 @@ def test_a_server_that_comes_back_with_the_same_tools_is_not_announced(
             await on.names()
             toy.lines[0].die()
             await on.ask("tools/call", name="echo")
-            looking = on.gateway._announcements._running  # pyright: ignore[reportPrivateUsage]
+            looking = on.gateway.announcements._running  # pyright: ignore[reportPrivateUsage]
             assert looking is not None
             await until(looking.done)
             assert on.announced == []
@@ -440,7 +440,7 @@ def test_fifty_servers_that_start_together_are_not_fifty_announcements(
             await on.settled()
             assert len(await on.names()) == 50
             known = on.gateway.catalog
-            told = on.gateway._announcements._known  # pyright: ignore[reportPrivateUsage]
+            told = on.gateway.announcements._known  # pyright: ignore[reportPrivateUsage]
             await until(lambda: all(shown.catalog is known for shown in told.values()))
             assert 1 <= len(on.announced) <= (time.monotonic() - began) / gap + 1
 
@@ -587,11 +587,11 @@ def test_servers_are_asked_for_the_lowest_level_anybody_wants() -> None:
                 return [p["level"] for m, p in toy.lines[0].heard if m == "logging/setLevel"]
 
             for session, level in (("a", "error"), ("b", "info"), ("a", "warning")):
-                await on.gateway.set_level(older_caller(session, log_level=level), level)
+                await on.gateway.sessions.set_level(older_caller(session, log_level=level), level)
                 await yield_to_loop()
             assert levels() == ["error", "info"]
-            await on.gateway.end_session("b")
-            await on.gateway.set_level(older_caller("a", log_level="alert"), "alert")
+            await on.gateway.sessions.end_session("b")
+            await on.gateway.sessions.set_level(older_caller("a", log_level="alert"), "alert")
             await until(lambda: levels() == ["error", "info", "alert"])
 
     run(main())
@@ -604,7 +604,7 @@ def test_a_server_slow_to_take_a_level_holds_no_client_up() -> None:
         )
         async with ScriptedGateway(toy=toy) as on:
             await on.settled()
-            setting = asyncio.create_task(on.gateway.set_level(older_caller(), "debug"))
+            setting = asyncio.create_task(on.gateway.sessions.set_level(older_caller(), "debug"))
             await yield_to_loop()
             assert setting.done()
 
@@ -631,7 +631,7 @@ def test_subscriptions_are_the_sessions_own_and_end_with_it() -> None:
             [resource] = (await on.ask("resources/list"))["resources"]
             for session in ("a", "b"):
                 await on.ask("resources/subscribe", older_caller(session), uri=resource["uri"])
-            await on.gateway.end_session("a")
+            await on.gateway.sessions.end_session("a")
             assert "resources/unsubscribe" not in toy.lines[0].methods()
             await on.ask("resources/unsubscribe", older_caller("b"), uri="x:1")
             told = [
@@ -654,11 +654,11 @@ def test_which_arguments_travel_as_headers_is_known_for_the_public_name() -> Non
         async with ScriptedGateway(naming=Naming(prefix="always"), toy=toy) as on:
             await on.settled()
             for _ in range(2):
-                assert on.gateway.param_headers("toy_t", modern_caller()) == {
+                assert on.gateway.access.param_headers("toy_t", modern_caller()) == {
                     ("a",): ("A", "string")
                 }
-            assert on.gateway.param_headers("toy_plain", modern_caller()) is None
-            assert on.gateway.param_headers("t", modern_caller()) is None
+            assert on.gateway.access.param_headers("toy_plain", modern_caller()) is None
+            assert on.gateway.access.param_headers("t", modern_caller()) is None
 
     run(main())
 

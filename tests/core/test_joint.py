@@ -232,7 +232,8 @@ def test_what_a_file_says_at_the_start_counts_unless_it_is_an_older_revision(
                     await one.commit("more")
                     await until(lambda: one.shared == [True, True])
                     texts = [
-                        await odd.store.revision_text(each.number) for each in odd.store.revisions()
+                        await odd.store.texts.revision_text(each.number)
+                        for each in odd.store.revisions()
                     ]
                     assert any("name: own" in text for kept in texts for text in kept.values())
 

@@ -282,7 +282,7 @@ def test_a_hand_edit_that_was_never_taken_up_is_kept_when_it_is_replaced(tmp_pat
             await stored.store.file_changed()
             assert stored.servers == ["idle"] and stored.store.revision == 1
             await stored.store.commit(NewText(TEXT), if_match=None, author="eve", via="ui")
-            texts = [await stored.store.revision_text(number) for number in (1, 2, 3)]
+            texts = [await stored.store.texts.revision_text(number) for number in (1, 2, 3)]
             assert [text[str(stored.path)].splitlines()[0] for text in texts] == [
                 "# mine",
                 "mcp_servers: [broken",
@@ -301,15 +301,17 @@ def test_any_two_revisions_are_compared_and_one_is_restored(tmp_path: Path) -> N
             await stored.store.commit(
                 RemoveEntry("mcp_servers", "idle"), if_match=None, author="", via="ui"
             )
-            assert "-  - name: idle   # not now" in await stored.store.diff(1)
-            assert "+  - name: new" in await stored.store.diff(1, 2)
-            assert "geheim" not in await stored.store.diff(1) + await stored.store.diff(3, 1)
+            assert "-  - name: idle   # not now" in await stored.store.texts.diff(1)
+            assert "+  - name: new" in await stored.store.texts.diff(1, 2)
+            assert "geheim" not in await stored.store.texts.diff(1) + await stored.store.texts.diff(
+                3, 1
+            )
             done = await stored.store.commit(Restore(1), if_match=None, author="eve", via="ui")
             assert stored.path.read_text() == TEXT and stored.servers == ["idle"]
             assert done.revision.number == 4
             for number in (0, 99):
                 with pytest.raises(EditError) as caught:
-                    await stored.store.diff(number)
+                    await stored.store.texts.diff(number)
                 assert caught.value.code == "not_found"
 
     inside(main)
@@ -332,7 +334,7 @@ def test_the_history_outlives_a_restart_and_notes_what_happened_meanwhile(tmp_pa
                 "file",
                 "changed while mcpx was not running",
             )
-            assert "new" in (await stored.store.revision_text(2))[str(stored.path)]
+            assert "new" in (await stored.store.texts.revision_text(2))[str(stored.path)]
         kept = [path for path in (state / "history").rglob("*") if path.is_file()]
         assert len(kept) == 3 and {stat.S_IMODE(path.stat().st_mode) for path in kept} == {0o600}
         assert stat.S_IMODE((state / "history").stat().st_mode) == 0o700
@@ -378,7 +380,7 @@ def test_a_damaged_history_is_no_error(tmp_path: Path) -> None:
         async with StoredGateway(tmp_path / "c.yaml", state, text=None) as stored:
             assert [each.number for each in stored.store.revisions()] == [4, 3]
             with pytest.raises(EditError):
-                await stored.store.diff(3)
+                await stored.store.texts.diff(3)
             await stored.put("d")
             assert stored.store.revision == 5
 
@@ -409,7 +411,9 @@ def test_a_state_folder_that_cannot_be_written_costs_the_history_on_disk_and_no_
     async def main() -> None:
         async with StoredGateway(tmp_path / "c.yaml", tmp_path / "state") as stored:
             await stored.put("new")
-            assert stored.store.revision == 2 and "+  - name: new" in await stored.store.diff(1, 2)
+            assert stored.store.revision == 2 and "+  - name: new" in await stored.store.texts.diff(
+                1, 2
+            )
 
     inside(main)
 
@@ -542,8 +546,8 @@ def test_secrets_are_in_no_words_of_the_store(tmp_path: Path) -> None:
             ]
             said += [
                 stored.store.status(),
-                await stored.store.revision_text(1),
-                await stored.store.export("yaml"),
+                await stored.store.texts.revision_text(1),
+                await stored.store.texts.export("yaml"),
             ]
             assert "geheim" not in repr(said)
 
@@ -570,7 +574,7 @@ def test_without_a_file_the_first_write_makes_one(tmp_path: Path) -> None:
         store = demo(path, begun)
         store.keep_history(tmp_path / "state")
         written = await store.look()
-        assert store.destination == path and written.documents == () and not written.told
+        assert store.files.destination == path and written.documents == () and not written.told
         seen = await store.preview(PutEntry("mcp_servers", "new", NEW))
         assert seen.ok and "+  - name: new" in seen.files[0].diff
         assert os.listdir(tmp_path) == []
@@ -580,8 +584,8 @@ def test_without_a_file_the_first_write_makes_one(tmp_path: Path) -> None:
         done = await store.commit(
             PutEntry("mcp_servers", "new", NEW), if_match=written.etag, author="", via="ui"
         )
-        assert store.destination is None and begun == ["watch"] and done.revision.number == 2
-        assert (store.keeps(1), store.keeps(2)) == (False, True)
+        assert store.files.destination is None and begun == ["watch"] and done.revision.number == 2
+        assert (store.texts.keeps(1), store.texts.keeps(2)) == (False, True)
         assert (
             stat.S_IMODE(path.stat().st_mode) == 0o600
             and stat.S_IMODE(path.parent.stat().st_mode) == 0o700

@@ -286,7 +286,7 @@ def test_what_a_client_says_goes_to_the_servers_it_sees() -> None:
         }
         async with ProfileGateway(Profile(name="p", servers=("shown",)), **toys) as on:
             await on.settled()
-            await on.gateway.set_level(older_caller(profile="p"), "debug")
+            await on.gateway.sessions.set_level(older_caller(profile="p"), "debug")
             await until(lambda: "logging/setLevel" in toys["shown"].lines[0].methods())
             assert "logging/setLevel" not in toys["unseen"].lines[0].methods()
 
@@ -303,8 +303,8 @@ def test_headers_of_a_tool_that_is_not_seen_are_not_checked() -> None:
             Profile(name="p", tools=("!echo",)), toy=ScriptedServer(answers={"tools/list": listed})
         ) as on:
             await on.settled()
-            assert on.gateway.param_headers("echo", modern_caller())
-            assert on.gateway.param_headers("echo", modern_caller(profile="p")) is None
+            assert on.gateway.access.param_headers("echo", modern_caller())
+            assert on.gateway.access.param_headers("echo", modern_caller(profile="p")) is None
 
     run(main())
 

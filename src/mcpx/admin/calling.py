@@ -196,7 +196,7 @@ class Calling:
             failure = {"code": CANCELLED, "message": "the call was cancelled"}
             return CallResult(ok=False, ms=_since(began), error=failure)
         finally:
-            self._tasks.start(gateway.end_session(session), apart=True)
+            self._tasks.start(gateway.sessions.end_session(session), apart=True)
 
     def _capabilities(self, offer: Offer | None) -> Json:
         """A server that is known to ask may ask. Others would be started again for it."""

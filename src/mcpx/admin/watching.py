@@ -134,7 +134,7 @@ class People:
     def _row(
         self, key: ClientKey, caller: Caller, sessions: int, rate: float, last: float
     ) -> ClientRow:
-        mode, why = self._desk.gateway.shown_mode(caller)
+        mode, why = self._desk.gateway.access.shown_mode(caller)
         version = caller.client.get("version")
         if isinstance(version, str):
             version = version[:MAX_CLIENT_CHARACTERS]
@@ -309,7 +309,7 @@ def revision_row(desk: Desk, revision: Revision) -> RevisionRow:
         via=revision.via,
         message=revision.message,
         plan=revision.plan,
-        restorable=desk.store.keeps(revision.number),
+        restorable=desk.store.texts.keeps(revision.number),
     )
 
 

@@ -1,4 +1,4 @@
-"""The files of one configuration: read, edited, and validated as a whole, with or without a gateway.
+"""The files of one configuration: read, edited, and validated, with or without a gateway.
 
 Nothing here writes a file (`saving`) or changes a running gateway (`store`).
 """
@@ -182,9 +182,11 @@ class ConfigFiles:
         return None if self.is_new else self._where
 
     @property
-    def destination(self) -> Where | None:
+    def destination(self) -> Path | None:
         """The file that the first change creates."""
-        return self._where if self.is_new else None
+        if self._where is None or not self.is_new:
+            return None
+        return self._where.path
 
     def look(self) -> "Written":
         from mcpx.config.written import nothing_written, read_written

@@ -9,17 +9,17 @@ it began in.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcpx.base.aio import Tasks
 from mcpx.catalog.catalog import Catalog
-from mcpx.catalog.naming import may_belong
 from mcpx.config import Config, Server
 from mcpx.config.plan import Plan
 from mcpx.config.plan import plan as plan_of
+from mcpx.core.access import CallerAccess
 from mcpx.core.catalogs import Annotations, Catalogs
 from mcpx.core.generation import (
     Generation,
@@ -33,16 +33,14 @@ from mcpx.core.generation import (
     shown_otherwise,
 )
 from mcpx.core.relay import Relay
-from mcpx.core.reports import Announcements, Reports, Shown, described, health
+from mcpx.core.reports import Announcements, Reports, described, health
 from mcpx.core.starting import Starting, all_set
 from mcpx.core.view import CallersView, route
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import SERVER_DOWN, Unavailable
-from mcpx.model.events import Bus, Viewer
-from mcpx.model.offer import Freshness, Kind
+from mcpx.model.events import Bus
 from mcpx.model.redaction import Redactor
 from mcpx.model.secret_rules import secrets_of_environment
-from mcpx.surfaces.view import Service
 from mcpx.upstreams.context import Admission, UpstreamContext
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
@@ -53,7 +51,6 @@ if TYPE_CHECKING:
     from mcpx.auth.credentials import Credentials
     from mcpx.core.local import LocalCommands
     from mcpx.core.pinning import Pinning
-    from mcpx.policy.sight import Sight
     from mcpx.policy.warden import Warden
     from mcpx.processes.stderrlog import Overhear
     from mcpx.replicas.replicas import Replicas
@@ -62,6 +59,113 @@ STARTS_AT_ONCE = 8
 """Servers that are started at a time: fifty interpreters at once would all be slow (LIF-1)."""
 PUBLISH_AFTER = 3.0
 """CFG-5: seconds a reload waits for started and restarted servers before it shows the new state."""
+
+
+class GatewaySessions:
+    """State of client sessions at the gateway and its servers."""
+
+    def __init__(self, gateway: "Gateway") -> None:
+        self._gateway = gateway
+        self._levels: dict[str, str] = {}
+        """The log level of each session."""
+
+    def notify(self, caller: Caller, method: str, params: Json) -> None:
+        for upstream in self._gateway.access.upstreams(caller):
+            upstream.subscriptions.notify(caller, method, params)
+
+    async def listen_for(self, caller: Caller, server: str, uri: str, who: str) -> None:
+        """A modern client's listening wants to hear of a resource."""
+        upstream = self._gateway.generation.upstreams.get(server)
+        if upstream is None or not self._gateway.catalogs.of(caller).may_read(server, uri):
+            raise Unavailable(server, SERVER_DOWN, "was removed from the configuration")
+        call = Call("subscriptions/listen", {"uri": uri}, caller)
+        await self._gateway.relay(
+            server, uri, call, call.params, lambda: upstream.watch(caller, uri, who)
+        )
+
+    async def stop_listening(self, who: str) -> None:
+        """Wherever it is heard by now: servers may have been replaced since it began."""
+        await asyncio.gather(
+            *(upstream.subscriptions.end(who) for upstream in self._gateway.passing.upstreams())
+        )
+
+    async def end_session(self, session: str, *, moved: bool = False) -> None:
+        """`moved`: it goes on at another replica."""
+        self._levels.pop(session, None)
+        self._gateway.surface_state.forget(session, moved=moved)
+        await asyncio.gather(
+            *(upstream.end_session(session) for upstream in self._gateway.passing.upstreams())
+        )
+
+    def choice_of(self, session: str) -> Json | None:
+        """What `auto` chose for a session, to be taken up (`take_choice`) by the replica where it
+        goes on."""
+        return self._gateway.surface_state.choice_of(session)
+
+    def take_choice(self, session: str, choice: Json) -> None:
+        self._gateway.surface_state.take_choice(session, choice)
+
+    def see_off(self, stays: Callable[[str], bool]) -> None:
+        """Calls that wait for a client's next word are given up where that may not come in any
+        more."""
+        for upstream in self._gateway.passing.upstreams():
+            upstream.calls.see_off(stays)
+
+    async def set_level(self, caller: Caller, level: str) -> None:
+        """Servers are asked for the lowest level anybody wants; each client still gets only its
+        own."""
+        if caller.session is not None:
+            self._levels[caller.session] = level
+        lowest = min(self._levels.values() or [level], key=era.LOG_LEVELS.index)
+        # A server that is slow to answer this must not hold up the client.
+        self._gateway.tasks.start(self._spread_level(lowest, caller))
+
+    async def _spread_level(self, level: str, caller: Caller) -> None:
+        await asyncio.gather(
+            *(
+                u.subscriptions.set_level(level, caller)
+                for u in self._gateway.access.upstreams(caller)
+            )
+        )
+
+
+class GenerationBuilder:
+    """Builds the parts of a generation from a configuration."""
+
+    def __init__(self, gateway: "Gateway", context: UpstreamContext) -> None:
+        self._gateway = gateway
+        self._context = context
+
+    def upstream(self, server: Server, config: Config) -> Upstream:
+        auth = next((entry for entry in config.auth_configs if entry.name == server.auth), None)
+        return Upstream(server, self._context, auth and (auth.name, auth.auth))
+
+    def commands(self, config: Config, before: "LocalCommands | None") -> "LocalCommands | None":
+        if not config.commands:
+            return None
+        from mcpx.core.local import LocalCommands, Means  # who has none does without
+
+        has, redact = self._gateway.provisions, self._gateway.redactor.redact
+        means = Means(
+            self._gateway.environ,
+            lambda: has.fetcher,
+            lambda: self._gateway.surface_state.checker,
+            has.ring,
+            redact,
+        )
+        return LocalCommands(config, means, before)
+
+    def warden(self, config: Config) -> "Warden | None":
+        if not config.guarded:
+            if "policy_state" in vars(self._gateway.provisions):
+                self._gateway.provisions.policy_state.lift_limits()
+            return None
+        from mcpx.policy.warden import Warden
+
+        return Warden(config, self._gateway.provisions.policy_state)
+
+    def admission(self, server: Server) -> Admission | None:
+        return None if server.trust == "open" else self._gateway.pinning.admission(server)
 
 
 class Gateway:
@@ -94,34 +198,36 @@ class Gateway:
         self.overhear: Callable[[str], Overhear | None] = lambda server: None
         """Who hears what processes of a server write to standard error; set by whoever looks after
         servers."""
+        self.access = CallerAccess(self)
+        self.sessions = GatewaySessions(self)
         self.relay = Relay(self.bus, self)
         self.provisions = Provisions(
             environ, state, self.bus, self.redactor, self._credentials_changed, replicas
         )
         self._environ, self._state, self._looks = environ, state, looks
-        self._tasks = Tasks("gateway")
-        self._passing = Passing(lambda: self.generation, self.provisions, self._tasks)
-        self._surface_state = SurfaceState(replicas)
+        self.tasks = Tasks("gateway")
+        self.passing = Passing(lambda: self.generation, self.provisions, self.tasks)
+        self.surface_state = SurfaceState(replicas)
         self.catalogs = Catalogs(
             lambda: self.generation.sources,
             lambda: self.generation.config.naming,
-            self._tasks,
-            self.sight,
+            self.tasks,
+            self.access.sight,
         )
-        self.starting = Starting(self._upstreams_of, lambda: self.generation.config.global_)
-        self._announcements = Announcements(
-            self.bus, self._tasks, self._look, lambda: listing_menus(self.generation.config)
+        self.starting = Starting(self.access.upstreams, lambda: self.generation.config.global_)
+        self.announcements = Announcements(
+            self.bus, self.tasks, self.access.look, lambda: listing_menus(self.generation.config)
         )
         self.reports = Reports(
             lambda: self.generation,
             self.bus,
             self.catalogs,
             self.starting,
-            self._announcements,
+            self.announcements,
             self._changed,
         )
         self._snapshots = Snapshots(None if state is None or looks else state / "snapshots")
-        self._context = UpstreamContext(
+        context = UpstreamContext(
             environ,
             self._snapshots,
             Gate(STARTS_AT_ONCE),
@@ -130,54 +236,32 @@ class Gateway:
             not looks,
             itself,
             redact=self.redactor.redact,
-            admission=self._admission,
+            admission=lambda server: self._builder.admission(server),
             overhear=lambda server: self.overhear(server),
             may_ask=lambda server, caller: (
-                self.reports.may_speak(server) and self.knows(caller, server)
+                self.reports.may_speak(server) and self.access.knows(caller, server)
             ),
             apart=lambda: self.generation.config.tells_apart,
         )
-        upstreams = {server.name: self._upstream(server, config) for server in config.mcp_servers}
-        surfaces = self._surface_state.surfaces(config)
+        self._builder = GenerationBuilder(self, context)
+        upstreams = {
+            server.name: self._builder.upstream(server, config) for server in config.mcp_servers
+        }
+        surfaces = self.surface_state.surfaces(config)
         self.generation = Generation(
-            config, upstreams, surfaces, self._commands(config, None), self._warden(config)
+            config,
+            upstreams,
+            surfaces,
+            self._builder.commands(config, None),
+            self._builder.warden(config),
         )
         self._applying = asyncio.Lock()
         self._started = False
         self._solo: Caller | None = None
-        self._levels: dict[str, str] = {}
-        self._annotations = Annotations()
+        self.annotations = Annotations()
 
     # What it is made of
     # --------------------------------------------------------------------------------------
-
-    def _upstream(self, server: Server, config: Config) -> Upstream:
-        auth = next((entry for entry in config.auth_configs if entry.name == server.auth), None)
-        return Upstream(server, self._context, auth and (auth.name, auth.auth))
-
-    def _commands(self, config: Config, before: "LocalCommands | None") -> "LocalCommands | None":
-        if not config.commands:
-            return None
-        from mcpx.core.local import LocalCommands, Means  # who has none does without
-
-        has, redact = self.provisions, self.redactor.redact
-        means = Means(
-            self._environ,
-            lambda: has.fetcher,
-            lambda: self._surface_state.checker,
-            has.ring,
-            redact,
-        )
-        return LocalCommands(config, means, before)
-
-    def _warden(self, config: Config) -> "Warden | None":
-        if not config.guarded:
-            if "policy_state" in vars(self.provisions):
-                self.provisions.policy_state.lift_limits()
-            return None
-        from mcpx.policy.warden import Warden
-
-        return Warden(config, self.provisions.policy_state)
 
     def queued(self) -> Mapping[str, int]:
         """Calls that wait for their turn, by the kind of limit that has them wait: `client`,
@@ -200,59 +284,12 @@ class Gateway:
         """What was approved of servers that are not trusted as they come."""
         from mcpx.core.pinning import Pinning
 
-        return Pinning(self, self.provisions.policy_state.pins, self._tasks, keeps=not self._looks)
-
-    def _admission(self, server: Server) -> Admission | None:
-        return None if server.trust == "open" else self.pinning.admission(server)
-
-    def sight(self, caller: Caller) -> "Sight | None":
-        """What this caller sees; None: everything."""
-        warden = self.generation.warden
-        if warden is not None:
-            return warden.sight(caller)
-        if caller.profile is None:
-            return None
-        from mcpx.policy.sight import NOTHING  # the last profile is gone
-
-        return NOTHING
-
-    def limited(self, caller: Caller) -> Catalog | None:
-        """What a caller finds that does not see everything; None: it does."""
-        return None if self.sight(caller) is None else self.catalogs.of(caller)
-
-    def knows(self, caller: Caller, server: str) -> bool:
-        """Whether this caller may know of that server."""
-        return self.sight(caller) is None or self.catalogs.of(caller).knows(server)
-
-    def mode(self, caller: Caller) -> str | None:
-        """The mode this caller asked for, or that of its profile; None: the configured one."""
-        warden = self.generation.warden
-        if caller.mode is not None or warden is None or caller.profile is None:
-            return caller.mode
-        return warden.mode(caller.profile)
-
-    def shown_mode(self, caller: Caller) -> tuple[str, str]:
-        """The mode that this caller is shown, and why (SUR-5)."""
-        surfaces, wanted = self.generation.surfaces, self.mode(caller)
-        mode, why = surfaces.of(wanted).shown_as(caller)
-        if caller.mode is not None:
-            return mode, why or "it asked for it by its path"
-        return mode, why or (
-            "the configuration says so" if wanted is None else "its profile says so"
-        )
+        return Pinning(self, self.provisions.policy_state.pins, self.tasks, keeps=not self._looks)
 
     def hear_results(self, listener: Callable[[Json, Json], None] | None) -> None:
         """`listener` hears of each result that a compact mode shows: as it came, and as it is
         shown."""
-        self._surface_state.on_shaped = listener
-
-    def _upstreams_of(self, caller: Caller) -> list[Upstream]:
-        """The servers this caller may know of."""
-        upstreams = self.generation.upstreams.values()
-        if self.sight(caller) is None:
-            return list(upstreams)
-        catalog = self.catalogs.of(caller)
-        return [upstream for upstream in upstreams if catalog.knows(upstream.name)]
+        self.surface_state.on_shaped = listener
 
     def credentials(self, auth_config: str) -> "list[Credentials]":
         """What is at work of an auth config; nothing before somebody has needed it."""
@@ -261,13 +298,11 @@ class Gateway:
     def _changed(self, server: str) -> None:
         """It was started anew, or has said that something there is not what it was."""
         if "answers" in vars(self.provisions):
-            changed = (
-                upstream for upstream in self._passing.upstreams() if upstream.name == server
-            )
+            changed = (upstream for upstream in self.passing.upstreams() if upstream.name == server)
             self.provisions.forget_answers(*changed)
 
     def _credentials_changed(self, credentials: "Credentials") -> None:
-        for upstream in self._passing.upstreams():
+        for upstream in self.passing.upstreams():
             if upstream.signing is not None and upstream.signing.inner is credentials:
                 upstream.connection.credentials_changed()
 
@@ -289,8 +324,8 @@ class Gateway:
         self._started, self._solo = True, solo
         self._snapshots.serving = True
         if self.replicas is not None:
-            self.catalogs.share(self.replicas, self._announcements.look)
-        self._tasks.start(self._prune())
+            self.catalogs.share(self.replicas, self.announcements.look)
+        self.tasks.start(self._prune())
         for upstream in self.generation.upstreams.values():
             upstream.connection.start(solo)
         if solo is not None:
@@ -310,11 +345,11 @@ class Gateway:
             upstreams = {
                 server.name: before.upstreams[server.name]
                 if server.name in reused
-                else self._upstream(server, config)
+                else self._builder.upstream(server, config)
                 for server in config.mcp_servers
             }
             fresh = [upstream for name, upstream in upstreams.items() if name not in reused]
-            self._passing.come(fresh)
+            self.passing.come(fresh)
             if self._started:
                 for upstream in fresh:
                     if (replaced := before.upstreams.get(upstream.name)) is not None:
@@ -330,7 +365,7 @@ class Gateway:
                     if u.server.enabled and not u.server.lazy
                 ]
                 await all_set(coming, PUBLISH_AFTER)
-            self._passing.arrived(fresh)
+            self.passing.arrived(fresh)
             for server in config.mcp_servers:
                 if server.name in plan.updated:
                     upstreams[server.name].update(server)
@@ -340,19 +375,21 @@ class Gateway:
                 config.mode,
                 settings_of(config),
             ):
-                surfaces = self._surface_state.surfaces(config)
-            self._announcements.menus_changed(changed_menus(before.config, config))
-            local = self._commands(config, before.local)
-            self.generation = Generation(config, upstreams, surfaces, local, self._warden(config))
+                surfaces = self.surface_state.surfaces(config)
+            self.announcements.menus_changed(changed_menus(before.config, config))
+            local = self._builder.commands(config, before.local)
+            self.generation = Generation(
+                config, upstreams, surfaces, local, self._builder.warden(config)
+            )
             if before.warden is not None or self.generation.warden is not None:
                 self.catalogs.looked_at_otherwise()
             if config.tells_apart and not before.config.tells_apart:
                 for upstream in upstreams.values():
                     upstream.connection.hush()
             if shown_otherwise(before.config, config):
-                self._surface_state.let_go()
+                self.surface_state.let_go()
             self.catalogs.changed()
-            self._announcements.look()
+            self.announcements.look()
             for name, upstream in before.upstreams.items():
                 successor = upstreams.get(name)
                 if name not in plan.kept:
@@ -360,11 +397,11 @@ class Gateway:
                 if successor is not upstream:
                     if successor is not None:
                         successor.succeed(upstream)
-                    self._passing.leave(upstream)
+                    self.passing.leave(upstream)
             if before.local is not None:
                 for tool in before.local.replaced_by(local):
-                    self._passing.retire(tool)
-            await self._passing.keep_credentials()
+                    self.passing.retire(tool)
+            await self.passing.keep_credentials()
             self._watch_pins()
             return plan
 
@@ -393,25 +430,25 @@ class Gateway:
 
     async def _prune(self) -> None:
         """Let go of what was known of servers that are long gone."""
-        present = [upstream.snapshot_key for upstream in self._passing.upstreams()]
+        present = [upstream.snapshot_key for upstream in self.passing.upstreams()]
         await asyncio.to_thread(self._snapshots.prune, present)
 
     def wind_down(self) -> None:
         """The end is near: what runs may finish, of several calls no other is begun."""
-        self._surface_state.ending = True
+        self.surface_state.ending = True
 
     async def close(self) -> None:
-        await self._tasks.close()
+        await self.tasks.close()
         if self.catalogs.names is not None:
             await self.catalogs.names.close()
         if "pinning" in vars(self):
             await self.pinning.close()
         await self.provisions.close_answers()
         local = self.generation.local
-        sources = [*self._passing.upstreams(), *([] if local is None else [local])]
+        sources = [*self.passing.upstreams(), *([] if local is None else [local])]
         await asyncio.gather(*(source.close() for source in sources))
         await self.provisions.close()
-        await self._surface_state.close()
+        await self.surface_state.close()
 
     # The door
     # ----------------------------------------------------------------------------------------------
@@ -443,79 +480,25 @@ class Gateway:
         """Whether it belongs to the configuration of now."""
         return self.generation.source(source.name) is source
 
-    def notify(self, caller: Caller, method: str, params: Json) -> None:
-        for upstream in self._upstreams_of(caller):
-            upstream.subscriptions.notify(caller, method, params)
-
-    async def listen_for(self, caller: Caller, server: str, uri: str, who: str) -> None:
-        """A modern client's listening wants to hear of a resource."""
-        upstream = self.generation.upstreams.get(server)
-        if upstream is None or not self.catalogs.of(caller).may_read(server, uri):
-            raise Unavailable(server, SERVER_DOWN, "was removed from the configuration")
-        call = Call("subscriptions/listen", {"uri": uri}, caller)
-        await self.relay(server, uri, call, call.params, lambda: upstream.watch(caller, uri, who))
-
-    async def stop_listening(self, who: str) -> None:
-        """Wherever it is heard by now: servers may have been replaced since it began."""
-        await asyncio.gather(
-            *(upstream.subscriptions.end(who) for upstream in self._passing.upstreams())
-        )
-
-    async def end_session(self, session: str, *, moved: bool = False) -> None:
-        """`moved`: it goes on at another replica."""
-        self._levels.pop(session, None)
-        self._surface_state.forget(session, moved=moved)
-        await asyncio.gather(
-            *(upstream.end_session(session) for upstream in self._passing.upstreams())
-        )
-
-    def choice_of(self, session: str) -> Json | None:
-        """What `auto` chose for a session, to be taken up (`take_choice`) by the replica where it
-        goes on."""
-        return self._surface_state.choice_of(session)
-
-    def take_choice(self, session: str, choice: Json) -> None:
-        self._surface_state.take_choice(session, choice)
-
-    def see_off(self, stays: Callable[[str], bool]) -> None:
-        """Calls that wait for a client's next word are given up where that may not come in any
-        more."""
-        for upstream in self._passing.upstreams():
-            upstream.calls.see_off(stays)
-
-    async def set_level(self, caller: Caller, level: str) -> None:
-        """Servers are asked for the lowest level anybody wants; each client still gets only its
-        own."""
-        if caller.session is not None:
-            self._levels[caller.session] = level
-        lowest = min(self._levels.values() or [level], key=era.LOG_LEVELS.index)
-        # A server that is slow to answer this must not hold up the client.
-        self._tasks.start(self._spread_level(lowest, caller))
-
-    async def _spread_level(self, level: str, caller: Caller) -> None:
-        await asyncio.gather(
-            *(u.subscriptions.set_level(level, caller) for u in self._upstreams_of(caller))
-        )
-
     async def describe(self) -> Json:
         """Every server and command as people want to see it."""
         await self.catalogs.ready()
-        auto = [asdict(choice) for choice in self._surface_state.latest_choices()]
+        auto = [asdict(choice) for choice in self.surface_state.latest_choices()]
         return {**described(self.generation, self.catalog), "auto": auto}
 
     def figures(self) -> Json:
         """What is kept, for whoever counts."""
-        kept, size = self._surface_state.kept_now()
+        kept, size = self.surface_state.kept_now()
         answers = self.provisions.answers if "answers" in vars(self.provisions) else None
         cached = (0, 0, 0) if answers is None else (answers.given, answers.made, answers.size)
         return {"kept": kept, "kept_bytes": size, "cached": cached}
 
     def health(self, caller: Caller | None = None) -> Json:
         """Of the servers that the caller may know of; None: of all."""
-        if caller is None or self.sight(caller) is None:
+        if caller is None or self.access.sight(caller) is None:
             return health(self.generation.upstreams)
         return health(
-            {upstream.name: upstream for upstream in self._upstreams_of(caller)}, whole=False
+            {upstream.name: upstream for upstream in self.access.upstreams(caller)}, whole=False
         )
 
     # What callers find
@@ -529,75 +512,5 @@ class Gateway:
     def catalog(self) -> Catalog:
         return self.catalogs.shared
 
-    def service(self, name: str) -> Service | None:
-        """An enabled server as clients are told of it."""
-        source = self.generation.source(name)
-        if source is None or not source.enabled:
-            return None
-        status = source.status
-        return Service(
-            name, source.description, source.instructions, status.state, status.last_error
-        )
-
-    async def show(self, caller: Caller, catalog: Catalog) -> None:
-        """A client is shown this catalog: its names stay, and what differs from it later is
-        announced."""
-        self.catalogs.show(catalog)
-        await self.watched_by(caller)
-
-    async def watched_by(self, caller: Caller) -> None:
-        """From here on this caller is told of what differs from what it sees now."""
-        viewer = (caller.profile, caller.principal)
-        if not self._announcements.knows(viewer):
-            self._announcements.shown(viewer, await self._look(viewer))
-
-    async def _look(self, viewer: Viewer) -> Shown:
-        caller = Caller(profile=viewer[0], principal=viewer[1])
-        sight = self.sight(caller)
-        catalog = await self.catalogs.seen(sight)
-        services = [s for s in self.generation.sources if s.enabled and catalog.knows(s.name)]
-        told = hash(tuple((s.name, s.description, s.instructions) for s in services))
-        return Shown(catalog, told, self.mode(caller), sight is not None)
-
-    def param_headers(self, tool: str, caller: Caller) -> era.ParamHeaders | None:
-        """Which arguments of a tool travel as HTTP headers too, for a caller who calls it by its
-        name."""
-        if not self.generation.surfaces.of(self.mode(caller)).by_name(caller):
-            return None
-        return self._annotations.of(self.catalogs.of(caller), tool)
-
-    def freshness(self, caller: Caller, kind: Kind) -> Freshness:
-        """How long the caller may cache a merged list."""
-        servers = [upstream for upstream in self._upstreams_of(caller) if upstream.enabled]
-        lists = [
-            fresh for server in servers if (fresh := server.freshness(caller, kind)) is not None
-        ]
-        merged = Freshness.of_all(lists)
-        if self.generation.config.tells_apart or any(server.offers_vary for server in servers):
-            return replace(
-                merged, public=False
-            )  # Clients get different lists, or need a token for them.
-        return merged
-
     # Waiting for servers that start
     # --------------------------------------------------------------------------------
-
-    async def prepare(self, caller: Caller) -> None:
-        """Before a list: time for servers nothing is known of yet; what comes later is announced
-        (LIF-1)."""
-        await self.starting.wait(caller)
-        await self.catalogs.ready(caller)
-
-    def strangers(self, caller: Caller, server: str | None, name: str) -> list[Upstream]:
-        """Servers that have not said yet what they offer: that one, else those whose prefix the
-        name has.
-
-        Not every one: else each name that a model makes up would have all of them tried."""
-        naming = self.generation.config.naming
-
-        def is_meant(upstream: Upstream) -> bool:
-            if server is not None:
-                return upstream.name == server
-            return may_belong(name, upstream.name, upstream.server.prefix, naming)
-
-        return [u for u in self._upstreams_of(caller) if u.enabled and not u.known and is_meant(u)]

@@ -1,4 +1,4 @@
-"""The configuration of all replicas in their store: the newest revision, replaced by compare-and-set.
+"""The newest configuration of all replicas in their store, replaced by compare-and-set.
 
 Each revision has a higher number than all before. If two replicas put a revision at the same time,
 one of them fails. The texts are encrypted, because they may contain secrets. The entry does not
@@ -92,7 +92,7 @@ class Sharing:
     async def put(
         self, shared: Shared, instead_of: int | None, past: Iterable[tuple[int, str]] = ()
     ) -> bool:
-        """Make it the newest revision, unless the newest is another than `instead_of` (None: empty).
+        """Make it the newest revision, unless the newest is not `instead_of` (None: empty).
 
         `past`: numbers and etags of earlier revisions that an emptied store has forgotten. After
         `StoreDown` it may have been put, and is then found like that of another replica.

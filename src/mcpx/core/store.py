@@ -1,4 +1,4 @@
-"""The configuration of a running gateway: reloaded, previewed, changed, and restored (CFG-5, CFG-6).
+"""Reload, preview, change, and restore the configuration of a running gateway (CFG-5, CFG-6).
 
 The file watcher, SIGHUP, and `mcpx reload` propose what the files say. The admin API commits a
 change, which is written to the files first. Proposals and commits are applied one after another. An
@@ -134,6 +134,50 @@ class Stale(McpxError):
         self.etag = etag
 
 
+class ConfigTexts:
+    """Texts of the configuration for users: revisions, their differences, and exports."""
+
+    def __init__(self, store: "ConfigStore") -> None:
+        self._store = store
+
+    def keeps(self, number: int) -> bool:
+        """Whether a revision can be restored."""
+        return self._store.history.keeps(number)
+
+    async def diff(self, old: int | None, new: int | None = None) -> str:
+        """The difference of two revisions, without secrets. None is the current files."""
+        from mcpx.core.differences import difference
+
+        return await asyncio.to_thread(lambda: difference(self.of(old), self.of(new)))
+
+    async def revision_text(self, number: int) -> dict[str, str]:
+        """The texts of a revision by file, without secrets."""
+        from mcpx.core.differences import shown
+
+        def masked() -> dict[str, str]:
+            return {path: shown(path, text) for path, text in self.of(number).items()}
+
+        return await asyncio.to_thread(masked)
+
+    def of(self, number: int | None) -> Kept:
+        if number is None:
+            return texts_of(self._store.files.look())
+        texts = self._store.history.texts(number)
+        if texts is None:
+            hint = "see the list of revisions"
+            raise EditError("not_found", f"revision {number} is not kept", hint=hint)
+        return texts
+
+    async def export(self, form: Literal["yaml", "mcpServers"]) -> "Exported":
+        """The configuration for another user, with references instead of secrets.
+
+        Raises `EditError`.
+        """
+        from mcpx.config.exports import export
+
+        return await asyncio.to_thread(lambda: export(self._store.files.look(), form))
+
+
 class ConfigStore:
     def __init__(
         self,
@@ -155,6 +199,7 @@ class ConfigStore:
             self.files = ConfigFiles(self._fresh.where, self._fresh.read, is_new=True)
         self.sources: Sequence[Path] = gateway.generation.config.sources
         """Files and folders whose change may change the configuration, or repair a bad one."""
+        self.texts = ConfigTexts(self)
         self.history = History()
         self.history.add(Revision(1, now(), "start", "the first configuration"), {})
         self._gateway = gateway
@@ -174,12 +219,6 @@ class ConfigStore:
     @property
     def revision(self) -> int:
         return self.history.last.number
-
-    @property
-    def destination(self) -> Path | None:
-        """The file that the first commit creates."""
-        where = self.files.destination
-        return None if where is None else where.path
 
     def revisions(self) -> list[Revision]:
         """Newest first."""
@@ -325,34 +364,6 @@ class ConfigStore:
         edit = Revision(self.revision + 1, now(), "the file changed", what, "file")
         self._keep(edit, written)
 
-    def keeps(self, number: int) -> bool:
-        """Whether a revision can be restored."""
-        return self.history.keeps(number)
-
-    async def diff(self, old: int | None, new: int | None = None) -> str:
-        """The difference of two revisions, without secrets. None is the current files."""
-        from mcpx.core.differences import difference
-
-        return await asyncio.to_thread(lambda: difference(self._texts_of(old), self._texts_of(new)))
-
-    async def revision_text(self, number: int) -> dict[str, str]:
-        """The texts of a revision by file, without secrets."""
-        from mcpx.core.differences import shown
-
-        def masked() -> dict[str, str]:
-            return {path: shown(path, text) for path, text in self._texts_of(number).items()}
-
-        return await asyncio.to_thread(masked)
-
-    def _texts_of(self, number: int | None) -> Kept:
-        if number is None:
-            return texts_of(self.files.look())
-        texts = self.history.texts(number)
-        if texts is None:
-            hint = "see the list of revisions"
-            raise EditError("not_found", f"revision {number} is not kept", hint=hint)
-        return texts
-
     # Files
     # ----------------------------------------------------------------------------------------------
 
@@ -395,22 +406,13 @@ class ConfigStore:
         if not isinstance(change, Restore):
             return self.files.edited(written, change)
         number = change.number
-        texts = {Path(path): text for path, text in self._texts_of(number).items()}
+        texts = {Path(path): text for path, text in self.texts.of(number).items()}
         if not texts or texts.keys() != {sheet.path for sheet in written.sheets}:
             hint = "look at its text, and edit"
             raise EditError(
                 "not_possible", f"revision {number} was not of the files there are now", hint=hint
             )
         return changed_texts(written, texts)
-
-    async def export(self, form: Literal["yaml", "mcpServers"]) -> "Exported":
-        """The configuration for another user, with references instead of secrets.
-
-        Raises `EditError`.
-        """
-        from mcpx.config.exports import export
-
-        return await asyncio.to_thread(lambda: export(self.files.look(), form))
 
     # Commit
     # ----------------------------------------------------------------------------------------------

@@ -191,13 +191,17 @@ class CallersView:
         return found
 
     async def prepare(self) -> Catalog:
-        await self._gateway.prepare(self._caller)
+        await self._gateway.access.prepare(self._caller)
         catalog = self.catalog
-        await self._gateway.show(self._caller, catalog)
+        await self._gateway.access.show(self._caller, catalog)
         return catalog
 
     def service(self, name: str) -> Service | None:
-        return self._gateway.service(name) if self._gateway.knows(self._caller, name) else None
+        return (
+            self._gateway.access.service(name)
+            if self._gateway.access.knows(self._caller, name)
+            else None
+        )
 
     def services(self) -> list[Service]:
         return [
@@ -216,7 +220,7 @@ class CallersView:
         if following is not None:
             listed["nextCursor"] = following
         if self._caller.modern:
-            listed.update(self._gateway.freshness(self._caller, kind).to_json())
+            listed.update(self._gateway.access.freshness(self._caller, kind).to_json())
         return listed
 
     async def find(self, kind: Kind, name: object) -> Offer:
@@ -270,7 +274,7 @@ class CallersView:
         problem: Unavailable | None = None
         if await self._gateway.catalogs.ready(self._caller):
             yield self.catalog
-        for stranger in self._gateway.strangers(self._caller, server, name):
+        for stranger in self._gateway.access.strangers(self._caller, server, name):
             try:
                 await stranger.introduced()
             except Unavailable as error:

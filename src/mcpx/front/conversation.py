@@ -130,7 +130,7 @@ class ClientConversation:
     # --------------------------------------------------------------------------------
 
     async def ask(self, server: str, method: str, params: Json | None) -> Json:
-        if not self._dispatcher.gateway.knows(self.session.caller, server):
+        if not self._dispatcher.gateway.access.knows(self.session.caller, server):
             raise RpcError(METHOD_NOT_FOUND, f"nobody here can be asked {method}")
         return await self.peer.request(method, params, id=self.session.question_id(server))
 

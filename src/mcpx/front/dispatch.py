@@ -85,7 +85,7 @@ class Dispatcher:
         self.gateway = gateway
         self.tracker: Tracker | None = None
         """None: nobody wants to know of requests that go well."""
-        self.audience = Audience(gateway)
+        self.audience = Audience(gateway.access)
         self.admission = Admission(gateway.refused)
         self._seen: dict[tuple[str, str], float] = {}
         self.audience.listen_to(gateway.bus)
@@ -136,7 +136,7 @@ class Dispatcher:
 
     def _instructions(self, caller: Caller) -> str:
         generation = self.gateway.generation
-        surface = generation.surfaces.of(self.gateway.mode(caller))
+        surface = generation.surfaces.of(self.gateway.access.mode(caller))
         catalog = self.gateway.catalogs.of(caller)
         direct = surface.shows_all(caller, catalog)  # compact menus tell of servers themselves
         sources = [
@@ -219,9 +219,9 @@ class Dispatcher:
 
     async def _list(self, call: Call, session: Session) -> Json:
         """Of a session that may go on elsewhere: what it is shown goes along."""
-        before = self.gateway.choice_of(session.id)
+        before = self.gateway.sessions.choice_of(session.id)
         result = await self.gateway.handle(call)
-        if self.gateway.choice_of(session.id) != before:
+        if self.gateway.sessions.choice_of(session.id) != before:
             session.note()
         return result
 
@@ -229,7 +229,7 @@ class Dispatcher:
         if level not in era.LOG_LEVELS:
             raise RpcError(INVALID_PARAMS, f"level must be one of {', '.join(era.LOG_LEVELS)}")
         session.set_level(level)
-        await self.gateway.set_level(session.caller, level)
+        await self.gateway.sessions.set_level(session.caller, level)
         return {}
 
     async def _subscribe(self, call: Call, session: Session) -> Json:
@@ -272,7 +272,7 @@ class Dispatcher:
         caller = session.caller
         self.audience.join(session)
         if caller.log_level is not None:
-            await self.gateway.set_level(caller, caller.log_level)
+            await self.gateway.sessions.set_level(caller, caller.log_level)
         for forms in list(session.subscriptions.values()):
             uri = next(iter(forms), None)
             if uri is None:  # the client has taken it back meanwhile
@@ -287,12 +287,12 @@ class Dispatcher:
         """A client's notification; what concerns servers goes to those that are this client's
         own."""
         if method not in ("notifications/initialized", "notifications/cancelled"):
-            self.gateway.notify(session.caller, method, params)
+            self.gateway.sessions.notify(session.caller, method, params)
 
     async def leave(self, session: Session, *, moved: bool = False) -> None:
         """`moved`: it goes on at another replica."""
         self.audience.leave(session)
-        await self.gateway.end_session(session.id, moved=moved)
+        await self.gateway.sessions.end_session(session.id, moved=moved)
 
     # Listening (modern)
     # ----------------------------------------------------------------------------------------
@@ -302,8 +302,8 @@ class Dispatcher:
         is acknowledged."""
         _followed(caller)
         _admit(stream.wanted_uris())
-        if self.gateway.limited(caller) is not None:
-            await self.gateway.watched_by(caller)
+        if self.gateway.access.limited(caller) is not None:
+            await self.gateway.access.watched_by(caller)
         try:
             for uri in stream.wanted_uris():
                 target = await self.gateway.view(caller).locate(uri)
@@ -312,7 +312,7 @@ class Dispatcher:
                 # Noted first: a server may tell of a change together with its answer.
                 stream.forms.setdefault(target, set()).add(uri)
                 try:
-                    await self.gateway.listen_for(caller, *target, stream.id)
+                    await self.gateway.sessions.listen_for(caller, *target, stream.id)
                 except RpcError:
                     stream.forms.pop(target)  # not honoured, so not acknowledged
             stream.acknowledge()
@@ -321,7 +321,7 @@ class Dispatcher:
             return stream.goodbye()
         finally:
             self.audience.leave_stream(stream)
-            await self.gateway.stop_listening(stream.id)
+            await self.gateway.sessions.stop_listening(stream.id)
 
 
 def _followed(caller: Caller) -> Request | None:

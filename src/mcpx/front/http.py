@@ -196,7 +196,7 @@ class HttpFront:
         for connection, socket in [(c, s) for c, s in self._sockets.items() if leaves(c.visitor)]:
             socket.close(1008, CLOSED)
             self._tasks.start(connection.close())
-        self._dispatcher.gateway.see_off(self._reception.knows)
+        self._dispatcher.gateway.sessions.see_off(self._reception.knows)
         if self._reception.identity is not None:
             self._reception.identity.looked(ends)
 

@@ -466,7 +466,7 @@ class Streamable:
         params: Json = message["params"]
         name = params.get("name")
         if isinstance(name, str):
-            annotations = self._dispatcher.gateway.param_headers(name, caller)
+            annotations = self._dispatcher.gateway.access.param_headers(name, caller)
         else:
             annotations = None
         if annotations:

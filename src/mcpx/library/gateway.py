@@ -454,7 +454,7 @@ class Gateway:
         core = self._open_core()
         upstream = core.generation.upstreams.get(server)
         only = self._opening.servers
-        return (upstream is None or only is None or server in only) and core.knows(
+        return (upstream is None or only is None or server in only) and core.access.knows(
             self._caller, server
         )
 

@@ -213,7 +213,11 @@ class Telemetry:
 
     def metrics_for(self, caller: Caller) -> tuple[bytes, str] | None:
         """Return the metrics that this caller may see and their content type."""
-        return None if self._metrics is None else self._metrics.page(self._gateway.sight(caller))
+        return (
+            None
+            if self._metrics is None
+            else self._metrics.page(self._gateway.access.sight(caller))
+        )
 
     @cached_property
     def admin(self) -> AdminTelemetry:

@@ -65,7 +65,9 @@ async def _tell(request: ApiRequest) -> ConfigTold:
     )
     return ConfigTold(
         path=None if path is None else str(path),
-        would_be=None if desk.store.destination is None else str(desk.store.destination),
+        would_be=None
+        if desk.store.files.destination is None
+        else str(desk.store.files.destination),
         files=files,
         etag=quoted(written.etag),
         revision=desk.store.revision,
@@ -175,7 +177,7 @@ async def _one_revision(desk: Desk, number: int) -> RevisionTold:
         hint = "the history lists those there are"
         raise ApiError(404, None, "there is no such revision", "path.number", hint)
     try:
-        texts = await desk.store.revision_text(number)
+        texts = await desk.store.texts.revision_text(number)
     except (EditError, ConfigError) as error:
         raise await given.refusal(desk, error) from None
     files = [_kept(path, text) for path, text in texts.items()]
@@ -336,7 +338,7 @@ async def show_revision(
 async def diff_config(request: ApiRequest, wanted: DiffWanted) -> DiffTold:
     """Between two revisions, or one and what is there now."""
     try:
-        diff = await request.desk.store.diff(wanted.before, wanted.after)
+        diff = await request.desk.store.texts.diff(wanted.before, wanted.after)
     except (EditError, ConfigError) as error:
         raise await given.refusal(request.desk, error) from None
     return DiffTold(diff=diff, same=not diff)
@@ -370,7 +372,7 @@ async def export_config(
 ) -> Exported:
     """To take elsewhere; secrets are left out."""
     try:
-        made = await request.desk.store.export("yaml" if format == "yaml" else "mcpServers")
+        made = await request.desk.store.texts.export("yaml" if format == "yaml" else "mcpServers")
     except (EditError, ConfigError) as error:
         raise await given.refusal(request.desk, error) from None
     return Exported(

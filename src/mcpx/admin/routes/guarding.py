@@ -45,7 +45,7 @@ async def _profiles(desk: Desk, written: Files) -> Profiles:
 
 async def _profile(desk: Desk, name: str | None, entry: Json, place: Place | None) -> ProfileRow:
     gateway = desk.gateway
-    catalog = await gateway.catalogs.seen(gateway.sight(Caller(profile=name)))
+    catalog = await gateway.catalogs.seen(gateway.access.sight(Caller(profile=name)))
     seen = [
         source
         for source in gateway.generation.sources

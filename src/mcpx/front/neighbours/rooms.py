@@ -55,7 +55,7 @@ class Rooms:
 
     def shown(self, owner: HttpSession) -> Json | None:
         """What its client was shown, as far as another replica has to know it."""
-        return self._dispatcher.gateway.choice_of(owner.session.id)
+        return self._dispatcher.gateway.sessions.choice_of(owner.session.id)
 
     def take_up(
         self, id: str, visitor: Visitor, taken: Taken, begun: Callable[[HttpSession], None]
@@ -67,7 +67,7 @@ class Rooms:
             return None
         owner.session.caller = _caller(id, visitor, taken.about, owner)
         if chosen := as_object(taken.about.get("shown")):
-            self._dispatcher.gateway.take_choice(id, chosen)
+            self._dispatcher.gateway.sessions.take_choice(id, chosen)
         owner.session.subscriptions.update(taken.subscriptions)
         cut = owner.put_back(taken.life, taken.streams, taken.sent)
         begun(owner)
