@@ -1,7 +1,7 @@
 """The address of a store, as `server.store` or `MCPX_STORE` says it: one server, a Sentinel's
 service, or a cluster.
 
-    redis://[user:password@]host[:port][/db]               rediss:// with TLS; unix:///path for a socket
+    redis://[user:password@]host[:port][/db]      rediss:// with TLS, unix:///path for a socket
     redis+sentinel://[user:password@]host[:port],…/service[/db]
     redis+cluster://[user:password@]host[:port],…
 

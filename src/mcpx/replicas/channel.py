@@ -192,8 +192,9 @@ class Channel(asyncio.Transport, asyncio.Protocol):
             self._raw.write(self._sealed(bytes(data)))
             return
         view = memoryview(data)
-        pieces = [view[at : at + MAX_RECORD_BYTES] for at in range(0, len(view), MAX_RECORD_BYTES)]
-        self._raw.write(b"".join([self._sealed(bytes(piece)) for piece in pieces]))
+        starts = range(0, len(view), MAX_RECORD_BYTES)
+        pieces = [bytes(view[at : at + MAX_RECORD_BYTES]) for at in starts]
+        self._raw.write(b"".join(map(self._sealed, pieces)))
 
     def _sealed(self, plain: bytes) -> bytes:
         if not plain:
@@ -220,7 +221,8 @@ class Channel(asyncio.Transport, asyncio.Protocol):
         self._raw.close()
 
     def abort(self) -> None:
-        if self._raw is not None:  # pyright: ignore[reportUnnecessaryComparison] - None until it is connected
+        # None until it is connected.
+        if self._raw is not None:  # pyright: ignore[reportUnnecessaryComparison]
             self._raw.abort()
 
     def get_write_buffer_size(self) -> int:

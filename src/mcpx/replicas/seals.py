@@ -85,10 +85,8 @@ class Seals:
     def signed(self, purpose: bytes, data: bytes, signature: str) -> bool:
         if not signature.isascii():
             return False
-        return any(
-            hmac.compare_digest(_shown(self._mac(key, purpose, data)), signature)
-            for key in self._keys
-        )
+        valid = [_shown(self._mac(key, purpose, data)) for key in self._keys]
+        return any(hmac.compare_digest(each, signature) for each in valid)
 
     @staticmethod
     def _mac(key: bytes, purpose: bytes, data: bytes) -> bytes:

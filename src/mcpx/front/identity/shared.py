@@ -16,8 +16,10 @@ _HALF: Final = 32
 
 @dataclass(frozen=True)
 class SharedTokens:
-    """Implements `replicas.merge_rules.Rule`. A state has `live` (tokens by digest) and `gone` (when each
-    was revoked)."""
+    """Implements `replicas.merge_rules.Rule`.
+
+    A state has `live` (tokens by digest) and `gone` (times of revocations).
+    """
 
     folder: str = FOLDER
     most: int = 1

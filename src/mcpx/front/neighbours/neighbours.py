@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcpx.base.aio import Tasks
 from mcpx.front.http_session import HttpSession
-from mcpx.front.neighbours.door import Door
-from mcpx.front.neighbours.papers import Papers
+from mcpx.front.neighbours.papers import PAPER, Papers
 from mcpx.front.neighbours.passing import NOT_HERE, TAKE, Passing, asked
 from mcpx.front.neighbours.records import Records, Taken
 from mcpx.front.neighbours.rooms import Rooms
@@ -25,12 +24,14 @@ from mcpx.front.streams import refuse
 from mcpx.front.visitor import Visitor
 from mcpx.model.call import Json
 from mcpx.model.errors import INVALID_REQUEST, RpcError, overloaded
+from mcpx.replicas import channel
 from mcpx.replicas.members import Member
 from mcpx.replicas.replicas import Replicas
+from mcpx.replicas.seals import Seals
 from mcpx.replicas.store import StoreDown
 from mcpx.wire import codec, jsonrpc
 from mcpx.wire.exchange import Exchange
-from mcpx.wire.http_server import Limits
+from mcpx.wire.http_server import HttpServer, Limits
 
 if TYPE_CHECKING:
     from mcpx.config.sections import Replica
@@ -66,6 +67,38 @@ _Sought = tuple[str, str, str | None]
 
 def _sought(id: str, visitor: Visitor) -> _Sought:
     return id, visitor.principal, visitor.profile
+
+
+class Door:
+    """The port on which this replica accepts requests from the other replicas."""
+
+    def __init__(
+        self,
+        papers: Papers,
+        seals: Seals,
+        me: str,
+        enter: Callable[[Exchange, Visitor], None],
+        limits: Limits,
+    ) -> None:
+        """`enter` handles a request that another replica has forwarded. `me` is the id of this
+        replica."""
+        self._papers = papers
+        self._enter = enter
+        self._server = HttpServer(self._handle, limits, secure=channel.accepting(seals, me))
+
+    async def open(self, host: str, port: int) -> int:
+        """The port. Raises OSError."""
+        return await self._server.start(host, port)
+
+    async def close(self, grace: float) -> None:
+        await self._server.close(grace)
+
+    def _handle(self, exchange: Exchange) -> None:
+        visitor = self._papers.read(exchange.headers.first.get(PAPER.encode()))
+        if visitor is None:
+            exchange.reply(400, b"the identity of the client is missing", "text/plain")
+        else:
+            self._enter(exchange, visitor)
 
 
 class Neighbours:

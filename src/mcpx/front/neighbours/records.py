@@ -46,7 +46,8 @@ _PUT = Script(
     """
 local found = redis.call('HMGET', KEYS[1], 'owner', 'life')
 local owner = found[1]
-if owner and owner ~= ARGV[1] and owner ~= '' and tonumber(found[2]) >= tonumber(ARGV[4]) then return 0 end
+local is_newer = tonumber(found[2] or 0) >= tonumber(ARGV[4])
+if owner and owner ~= ARGV[1] and owner ~= '' and is_newer then return 0 end
 redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'who', ARGV[2], 'about', ARGV[3], 'life', ARGV[4])
 redis.call('PEXPIRE', KEYS[1], ARGV[5])
 return 1
@@ -72,8 +73,8 @@ return {1, about[1], about[2], about[3] or '0', redis.call('LRANGE', KEYS[2], 0,
 )
 _FREE = Script(
     """
-if redis.call('HGET', KEYS[1], 'owner') == ARGV[1] then return redis.call('HSET', KEYS[1], 'owner', '') end
-return 0
+if redis.call('HGET', KEYS[1], 'owner') ~= ARGV[1] then return 0 end
+return redis.call('HSET', KEYS[1], 'owner', '')
 """
 )
 _END = Script(
