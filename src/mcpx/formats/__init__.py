@@ -29,7 +29,7 @@ class SchemaFormat(Part, Protocol):
 FORMATS: Family[Part] = Family(
     "mcpx.formats",
     "mcpx.formats",
-    beside=("comments", "nodes", "refs", "tokens", "writing"),
+    beside=("comments", "refs", "tokens", "writing"),
     needs=("value|schema",),
 )
 VALUE_FORMATS: Family[ValueFormat] = FORMATS.having("value")

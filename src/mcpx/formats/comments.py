@@ -9,7 +9,7 @@ a call is checked against the schema itself.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeGuard
 
 import orjson
@@ -57,8 +57,10 @@ def _whole_words(flat: str, limit: int) -> str:
 
 def literal(value: object, limit: int = _MAX_LITERAL) -> str:
     """A JSON value as TypeScript writes it. What no literal says is the name of its type."""
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else "true" if value else "false"
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, int | float):
         return _number(value)
     if isinstance(value, str) and len(value) > limit:
@@ -72,15 +74,21 @@ def literal(value: object, limit: int = _MAX_LITERAL) -> str:
             return "unknown"
     if isinstance(value, str) or len(text) <= limit:
         return text
-    return "unknown[]" if is_array(value) else "object"
+    if is_array(value):
+        return "unknown[]"
+    return "object"
 
 
 def _number(value: int | float) -> str:
     if isinstance(value, float):
         if value - value != 0:
             return "number"
-        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
-    return str(value) if value.bit_length() <= 128 else "number"
+        if value.is_integer() and abs(value) < 1e15:
+            return str(int(value))
+        return repr(value)
+    if value.bit_length() > 128:
+        return "number"
+    return str(value)
 
 
 def comment(schema: object, refs: Refs, longest: int, name: str = "", note: str = "") -> str:
@@ -90,27 +98,36 @@ def comment(schema: object, refs: Refs, longest: int, name: str = "", note: str 
     `note` stands in the place of the schema's own description.
     """
     layers = list(_layers(as_object(schema), refs))
-    items = as_object(layers[-1].get("items")) if layers else {}
-    said: list[str] = []
-    if longest > 0:
-        for layer in ({"description": note}, *layers, items) if note else (*layers, items):
-            text = layer.get("description")
-            if isinstance(text, str) and (text := one_line(text, longest)):
-                if _letters(text) != _letters(name):
-                    said.append(text)
-                break
+    items = as_object(layers[-1].get("items"))
+    described: tuple[Json, ...] = (*layers, items)
+    if note:
+        described = ({"description": note}, *described)
+    text = _description(described, longest)
     facts: dict[str, None] = {}
     for layer in layers:
         facts.update(dict.fromkeys(_facts(layer)))
-    for layer in _layers(items, refs) if items else ():
-        facts.update(dict.fromkeys(f"each {fact}" for fact in _value_facts(layer)))
+    if items:
+        for layer in _layers(items, refs):
+            facts.update(dict.fromkeys(f"each {fact}" for fact in _value_facts(layer)))
+    defaults = filter(None, (_default(layer, text) for layer in layers))
+    facts.update(dict.fromkeys([next(defaults, "")]))
+    said = [fact for fact in facts if fact and not _mentions(text, fact)]
+    if text and _letters(text) != _letters(name):
+        said.insert(0, text)
+    if not said:
+        return ""
+    return f" /* {'; '.join(said)} */"
+
+
+def _description(layers: Iterable[Json], longest: int) -> str:
+    """The first one; none of it if `longest` is 0."""
+    if longest <= 0:
+        return ""
     for layer in layers:
-        default = _default(layer, said[0] if said else "")
-        if default:
-            facts[default] = None
-            break
-    said.extend([fact for fact in facts if not _mentions(said[0] if said else "", fact)])
-    return f" /* {'; '.join(said)} */" if said else ""
+        text = layer.get("description")
+        if isinstance(text, str) and (text := one_line(text, longest)):
+            return text
+    return ""
 
 
 def _layers(schema: Json, refs: Refs) -> Iterator[Json]:

@@ -37,7 +37,9 @@ class Toon:
         if len(text) > MAX_TOON:
             return text
         rows = _largest_table(value, 0)
-        keys = len(cast(dict[str, Any], value)) if value.__class__ is dict else 0
+        keys = 0
+        if value.__class__ is dict:
+            keys = len(cast(dict[str, Any], value))
         if rows < _MIN_ROWS or max(rows, keys) < self.min_size:
             return text
         table = _toon(value)
@@ -98,7 +100,7 @@ def _toon(value: object) -> str | None:
 
     try:
         return toons.dumps(value)
-    except Exception:  # noqa: BLE001 - a string with half an emoji, or whatever else it cannot say: JSON can
+    except Exception:  # noqa: BLE001 - half an emoji, for example; JSON can represent it
         return None
     except BaseException as error:
         # A panic in Rust code is not an `Exception`. Everything else that is not one goes on its

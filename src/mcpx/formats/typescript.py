@@ -17,7 +17,6 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from mcpx.formats.comments import comment, literal, one_line
-from mcpx.formats.nodes import SCALARS, TYPED, demands, guess, merged
 from mcpx.formats.refs import Refs
 from mcpx.model.call import Json, as_list, as_object, is_array, is_object
 
@@ -32,6 +31,50 @@ _MAX_NODES = 1_000
 """Schemas that are written, at 15 µs each."""
 _MAX_REQUIRED = 5_000
 _MAX_NAME = 200
+
+SCALARS = {
+    "string": "string",
+    "number": "number",
+    "integer": "number",
+    "boolean": "boolean",
+    "null": "null",
+    # Not JSON Schema, and yet what some servers send.
+    "int": "number",
+    "float": "number",
+    "str": "string",
+    "bool": "boolean",
+}
+TYPED = frozenset(("type", "$ref", "enum", "const", "anyOf", "oneOf", "allOf"))
+"""Keywords that say of themselves what kind of value it is."""
+
+_HINTS = (
+    (
+        "object",
+        ("properties", "required", "additionalProperties", "patternProperties", "propertyNames"),
+    ),
+    ("array", ("items", "prefixItems", "minItems", "maxItems", "uniqueItems")),
+    ("string", ("pattern", "minLength", "maxLength", "format")),
+    ("number", ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
+)
+# An object that has nothing but these can be merged with another.
+_MERGEABLE = frozenset(
+    (
+        "type",
+        "properties",
+        "required",
+        "title",
+        "description",
+        "default",
+        "examples",
+        "$schema",
+        "$id",
+        "$comment",
+    )
+)
+_DEMAND = frozenset(("required", "type", "title", "description", "not"))
+_MAX_BRANCHES = 50
+_MAX_KEYS = 10_000
+"""Keys that are merged; nobody is shown as many."""
 
 _NO_NOTES: Mapping[str, str] = MappingProxyType({})
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
@@ -89,19 +132,20 @@ class _Type:
     @property
     def tight(self) -> str:
         """As an operand of `[]` or `&`."""
-        return (
-            f"({self.text})"
-            if len(self.members) > 1 or self.crossed or self.text.endswith("*/")
-            else self.text
-        )
+        if len(self.members) > 1 or self.crossed or self.text.endswith("*/"):
+            return f"({self.text})"
+        return self.text
 
 
 _UNKNOWN = _Type(("unknown",))
+_NEVER = _Type(("never",))
 
 
 def _union(members: Iterable[str]) -> _Type:
     distinct = tuple(dict.fromkeys(members))
-    return _UNKNOWN if not distinct or "unknown" in distinct else _Type(distinct)
+    if not distinct or "unknown" in distinct:
+        return _UNKNOWN
+    return _Type(distinct)
 
 
 class _Writer:
@@ -116,18 +160,24 @@ class _Writer:
         self._root = root
         self._notes = notes
         self._refs = Refs(root)
-        self._longest = DESCRIPTION_LENGTH if longest is None else min(max(longest, 0), MAX_TEXT)
+        if longest is None:
+            longest = DESCRIPTION_LENGTH
+        self._longest = min(max(longest, 0), MAX_TEXT)
         self._characters = MAX_TEXT
         self._nodes = _MAX_NODES
 
     def text(self, name: str | None = None) -> str:
         # A root that refers to itself is a definition like any other.
-        root: object = {"$ref": "#"} if self._refs.root_is_recursive() else self._root
+        root = self._root
+        if self._refs.root_is_recursive():
+            root = {"$ref": "#"}
         first = self._type(root, 0).text
         self._notes = _NO_NOTES  # definitions have other parameters
         if name is not None:
             # Arguments are an object, whatever the schema says or fails to say.
-            first = f"{name}({'{}' if first in ('unknown', 'object', 'never') else first})"
+            if first in ("unknown", "object", "never"):
+                first = "{}"
+            first = f"{name}({first})"
         lines = [first]
         for defined, target in self._refs.used:  # grows while definitions use definitions
             lines.append(f"type {defined} = {self._type(target, 0).text}{self._comment(target)}")
@@ -144,11 +194,9 @@ class _Writer:
         return self._characters <= 0 or self._nodes <= 0
 
     def _comment(self, schema: object, name: str = "", note: str = "") -> str:
-        return (
-            self._pay(comment(schema, self._refs, self._longest, name, note))
-            if self._longest
-            else ""
-        )
+        if not self._longest:
+            return ""
+        return self._pay(comment(schema, self._refs, self._longest, name, note))
 
     def _type(self, schema: object, depth: int) -> _Type:
         written = self._write(schema, depth)
@@ -158,14 +206,14 @@ class _Writer:
 
     def _write(self, schema: object, depth: int) -> _Type:
         if not is_object(schema):
-            return _Type(("never",)) if schema is False else _UNKNOWN
+            return _NEVER if schema is False else _UNKNOWN
         self._nodes -= 1
         if self._spent or depth > MAX_DEPTH:
             return _UNKNOWN
         node = merged(schema, self._refs)
         parts = self._parts(node, depth)
         if not parts:
-            found = _Type(("never",)) if node.get("not") in ({}, True) else _UNKNOWN
+            found = _NEVER if node.get("not") in ({}, True) else _UNKNOWN
         elif len(parts) == 1:
             found = parts[0]
         else:
@@ -183,7 +231,7 @@ class _Writer:
         needs = ""
         for branches in filter(None, choices):
             if demanded := demands(node, branches):
-                needs = f" /* needs {one_line(demanded, 100)} */" if self._longest else ""
+                needs = f" /* needs {one_line(demanded, 100)} */" * (self._longest > 0)
             else:
                 parts.append(self._alternatives(node, branches, depth))
         parts.extend(
@@ -222,7 +270,9 @@ class _Writer:
 
     @staticmethod
     def _rest(count: int) -> list[str]:
-        return [f"... {count - MAX_MEMBERS} more"] if count > MAX_MEMBERS else []
+        if count <= MAX_MEMBERS:
+            return []
+        return [f"... {count - MAX_MEMBERS} more"]
 
     def _own(self, node: Json, depth: int) -> _Type:
         if "const" in node:
@@ -243,12 +293,15 @@ class _Writer:
             return _union(
                 member for each in kinds for member in self._of_kind(each, node, depth).members
             )
-        return self._of_kind(kind if kind is not None else guess(node), node, depth)
+        if kind is None:
+            kind = guess(node)
+        return self._of_kind(kind, node, depth)
 
     def _of_kind(self, kind: object, node: Json, depth: int) -> _Type:
         if not isinstance(kind, str):
             return _UNKNOWN
-        kind = kind if kind in SCALARS else kind[:10].lower()
+        if kind not in SCALARS:
+            kind = kind[:10].lower()
         if kind in SCALARS:
             return _Type((self._pay(SCALARS[kind]),))
         if kind in ("object", "dict"):
@@ -285,8 +338,10 @@ class _Writer:
                 closed = "properties" in node or node.get("additionalProperties") is False
                 return self._pay("{}" if closed else "object")
             keyed = self._type(node.get("propertyNames"), depth + 1).text
+            if keyed == "unknown":
+                keyed = "string"
             self._pay("Record<string, >")
-            return f"Record<{'string' if keyed == 'unknown' else keyed}, {others}>"
+            return f"Record<{keyed}, {others}>"
         if depth >= MAX_DEPTH:
             return self._pay("object")
         members: list[str] = []
@@ -320,4 +375,63 @@ class _Writer:
 
 
 def _key(key: str) -> str:
-    return key if len(key) <= _MAX_NAME and _IDENTIFIER.fullmatch(key) else literal(key, _MAX_NAME)
+    if len(key) <= _MAX_NAME and _IDENTIFIER.fullmatch(key):
+        return key
+    return literal(key, _MAX_NAME)
+
+
+# What one schema says, before it is written
+
+
+def guess(node: Json) -> str | None:
+    """The type that the other keywords speak of."""
+    for kind, words in _HINTS:
+        if any(word in node for word in words):
+            return kind
+    return None
+
+
+def merged(node: Json, refs: Refs) -> Json:
+    """`allOf` of plain objects as one object; anything else as it is."""
+    branches = as_list(node.get("allOf"))
+    if not 0 < len(branches) <= _MAX_BRANCHES:
+        return node
+    plain: list[Json] = []
+    for each in ({key: value for key, value in node.items() if key != "allOf"}, *branches):
+        branch = as_object(each)
+        found = refs.follow(branch)
+        if found is not None and not refs.is_named(*found):
+            branch = as_object(found[1])
+        if not branch.keys() <= _MERGEABLE or branch.get("type", "object") != "object":
+            return node
+        plain.append(branch)
+    keys = sum(len(as_object(branch.get("properties"))) for branch in plain)
+    if keys + sum(len(as_list(branch.get("required"))) for branch in plain) > _MAX_KEYS:
+        return node
+    properties: Json = {}
+    required: list[object] = []
+    for branch in plain:
+        for key, schema in as_object(branch.get("properties")).items():
+            before = properties.get(key)
+            # Both branches count: the later one says more about what the earlier one began.
+            if is_object(before) and is_object(schema):
+                schema = {**before, **schema}
+            properties[key] = schema
+        required.extend(as_list(branch.get("required")))
+    if not properties and not required:
+        return node
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def demands(node: Json, branches: list[object]) -> str:
+    """`a or b + c` when the branches only say which of the properties must be there, else
+    nothing."""
+    if "properties" not in node or len(branches) > _MAX_BRANCHES:
+        return ""
+    sets: list[str] = []
+    for branch in branches:
+        keys = as_list(as_object(branch).get("required"))
+        if not keys or not _DEMAND.issuperset(as_object(branch)):
+            return ""
+        sets.append(" + ".join(key for key in keys[:_MAX_BRANCHES] if isinstance(key, str)))
+    return " or ".join(sets)
