@@ -105,7 +105,7 @@ def _careful(name: str, write: Callable[..., Any]) -> Callable[..., str | None]:
             if text is None or isinstance(text, str):
                 return text
             problem = f"it gave {type(text).__name__}, not text"
-        except Exception as error:  # noqa: BLE001 - somebody else's format; its words may hold what it was given
+        except Exception as error:  # noqa: BLE001 - a third-party format; its message may hold data
             problem = type(error).__name__
         if not told:
             told = True

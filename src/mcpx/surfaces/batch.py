@@ -1,10 +1,10 @@
 """Several calls in one turn (SUR-12): each is made, checked, and shown like a call of its own.
 
-Read-only tools next to each other run in parallel, at most `AT_ONCE`. Any other tool starts when all
-calls before it are over, and the calls after it wait for it. After a failure no other call starts,
-unless the client asked for that; running calls are finished. If the client cancels, all running
-calls are cancelled. Each call is reported with its outcome, in the order of the list. A text that is
-too long is kept and can be read.
+Read-only tools next to each other run in parallel, at most `AT_ONCE`. Any other tool starts when
+all calls before it are over, and the calls after it wait for it. After a failure no other call
+starts, unless the client asked for that; running calls are finished. If the client cancels, all
+running calls are cancelled. Each call is reported with its outcome, in the order of the list. A
+text that is too long is kept and can be read.
 
 A client that is asked by results (`input_required`) cannot be asked between several calls. Servers
 get a caller that cannot be asked, and refuse or do without. One call in a list is made as if it

@@ -282,7 +282,8 @@ class _Reader:
         self.notes[name] = " ".join(said.split())
 
     def _ends(self, indent: int) -> bool:
-        """Whether a line is behind the section, which goes on indented, or to the next blank line."""
+        """Whether a line is behind the section, which goes on indented, or to the next blank
+        line."""
         if indent > self._indent:
             return False
         last = self.parts[self._section][-1:]

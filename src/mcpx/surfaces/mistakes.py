@@ -1,8 +1,8 @@
 """Explains a model's mistakes: near names, the right call, the signature (SUR-9, SUR-12).
 
 A tool is found by its public name, as `server.tool` with any separator (`/`, `:`, `_`, `__`), with
-`mcp__` or a gateway's name before it, by its bare name, and without regard to case, `-` and `_`. All
-tools that fit such a name are listed. Nothing is called on such a guess.
+`mcp__` or a gateway's name before it, by its bare name, and without regard to case, `-` and `_`.
+All tools that fit such a name are listed. Nothing is called on such a guess.
 """
 
 import asyncio

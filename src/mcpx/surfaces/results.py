@@ -3,8 +3,8 @@ SUR-11).
 
 Blocks stay in their order. Everything but text, `isError`, `_meta`, and unknown fields stay as they
 are. Text is rendered anew only if it is data: JSON on one line, JSON that says the same as the
-server's `structuredContent`, and JSON of several lines if `Rendering.compact_json` is set. Other text
-of several lines may be a file that is going to be edited, so it stays as it is.
+server's `structuredContent`, and JSON of several lines if `Rendering.compact_json` is set. Other
+text of several lines may be a file that is going to be edited, so it stays as it is.
 
 Small results are shaped at once, large ones in another process (`large.worker`). If that process is
 busy or fails, the beginning of the result is shown with the reason.

@@ -3,10 +3,10 @@
 Every compact mode has this search: `search` offers it as a tool, the others use it if a model gives
 words that are no name. A search of one service finds each of its tools: first those that match.
 
-A reply has the signatures of the best hits, parameter names of others, and how to go on. Each named
-tool can be called or looked up; the others are counted, and the next page begins with the first tool
-that was not shown. Signatures stop where matches become weak. A reply is bounded, but its first tool
-is always shown.
+A reply has the signatures of the best hits, parameter names of others, and how to go on. Each
+named tool can be called or looked up; the others are counted, and the next page begins with the
+first tool that was not shown. Signatures stop where matches become weak. A reply is bounded, but
+its first tool is always shown.
 """
 
 import asyncio

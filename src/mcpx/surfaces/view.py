@@ -97,8 +97,8 @@ class View(Protocol):
 def for_models(view: View) -> View:
     """The view without tools that are for apps only (MCP Apps).
 
-    Hosts hide such tools from models. In a compact mode the gateway does this, because the host sees
-    no tools of servers.
+    Hosts hide such tools from models. In a compact mode the gateway does this, because the host
+    sees no tools of servers.
     """
     return cast(View, _ModelView(view))
 

@@ -1,13 +1,14 @@
 """Reads a query: its parts, its words, and what tools may call each word (FMT-3).
 
-One word of the query is one concept however many names it has, so a word with five translations does
-not count five times. A run of Chinese is cut into the fewest glossary words that cover the most of
-it. English words have synonyms. A word that no tool says is compared with known words: one wrong,
-missing, extra or swapped letter is found wherever it stands, a second one in words of eight letters
-or more. Work and the number of concepts are bounded. Word order and negation are not read.
+One word of the query is one concept however many names it has, so a word with five translations
+does not count five times. A run of Chinese is cut into the fewest glossary words that cover the
+most of it. English words have synonyms. A word that no tool says is compared with known words:
+one wrong, missing, extra or swapped letter is found wherever it stands, a second one in words of
+eight letters or more. Work and the number of concepts are bounded. Word order and negation are
+not read.
 
-`glossary.txt` has the Chinese words and `synonyms.txt` the English ones. They are read when they are
-first needed.
+`glossary.txt` has the Chinese words and `synonyms.txt` the English ones. They are read when they
+are first needed.
 """
 
 import re

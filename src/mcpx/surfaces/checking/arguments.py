@@ -1,7 +1,7 @@
 """Checks a model's arguments against a tool's input schema before the call (SUR-9).
 
-Arguments that the schema accepts go on as the object that came. The one exception are names that the
-schema does not list, if it lists some and says nothing about others: a model that misspells an
+Arguments that the schema accepts go on as the object that came. The one exception are names that
+the schema does not list, if it lists some and says nothing about others: a model that misspells an
 optional argument gets an error. An error states the path, what is wrong, and what was expected.
 
 A mistake is repaired only if it has one possible meaning and the whole call is right afterwards.
@@ -14,8 +14,8 @@ Every repair is reported:
 - a name or a choice that differs from exactly one known by case (and names by `_` or `-`), if that
   one is not given.
 
-Not repaired: one value where a list is wanted, yes/no and 1/0 as booleans, texts that only look like
-numbers (`"007"`), near misses in spelling: they are suggested.
+Not repaired: one value where a list is wanted, yes/no and 1/0 as booleans, texts that only look
+like numbers (`"007"`), near misses in spelling: they are suggested.
 """
 
 import json

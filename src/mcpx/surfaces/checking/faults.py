@@ -1,8 +1,8 @@
 """Explains arguments that a schema does not accept: for repairs as values, for a model in words.
 
-The compiled validator gives the reasons (`iter_errors`). It copies the arguments for each reason, so
-arguments above `MAX_EXPLAINED_BYTES` are refused without one. Among alternatives the one that was
-meant is explained if that is clear: the only one of the right type, or the one whose tag
+The compiled validator gives the reasons (`iter_errors`). It copies the arguments for each reason,
+so arguments above `MAX_EXPLAINED_BYTES` are refused without one. Among alternatives the one that
+was meant is explained if that is clear: the only one of the right type, or the one whose tag
 (`{"kind": "text", …}`) fits.
 
 Texts are short, one line each, and safe to send: names and values are cut and quoted as JSON unless

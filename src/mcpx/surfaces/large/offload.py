@@ -2,8 +2,8 @@
 
 Each `Offload` has one process and does one job at a time. The process starts with the first job and
 ends when it is idle, when a job exceeds a limit, and with the gateway: a thread in it waits for the
-end of its standard input, also during a job. Clients take turns (`FairQueue`). Functions, arguments,
-results, and exceptions are pickled, so both sides must be code of mcpx.
+end of its standard input, also during a job. Clients take turns (`FairQueue`). Functions,
+arguments, results, and exceptions are pickled, so both sides must be code of mcpx.
 """
 
 import asyncio

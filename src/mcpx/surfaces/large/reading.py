@@ -1,12 +1,13 @@
 """The tool `result` of the built-in server `mcpx`: reads a kept result page by page (SUR-11).
 
 `offset` and `limit` count the rows of a JSON array, the keys of a JSON object, the lines of a text,
-or the characters of a text with very long lines. `jmespath` selects first, then `grep` filters, then
-`offset` and `limit` (or `head`, the same as `limit`) page. Values are rendered like results.
+or the characters of a text with very long lines. `jmespath` selects first, then `grep` filters,
+then `offset` and `limit` (or `head`, the same as `limit`) page. Values are rendered like results.
 
 An answer has at most `limit_bytes` (`LEAST` if that is more). Its last line says what it is and how
-to read the next page. Pages one after the other are the whole. Without `jmespath` the work is linear
-in the result; an expression may take any time and memory, so it runs in a process (`worker`).
+to read the next page. Pages one after the other are the whole. Without `jmespath` the work is
+linear in the result; an expression may take any time and memory, so it runs in a process
+(`worker`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,9 +1,9 @@
 """Kept results that every replica can read (SUR-11, SCA-1).
 
 A result is kept in memory, and written to the store in the background with one command: compressed,
-encrypted, under a digest of owner and handle, until it expires. A replica that does not have it asks
-the store for it. Results above `MAX_SHARED_BYTES`, and those kept while the store is down, are read
-only at the replica that has them.
+encrypted, under a digest of owner and handle, until it expires. A replica that does not have it
+asks the store for it. Results above `MAX_SHARED_BYTES`, and those kept while the store is down, are
+read only at the replica that has them.
 """
 
 import asyncio
@@ -35,7 +35,8 @@ class SharedResults(ResultStore):
         self._tasks = Tasks("kept results")
         self._writes: set[asyncio.Task[None]] = set()
         self._oldest_ms = 0
-        """Unix time of the last `let_go`. Results that another replica wrote before are not read."""
+        """Unix time of the last `let_go`. Results that another replica wrote before are not
+        read."""
 
     def _put(self, key: Key, kept: Kept, seconds: float) -> None:
         super()._put(key, kept, seconds)
