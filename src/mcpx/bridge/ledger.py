@@ -9,7 +9,7 @@ from typing import Final
 
 from mcpx.bridge.link import Link
 from mcpx.bridge.messages import Id, Json, read, table, write
-from mcpx.model.requests import REPEATABLE
+from mcpx.model.idempotent import REPEATABLE
 
 LISTEN: Final = "subscriptions/listen"
 LARGEST_KEPT: Final = 65536

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mcpx.cli.output import Waiting, can_ask, counted, plain, warn
-from mcpx.cli.running import mistake, result_of
+from mcpx.cli.output import Waiting, can_ask, counted, plain
+from mcpx.cli.running import mistake, result_of, warn
 from mcpx.config.lines import is_address
 from mcpx.config.recognising import (
     NOUNS,

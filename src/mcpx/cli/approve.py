@@ -16,8 +16,8 @@ from typing import Any
 
 from mcpx.cli.codes import DONE, FAILED, WAITS, code_if
 from mcpx.cli.gateway_client import Verbs, known_server, local_verbs, running_verbs
-from mcpx.cli.output import agreed, can_ask, counted, objects, print_json, say, warn
-from mcpx.cli.running import mistake, result_of
+from mcpx.cli.output import agreed, can_ask, counted, objects, print_json, say
+from mcpx.cli.running import mistake, result_of, warn
 from mcpx.cli.target import Target, subject_of
 from mcpx.model.call import Json, as_list
 from mcpx.policy.pins.review import one_line, visible

@@ -20,8 +20,8 @@ from mcpx.base.jsonl_file import backup_numbers, backup_path
 from mcpx.base.text import UNSAFE_CLASS
 from mcpx.cli.codes import DONE, FAILED, code_if
 from mcpx.cli.logs import appended_lines, complete_lines
-from mcpx.cli.output import Output, counted, plain, say, warn
-from mcpx.cli.running import mistake
+from mcpx.cli.output import Output, counted, plain, say
+from mcpx.cli.running import mistake, warn
 from mcpx.cli.target import Target
 from mcpx.cli.token import UNITS
 from mcpx.model.call import Json, as_object

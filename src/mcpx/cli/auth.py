@@ -22,9 +22,9 @@ from mcpx.cli.gateway_client import (
     running_verbs,
     temporary_gateway,
 )
-from mcpx.cli.output import Table, counted, plain, print_json, printable, say, text_of, warn
+from mcpx.cli.output import Table, counted, plain, print_json, printable, say, text_of
 from mcpx.cli.questions import read_line
-from mcpx.cli.running import mistake, result_of
+from mcpx.cli.running import mistake, result_of, warn
 from mcpx.cli.target import Target
 from mcpx.model.call import Json, as_object
 

@@ -7,19 +7,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mcpx.cli import codes
-from mcpx.cli.output import (
-    Style,
-    agreed,
-    can_ask,
-    plain,
-    print_json,
-    say,
-    shown,
-    styled,
-    warn,
-)
+from mcpx.cli.output import Style, agreed, can_ask, plain, print_json, say, shown, styled
 from mcpx.cli.parsing import near
-from mcpx.cli.running import mistake
+from mcpx.cli.running import mistake, warn
 from mcpx.clients.catalogue import Client, client, clients, home_folder
 from mcpx.clients.changes import Change, make
 from mcpx.clients.ledger import Ledger, new_id

@@ -23,8 +23,9 @@ from typing import Any
 
 from mcpx.base.files import private_folder, replace_private, require_private
 from mcpx.cli.options import COMMANDS
-from mcpx.cli.output import plain, say, warn
+from mcpx.cli.output import plain, say
 from mcpx.cli.parsing import Parser, command_first, parser_of
+from mcpx.cli.running import warn
 from mcpx.cli.target import CONFIG_SUFFIXES, Target, folder_of, glance
 from mcpx.model.call import Json
 from mcpx.wire import channels

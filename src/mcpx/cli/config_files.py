@@ -11,8 +11,8 @@ from pathlib import Path
 
 from mcpx.cli import codes
 from mcpx.cli.change import ConfigChange, print_warnings
-from mcpx.cli.output import Output, Table, counted, plain, print_json, say, warn
-from mcpx.cli.running import mistake
+from mcpx.cli.output import Output, Table, counted, plain, print_json, say
+from mcpx.cli.running import mistake, warn
 from mcpx.cli.serve import address, store_address
 from mcpx.cli.serve_flags import is_strict
 from mcpx.cli.target import overlay, required

@@ -27,12 +27,11 @@ from mcpx.cli.output import (
     objects,
     plain,
     text_of,
-    warn,
     why_down,
 )
 from mcpx.cli.parsing import suggestion
 from mcpx.cli.questions import Questions
-from mcpx.cli.running import mistake
+from mcpx.cli.running import mistake, warn
 from mcpx.cli.target import Target
 from mcpx.library.values import Progress, Tool
 from mcpx.model.call import Json, as_list, as_object

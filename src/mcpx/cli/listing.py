@@ -29,10 +29,9 @@ from mcpx.cli.output import (
     shown,
     styled,
     text_of,
-    warn,
 )
 from mcpx.cli.parsing import suggestion
-from mcpx.cli.running import mistake, result_of
+from mcpx.cli.running import mistake, result_of, warn
 from mcpx.cli.target import Target, subject_of
 from mcpx.library.values import COMMANDS, Tool
 from mcpx.model.call import Json, as_list, as_object

@@ -18,9 +18,9 @@ from typing import BinaryIO
 
 from mcpx.base.files import is_at
 from mcpx.cli.codes import DONE, FAILED, MISTAKE, NOT_RUNNING
-from mcpx.cli.output import Output, plain, say, styled, warn
+from mcpx.cli.output import Output, plain, say, styled
 from mcpx.cli.parsing import suggestion
-from mcpx.cli.running import mistake, result_of
+from mcpx.cli.running import mistake, result_of, warn
 from mcpx.cli.target import Target, subject_of
 from mcpx.model.call import Json, as_list, as_object
 

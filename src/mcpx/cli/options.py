@@ -81,7 +81,9 @@ class _Modes:
     """The names of the modes. They are looked up when a mode is checked or shown."""
 
     def __contains__(self, name: object) -> bool:
-        return name in list(self)
+        from mcpx.surfaces import SURFACES
+
+        return name in SURFACES  # Also finds modes of other packages.
 
     def __iter__(self) -> Iterator[str]:
         from mcpx.surfaces import SURFACES

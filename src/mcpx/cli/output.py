@@ -114,10 +114,6 @@ def say(*lines: str) -> None:
     sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
-def warn(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-
-
 def objects(value: object) -> list[Json]:
     """The objects in a JSON array."""
     return list(map(as_object, as_list(value)))

@@ -9,7 +9,8 @@ import asyncio
 import sys
 from typing import Any
 
-from mcpx.cli.output import Waiting, can_ask, plain, printable, shown, styled, warn
+from mcpx.cli.output import Waiting, can_ask, plain, printable, shown, styled
+from mcpx.cli.running import warn
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import METHOD_NOT_FOUND, RpcError
 

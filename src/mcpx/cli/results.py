@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from mcpx.cli.output import plain, print_json, shown, warn
-from mcpx.cli.running import mistake
+from mcpx.cli.output import plain, print_json, shown
+from mcpx.cli.running import mistake, warn
 from mcpx.library.values import Content, Result
 
 

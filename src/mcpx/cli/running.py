@@ -20,6 +20,10 @@ PROBLEM_KEYS = ("message", "hint", "path", "file", "line", "column")
 """Of a mistake in a config (`config.problems.Told`)."""
 
 
+def warn(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
 def mistake(message: str) -> ConfigError:
     """The exception for a mistake in the config or on the command line. Its exit code is 2."""
     return ConfigError([f"error: {message}"])

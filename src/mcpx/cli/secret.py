@@ -10,8 +10,8 @@ import os
 import sys
 
 from mcpx.cli.codes import FAILED
-from mcpx.cli.output import Output, warn
-from mcpx.cli.running import mistake
+from mcpx.cli.output import Output
+from mcpx.cli.running import mistake, warn
 
 LONGEST = 64 * 1024
 """Bytes of a secret."""

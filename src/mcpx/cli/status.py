@@ -34,10 +34,9 @@ from mcpx.cli.output import (
     state_of,
     styled,
     text_of,
-    warn,
     why_down,
 )
-from mcpx.cli.running import result_of
+from mcpx.cli.running import result_of, warn
 from mcpx.cli.target import Target
 from mcpx.model.call import Json, as_object
 

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcpx.cli.output import warn
-from mcpx.cli.running import mistake
+from mcpx.cli.running import mistake, warn
 from mcpx.model.state import STORE, laid_down, state_folder
 from mcpx.wire.channels import socket_path
 

@@ -12,9 +12,9 @@ import time
 from datetime import UTC, datetime
 
 from mcpx.cli.codes import DONE
-from mcpx.cli.output import Output, Table, plain, print_json, say, text_of, warn
+from mcpx.cli.output import Output, Table, plain, print_json, say, text_of
 from mcpx.cli.parsing import suggestion
-from mcpx.cli.running import mistake
+from mcpx.cli.running import mistake, warn
 from mcpx.cli.target import found, load
 from mcpx.config import Config
 from mcpx.config.checks import MAX_NAME

@@ -6,7 +6,8 @@ import os
 import time
 from collections.abc import Mapping
 
-from mcpx.cli.output import Waiting, counted, plain, say, warn
+from mcpx.cli.output import Waiting, counted, plain, say
+from mcpx.cli.running import warn
 from mcpx.config import Config
 from mcpx.core.trying import Tried
 from mcpx.model.call import Json

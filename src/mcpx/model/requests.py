@@ -170,25 +170,3 @@ def identity() -> str:
     """The id of the request that is being answered here; a new one where nobody follows it."""
     request = REQUEST.get()
     return new_id() if request is None else request.id
-
-
-REPEATABLE: Final = frozenset(
-    (
-        *("initialize", "ping", "server/discover", "subscriptions/listen"),
-        *(
-            "tools/list",
-            "prompts/list",
-            "prompts/get",
-            "resources/list",
-            "resources/templates/list",
-        ),
-        *(
-            "resources/read",
-            "resources/subscribe",
-            "resources/unsubscribe",
-            "completion/complete",
-            "logging/setLevel",
-        ),
-    )
-)
-"""Requests without effect: asked twice they are answered twice, and that is all."""

@@ -25,7 +25,7 @@ from mcpx.front.notices import encoded
 from mcpx.front.streams import refuse
 from mcpx.front.visitor import Visitor
 from mcpx.model.errors import RpcError, cut_off, gateway_ending, overloaded
-from mcpx.model.requests import REPEATABLE
+from mcpx.model.idempotent import REPEATABLE
 from mcpx.replicas import channel
 from mcpx.replicas.members import Member
 from mcpx.replicas.seals import Seals
