@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from mcpx.model.call import as_list
 from mcpx.model.errors import McpxError
 
 T = TypeVar("T")
@@ -96,7 +97,7 @@ def _names(ring: Any) -> list[str]:
         listed: Any = json.loads(ring.get_password(OURS, _NAMES) or "[]")
     except ValueError:
         return []
-    return [str(name) for name in listed] if isinstance(listed, list) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return list(map(str, as_list(listed)))
 
 
 def _asked(work: Callable[[Any], T], patience: float | None = None) -> T:
@@ -121,7 +122,7 @@ def _asked(work: Callable[[Any], T], patience: float | None = None) -> T:
                 why.append(NoKeyring(f"there is no keyring here ({usage_advice()})", absent=True))
             else:
                 found.append(work(ring))
-        except Exception as error:  # noqa: BLE001  whatever a backend raises; its words may hold anything
+        except Exception as error:  # noqa: BLE001 - its text may contain secrets
             why.append(
                 NoKeyring(f"the keyring cannot be used: {type(error).__name__} ({usage_advice()})")
             )

@@ -61,7 +61,8 @@ TEXT_SUFFIXES = (".json", ".jsonc", ".json5", ".yaml", ".yml", ".toml", ".txt", 
 _PACKAGE = re.compile(r"@[\w.-]+/[\w.-]+(?:@[\w.^~-]+)?")
 """An npm package with its scope, and a version."""
 _HOST = re.compile(
-    r"(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[\da-fA-F:]+\])(?::\d{1,5})?(?:/\S*)?|[\w.-]+:\d{1,5}/\S*"
+    r"(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[\da-fA-F:]+\])(?::\d{1,5})?(?:/\S*)?"
+    r"|[\w.-]+:\d{1,5}/\S*"
 )
 """An address without its scheme."""
 _RELATIVE = re.compile(r"\.{1,2}(?:[\\/].*)?")

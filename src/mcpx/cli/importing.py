@@ -1,7 +1,7 @@
 """`mcpx import [CLIENT | FILE]`: adds the servers of client programs to the configuration (RUN-5).
 
-The command shows the servers and the planned change, and asks before it writes. It never writes into
-a client's file. It reports a file that cannot be read, and imports the other files.
+The command shows the servers and the planned change, and asks before it writes. It never writes
+into a client's file. It reports a file that cannot be read, and imports the other files.
 """
 
 import argparse

@@ -37,7 +37,7 @@ class Found:
 
 
 def glance(environ: Mapping[str, str] = os.environ, project: Path | None = None) -> Sequence[Found]:
-    """The files with servers, in the order of the catalog. A file of several clients counts once."""
+    """The files with servers, in the order of the catalog, each once."""
     found: dict[Path, Found] = {}
     trees: dict[Path, Any] = {}
     for client, place, file in _files(environ, project):

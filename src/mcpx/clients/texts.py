@@ -154,7 +154,7 @@ def without_entry(reading: Reading, former: Json | None = None) -> str:
 
 
 def without_own(reading: Reading, names: Sequence[str]) -> str:
-    """The text in which entries of the client are disabled, or removed if it cannot disable them."""
+    """The text in which entries of the client are disabled, or removed if that is impossible."""
     off = reading.shape.off
     entries: dict[str, Any] = dict.fromkeys(names)
     if off:

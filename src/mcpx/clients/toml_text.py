@@ -1,7 +1,8 @@
 """Changes entries of a TOML text, each of which is a table.
 
-A new table is written at the end. A changed table is rewritten in its place, or only gets new keys. Comments, order, and line ends of everything else stay. An entry that is not written as a
-table (`[a.b]`) raises Unchangeable.
+A new table is written at the end. A changed table is rewritten in its place, or only gets new keys.
+Comments, order, and line ends of everything else stay. An entry that is not written as a table
+(`[a.b]`) raises Unchangeable.
 """
 
 import re

@@ -53,13 +53,32 @@ LONGEST = 500
 """Characters of a line that are looked at."""
 MOST_FOLDERS = 100
 """Of a PATH that are told."""
-_HOMES = (
-    *("/opt/homebrew/bin", "/usr/local/bin", "/usr/bin", "/bin", "/home/linuxbrew/.linuxbrew/bin", "/snap/bin"),
-    *("~/.local/bin", "~/.cargo/bin", "~/.bun/bin", "~/.volta/bin", "~/.deno/bin", "~/.asdf/shims", "~/bin"),
-    *("~/.nvm/versions/node/*/bin", "~/.local/share/fnm/node-versions/*/installation/bin"),
-    *("~/.local/share/mise/shims", "~/.nodenv/shims", "~/.pyenv/shims", "~/Library/pnpm", "~/go/bin"),
-    *("/usr/local/go/bin", "/Applications/Docker.app/Contents/Resources/bin", "/opt/node/bin", "/usr/local/nodejs/bin"),
-)  # fmt: skip
+_PROGRAM_FOLDERS = (
+    "/opt/homebrew/bin",
+    "/usr/local/bin",
+    "/usr/bin",
+    "/bin",
+    "/home/linuxbrew/.linuxbrew/bin",
+    "/snap/bin",
+    "~/.local/bin",
+    "~/.cargo/bin",
+    "~/.bun/bin",
+    "~/.volta/bin",
+    "~/.deno/bin",
+    "~/.asdf/shims",
+    "~/bin",
+    "~/.nvm/versions/node/*/bin",
+    "~/.local/share/fnm/node-versions/*/installation/bin",
+    "~/.local/share/mise/shims",
+    "~/.nodenv/shims",
+    "~/.pyenv/shims",
+    "~/Library/pnpm",
+    "~/go/bin",
+    "/usr/local/go/bin",
+    "/Applications/Docker.app/Contents/Resources/bin",
+    "/opt/node/bin",
+    "/usr/local/nodejs/bin",
+)
 """Where people's programs are that a service does not have on its PATH."""
 _GET = {
     "npx": "install Node.js (https://nodejs.org), which brings npx",
@@ -218,7 +237,7 @@ def _elsewhere(command: str) -> str | None:
     """Where else on this machine it is; the newest of several versions."""
     if not re.fullmatch(r"[\w.+-]{1,100}", command):
         return None
-    for home in _HOMES:
+    for home in _PROGRAM_FOLDERS:
         for folder in sorted(glob.glob(os.path.expanduser(home)), reverse=True):
             path = os.path.join(folder, command)
             if os.path.isfile(path) and os.access(path, os.X_OK):

@@ -1,18 +1,18 @@
-"""Every error of mcpx, as a tree, and the JSON-RPC codes they travel under.
+"""All errors of mcpx, as a tree, and the JSON-RPC codes that they are sent with.
 
     McpxError
-    ├── RpcError               what goes back to a client as a JSON-RPC error; an upstream's own error is one
-    │   ├── NotFound           unknown tool, prompt or resource (also: hidden from this caller)
-    │   ├── Denied             a rule, a person or a limit does not let this call pass
-    │   ├── Unasked            a server's question that nobody could be asked; caught by the link it came on
-    │   └── Unavailable        made by mcpx on a server's behalf: down, timed out, died, too large
-    ├── Unproved               credentials that cannot be had; caught by whoever needs them for a request
-    ├── CommandFailed          (commands/work) a local command that did not work out; caught where commands are called
-    └── ConfigError            a user's mistake in a file or on the command line; exit code 2
-        └── Refused            (config/problems) of a file: also says which files to watch for its mending
+    ├── RpcError               sent to a client as a JSON-RPC error
+    │   ├── NotFound           a tool, prompt, or resource is unknown, or hidden from the caller
+    │   ├── Denied             a rule, a person, or a limit denies the call
+    │   ├── Unasked            no client could answer a server's request
+    │   └── Unavailable        the server is down, timed out, died, or sent too much
+    ├── Unproved               credentials for a request are not available
+    ├── CommandFailed          a local command failed
+    └── ConfigError            a mistake of the user in a file or on the command line; exit code 2
+        └── Refused            (config/problems) in a file: also names the files to watch
 
-`RpcError` is caught where a message is answered (front), `ConfigError` in `__main__`. Nothing else
-is raised on purpose; whatever else reaches the front is a bug and is answered as an internal error.
+`RpcError` is caught where a message is answered (front), `ConfigError` in `__main__`. Any other
+exception that reaches the front is a bug, and is answered as an internal error.
 """
 
 import math

@@ -99,7 +99,7 @@ class Family(Mapping[str, type[P]]):
                 raise TypeError(misfit)
         except KeyboardInterrupt:  # one that hangs can be left
             raise
-        except BaseException as error:  # noqa: BLE001 - somebody else's package, which may end the program at import
+        except BaseException as error:  # noqa: BLE001 - a plug-in may even exit
             told = error if isinstance(error, Exception) else repr(error)
             log.warning(
                 "%s %r, brought by %s, cannot be used: %s", self._group, name, entry.value, told

@@ -81,7 +81,8 @@ _HARMLESS_BEFORE = words(
 _PARTS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+"
 
 FORMS = (
-    r"[spr]k_(?:live|test)_\w{8,}|sk-[\w-]{20,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abeprs]-[\w-]{8,}"
+    r"[spr]k_(?:live|test)_\w{8,}|sk-[\w-]{20,}|gh[pousr]_\w{20,}|github_pat_\w{20,}"
+    r"|glpat-[\w-]{16,}|xox[abeprs]-[\w-]{8,}"
     r"|A(?:KIA|SIA)[0-9A-Z]{16}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|SG\.[\w-]{16,}\.[\w-]{16,}"
     r"|eyJ(?:(?!-eyJ)[\w-]){10,}\.[\w-]{4,}\.[\w-]*|mcpxkey-[\w-]{20,}"
 )
@@ -91,7 +92,8 @@ _LOOKS = (
     rf"(?P<form>\b(?:{FORMS}))"
     r"|(?P<scheme>(?i:\b(?:bearer|basic))[ \t]+)(?!\w+=)(?=[^\s\d]{0,400}\d)[\w.~+/=-]{8,}"
     r"|(?P<address>://)[^\s/@\"'<>?#]{1,512}@"
-    r"|(?P<field>(?i:[?&](?:access_token|refresh_token|id_token|token|api[-_]?key|client_secret|password|secret|"
+    r"|(?P<field>(?i:[?&](?:access_token|refresh_token|id_token|token|api[-_]?key"
+    r"|client_secret|password|secret|"
     r"signature|sig)=))[^&\s\"'<>]+"
 )
 

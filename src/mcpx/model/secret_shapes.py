@@ -18,13 +18,20 @@ MIN_RANDOM = 16
 """Characters. A shorter text may be a word."""
 
 KEY_FORMS = (
-    rf"{FORMS}|tvly-[\w-]{{10,}}|fc-[0-9a-f]{{20,}}|lin_(?:api|oauth)_\w{{16,}}|ntn_\w{{20,}}|secret_\w{{30,}}|sbp_\w{{20,}}"
-    r"|sntry[su]_[\w=/+-]{16,}|BSA[\w-]{20,}|pat[A-Za-z0-9]{14}\.[0-9a-f]{20,}|figd_[\w-]{16,}|hf_[A-Za-z]{20,}"
-    r"|r8_\w{20,}|gsk_\w{20,}|xai-\w{20,}|npm_\w{30,}|pypi-[\w-]{30,}|do[opr]_v1_\w{20,}|shp(?:at|ss|ca|pa)_\w{16,}"
-    r"|ATATT3[\w=-]{20,}|pplx-\w{20,}|whsec_\w{16,}|apify_api_\w{16,}|e2b_\w{16,}|bb_(?:live|test)_[\w-]{16,}"
-    r"|nvapi-[\w-]{20,}|dckr_pat_[\w-]{16,}|pscale_\w+_[\w-]{16,}|ops_[\w-]{30,}|CFPAT-[\w-]{20,}|GOCSPX-[\w-]{16,}"
-    r"|1//0[\w-]{20,}|ctx7sk-[\w-]{16,}|ph[xc]_\w{20,}|EAA[A-Za-z0-9]{30,}|key-[0-9a-f]{20,}|rnd_\w{20,}|rpa_\w{20,}"
-    r"|dapi[0-9a-f]{20,}|xapp-[\w-]{16,}|sl\.[\w-]{30,}|glsa_\w{20,}|r[kw]_(?:live|test)_\w{16,}|nfp_\w{20,}"
+    rf"{FORMS}|tvly-[\w-]{{10,}}|fc-[0-9a-f]{{20,}}|lin_(?:api|oauth)_\w{{16,}}"
+    rf"|ntn_\w{{20,}}|secret_\w{{30,}}|sbp_\w{{20,}}"
+    r"|sntry[su]_[\w=/+-]{16,}|BSA[\w-]{20,}|pat[A-Za-z0-9]{14}\.[0-9a-f]{20,}"
+    r"|figd_[\w-]{16,}|hf_[A-Za-z]{20,}"
+    r"|r8_\w{20,}|gsk_\w{20,}|xai-\w{20,}|npm_\w{30,}|pypi-[\w-]{30,}|do[opr]_v1_\w{20,}"
+    r"|shp(?:at|ss|ca|pa)_\w{16,}"
+    r"|ATATT3[\w=-]{20,}|pplx-\w{20,}|whsec_\w{16,}|apify_api_\w{16,}|e2b_\w{16,}"
+    r"|bb_(?:live|test)_[\w-]{16,}"
+    r"|nvapi-[\w-]{20,}|dckr_pat_[\w-]{16,}|pscale_\w+_[\w-]{16,}|ops_[\w-]{30,}"
+    r"|CFPAT-[\w-]{20,}|GOCSPX-[\w-]{16,}"
+    r"|1//0[\w-]{20,}|ctx7sk-[\w-]{16,}|ph[xc]_\w{20,}|EAA[A-Za-z0-9]{30,}"
+    r"|key-[0-9a-f]{20,}|rnd_\w{20,}|rpa_\w{20,}"
+    r"|dapi[0-9a-f]{20,}|xapp-[\w-]{16,}|sl\.[\w-]{30,}|glsa_\w{20,}|r[kw]_(?:live"
+    r"|test)_\w{16,}|nfp_\w{20,}"
 )
 """Forms of keys and tokens in configurations. The redactor looks for fewer (`FORMS`) in each line
 that it writes."""
@@ -37,7 +44,8 @@ _PEM = re.compile(
 _SCHEME = re.compile(r"(?i)\b(?:bearer|basic)[ \t]+(?!\w+=)([\w.~+/=-]{8,})")
 _URL = re.compile(r"""([A-Za-z][\w+.-]{0,30})?://([^\s"'<>\\`]*)""")
 _WEBHOOK = re.compile(
-    r"(?i)^(?:hooks\.slack\.com/(?:services|workflows|triggers)/|(?:\w+\.)?discord(?:app)?\.com/api/webhooks/"
+    r"(?i)^(?:hooks\.slack\.com/(?:services|workflows|triggers)/"
+    r"|(?:\w+\.)?discord(?:app)?\.com/api/webhooks/"
     r"|[\w.-]*webhook\.office\.com/|[\w.:-]+/(?:[^?#]*/)?(?:web)?hooks?(?:-test)?/(?:catch/)?)"
 )
 _TELEGRAM = re.compile(r"^bot\d{5,}:[\w-]{8,}$")

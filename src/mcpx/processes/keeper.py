@@ -29,7 +29,8 @@ _log = logging.getLogger("mcpx.process")
 # `tr` where there is no /proc.
 SCRIPT = r"""# mcpx keeper: ends what mcpx started, should mcpx die without doing so
 trap '' HUP INT QUIT TERM PIPE TSTP
-run=$1 brand="^Max realtime timeout  *$2[0-9][0-9][0-9][0-9][0-9] " known=' ' clean='' first=1 self=''
+run=$1 brand="^Max realtime timeout  *$2[0-9][0-9][0-9][0-9][0-9] "
+known=' ' clean='' first=1 self=''
 while IFS= read -r line; do
   case $line in clean) clean=1 ;; ?*) known=" $line " ;; esac
 done
@@ -44,8 +45,11 @@ if [ "$self" != $$ ]; then # no /proc, or one that counts otherwise than we do
       pid=${one%%:*} start=${one#*:} now=0
       [ "$start" = 0 ] || now=$(ps -o lstart= -p "$pid" | tr -dc 0-9)
       # Some reckon the start back from now, and are a second off: the fifth digit from the right.
-      [ "$now" ] && case $((now - start)) in 0 | 10000 | -10000) kill -s "$signal" "$pid" ;; *) continue ;; esac
-      kill -s "$signal" -- "-$pid" # of a leader that is gone, too: no other has its number while its group is there
+      if [ "$now" ]; then
+        case $((now - start)) in 0 | 10000 | -10000) kill -s "$signal" "$pid" ;; *) continue ;; esac
+      fi
+      # Also if the leader has ended: its number is not used again while its group exists.
+      kill -s "$signal" -- "-$pid"
     done
     ps $3 -o pid=,command= | grep -e "GATEWAY_OWNER=[^ ]*$run\." | while read -r pid part; do
       kill -s "$signal" "$pid"
@@ -55,14 +59,16 @@ if [ "$self" != $$ ]; then # no /proc, or one that counts otherwise than we do
 fi
 
 cd /proc || exit
-fields() { # pid -> state ppid sid start; fails when it is gone. The name may hold newlines and parentheses.
+# pid -> state ppid sid start. Fails if it has ended. The name may have newlines and parentheses.
+fields() {
   text=''
   while read -r part; do text="$text $part"; done < "$1/stat" || return 1
   set -- ${text##*) }
   [ $# -ge 20 ] || return 1
   state=$1 ppid=$2 sid=$4 start=${20}
 }
-led() { # was the session's leader $1 one that mcpx named? Not if another process has its number by now.
+# Did mcpx name the session's leader $1? Not if another process has its number by now.
+led() {
   named=${known#*" $1:"}
   [ "$named" != "$known" ] && { ! fields "$1" || [ "$start" = "${named%% *}" ]; }
 }
@@ -97,7 +103,8 @@ hit() {
   done
 }
 
-[ "$clean" ] && ! grep -qsF -- "$run." [0-9]*/environ && ! grep -qs -- "$brand" [0-9]*/limits && exit
+[ "$clean" ] && ! grep -qsF -- "$run." [0-9]*/environ &&
+  ! grep -qs -- "$brand" [0-9]*/limits && exit
 look
 nap 0.4 # their input has ended with mcpx: most go by themselves
 look

@@ -253,7 +253,9 @@ class _Brood:
                 return  # the keeper was told of them
             (system.kill if kill else system.ask)(orphans)
             deadline = self.loop.time() + ORPHANS
-            while orphans.alive and system.still_alive(orphans) and self.loop.time() < deadline:  # noqa: ASYNC110
+            while (  # noqa: ASYNC110
+                orphans.alive and system.still_alive(orphans) and self.loop.time() < deadline
+            ):
                 await asyncio.sleep(0.01)
 
     async def close(self) -> None:

@@ -38,7 +38,8 @@ PROOF: Final = frozenset(("authorization", "cookie", "proxy-authorization"))
 """Headers that go to no other origin, whoever set them."""
 
 _ORDINARY: Final = re.compile(
-    r"(https?://[a-z0-9.-]+(?::[0-9]+)?)(/[A-Za-z0-9/?:@!$&'()*+,;=._~-]*(?:%[0-9A-Fa-f]{2}[A-Za-z0-9/?:@!$&'()*+,;=._~-]*)*)"
+    r"(https?://[a-z0-9.-]+(?::[0-9]+)?)"
+    r"(/[A-Za-z0-9/?:@!$&'()*+,;=._~-]*(?:%[0-9A-Fa-f]{2}[A-Za-z0-9/?:@!$&'()*+,;=._~-]*)*)"
 )
 """A URL that is asked for as it stands: its origin and the rest."""
 _NAME: Final = re.compile(HEADER_NAME)

@@ -13,7 +13,8 @@ LONGEST = 8192
 """Characters that are read."""
 _WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
 _PIECE = re.compile(
-    rf"""(?P<name>{_WORD})\s*+=\s*+(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<plain>[^\s,"=]++)(?=[\s,]|$))"""
+    rf"""(?P<name>{_WORD})\s*+=\s*+"""
+    r"""(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<plain>[^\s,"=]++)(?=[\s,]|$))"""
     rf"""|(?P<scheme>{_WORD})(?=[\s,]|$)|{_WORD}|"(?:[^"\\]|\\.)*+"?|.""",
     re.VERBOSE | re.DOTALL,
 )

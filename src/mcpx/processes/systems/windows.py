@@ -256,10 +256,10 @@ def release(tree: Tree) -> None:
 
 
 # Command lines. `npx` is `npx.cmd` on Windows, a batch file, whose arguments `cmd.exe` reads a
-# second time. No argument is taken for more than an argument: for a program, `subprocess` quotes the
-# list. For a batch file, everything that `cmd.exe` could interpret is quoted, quotes are doubled, and
-# variables are not expanded, as in Rust's standard library (CVE-2024-24576). A line break cannot be
-# quoted, and is refused.
+# second time. No argument is taken for more than an argument: for a program, `subprocess` quotes
+# the list. For a batch file, everything that `cmd.exe` could interpret is quoted, quotes are
+# doubled, and variables are not expanded, as in Rust's standard library (CVE-2024-24576). A line
+# break cannot be quoted, and is refused.
 
 _HARMLESS = frozenset(string.ascii_letters + string.digits + "#$*+-./:?@\\_")
 
