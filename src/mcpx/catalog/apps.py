@@ -67,9 +67,13 @@ def result_with_public_pages(server: str, result: Json) -> Json:
     content: Any = result.get("content")
     if isinstance(content, list):
         blocks = cast(list[Any], content)
-        if any(isinstance(block, dict) and "_meta" in block for block in blocks):
-            changed["content"] = [_block_with_public_pages(server, block) for block in blocks]
-    return {**result, **changed} if changed else result
+        for block in blocks:  # A generator would cost two more calls for each result.
+            if isinstance(block, dict) and "_meta" in block:
+                changed["content"] = [_block_with_public_pages(server, each) for each in blocks]
+                break
+    if not changed:
+        return result
+    return {**result, **changed}
 
 
 def _block_with_public_pages(server: str, block: Any) -> Any:

@@ -114,11 +114,10 @@ class Guard:
     def is_ourselves(self, headers: Headers) -> bool:
         """Whether a request came from this very gateway, which found its own address in its
         configuration."""
-        if self._itself:
-            passed = (headers.get("mcpx-via") or "").split(",")
-        else:
-            passed = ()
-        return self._itself in [id.strip() for id in passed]
+        via = headers.get("mcpx-via") if self._itself else None
+        if via is None:
+            return False
+        return self._itself in [id.strip() for id in via.split(",")]
 
     def called(self, exchange: Exchange, arrival: Arrival | None) -> str | None:
         """Scheme and host by which the client calls us; None where it is nothing that could be told

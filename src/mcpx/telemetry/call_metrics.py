@@ -152,6 +152,8 @@ class CallMetrics:
         self._times: dict[str, Histogram] = {}
         self._tool_times = _ToolTimes()
         self._profile_times: dict[str, Histogram] = {}
+        """Histograms by label. Several profiles may have the same label."""
+        self._times_by_profile: dict[str | None, Histogram] = {}
         self._errors: dict[tuple[str, int | str], int] = {}
         self._denied: dict[tuple[str, int | str], int] = {}
 
@@ -165,7 +167,9 @@ class CallMetrics:
             self._denied_by_rule(passage.rule or "", event.code)
             return
         bucket = bisect_left(BUCKETS, event.seconds)
-        for times in (series.times, self._times_of_profile(passage.call.caller.profile)):
+        profile = passage.call.caller.profile
+        profile_times = self._times_by_profile.get(profile) or self._times_of_profile(profile)
+        for times in (series.times, profile_times):
             times.sum += event.seconds
             times.counts[bucket] += 1
         if series.timed_tool is not None:
@@ -202,6 +206,8 @@ class CallMetrics:
             if len(self._profile_times) >= MAX_PROFILES:
                 name = OTHER
             times = self._profile_times.setdefault(name, Histogram(BUCKETS))
+        if len(self._times_by_profile) < MAX_PROFILES:
+            self._times_by_profile[profile] = times
         return times
 
     def _has_room(self, server: str) -> bool:
@@ -220,6 +226,7 @@ class CallMetrics:
         self._series = {key: series for key, series in self._series.items() if key[0] in present}
         self._times = {server: times for server, times in self._times.items() if server in present}
         self._tool_times.keep(present)
+        self._times_by_profile.clear()
         kept = {"", *map(label, profiles)}
         self._profile_times = {
             name: times for name, times in self._profile_times.items() if name in kept

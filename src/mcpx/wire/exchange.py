@@ -90,11 +90,9 @@ class Headers:
         first = self.first.get(key)
         if first is None:
             return []
-        values = (
-            [first, *[value for other, value in self.more if other == key]]
-            if self.more
-            else [first]
-        )
+        if not self.more:
+            return [first.decode("latin-1").strip(" \t")]
+        values = [first, *[value for other, value in self.more if other == key]]
         return [value.decode("latin-1").strip(" \t") for value in values]
 
     def items(self) -> Iterator[tuple[str, str]]:
