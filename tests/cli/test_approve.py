@@ -126,8 +126,9 @@ def test_on_a_terminal_it_asks(tmp_path: Path, said: str, held: int) -> None:
     place = Place(tmp_path, [tool("read")], [tool("read", "Other")])
     ours, theirs = pty.openpty()
     words = [sys.executable, "-m", "mcpx", "approve", "box"]
+    env = {name: value for name, value in place.env.items() if name != "CI"}
     with subprocess.Popen(
-        words, env=place.env, cwd=place.folder, stdin=theirs, stdout=theirs, stderr=theirs
+        words, env=env, cwd=place.folder, stdin=theirs, stdout=theirs, stderr=theirs
     ) as typed:
         os.close(theirs)
         shown = b""

@@ -486,6 +486,14 @@ def test_what_a_request_would_stumble_over_is_a_warning(
     assert [text.startswith(warning or "") for text in found] == [True] * (warning is not None)
 
 
+def test_scripts_may_be_in_the_folder_of_a_config_with_an_empty_global_section(
+    folder: Path,
+) -> None:
+    path = folder / "config.yaml"
+    path.write_text("global: {}\n")
+    assert load(path, {}).global_.script_paths == (str(folder),)
+
+
 def test_paths_are_relative_to_the_folder_of_the_config(folder: Path) -> None:
     (folder / "sub").mkdir()
     path = folder / "sub" / "config.yaml"

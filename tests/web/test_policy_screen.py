@@ -11,6 +11,7 @@ from kit.client import wait_until_settled
 from kit.gateway import Gateway
 from kit.http_client import fetch
 from kit.process import stdio_command
+from kit.until import wait_until
 
 COMMAND, *ARGS = stdio_command("everything_server.py", "--era", "older")
 CONFIG: dict[str, Any] = {
@@ -155,7 +156,7 @@ def test_the_count_of_the_form_is_the_count_of_the_gateway(browser: Browser) -> 
     profiles = [{"name": f"p{at}", "tools": patterns} for at, patterns in enumerate(lists)]
     made = {**CONFIG, "profiles": [*profiles, {"name": "reads", "read_only": True}], "policy": {}}
     with Gateway(made, admin=True) as gateway, opened(browser, gateway, "/profiles") as page:
-        total = saved(gateway, "/api/tools")["total"]
+        total = wait_until(lambda: saved(gateway, "/api/tools")["total"])
         for profile in saved(gateway, "/api/profiles")["profiles"]:
             page.get_by_role("row").filter(has_text=profile["name"]).click()
             counted = (

@@ -257,10 +257,11 @@ def _fill_in(translation: Translation, folder: Path, workspace: Path) -> Tree:
     absolute. `workspace`: the folder to which the working folders of servers are relative.
     """
     tree, origins = translation.tree, translation.origins
-    common: Tree = {}
     if tree.get("global") is None:
-        tree["global"] = common
-    common = as_map(tree.get("global")) or common  # `validate` reports a wrong type.
+        tree["global"] = {}
+    common = as_map(tree.get("global"))
+    if common is None:
+        common = {}  # `validate` reports the wrong type.
     if tree.get("mode") is None:
         tree["mode"] = translation.mode
         if as_bool(common.get("tool_proxy_mode")):
