@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from mcpx.cli import codes
-from mcpx.cli.options import COMMANDS, GROUPS
+from mcpx.cli.command_table import COMMANDS, GROUPS
 from mcpx.cli.parsing import parser_of
 
 INTRO = """\

@@ -157,7 +157,7 @@ def test_in_any_order_of_reloads_and_changes_everybody_finds_what_it_sees(
     monkeypatch.setattr("mcpx.core.narrowing.AT_ONCE", at_once)
     monkeypatch.setattr("mcpx.core.catalogs.AT_ONCE", at_once)
     monkeypatch.setattr("mcpx.catalog.narrowed._PIECE", 1)
-    monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
+    monkeypatch.setattr("mcpx.base.aio.SLICE_SECONDS", 0.0)
 
     async def main() -> None:
         world = World(seed)

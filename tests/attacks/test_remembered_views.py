@@ -58,7 +58,7 @@ def test_while_a_large_catalog_is_narrowed_nobody_finds_what_only_another_is_off
     """SUR-1, SEC-2: until it is done callers find the one before, which was everybody's: not that
     of another client who sees with the same eyes."""
     monkeypatch.setattr("mcpx.core.narrowing.AT_ONCE", 0)
-    monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
+    monkeypatch.setattr("mcpx.base.aio.SLICE_SECONDS", 0.0)
 
     async def main() -> None:
         common = ["plain"]
@@ -97,7 +97,7 @@ def test_who_sees_some_finds_something_though_the_catalog_changes_faster_than_it
     callers of a profile from finding anything."""
     monkeypatch.setattr("mcpx.core.narrowing.AT_ONCE", 0)
     monkeypatch.setattr("mcpx.core.catalogs.AT_ONCE", 10_000)
-    monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
+    monkeypatch.setattr("mcpx.base.aio.SLICE_SECONDS", 0.0)
 
     async def main() -> None:
         toy = ScriptedServer("older", tools=[f"t{number}" for number in range(900)])
@@ -293,7 +293,7 @@ def test_a_call_that_waits_for_its_server_finds_its_tool_however_long_it_takes_t
 ) -> None:
     """LIF-4, SEC-2: a server that is being started or tried again tells of hundreds of tools, and
     there are rules."""
-    monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
+    monkeypatch.setattr("mcpx.base.aio.SLICE_SECONDS", 0.0)
 
     async def main() -> None:
         toy = ScriptedServer("older", tools=[f"t{number}" for number in range(400)])

@@ -787,7 +787,7 @@ def test_the_bridge_imports_no_gateway() -> None:
         "mcpx.front",
         "mcpx.surfaces",
     )
-    code = "import sys, mcpx.cli.main, mcpx.cli.options, mcpx.cli.attach, mcpx.bridge.relay\n"
+    code = "import sys, mcpx.cli.main, mcpx.cli.command_table, mcpx.cli.attach, mcpx.bridge.relay\n"
     code += "import mcpx.wire.channels; print(*sys.modules)"
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import pytest
 
+from mcpx.base.aio import at_once
 from mcpx.catalog.apps import (
     is_app_only,
     page_label,
@@ -17,7 +18,6 @@ from mcpx.catalog.naming import Naming
 from mcpx.catalog.narrowed import Narrowed
 from mcpx.model.call import Json
 from mcpx.model.offer import Offer
-from mcpx.model.slices import at_once
 
 PAGE = "ui://clock/app.html"
 

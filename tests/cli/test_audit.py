@@ -11,9 +11,9 @@ import pytest
 from mcpx.base.jsonl_file import backup_path
 from mcpx.cli import audit as module
 from mcpx.cli.audit import moment, show
+from mcpx.cli.command_table import COMMANDS
 from mcpx.cli.logs import appended_lines
 from mcpx.cli.main import main
-from mcpx.cli.options import COMMANDS
 from mcpx.cli.parsing import parser_of
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError

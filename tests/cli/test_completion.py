@@ -12,8 +12,8 @@ import pytest
 
 from cli.conftest import Home, using
 from kit.terminal import Terminal
+from mcpx.cli.command_table import COMMANDS
 from mcpx.cli.completion import SCRIPTS, split
-from mcpx.cli.options import COMMANDS
 
 
 @pytest.fixture

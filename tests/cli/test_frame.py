@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kit.command import mcpx
-from mcpx.cli.options import COMMANDS, GROUPS
+from mcpx.cli.command_table import COMMANDS, GROUPS
 from mcpx.cli.output import Cell, Table, agreed, cut, plain, shown, styled, width_of
 from mcpx.cli.parsing import command_first, parser_of
 

@@ -179,7 +179,7 @@ def test_a_large_catalog_is_built_in_slices_and_a_list_waits_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """SUR-1: what clients find is whole, and nobody else waits for it."""
-    monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
+    monkeypatch.setattr("mcpx.base.aio.SLICE_SECONDS", 0.0)
 
     async def main() -> None:
         gateway = Gateway(config(ScriptedServer().server("small"), large().server("large")), {})
@@ -318,7 +318,7 @@ class Slow:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "AT_ONCE", 2)
-        monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
+        monkeypatch.setattr("mcpx.base.aio.SLICE_SECONDS", 0.0)
         self.gateway = Gateway(config(ScriptedServer("older", tools=()).server("a")), {})
 
     async def __aenter__(self) -> "Slow":

@@ -391,7 +391,7 @@ def test_names_that_are_settled_while_a_catalog_is_built_in_slices_count_in_it(
 ) -> None:
     """NAM-1: they were compared with the catalog before that one, and nobody proposes what is
     settled already."""
-    monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
+    monkeypatch.setattr("mcpx.base.aio.SLICE_SECONDS", 0.0)
     tools = [f"t{number}" for number in range(600)]
 
     async def main() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from docs.blocks import ROOT
 from mcpx.cli import codes
-from mcpx.cli.options import COMMANDS
+from mcpx.cli.command_table import COMMANDS
 from mcpx.cli.parsing import parser_of
 from mcpx.config.json_schema import config_schema
 from mcpx.front import routes

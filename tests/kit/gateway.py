@@ -31,7 +31,7 @@ from typing import Any, Literal, Self
 
 from kit.process import END, START, Child, Output
 from mcpx import app
-from mcpx.cli.options import COMMANDS
+from mcpx.cli.command_table import COMMANDS
 from mcpx.cli.parsing import parser_of
 from mcpx.cli.serve import run_options
 from mcpx.front.control import ask, socket_path

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import pytest
 
+from mcpx.base import aio
 from mcpx.config import Policy, PolicyRule
-from mcpx.model import slices
 from mcpx.model.call import Call, Caller
 from mcpx.model.events import Passage
 from mcpx.model.offer import Offer
@@ -182,7 +182,9 @@ def test_a_number_that_may_be_written_in_two_ways_is_left_out_by_either() -> Non
 def test_other_tasks_run_while_many_rules_match_a_large_argument(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(slices, "SLICE", 0.0)  # Fast machines judge all rules within one slice.
+    monkeypatch.setattr(
+        aio, "SLICE_SECONDS", 0.0
+    )  # Fast machines judge all rules within one slice.
     of = Rules(
         Policy(
             rules=tuple(

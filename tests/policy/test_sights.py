@@ -13,6 +13,7 @@ from kit.core_gateway import CoreGateway
 from kit.loop import run
 from kit.server import ScriptedServer
 from kit.until import until
+from mcpx.base.aio import at_once
 from mcpx.catalog.catalog import Catalog, Source
 from mcpx.catalog.naming import Naming, wrap_uri
 from mcpx.catalog.narrowed import Blank, Narrowed
@@ -24,7 +25,6 @@ from mcpx.front.notices import Notice
 from mcpx.model.call import Call, Caller
 from mcpx.model.errors import NotFound, RpcError
 from mcpx.model.offer import KINDS, Offer
-from mcpx.model.slices import at_once
 from mcpx.policy.rules import Rules
 from mcpx.policy.sight import NOTHING
 from mcpx.policy.sights import SeenThrough, Sights

@@ -15,8 +15,7 @@ from mcpx.model.events import Bus, CallFinished, Outcome, Passage
 from mcpx.model.offer import Offer
 from mcpx.model.redaction import Redactor
 from mcpx.telemetry import call_log as module
-from mcpx.telemetry.call_log import MAX_CALLS, RecordedCallLog
-from mcpx.telemetry.recorded_values import MAX_BYTES, record
+from mcpx.telemetry.call_log import MAX_CALLS, MAX_VALUE_BYTES, RecordedCallLog, record
 
 SECRET = "hunter2-but-longer"
 
@@ -254,7 +253,7 @@ def test_however_large_it_is_little_is_kept_and_little_is_looked_at(value: Any) 
     began = time.process_time()
     short = record(value, lambda text: text)
     assert time.process_time() - began < 0.5
-    assert len(short.text) <= MAX_BYTES and not short.whole
+    assert len(short.text) <= MAX_VALUE_BYTES and not short.whole
     json.loads(short.text)
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from kit.loop import never_return, run
+from mcpx.base.aio import at_once, in_slices
 from mcpx.model.call import Json
 from mcpx.model.errors import (
     METHOD_NOT_FOUND,
@@ -17,7 +18,6 @@ from mcpx.model.errors import (
     Unavailable,
 )
 from mcpx.model.offer import Offers
-from mcpx.model.slices import at_once, in_slices
 from mcpx.upstreams import listing
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.listing import Budget, weight
@@ -331,7 +331,7 @@ def test_the_weight_of_a_definition_is_about_what_it_takes() -> None:
 def test_reading_many_definitions_lets_others_have_their_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
+    monkeypatch.setattr("mcpx.base.aio.SLICE_SECONDS", 0.0)
 
     async def main() -> None:
         server = ScriptedLink(tools=pages({"tools": tools(5_000)}))

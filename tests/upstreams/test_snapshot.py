@@ -229,7 +229,7 @@ def test_while_clients_are_served_only_a_small_one_is_read(
 def test_a_snapshot_is_written_beside_everything_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
+    monkeypatch.setattr("mcpx.base.aio.SLICE_SECONDS", 0.0)
     many = Snapshot(
         {**EMPTY, "tools": [{"name": f"t{n}"} for n in range(2_000)]},
         "Hello",

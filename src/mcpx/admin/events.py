@@ -30,11 +30,10 @@ from mcpx.admin.shapes.watching import (
     StatusEvent,
 )
 from mcpx.admin.streaming import BEAT, COMMENT, EventStream, frame, framed
-from mcpx.base.aio import Tasks
+from mcpx.base.aio import Tasks, Work, in_slices
 from mcpx.catalog.catalog import Catalog
 from mcpx.model.events import ApprovalChanged, ConfigApplied, Noted, OffersChanged, UpstreamChanged
 from mcpx.model.offer import KINDS, Kind
-from mcpx.model.slices import Work, in_slices
 
 if TYPE_CHECKING:
     from mcpx.replicas.replicas import Replicas

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError, plain
 from mcpx.admin.shapes.watching import Hit, SearchResult, ToolDetail
+from mcpx.base.aio import Work, in_slices
 from mcpx.catalog.catalog import Catalog
 from mcpx.catalog.entries import MOST_PARAMETERS, description_of
 from mcpx.core.gateway import Gateway
@@ -19,7 +20,6 @@ from mcpx.core.view import Onlooker
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import ADMIN, Call, Caller, Json, as_list, as_object
 from mcpx.model.offer import Offer
-from mcpx.model.slices import Work, in_slices
 from mcpx.surfaces.compact import Compact
 from mcpx.upstreams.upstream import Upstream
 from mcpx.wire import codec

@@ -26,13 +26,13 @@ from mcpx.admin.shapes.watching import (
     Waiting,
 )
 from mcpx.admin.toolbox import Weights, calls_waiting, is_quarantined
+from mcpx.base.aio import Pace
 from mcpx.core.gateway import Gateway
 from mcpx.core.missing import pinned_servers
 from mcpx.core.store import Revision
 from mcpx.model.call import Caller, Json, as_object
 from mcpx.model.offer import Offer
-from mcpx.model.slices import Pace
-from mcpx.telemetry.call_statistics import ClientKey
+from mcpx.telemetry.call_statistics import ClientKey, client_key
 
 MAX_CLIENTS: Final = 200
 RECENT_SECONDS: Final = 3600.0
@@ -126,7 +126,7 @@ class People:
         self.sessions = len(callers)
         self._groups = {}
         for caller in callers:
-            group = self._groups.setdefault(statistics.key_of(caller), _Group(caller))
+            group = self._groups.setdefault(client_key(caller), _Group(caller))
             group.sessions += 1
             if caller.since >= group.since:
                 group.caller, group.since = caller, caller.since

@@ -1,14 +1,15 @@
-"""Background tasks, shared runs, fair queues, and rate limits for one event loop."""
+"""Background tasks, shared runs, fair queues, rate limits, and slices for one event loop."""
 
 import asyncio
 import inspect
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Iterable
 from contextvars import Context
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from time import perf_counter
+from typing import Any, Final, Generic, TypeVar
 
 log = logging.getLogger(__name__)
 
@@ -381,3 +382,45 @@ class _Ticket:
     def is_admitted(self) -> bool:
         turn = self.turn
         return turn.done() and not turn.cancelled() and turn.exception() is None
+
+
+# Slices of long work. A thread would not help, because Python code holds the interpreter there too.
+
+SLICE_SECONDS: Final = 0.003
+
+Work = Generator[None, None, T]
+"""A generator that yields wherever it may be interrupted, and returns the outcome."""
+
+
+async def in_slices(work: Work[T]) -> T:
+    """Run the work, and let the event loop continue after each slice."""
+    pace = Pace()
+    try:
+        while True:
+            next(work)
+            await pace.step()
+    except StopIteration as end:
+        return end.value
+
+
+def at_once(work: Work[T]) -> T:
+    """Run the work without interruption, because it is short or no event loop runs."""
+    try:
+        while True:
+            next(work)
+    except StopIteration as end:
+        return end.value
+
+
+class Pace:
+    """Slices of a coroutine, which calls `step` wherever it may be interrupted."""
+
+    __slots__ = ("_began",)
+
+    def __init__(self) -> None:
+        self._began = perf_counter()
+
+    async def step(self) -> None:
+        if perf_counter() - self._began >= SLICE_SECONDS:
+            await asyncio.sleep(0)
+            self._began = perf_counter()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from mcpx.base.aio import Work, at_once
 from mcpx.catalog.apps import is_app_only, is_page, page_label, split_page
 from mcpx.catalog.merge import NOTHING_HELD, Given, Held, Merged, Source, merge
 from mcpx.catalog.naming import Naming, unwrap_uri
@@ -19,7 +20,6 @@ from mcpx.catalog.paging import page_of
 from mcpx.catalog.templates import LONGEST_EXPANSION, Positions, Template
 from mcpx.model.call import Json
 from mcpx.model.offer import KINDS, Kind, Offer
-from mcpx.model.slices import Work, at_once
 
 if TYPE_CHECKING:
     from mcpx.catalog.search.index import Hits, Index

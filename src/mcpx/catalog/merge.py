@@ -5,7 +5,7 @@ added at the end renames nothing that came before it; what servers sent is not c
 linear in the number of definitions, also when servers try to take each other's names. Not promised:
 that a definition makes sense beyond having a name; nothing else in it is looked at.
 
-Servers may send thousands: the work is a generator (`model.slices`), so that it can be done in
+Servers may send thousands: the work is a generator (`base.aio.Work`), so that it can be done in
 slices.
 """
 
@@ -16,11 +16,11 @@ from itertools import count, islice
 from types import MappingProxyType
 from typing import Any, cast
 
+from mcpx.base.aio import Work
 from mcpx.catalog.apps import is_page, public_page, with_public_pages
 from mcpx.catalog.naming import LONGEST_URI, Naming, public_name, safe_name, tagged_name, wrap_uri
 from mcpx.model.call import Json
 from mcpx.model.offer import KINDS, Kind, Offer
-from mcpx.model.slices import Work
 
 Given = Mapping[tuple[Kind, str, str], str]
 """(kind, server, native name) → the public name that clients were shown."""

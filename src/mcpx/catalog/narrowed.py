@@ -13,11 +13,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from mcpx.base.aio import Work, at_once
 from mcpx.catalog.apps import is_app_only, is_page
 from mcpx.catalog.catalog import Catalog, Searchable
 from mcpx.catalog.naming import spellings, unwrap_uri
 from mcpx.model.offer import KINDS, Kind, Offer
-from mcpx.model.slices import Work, at_once
 
 if TYPE_CHECKING:
     from mcpx.catalog.search.index import Hits

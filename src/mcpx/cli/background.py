@@ -15,7 +15,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if hasattr(os, "fork") and os.fork():
         os._exit(0)  # A program that ends all descendants of a client does not find the gateway.
     from mcpx.cli import codes
-    from mcpx.cli.options import COMMANDS
+    from mcpx.cli.command_table import COMMANDS
     from mcpx.cli.parsing import parser_of
     from mcpx.cli.running import print_mistakes
     from mcpx.cli.target import found

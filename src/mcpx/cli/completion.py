@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpx.base.files import private_folder, replace_private, require_private
-from mcpx.cli.options import COMMANDS
+from mcpx.cli.command_table import COMMANDS
 from mcpx.cli.output import plain, say
 from mcpx.cli.parsing import Parser, command_first, parser_of
 from mcpx.cli.running import warn

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from mcpx.cli import codes
-from mcpx.cli.options import COMMANDS
+from mcpx.cli.command_table import COMMANDS
 from mcpx.cli.parsing import command_first, near, parser_of
 from mcpx.cli.running import leave, mistake, print_mistakes, wants_json
 from mcpx.cli.target import looks_like_file

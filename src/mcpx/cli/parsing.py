@@ -11,7 +11,8 @@ from typing import Any, NoReturn, cast
 
 from mcpx import __version__
 from mcpx.cli import codes
-from mcpx.cli.options import COMMANDS, GROUPS, SERVE_RULES, Command, Option
+from mcpx.cli.command_table import COMMANDS, GROUPS, SERVE_RULES
+from mcpx.cli.options import Command, Option
 from mcpx.cli.running import mistake
 
 _WORD = "\0"

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 from mcpx.config.edits import EditError
 from mcpx.config.server_names import (
     CONTAINER_PROGRAMS,
-    OPTIONS_WITH_VALUE,
     name_of_command,
     name_of_url,
+    takes_value,
 )
 from mcpx.model.call import Json, as_object
 from mcpx.model.redaction import words as these
@@ -135,7 +135,7 @@ def container_variables(connection: Mapping[str, Any]) -> list[str]:
         if not word.startswith("-"):
             break  # The image. The words that follow belong to its program.
         option, equals, value = word.partition("=")
-        if not equals and option in OPTIONS_WITH_VALUE:
+        if not equals and takes_value(option):
             value = next(rest, "")
         if option in ("-e", "--env") and _VARIABLE_NAME.fullmatch(value):
             found.append(value)

@@ -27,13 +27,12 @@ _SHELLS = _set("cmd sh bash zsh")
 _SUBCOMMANDS = _set("run exec dlx tool x start container")
 _PYTHON_SERVER_CLIS = _set("mcp fastmcp")
 """`mcp run FILE` and `fastmcp run FILE` start the server of a file."""
-OPTIONS_WITH_VALUE = _set(
+_OPTIONS_WITH_VALUE = _set(
     "-e --env -v --volume --mount --name --network --net -p --publish --from --package "
     "--directory --project --with "
     "--with-editable --with-requirements -u --user -w --workdir --env-file --platform "
     "--entrypoint --add-host -l "
-    "--label -m --memory --cpus --gpus --pull -h --hostname --python --index --index-url "
-    "--extra-index-url "
+    "--label -m --memory --cpus --gpus --pull -h --hostname --python --index "
     "--default-index --registry --prefix --require -r --import --loader -cp --classpath --call "
     "--cap-drop --cap-add "
     "--security-opt --tmpfs --restart --refresh-package --prerelease --device --dns --group-add "
@@ -47,7 +46,7 @@ _VALUE_LESS_OPTIONS = {
     "npx": _set("-h"),
     "pipx": _set("-h -e"),
 }
-"""Options of `OPTIONS_WITH_VALUE` that take no value in these programs."""
+"""Options of `_OPTIONS_WITH_VALUE` that take no value in these programs."""
 _SOURCES = ("--from", "--package", "-p", "--directory", "--project")
 """Options whose value names the server if the program's own word does not."""
 
@@ -202,10 +201,16 @@ def _parsed(program: str, arguments: Sequence[str]) -> tuple[list[str], list[str
         elif equals:
             if _is_source(program, option):
                 sources.append(value)
-        elif not positional or (program in LAUNCHERS and _SUBCOMMANDS.issuperset(positional)):
-            takes_value = option in OPTIONS_WITH_VALUE and option not in without_value
-            pending = option if takes_value else None
+        elif takes_value(option) and option not in without_value:
+            belongs_to_launcher = program in LAUNCHERS and _SUBCOMMANDS.issuperset(positional)
+            if not positional or belongs_to_launcher:
+                pending = option
     return sources, positional
+
+
+def takes_value(option: str) -> bool:
+    """Whether the next word is the value of this option of a launcher or of `docker run`."""
+    return option in _OPTIONS_WITH_VALUE or option.endswith("-url")
 
 
 def _is_source(program: str, option: str) -> bool:

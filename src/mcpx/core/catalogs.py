@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from mcpx.base.aio import Tasks
+from mcpx.base.aio import Tasks, in_slices
 from mcpx.catalog.catalog import Catalog, Held, Source
 from mcpx.catalog.merge import NOTHING_HELD
 from mcpx.catalog.naming import Naming
@@ -28,7 +28,6 @@ from mcpx.config import Config
 from mcpx.core.generation import Source as AnySource
 from mcpx.model.call import Caller
 from mcpx.model.offer import Kind, Offers
-from mcpx.model.slices import in_slices
 from mcpx.wire import era
 
 if TYPE_CHECKING:

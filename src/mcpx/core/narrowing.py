@@ -9,10 +9,9 @@ is offered who sees with the same eyes. What is kept is bounded; the oldest goes
 import asyncio
 from collections.abc import Callable
 
-from mcpx.base.aio import Tasks
+from mcpx.base.aio import Tasks, at_once, in_slices
 from mcpx.catalog.catalog import Catalog
 from mcpx.catalog.narrowed import Blank, Narrowed
-from mcpx.model.slices import at_once, in_slices
 from mcpx.policy.sight import Sight
 
 AT_ONCE = 3_000

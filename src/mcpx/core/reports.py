@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from mcpx.base.abridge import Abridged, Limits
-from mcpx.base.aio import Tasks
+from mcpx.base.aio import Tasks, Work, in_slices
 from mcpx.catalog.catalog import Catalog
 from mcpx.config import Command
 from mcpx.core.catalogs import Catalogs
@@ -19,7 +19,6 @@ from mcpx.core.starting import Starting
 from mcpx.model.call import Json
 from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid, Viewer
 from mcpx.model.offer import Kind
-from mcpx.model.slices import Work, in_slices
 from mcpx.upstreams.context import KindListed, ListsRead, ListsVary, UpstreamEvent
 from mcpx.upstreams.upstream import Upstream
 

@@ -5,10 +5,10 @@ The rules themselves decide, as they would for the call.
 
 from dataclasses import dataclass
 
+from mcpx.base.aio import Pace
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.events import Passage
 from mcpx.model.offer import Offer
-from mcpx.model.slices import Pace
 from mcpx.policy.rules import Effect, Finding, Rule, Rules, declared_names, readings_of
 from mcpx.policy.warden import Warden
 

@@ -18,12 +18,12 @@ once, when there are too many, or with the configuration.
 from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Final, Literal, NamedTuple
 
+from mcpx.base.aio import Pace
 from mcpx.base.caching import Lru
 from mcpx.config import Policy, PolicyRule
 from mcpx.model.call import Json, Value, as_object
 from mcpx.model.events import Passage
 from mcpx.model.offer import Offer
-from mcpx.model.slices import Pace
 from mcpx.policy.arguments import (
     SpelledNames,
     TooManySpellings,

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, cast
 
+from mcpx.base.aio import in_slices
 from mcpx.catalog.catalog import Catalog
 from mcpx.formats.writing import NO_NOTES, schema_writer
 from mcpx.model.call import Call, Caller, Json, is_object
 from mcpx.model.errors import INVALID_PARAMS, Denied, RpcError, Unavailable
 from mcpx.model.offer import Offer
-from mcpx.model.slices import in_slices
 from mcpx.surfaces.batch import Batch, Made, asked_for
 from mcpx.surfaces.files import reads_files
 from mcpx.surfaces.large import reading

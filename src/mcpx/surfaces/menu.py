@@ -18,13 +18,13 @@ from functools import cached_property
 from itertools import chain
 from typing import Protocol
 
+from mcpx.base.aio import Pace, Work
 from mcpx.catalog.entries import description_of
 from mcpx.formats.tokens import estimate
 from mcpx.formats.typescript import DESCRIPTION_LENGTH
 from mcpx.formats.writing import schema_writer
 from mcpx.model.call import Json, as_object
 from mcpx.model.offer import Offer
-from mcpx.model.slices import Pace, Work
 from mcpx.surfaces.docstrings import Docstring
 from mcpx.surfaces.large.measure import counted, size_of
 from mcpx.surfaces.settings import Settings

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from mcpx.base.aio import Work, in_slices
 from mcpx.catalog.catalog import Catalog
 from mcpx.model.call import Json
 from mcpx.model.errors import NotFound
 from mcpx.model.offer import Offer
-from mcpx.model.slices import Work, in_slices
 from mcpx.surfaces.large.reading import OWN_NAMES, READER
 from mcpx.surfaces.menu import Menu
 from mcpx.surfaces.results import said, text_of

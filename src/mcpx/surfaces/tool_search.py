@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from mcpx.base.aio import Pace, in_slices
 from mcpx.base.caching import Lru
 from mcpx.catalog.catalog import Catalog, Searchable
 from mcpx.catalog.entries import LONGEST_TEXT, description_of, hints_of, parameters_of
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Json
 from mcpx.model.offer import Offer
-from mcpx.model.slices import Pace, in_slices
 from mcpx.surfaces.large.measure import counted
 from mcpx.surfaces.large.reading import BUILT_IN, OWN_NAMES, READER
 from mcpx.surfaces.text import brief_call, cut, marks, one_line, quoted, starting, told, told_short

@@ -249,9 +249,6 @@ class CallStatistics:
             for key, counts in self._clients.items()
         ]
 
-    def key_of(self, caller: Caller) -> ClientKey:
-        return client_key(caller)
-
 
 def _summary(rate: int, tally: Tally, last_call: float) -> Summary:
     p50, p95 = tally.percentile_ms(0.5), tally.percentile_ms(0.95)

@@ -12,8 +12,8 @@ import os
 import platform
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping
-from typing import Final, Protocol, cast
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, cast
 
 from mcpx import __version__
 from mcpx.base.aio import Tasks
@@ -27,30 +27,15 @@ from mcpx.telemetry.token_savings import CatalogTokens, tokens_of
 from mcpx.upstreams.upstream import Upstream
 from mcpx.wire import descriptors
 
+if TYPE_CHECKING:
+    from mcpx.policy.approvals import Approvals
+    from mcpx.policy.counters import Counters
+    from mcpx.policy.pins.pinned import Pins
+
 LAG_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 LAG_PROBE_SECONDS = 1.0
 STATES_UP: Final = ("connected", "degraded")
 REFUSAL_REASONS: Final = ("host", "origin", "loop", "token")
-
-
-class _Counters(Protocol):
-    refused: Mapping[str, int]
-
-    def depth(self) -> Mapping[str, int]: ...
-
-
-class _Approvals(Protocol):
-    def pending(self) -> Collection[object]: ...
-
-
-class _Pinned(Protocol):
-    @property
-    def held(self) -> int: ...
-
-
-class _Pins(Protocol):
-    @property
-    def servers(self) -> Mapping[str, _Pinned]: ...
 
 
 class Metrics:
@@ -324,7 +309,7 @@ class Metrics:
         """Report the limits, approvals, and pins that were needed so far."""
         provisions = self._gateway.provisions
         created = vars(provisions.policy_state) if "policy_state" in vars(provisions) else {}
-        counters = cast("_Counters | None", created.get("counters"))
+        counters = cast("Counters | None", created.get("counters"))
         queued: Mapping[str, int] = {"client": 0, "profile": 0, "server": 0}
         refused: Mapping[str, int] = {}
         if counters is not None:
@@ -338,13 +323,13 @@ class Metrics:
         text.counter(
             "mcpx_limited_total", "Calls that a limit refused, by limit.", refused, label="limit"
         )
-        approvals = cast("_Approvals | None", created.get("approvals"))
+        approvals = cast("Approvals | None", created.get("approvals"))
         text.gauge(
             "mcpx_approvals_pending",
             "Calls that wait for a person to approve them.",
             0 if approvals is None else len(approvals.pending()),
         )
-        pins = cast("_Pins | None", created.get("pins"))
+        pins = cast("Pins | None", created.get("pins"))
         text.gauge(
             "mcpx_held_definitions",
             "Definitions of servers held back until they are approved.",

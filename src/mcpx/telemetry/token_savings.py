@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from mcpx.base.aio import Tasks
+from mcpx.base.aio import Tasks, Work, in_slices
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Json, is_array, is_object
 from mcpx.model.events import Bus, ToolsListed
 from mcpx.model.offer import Offer
-from mcpx.model.slices import Work, in_slices
 from mcpx.wire import codec
 
 MAX_CLIENTS: Final = 400

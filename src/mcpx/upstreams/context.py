@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from mcpx.base.aio import Work
 from mcpx.model.events import ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.model.offer import Kind, Offers
-from mcpx.model.slices import Work
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.listing import Budget
 from mcpx.upstreams.snapshot import Snapshots

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from mcpx.base.aio import Work, in_slices
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_TIMEOUT, SERVER_TOO_LARGE, RpcError
 from mcpx.model.offer import STALE, Freshness, Kind, Offers
-from mcpx.model.slices import Work, in_slices
 from mcpx.transports.refusals import about_us
 from mcpx.upstreams.link import Link
 from mcpx.wire import codec, era

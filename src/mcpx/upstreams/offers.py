@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from mcpx.base.aio import in_slices
 from mcpx.model.call import Caller, as_object
 from mcpx.model.errors import RpcError
 from mcpx.model.offer import KINDS, STALE, Freshness, Kind, Offers
-from mcpx.model.slices import in_slices
 from mcpx.upstreams import listing
 from mcpx.upstreams.context import ListsRead, ListsVary
 from mcpx.upstreams.judging import HeldLists

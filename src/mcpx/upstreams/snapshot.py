@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from mcpx.base import WINDOWS
+from mcpx.base.aio import Work, at_once, in_slices
 from mcpx.base.files import read_small, remove_leftovers, replace_private
 from mcpx.model.call import Json, as_list, as_object, is_array
 from mcpx.model.offer import KINDS, Kind
-from mcpx.model.slices import Work, at_once, in_slices
 from mcpx.upstreams.traits import Kind as ClientKind
 from mcpx.wire import codec
 

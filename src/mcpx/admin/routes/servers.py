@@ -27,6 +27,7 @@ from mcpx.admin.shapes.servers import (
 )
 from mcpx.admin.shapes.watching import Tools
 from mcpx.admin.streaming import attended
+from mcpx.base.aio import Pace
 from mcpx.config import Server
 from mcpx.config.edits import PutEntry
 from mcpx.config.masking import MASK
@@ -35,7 +36,6 @@ from mcpx.core.causes import Cause, cause_of
 from mcpx.core.chronicle import Span
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.secret_rules import hide_secrets
-from mcpx.model.slices import Pace
 from mcpx.upstreams.upstream import Upstream
 
 LINES = 20

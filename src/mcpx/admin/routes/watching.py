@@ -34,8 +34,8 @@ from mcpx.admin.shapes.watching import (
     Statistics,
 )
 from mcpx.admin.streaming import EventStream
+from mcpx.base.aio import Pace
 from mcpx.model.call import Json
-from mcpx.model.slices import Pace
 from mcpx.telemetry.call_statistics import Range
 from mcpx.wire import descriptors
 

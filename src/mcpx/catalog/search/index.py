@@ -16,11 +16,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from mcpx.base.aio import Work, at_once
 from mcpx.catalog.search.postings import NAME, Postings, Reading, Texts
 from mcpx.catalog.search.query import LONGEST_QUERY, Asking, wishes
 from mcpx.catalog.search.ranking import Dampings, Ranking
 from mcpx.catalog.search.words import is_cjk, plain
-from mcpx.model.slices import Work, at_once
 
 _MOST_PARAMETERS = 64
 _PARAMETER_CHARACTERS = 300

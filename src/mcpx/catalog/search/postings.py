@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from mcpx.base.aio import Work, at_once
 from mcpx.catalog.search.words import STOP_WORDS, is_cjk, pieces, terms, words
-from mcpx.model.slices import Work, at_once
 
 
 @dataclass(frozen=True, slots=True)

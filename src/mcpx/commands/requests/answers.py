@@ -116,8 +116,8 @@ async def read(answer: Answer, how: Reading) -> Json:
                 if how.result is not None or _is_flat(data) or codec.is_writable([[value]]):
                     return await _selected(value, how, data, large=len(data) > LARGE)
     elif how.format == "xml":
+        from mcpx.base.aio import in_slices
         from mcpx.commands.requests.markup import BadMarkup, converted
-        from mcpx.model.slices import in_slices
 
         try:
             return await _selected(

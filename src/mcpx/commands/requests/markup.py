@@ -9,7 +9,7 @@ as they are written.
 from typing import Any, cast
 from xml.parsers import expat
 
-from mcpx.model.slices import Work
+from mcpx.base.aio import Work
 
 DEEPEST = 100
 MOST = 200_000

@@ -7,8 +7,8 @@ visible (`review`), except names, which identify things.
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
 
+from mcpx.base.aio import Work, in_slices
 from mcpx.model.call import Json, as_list
-from mcpx.model.slices import Work, in_slices
 from mcpx.policy.pins.diff import diff
 from mcpx.policy.pins.fingerprint import Item, Key
 from mcpx.policy.pins.pin_file import Approved, Held

@@ -13,11 +13,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
+from mcpx.base.aio import Work
 from mcpx.base.caching import Lru
 from mcpx.base.state_file import UnreadableState
 from mcpx.model.call import Json, as_object
 from mcpx.model.offer import KINDS, Kind, Offers
-from mcpx.model.slices import Work
 from mcpx.policy.pins.fingerprint import (
     INSTRUCTIONS,
     LISTED,

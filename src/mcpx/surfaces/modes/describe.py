@@ -4,10 +4,10 @@ resources (SUR-3)."""
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
+from mcpx.base.aio import Pace
 from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import RpcError, Unavailable
 from mcpx.model.offer import Offer
-from mcpx.model.slices import Pace
 from mcpx.surfaces.batch import call_schema
 from mcpx.surfaces.compact import BUILT_IN, LONGEST_NAME, READER, Compact, Mistake, Unknown
 from mcpx.surfaces.large.reading import PARAMETERS
